@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use placewright_conductor::HostId;
 use placewright_link::AgentLink;
-use placewright_tasks::{Task, watched};
+use placewright_tasks::{Task, supervise};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::description::{BadDescription, HostDescription};
 use crate::driver::{Driver, DriverError};
 use crate::placement::{self, Placement, PlacementError};
-use crate::record::{Record, RecordError};
+use crate::record::{GuestLog, RecordError};
 
 mod inventory;
 mod reconcile;
@@ -134,8 +134,8 @@ impl Agent {
             return Err(AgentError::NoHosts);
         }
         let mut record = match &options.record {
-            Some(file) => Record::open(file, options.is_record_durable)?,
-            None => Record::in_memory(),
+            Some(file) => GuestLog::open(file, options.is_record_durable)?,
+            None => GuestLog::in_memory(),
         };
         reconcile::reconcile(&mut record, &hosts, &*driver).await?;
         record.write()?;
@@ -155,16 +155,16 @@ impl Agent {
             let every = options.resync;
             let ready = Arc::clone(&ready);
             let follow = inventory::follow(placement, for_placement, every, ready);
-            helpers.push(tokio::spawn(watched(Task::AgentPlacement, follow)));
+            helpers.push(tokio::spawn(supervise(Task::AgentPlacement, follow)));
         }
         if !options.inspect.is_zero() {
             let (driver, every) = (Arc::clone(&driver), options.inspect);
             let watch = inventory::watch(driver, every, seen);
-            helpers.push(tokio::spawn(watched(Task::AgentInspect, watch)));
+            helpers.push(tokio::spawn(supervise(Task::AgentInspect, watch)));
         }
         let runner = runner::Runner::new(options, driver, record, hosts, to_placement, ready);
         let run = runner.run(link, stopped, to_see);
-        let runner = tokio::spawn(watched(Task::AgentRunner, run));
+        let runner = tokio::spawn(supervise(Task::AgentRunner, run));
         Ok(Self {
             stop,
             ready: is_ready,

@@ -20,7 +20,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use placewright_conductor::cell_conductor::Place;
+use placewright_conductor::cell_conductor::GuestRef;
 use placewright_conductor::{HostId, InstanceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,11 +29,11 @@ use std::sync::{Mutex, PoisonError};
 use thiserror::Error;
 
 use crate::description::HostDescription;
-use crate::driver::{Doing, Driver, DriverError, ListedGuest, Task, Verb};
+use crate::driver::{Driver, DriverError, DriverFuture, ListedGuest, Operation, Task};
 
 mod process;
 
-use process::{Call, Done};
+use process::{ProcessResult, ProcessSpec};
 
 /// The exit code of an executable for a failure that no other host will avoid.
 const EXIT_HOPELESS: i32 = 65;
@@ -51,7 +51,7 @@ pub struct Options {
     /// Time-out of verbs that [`Self::timeouts`] does not have.
     pub timeout: Duration,
     /// Time-outs of single verbs.
-    pub timeouts: BTreeMap<Verb, Duration>,
+    pub timeouts: BTreeMap<Operation, Duration>,
     /// Names of environment variables that executables receive besides [`PASSED`] and those that
     /// the driver sets.
     pub environment: Vec<String>,
@@ -180,8 +180,8 @@ struct PlaceInput {
     number: u32,
 }
 
-impl From<Place> for PlaceInput {
-    fn from(place: Place) -> Self {
+impl From<GuestRef> for PlaceInput {
+    fn from(place: GuestRef) -> Self {
         Self {
             host: place.host,
             number: place.number,
@@ -219,7 +219,7 @@ impl Command {
         name: &'static str,
         input: &Input<'_>,
         limit: Duration,
-    ) -> Result<Done, DriverError> {
+    ) -> Result<ProcessResult, DriverError> {
         let input = serde_json::to_vec(input)
             .map_err(|error| DriverError::of_host(format!("{name} cannot be asked: {error}")))?;
         let mut environment = vec![
@@ -230,7 +230,7 @@ impl Command {
             ),
         ];
         environment.extend(self.environment(&input));
-        let call = Call {
+        let call = ProcessSpec {
             inherited: self.inherited(),
             program: self.options.directory.join(name),
             environment,
@@ -300,7 +300,7 @@ impl Command {
 }
 
 impl Driver for Command {
-    fn inspect(&self) -> Doing<'_, Vec<HostDescription>> {
+    fn inspect(&self) -> DriverFuture<'_, Vec<HostDescription>> {
         Box::pin(async {
             let Hosts { hosts } = self.look("inspect").await?;
             let names = hosts.iter().map(|host| (host.name.clone(), host.id()));
@@ -309,7 +309,7 @@ impl Driver for Command {
         })
     }
 
-    fn list(&self) -> Doing<'_, Option<Vec<ListedGuest>>> {
+    fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>> {
         Box::pin(async {
             let Guests { guests } = self.look("list").await?;
             let names = self.names();
@@ -329,13 +329,13 @@ impl Driver for Command {
         })
     }
 
-    fn carry_out(&self, task: Task) -> Doing<'_, ()> {
+    fn carry_out(&self, task: Task) -> DriverFuture<'_, ()> {
         Box::pin(async move {
             let name = task.verb.name();
             if !is_executable(&self.options.directory.join(name)) {
                 return match task.verb {
                     // A missing `prepare` means that there is nothing to prepare.
-                    Verb::Prepare => Ok(()),
+                    Operation::Prepare => Ok(()),
                     _ => Err(DriverError::of_host(format!(
                         "The host's driver cannot {name} instances."
                     ))),
@@ -388,7 +388,7 @@ fn resources(amounts: &placewright_conductor::Amounts) -> ResourceInput<'_> {
 }
 
 /// The error of an executable that failed.
-fn failed(name: &str, done: &Done) -> DriverError {
+fn failed(name: &str, done: &ProcessResult) -> DriverError {
     let why = match done.errors.trim() {
         "" => "it gave no reason",
         errors => errors,

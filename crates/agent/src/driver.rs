@@ -15,18 +15,18 @@ use thiserror::Error;
 use crate::description::HostDescription;
 
 /// Work of a driver. When the future is dropped, the work is cancelled: nothing of it may go on.
-pub type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + Send + 'a>>;
+pub type DriverFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + Send + 'a>>;
 
 /// An operation of a driver on a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verb {
-    /// Check what only the host knows, and prepare devices. Undone by [`Verb::Destroy`].
+pub enum Operation {
+    /// Check what only the host knows, and prepare devices. Undone by [`Operation::Destroy`].
     Prepare,
     /// Start the guest; in a move, with the data of its old host.
     Spawn,
     /// Stop the guest and hand it over to another host; in a live move, hand it over running.
     Leave,
-    /// Start a guest again after [`Verb::Leave`].
+    /// Start a guest again after [`Operation::Leave`].
     Return,
     /// Stop the guest, and keep what is needed to unshelve it elsewhere.
     Offload,
@@ -36,7 +36,7 @@ pub enum Verb {
     Destroy,
 }
 
-impl Verb {
+impl Operation {
     /// All verbs, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::Prepare,
@@ -73,7 +73,7 @@ impl Verb {
 #[derive(Clone, Debug)]
 pub struct Task {
     /// The operation to carry out.
-    pub verb: Verb,
+    pub verb: Operation,
     /// The host that has, or is to have, the guest.
     pub host: HostId,
     /// The name of that host.
@@ -82,7 +82,7 @@ pub struct Task {
     pub instance: InstanceId,
     /// The number of the guest: an instance that moves has two, perhaps on one host.
     pub number: u32,
-    /// The cell's order. [`Verb::Destroy`] may come without one.
+    /// The cell's order. [`Operation::Destroy`] may come without one.
     pub order: Option<Arc<Order>>,
 }
 
@@ -130,12 +130,12 @@ pub struct ListedGuest {
 /// Builds and removes guests on hosts.
 pub trait Driver: Send + Sync + 'static {
     /// Describes the present hosts. Called at the start and periodically.
-    fn inspect(&self) -> Doing<'_, Vec<HostDescription>>;
+    fn inspect(&self) -> DriverFuture<'_, Vec<HostDescription>>;
 
     /// Lists all guests of the hosts; none if the driver keeps no list, and the agent's record is
     /// complete. Called at the start.
-    fn list(&self) -> Doing<'_, Option<Vec<ListedGuest>>>;
+    fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>>;
 
     /// Carries out one operation.
-    fn carry_out(&self, task: Task) -> Doing<'_, ()>;
+    fn carry_out(&self, task: Task) -> DriverFuture<'_, ()>;
 }

@@ -17,17 +17,17 @@ use std::sync::Arc;
 
 use placewright_conductor::cell_conductor::{Failure, Order, Step};
 use placewright_conductor::{HostId, InstanceId};
-use placewright_link::HostStart;
+use placewright_link::SessionStart;
 
-use crate::driver::{DriverError, Verb};
+use crate::driver::{DriverError, Operation};
 use crate::record::{Guest, GuestKey, GuestState};
 
-mod busy;
-mod room;
-mod soft;
+mod physical_capacity;
+mod reported_state;
+mod work_queue;
 
-pub use busy::{Ending, Outcome};
-pub use room::Room;
+pub use physical_capacity::PhysicalCapacity;
+pub use work_queue::{Outcome, WorkResult};
 
 /// An effect that the caller has to carry out.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ pub struct Work {
     /// The guest to work on.
     pub guest: GuestKey,
     /// The operations, in this order; a failure ends the work.
-    pub verbs: Vec<Verb>,
+    pub verbs: Vec<Operation>,
     /// Whether the guest is destroyed if an operation fails.
     pub is_undone: bool,
     /// The cell's order that led to the work, if any.
@@ -77,7 +77,7 @@ pub struct Work {
 
 /// The latest attempt for an instance in the session.
 #[derive(Clone, Debug)]
-struct Known {
+struct AttemptResult {
     attempt: u32,
     /// Its result: none while it is under way, then its failure if it has one.
     answer: Option<Option<Failure>>,
@@ -90,14 +90,14 @@ pub struct Host {
     session: u64,
     guests: BTreeMap<GuestKey, Guest>,
     /// The latest attempt for each instance in this session.
-    known: BTreeMap<InstanceId, Known>,
+    known: BTreeMap<InstanceId, AttemptResult>,
     /// The guests that the cell of this session had destroyed.
     destroyed: BTreeSet<GuestKey>,
     /// When each destroyed guest may be forgotten, in milliseconds on the clock of `now_ms`.
     forgettable: VecDeque<(u64, GuestKey)>,
-    busy: busy::Busy,
-    room: Room,
-    soft: soft::Soft,
+    busy: work_queue::WorkQueue,
+    room: PhysicalCapacity,
+    soft: reported_state::ReportedState,
 }
 
 impl Host {
@@ -106,7 +106,7 @@ impl Host {
     pub fn new(
         id: HostId,
         guests: impl IntoIterator<Item = (GuestKey, Guest)>,
-        room: Room,
+        room: PhysicalCapacity,
     ) -> Self {
         let mut host = Self {
             id,
@@ -115,9 +115,9 @@ impl Host {
             known: BTreeMap::new(),
             destroyed: BTreeSet::new(),
             forgettable: VecDeque::new(),
-            busy: busy::Busy::default(),
+            busy: work_queue::WorkQueue::default(),
             room,
-            soft: soft::Soft::default(),
+            soft: reported_state::ReportedState::default(),
         };
         for (key, guest) in guests {
             host.put(key, guest);
@@ -150,7 +150,7 @@ impl Host {
     }
 
     /// Sets the physical capacity after it has changed.
-    pub fn set_room(&mut self, mut room: Room) {
+    pub fn set_room(&mut self, mut room: PhysicalCapacity) {
         for guest in self.guests.values() {
             room.take(&guest.amounts);
         }
@@ -158,14 +158,14 @@ impl Host {
     }
 
     /// Begins a session. Its number has to be greater than those of earlier sessions.
-    pub fn begin_session(&mut self, session: u64, name: &str) -> HostStart {
+    pub fn begin_session(&mut self, session: u64, name: &str) -> SessionStart {
         self.session = session;
         self.known.clear();
         self.destroyed.clear();
         self.forgettable.clear();
         self.busy.forget_what_waits();
         self.soft.begin();
-        HostStart {
+        SessionStart {
             host: self.id,
             name: name.to_owned(),
             session,
@@ -193,7 +193,7 @@ impl Host {
             return;
         }
         let attempt = order.attempt;
-        let known = Known {
+        let known = AttemptResult {
             attempt,
             answer: None,
         };
@@ -225,21 +225,21 @@ impl Host {
     }
 
     /// Handles the end of work. `now_ms` must never decrease.
-    pub fn ended(&mut self, ending: Ending, now_ms: u64, actions: &mut Vec<Action>) {
+    pub fn ended(&mut self, ending: WorkResult, now_ms: u64, actions: &mut Vec<Action>) {
         let key = ending.guest;
         let Some(done) = self.busy.end(key, ending.number) else {
             return;
         };
         self.soft.work_ended(&done.verbs, &ending.outcome);
-        if done.verbs == [Verb::Destroy] {
+        if done.verbs == [Operation::Destroy] {
             self.destroy_ended(key, &ending.outcome, now_ms, actions);
         } else {
             self.step_ended(key, &done, ending.outcome, actions);
         }
         match done.then {
-            busy::Then::Nothing => {}
-            busy::Then::Destroy => self.start_to_destroy(key, now_ms, actions),
-            busy::Then::Step(order) => self.start(order, actions),
+            work_queue::NextStep::Nothing => {}
+            work_queue::NextStep::Destroy => self.start_to_destroy(key, now_ms, actions),
+            work_queue::NextStep::Step(order) => self.start(order, actions),
         }
     }
 
@@ -268,19 +268,21 @@ impl Host {
             | (Step::Offload, Some(GuestState::Offloaded)) => {
                 return self.end_step(&order, None, actions);
             }
-            (Step::Prepare, None) => vec![Verb::Prepare],
-            (Step::Prepare, Some(_)) => vec![Verb::Destroy, Verb::Prepare],
-            (Step::Arrive, None) => vec![Verb::Prepare, Verb::Spawn],
-            (Step::Arrive, Some(GuestState::Prepared)) => vec![Verb::Spawn],
-            (Step::Arrive, Some(_)) => vec![Verb::Destroy, Verb::Prepare, Verb::Spawn],
+            (Step::Prepare, None) => vec![Operation::Prepare],
+            (Step::Prepare, Some(_)) => vec![Operation::Destroy, Operation::Prepare],
+            (Step::Arrive, None) => vec![Operation::Prepare, Operation::Spawn],
+            (Step::Arrive, Some(GuestState::Prepared)) => vec![Operation::Spawn],
+            (Step::Arrive, Some(_)) => {
+                vec![Operation::Destroy, Operation::Prepare, Operation::Spawn]
+            }
             (_, None | Some(GuestState::Making | GuestState::Prepared)) => {
                 let error = DriverError::of_host("The host has no such guest.");
                 return self.end_step(&order, Some(error.into()), actions);
             }
-            (Step::Leave, Some(_)) => vec![Verb::Leave],
-            (Step::Return, Some(_)) => vec![Verb::Return],
-            (Step::Offload, Some(_)) => vec![Verb::Offload],
-            (Step::Rebuild, Some(_)) => vec![Verb::Rebuild],
+            (Step::Leave, Some(_)) => vec![Operation::Leave],
+            (Step::Return, Some(_)) => vec![Operation::Return],
+            (Step::Offload, Some(_)) => vec![Operation::Offload],
+            (Step::Rebuild, Some(_)) => vec![Operation::Rebuild],
         };
         let is_new = matches!(order.step, Step::Prepare | Step::Arrive);
         if is_new {
@@ -305,7 +307,7 @@ impl Host {
 
     fn start_to_destroy(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
         if self.guests.contains_key(&key) {
-            self.work(key, vec![Verb::Destroy], None, actions);
+            self.work(key, vec![Operation::Destroy], None, actions);
         } else {
             self.gone(key, now_ms, actions);
         }
@@ -314,7 +316,7 @@ impl Host {
     fn work(
         &mut self,
         key: GuestKey,
-        verbs: Vec<Verb>,
+        verbs: Vec<Operation>,
         order: Option<Arc<Order>>,
         actions: &mut Vec<Action>,
     ) {
@@ -358,7 +360,7 @@ impl Host {
     fn step_ended(
         &mut self,
         key: GuestKey,
-        done: &busy::Under,
+        done: &work_queue::RunningWork,
         outcome: Outcome,
         actions: &mut Vec<Action>,
     ) {
@@ -384,7 +386,7 @@ impl Host {
             Outcome::Cancelled => return,
         };
         // An order that superseded the work but came too late to cancel it is answered instead.
-        if matches!(done.then, busy::Then::Nothing) {
+        if matches!(done.then, work_queue::NextStep::Nothing) {
             self.end_step(order, failure, actions);
         }
     }

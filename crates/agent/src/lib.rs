@@ -21,4 +21,4 @@ pub mod simulated;
 
 pub use agent::{Agent, AgentError, Options};
 pub use description::HostDescription;
-pub use driver::{Driver, DriverError, Task, Verb};
+pub use driver::{Driver, DriverError, Operation, Task};

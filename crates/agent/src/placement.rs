@@ -22,7 +22,7 @@ mod client;
 mod tree;
 
 pub use client::Credentials;
-use client::{Client, Given};
+use client::{Client, PlacementResponse};
 
 /// How to reach placement.
 #[derive(Clone, Debug)]
@@ -176,7 +176,7 @@ impl Placement {
             self.client
                 .put(&path, None::<&()>)
                 .await
-                .map(Given::done)??;
+                .map(PlacementResponse::done)??;
         }
         Ok(())
     }

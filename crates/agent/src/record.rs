@@ -137,15 +137,15 @@ const COMPACT_BYTES_MIN: u64 = 1 << 20;
 
 /// The record of all guests of an agent's hosts.
 #[derive(Debug)]
-pub struct Record {
-    file: Option<Kept>,
+pub struct GuestLog {
+    file: Option<LogFile>,
     guests: BTreeMap<(HostId, GuestKey), Guest>,
     session: u64,
 }
 
 /// The open file of a record, and what is still to be written to it.
 #[derive(Debug)]
-struct Kept {
+struct LogFile {
     path: PathBuf,
     file: File,
     /// An exclusive lock, held while the agent runs.
@@ -158,7 +158,7 @@ struct Kept {
     bytes_compact: u64,
 }
 
-impl Record {
+impl GuestLog {
     /// Creates a record in memory.
     #[must_use]
     pub fn in_memory() -> Self {
@@ -210,7 +210,7 @@ impl Record {
         let good = good as u64;
         file.set_len(good).map_err(wrong)?;
         file.seek(SeekFrom::Start(good)).map_err(wrong)?;
-        record.file = Some(Kept {
+        record.file = Some(LogFile {
             path: path.to_owned(),
             file,
             _lock: lock,
@@ -359,7 +359,7 @@ impl Record {
     }
 }
 
-impl Kept {
+impl LogFile {
     fn append(&mut self) -> io::Result<()> {
         if let Err(error) = self.file.write_all(&self.unwritten) {
             // A part of the entries may be in the file. It is cut off, and all are written again

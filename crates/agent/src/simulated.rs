@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::description::{HostDescription, Inventory, Part};
-use crate::driver::{Doing, Driver, DriverError, ListedGuest, Task, Verb};
+use crate::driver::{Driver, DriverError, DriverFuture, ListedGuest, Operation, Task};
 
 /// The distribution of a duration, in milliseconds.
 ///
@@ -82,9 +82,9 @@ pub struct Options {
     /// The hosts to simulate.
     pub hosts: Vec<HostDescription>,
     /// The duration of each operation; none given means at once.
-    pub times: BTreeMap<Verb, Spread>,
+    pub times: BTreeMap<Operation, Spread>,
     /// The rate at which each operation fails, from 0 to 1; none given means never.
-    pub failures: BTreeMap<Verb, f64>,
+    pub failures: BTreeMap<Operation, f64>,
     /// The seed of the random numbers. The same seed gives the same numbers.
     pub seed: u64,
 }
@@ -121,15 +121,15 @@ impl Simulated {
 }
 
 impl Driver for Simulated {
-    fn inspect(&self) -> Doing<'_, Vec<HostDescription>> {
+    fn inspect(&self) -> DriverFuture<'_, Vec<HostDescription>> {
         Box::pin(async { Ok(self.options.hosts.clone()) })
     }
 
-    fn list(&self) -> Doing<'_, Option<Vec<ListedGuest>>> {
+    fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>> {
         Box::pin(async { Ok(None) })
     }
 
-    fn carry_out(&self, task: Task) -> Doing<'_, ()> {
+    fn carry_out(&self, task: Task) -> DriverFuture<'_, ()> {
         Box::pin(async move {
             if let Some(spread) = self.options.times.get(&task.verb) {
                 let time = spread.value(self.random());

@@ -12,14 +12,18 @@ use std::time::Duration;
 
 use cell::{End, Link, hosts, instance, order};
 use placewright_agent::simulated::{self, Simulated, Spread};
-use placewright_agent::{Agent, Options, Verb};
+use placewright_agent::{Agent, Operation, Options};
 use placewright_conductor::HostId;
 use placewright_conductor::cell_conductor::Step;
 use placewright_link::{ToAgent, ToCell};
 use placewright_types::host_state::HostUpdate;
 use tokio::sync::mpsc;
 
-fn driver(count: u32, times: &[(Verb, Spread)], failures: &[(Verb, f64)]) -> Arc<Simulated> {
+fn driver(
+    count: u32,
+    times: &[(Operation, Spread)],
+    failures: &[(Operation, f64)],
+) -> Arc<Simulated> {
     Arc::new(Simulated::new(simulated::Options {
         hosts: hosts(count),
         times: times.iter().copied().collect(),
@@ -51,7 +55,7 @@ async fn started(end: &mut End) -> (HostId, u64, Vec<(placewright_conductor::Ins
 
 #[tokio::test(start_paused = true)]
 async fn a_build_ends_and_the_host_says_what_runs_on_it() {
-    let times = [(Verb::Spawn, Spread::Uniform(200, 200))];
+    let times = [(Operation::Spawn, Spread::Uniform(200, 200))];
     let (agent, mut ends) = start(options(), driver(1, &times, &[])).await;
     let mut end = ends.recv().await.unwrap();
     let (host, session, guests) = started(&mut end).await;
@@ -106,7 +110,7 @@ async fn a_build_ends_and_the_host_says_what_runs_on_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_build_is_undone_and_counted() {
-    let failures = [(Verb::Spawn, 1.0)];
+    let failures = [(Operation::Spawn, 1.0)];
     let (_agent, mut ends) = start(options(), driver(1, &[], &failures)).await;
     let mut end = ends.recv().await.unwrap();
     let (host, session, _) = started(&mut end).await;
@@ -136,7 +140,7 @@ async fn a_failed_build_is_undone_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn devices_that_are_not_ready_in_time_fail_a_build() {
-    let times = [(Verb::Prepare, Spread::Uniform(120_000, 120_000))];
+    let times = [(Operation::Prepare, Spread::Uniform(120_000, 120_000))];
     let (_agent, mut ends) = start(options(), driver(1, &times, &[])).await;
     let mut end = ends.recv().await.unwrap();
     let (host, session, _) = started(&mut end).await;
@@ -151,7 +155,7 @@ async fn devices_that_are_not_ready_in_time_fail_a_build() {
 
 #[tokio::test(start_paused = true)]
 async fn a_build_goes_on_when_the_connection_ends() {
-    let times = [(Verb::Spawn, Spread::Uniform(5000, 5000))];
+    let times = [(Operation::Spawn, Spread::Uniform(5000, 5000))];
     let (_agent, mut ends) = start(options(), driver(1, &times, &[])).await;
     let mut end = ends.recv().await.unwrap();
     let (host, first, _) = started(&mut end).await;
@@ -177,7 +181,7 @@ async fn a_build_goes_on_when_the_connection_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guest_that_is_to_be_destroyed_is_never_built() {
-    let times = [(Verb::Spawn, Spread::Uniform(60_000, 60_000))];
+    let times = [(Operation::Spawn, Spread::Uniform(60_000, 60_000))];
     let (_agent, mut ends) = start(options(), driver(1, &times, &[])).await;
     let mut end = ends.recv().await.unwrap();
     let (host, session, _) = started(&mut end).await;
@@ -236,7 +240,7 @@ async fn an_agent_that_was_killed_knows_its_guests_and_removes_half_built_ones()
         record: Some(record.clone()),
         ..options()
     };
-    let times = [(Verb::Spawn, Spread::Uniform(0, 0))];
+    let times = [(Operation::Spawn, Spread::Uniform(0, 0))];
     let (agent, mut ends) = start(options(), driver(1, &times, &[])).await;
     let mut end = ends.recv().await.unwrap();
     let (host, first, _) = started(&mut end).await;
@@ -245,7 +249,7 @@ async fn an_agent_that_was_killed_knows_its_guests_and_removes_half_built_ones()
     assert_eq!(end.hear_step().await, (instance(1), 1, None));
     agent.stop().await;
 
-    let times = [(Verb::Spawn, Spread::Uniform(60_000, 60_000))];
+    let times = [(Operation::Spawn, Spread::Uniform(60_000, 60_000))];
     let (agent, mut ends) = start(options(), driver(1, &times, &[])).await;
     let mut end = ends.recv().await.unwrap();
     let (host, second, guests) = started(&mut end).await;
@@ -271,7 +275,7 @@ async fn an_agent_that_was_killed_knows_its_guests_and_removes_half_built_ones()
 
 #[tokio::test(start_paused = true)]
 async fn simulated_failures_come_as_often_as_asked_for() {
-    let failures = [(Verb::Spawn, 0.1)];
+    let failures = [(Operation::Spawn, 0.1)];
     let (_agent, mut ends) = start(options(), driver(1, &[], &failures)).await;
     let mut end = ends.recv().await.unwrap();
     let (host, session, _) = started(&mut end).await;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use cell::{instance, order};
 use placewright_agent::command::{Command, Options, PASSED};
-use placewright_agent::{Driver, Task, Verb};
+use placewright_agent::{Driver, Operation, Task};
 use placewright_conductor::HostId;
 use placewright_conductor::cell_conductor::Step;
 use tempfile::TempDir;
@@ -55,15 +55,15 @@ fn driver(scripts: &[(&str, &str)]) -> (TempDir, Command) {
     let mut options = Options::new(directory.path(), directory.path().join("state"));
     options
         .timeouts
-        .insert(Verb::Spawn, Duration::from_secs(20));
+        .insert(Operation::Spawn, Duration::from_secs(20));
     options
         .timeouts
-        .insert(Verb::Rebuild, Duration::from_millis(300));
+        .insert(Operation::Rebuild, Duration::from_millis(300));
     let driver = Command::new(options).unwrap();
     (directory, driver)
 }
 
-fn task(verb: Verb) -> Task {
+fn task(verb: Operation) -> Task {
     let host = HostId(Uuid::from_u128(7));
     Task {
         verb,
@@ -79,7 +79,7 @@ fn task(verb: Verb) -> Task {
 async fn executables_read_what_is_wanted() {
     let write = r#"cat > "$PLACEWRIGHT_STATE_DIR/$PLACEWRIGHT_HOST.$PLACEWRIGHT_GUEST""#;
     let (directory, driver) = driver(&[("spawn", write)]);
-    driver.carry_out(task(Verb::Spawn)).await.unwrap();
+    driver.carry_out(task(Operation::Spawn)).await.unwrap();
     let read = fs::read(directory.path().join("state/node-1.2")).unwrap();
     let read: serde_json::Value = serde_json::from_slice(&read).unwrap();
     assert_eq!(read["verb"], "spawn");
@@ -96,19 +96,25 @@ async fn failures_say_why_and_whether_to_try_elsewhere() {
         ("destroy", "echo busy >&2; exit 1"),
         ("rebuild", "sleep 60"),
     ]);
-    let hopeless = driver.carry_out(task(Verb::Spawn)).await.unwrap_err();
+    let hopeless = driver.carry_out(task(Operation::Spawn)).await.unwrap_err();
     assert!(!hopeless.may_retry);
     assert_eq!(
         hopeless.message,
         "spawn failed (exit code 65): no such image"
     );
-    let busy = driver.carry_out(task(Verb::Destroy)).await.unwrap_err();
+    let busy = driver
+        .carry_out(task(Operation::Destroy))
+        .await
+        .unwrap_err();
     assert!(busy.may_retry && busy.message.ends_with(": busy"));
-    let slow = driver.carry_out(task(Verb::Rebuild)).await.unwrap_err();
+    let slow = driver
+        .carry_out(task(Operation::Rebuild))
+        .await
+        .unwrap_err();
     assert!(slow.message.contains("took more than 0.3 s"), "{slow}");
     // Verbs without an executable fail, except for prepare.
-    driver.carry_out(task(Verb::Prepare)).await.unwrap();
-    let lacking = driver.carry_out(task(Verb::Leave)).await.unwrap_err();
+    driver.carry_out(task(Operation::Prepare)).await.unwrap();
+    let lacking = driver.carry_out(task(Operation::Leave)).await.unwrap_err();
     assert_eq!(lacking.message, "The host's driver cannot leave instances.");
 }
 
@@ -154,7 +160,7 @@ async fn executables_get_no_more_of_the_environment_than_they_need() {
     // Cargo sets this variable for tests.
     options.environment = vec!["CARGO_MANIFEST_DIR".to_owned()];
     let driver = Command::new(options).unwrap();
-    driver.carry_out(task(Verb::Spawn)).await.unwrap();
+    driver.carry_out(task(Operation::Spawn)).await.unwrap();
     let text = fs::read_to_string(directory.path().join("state/environment")).unwrap();
     let names = names(&text);
     assert!(names.contains(&"CARGO_MANIFEST_DIR"), "{names:?}");
@@ -182,7 +188,7 @@ async fn executables_get_no_files_of_the_agent() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    driver.carry_out(task(Verb::Spawn)).await.unwrap();
+    driver.carry_out(task(Operation::Spawn)).await.unwrap();
     let files = fs::read_to_string(directory.path().join("state/files")).unwrap();
     assert!(!files.contains("secret"), "{files}");
     // Its own descriptors are pipes and a file, so a socket would be one of this process.

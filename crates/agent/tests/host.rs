@@ -11,16 +11,16 @@ mod cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cell::{instance, order};
-use placewright_agent::host::{Action, Ending, Host, Outcome, Room, Work};
+use placewright_agent::host::{Action, Host, Outcome, PhysicalCapacity, Work, WorkResult};
 use placewright_agent::record::{Guest, GuestKey, GuestState};
-use placewright_agent::{DriverError, Verb};
+use placewright_agent::{DriverError, Operation};
 use placewright_conductor::cell_conductor::{
     self, Effect, Event, Options, Stage, State, Step, VmState,
 };
 use placewright_conductor::message::{Create, Envelope, MoveOrder};
 use placewright_conductor::{
-    Amounts, Answer, Ask, Candidate, HostId, InstanceId, Message, MigrationId, MoveKind, Verdict,
-    Want,
+    Amounts, Candidate, ClaimChange, ClaimRequest, ClaimResponse, HostId, InstanceId, Message,
+    MigrationId, MoveDecision, MoveKind,
 };
 use placewright_placement::Timestamp;
 use placewright_testing::random::Rng;
@@ -37,7 +37,7 @@ fn host_id(number: usize) -> HostId {
 enum Packet {
     ToHost(Effect),
     ToCell(Event),
-    Answer(InstanceId, u64, Answer),
+    Answer(InstanceId, u64, ClaimResponse),
 }
 
 /// One host: its agent, its record, and the guests that really exist.
@@ -63,7 +63,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let machine = |number| Machine {
-            host: Host::new(host_id(number), [], Room::default()),
+            host: Host::new(host_id(number), [], PhysicalCapacity::default()),
             record: BTreeMap::new(),
             working: Vec::new(),
             really_there: BTreeSet::new(),
@@ -138,7 +138,7 @@ impl World {
         }
         machine.record.retain(|_, guest| !half(guest));
         let guests = machine.record.clone();
-        machine.host = Host::new(host_id(number), guests, Room::default());
+        machine.host = Host::new(host_id(number), guests, PhysicalCapacity::default());
         self.connect(number);
     }
 
@@ -223,7 +223,7 @@ impl World {
             carry_out(there, &work, true);
             Outcome::Done
         };
-        let ending = Ending {
+        let ending = WorkResult {
             number: work.number,
             guest: work.guest,
             outcome,
@@ -365,7 +365,7 @@ impl World {
         })));
     }
 
-    fn conclude(&mut self, number: u32, verdict: Verdict) {
+    fn conclude(&mut self, number: u32, verdict: MoveDecision) {
         let id = instance(number);
         let job = self.cell.jobs().get(&id);
         let migration = job
@@ -389,8 +389,8 @@ impl World {
             3 => self.relocate(number, MoveKind::ColdMigrate),
             4 => self.relocate(number, MoveKind::LiveMigrate),
             5 => self.relocate(number, MoveKind::Resize),
-            6 => self.conclude(number, Verdict::Confirm),
-            7 => self.conclude(number, Verdict::Revert),
+            6 => self.conclude(number, MoveDecision::Confirm),
+            7 => self.conclude(number, MoveDecision::Revert),
             8 => self.kill(host),
             9 => self.connect(host),
             10 => {
@@ -420,7 +420,7 @@ impl World {
             }
             self.deliver_all();
             for number in 0..6 {
-                self.conclude(number, Verdict::Confirm);
+                self.conclude(number, MoveDecision::Confirm);
             }
             self.happen(&Event::Tick);
             let effects = self.cell.effects();
@@ -468,17 +468,17 @@ impl World {
 /// Applies the effects of work, completed or half done.
 fn carry_out(there: &mut BTreeSet<GuestKey>, work: &Work, is_whole: bool) {
     match work.verbs.last() {
-        Some(Verb::Destroy) if is_whole => drop(there.remove(&work.guest)),
-        Some(Verb::Prepare | Verb::Spawn) if is_whole => drop(there.insert(work.guest)),
+        Some(Operation::Destroy) if is_whole => drop(there.remove(&work.guest)),
+        Some(Operation::Prepare | Operation::Spawn) if is_whole => drop(there.insert(work.guest)),
         _ => {}
     }
 }
 
-fn answer(ask: &Ask) -> Packet {
+fn answer(ask: &ClaimRequest) -> Packet {
     let answer = match &ask.want {
-        Want::Swap { candidates } if candidates.is_empty() => Answer::NothingFits,
-        Want::Swap { .. } => Answer::Swapped { index: 0 },
-        Want::Release { .. } | Want::Settle { .. } => Answer::Done,
+        ClaimChange::Swap { candidates } if candidates.is_empty() => ClaimResponse::NothingFits,
+        ClaimChange::Swap { .. } => ClaimResponse::Swapped { index: 0 },
+        ClaimChange::Release { .. } | ClaimChange::Settle { .. } => ClaimResponse::Done,
     };
     Packet::Answer(ask.instance, ask.number, answer)
 }
@@ -498,7 +498,7 @@ proptest! {
 }
 
 fn started() -> Host {
-    let mut host = Host::new(host_id(0), [], Room::default());
+    let mut host = Host::new(host_id(0), [], PhysicalCapacity::default());
     host.begin_session(1, "host");
     host
 }
@@ -510,7 +510,7 @@ fn arrive(attempt: u32, number: u32) -> placewright_conductor::cell_conductor::O
 }
 
 fn end(host: &mut Host, number: u64, guest: u32, outcome: Outcome) -> Vec<Action> {
-    let ending = Ending {
+    let ending = WorkResult {
         number,
         guest: (instance(1), guest),
         outcome,
@@ -567,7 +567,8 @@ fn what_is_to_be_destroyed_waits_for_what_is_being_done() {
     assert_eq!(actions, []);
     // The build was completed before it was cancelled.
     let ended = end(&mut host, 1, 1, Outcome::Done);
-    let is_work = |one: &Action| matches!(one, Action::Work(work) if work.verbs == [Verb::Destroy]);
+    let is_work =
+        |one: &Action| matches!(one, Action::Work(work) if work.verbs == [Operation::Destroy]);
     assert!(ended.iter().any(is_work), "{ended:?}");
     assert!(
         !ended

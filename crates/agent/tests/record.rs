@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use placewright_agent::record::{Guest, GuestKey, GuestState, Record, RecordError};
+use placewright_agent::record::{Guest, GuestKey, GuestLog, GuestState, RecordError};
 use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::{Amounts, HostId, InstanceId};
 use uuid::Uuid;
@@ -37,21 +37,21 @@ fn a_session_that_nobody_can_have_begun_is_not_counted_further() {
     let path = folder.path().join("guests");
     for absurd in [u64::MAX, u64::MAX - 1, NUMBER_END] {
         fs::write(&path, file_with_session(absurd)).unwrap();
-        let mut record = Record::open(&path, true).unwrap();
+        let mut record = GuestLog::open(&path, true).unwrap();
         assert_eq!(record.next_session(NOW_US, 0), Some(NOW_US));
         record.write().unwrap();
         drop(record);
-        let mut record = Record::open(&path, true).unwrap();
+        let mut record = GuestLog::open(&path, true).unwrap();
         assert_eq!(record.next_session(NOW_US, 0), Some(NOW_US + 1));
     }
     fs::write(&path, file_with_session(NOW_US + 7)).unwrap();
-    let mut record = Record::open(&path, true).unwrap();
+    let mut record = GuestLog::open(&path, true).unwrap();
     assert_eq!(record.next_session(NOW_US, 0), Some(NOW_US + 8));
 }
 
 #[test]
 fn no_session_is_greater_than_what_nobody_can_mean() {
-    let mut record = Record::in_memory();
+    let mut record = GuestLog::in_memory();
     assert_eq!(record.next_session(NOW_US, u64::MAX), None);
     assert_eq!(record.next_session(NOW_US, NUMBER_END - 1), None);
     assert_eq!(record.next_session(NOW_US, 5), Some(NOW_US));
@@ -107,20 +107,20 @@ fn files_of_each_version_read_as_they_always_did() {
     for version in [1, 2] {
         let path = folder.path().join(format!("guests-{version}"));
         fs::write(&path, golden(version)).unwrap();
-        let guests_of = |record: &Record| -> Vec<_> {
+        let guests_of = |record: &GuestLog| -> Vec<_> {
             let guests = record.guests();
             guests
                 .map(|(host, key, guest)| (host, key, guest.clone()))
                 .collect()
         };
-        let mut record = Record::open(&path, false).unwrap();
+        let mut record = GuestLog::open(&path, false).unwrap();
         assert_eq!(guests_of(&record), golden_guests(), "version {version}");
         assert_eq!(record.next_session(0, 0), Some(301));
         record.write().unwrap();
         drop(record);
         // From now on the file is of the present version.
         assert_eq!(fs::read(&path).unwrap()[7], 2);
-        let mut record = Record::open(&path, false).unwrap();
+        let mut record = GuestLog::open(&path, false).unwrap();
         assert_eq!(
             guests_of(&record),
             golden_guests(),
@@ -134,7 +134,7 @@ fn files_of_each_version_read_as_they_always_did() {
 fn a_file_is_written_as_its_version_says() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guests");
-    let mut record = Record::open(&path, false).unwrap();
+    let mut record = GuestLog::open(&path, false).unwrap();
     let mut guests = golden_guests();
     let (host, (instance, _), mut first) = guests[0].clone();
     first.state = GuestState::Making;
@@ -163,7 +163,7 @@ fn a_file_of_a_later_release_is_left_alone() {
     let mut later = golden(2);
     later[7] = 3;
     fs::write(&path, &later).unwrap();
-    let refused = Record::open(&path, false).unwrap_err();
+    let refused = GuestLog::open(&path, false).unwrap_err();
     assert!(matches!(refused, RecordError::Foreign(_)), "{refused}");
     assert_eq!(fs::read(&path).unwrap(), later);
 }

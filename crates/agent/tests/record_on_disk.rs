@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use placewright_agent::record::{Guest, GuestState, Record};
+use placewright_agent::record::{Guest, GuestLog, GuestState};
 use placewright_conductor::{HostId, InstanceId};
 use uuid::Uuid;
 
@@ -22,7 +22,7 @@ fn guest() -> Guest {
 
 /// Writes ten guests, and returns the offset of the end of each entry.
 fn write(path: &Path) -> Vec<u64> {
-    let mut record = Record::open(path, false).unwrap();
+    let mut record = GuestLog::open(path, false).unwrap();
     let mut ends = Vec::new();
     for number in 1..=10 {
         let key = (InstanceId(Uuid::from_u128(number)), 0);
@@ -34,7 +34,7 @@ fn write(path: &Path) -> Vec<u64> {
 }
 
 fn guests(path: &Path) -> usize {
-    Record::open(path, false).unwrap().guests().count()
+    GuestLog::open(path, false).unwrap().guests().count()
 }
 
 #[test]

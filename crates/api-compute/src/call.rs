@@ -3,26 +3,26 @@
 use parking_lot::Mutex;
 use placewright_auth::{Identity, Rule, Target};
 use placewright_conductor::super_conductor::{Bound, Command, Outcome, Refusal};
-use placewright_conductor::{CellId, Control, Reply as CellReply};
+use placewright_conductor::{CellId, ControlState, Reply as CellReply};
 use placewright_control::Views;
 use placewright_engine::{Reading, SubmitError};
 use placewright_errors::chain;
 use placewright_http::{ApiError, ApiResult};
-use placewright_link::{Act, LinkError};
+use placewright_link::{CellOperation, LinkError};
 use placewright_placement::Timestamp;
 use serde_json::Value;
 
 use crate::error::{self, sentence};
 use crate::query::Query;
-use crate::shared::Core;
+use crate::shared::ApiState;
 use crate::version::Version;
 
 /// How often a change is read and submitted again after it conflicted with a concurrent one.
 const ROUNDS_MAX: usize = 16;
 
 /// An authenticated and routed request, as handlers receive it.
-pub(crate) struct Call<'a> {
-    pub(crate) core: &'a Core,
+pub(crate) struct RoutedRequest<'a> {
+    pub(crate) core: &'a ApiState,
     pub(crate) version: Version,
     pub(crate) identity: &'a Identity,
     pub(crate) parameters: &'a [(&'static str, String)],
@@ -37,7 +37,7 @@ pub(crate) struct Call<'a> {
     pub(crate) reading: Option<Mutex<Reading>>,
 }
 
-impl Call<'_> {
+impl RoutedRequest<'_> {
     /// A parameter of the path.
     pub(crate) fn parameter(&self, name: &str) -> &str {
         let mut parameters = self.parameters.iter();
@@ -83,13 +83,13 @@ impl Call<'_> {
     }
 
     /// Whether a policy rule allows the caller the operation.
-    pub(crate) fn may(&self, rule: Rule) -> bool {
+    pub(crate) fn is_allowed(&self, rule: Rule) -> bool {
         self.allow(rule).is_ok()
     }
 
     /// Whether the caller may see objects of all projects, as administrators do.
     pub(crate) fn sees_all_projects(&self) -> bool {
-        self.may(Rule::ServersDetailAllProjects)
+        self.is_allowed(Rule::ServersDetailAllProjects)
     }
 
     /// The URL of an object, with the version in its path.
@@ -112,7 +112,10 @@ impl Call<'_> {
 
     /// Computes something from what control and the cells know. It is durable when this returns, or
     /// before it is shown.
-    pub(crate) async fn read<T: Send>(&self, compute: impl Fn(&Control, &Views) -> T + Send) -> T {
+    pub(crate) async fn read<T: Send>(
+        &self,
+        compute: impl Fn(&ControlState, &Views) -> T + Send,
+    ) -> T {
         let conductor = &self.core.conductor;
         match &self.reading {
             // A list has many looks at the state. To wait for the disk after each of them would take
@@ -125,7 +128,7 @@ impl Call<'_> {
     /// The same for a computation that may fail.
     pub(crate) async fn try_read<T: Send>(
         &self,
-        compute: impl Fn(&Control, &Views) -> ApiResult<T> + Send,
+        compute: impl Fn(&ControlState, &Views) -> ApiResult<T> + Send,
     ) -> ApiResult<T> {
         self.read(compute).await
     }
@@ -163,7 +166,7 @@ impl Call<'_> {
     }
 
     /// Makes a cell carry out an operation; a refusal becomes a 409.
-    pub(crate) async fn act(&self, cell: CellId, act: Act) -> ApiResult<()> {
+    pub(crate) async fn act(&self, cell: CellId, act: CellOperation) -> ApiResult<()> {
         let reply = self.core.conductor.act(cell, act).await;
         match reply.map_err(|error| self.of_link(&error))? {
             CellReply::Accepted => Ok(()),
@@ -187,7 +190,7 @@ impl Call<'_> {
     /// repeats this when something has.
     pub(crate) async fn change<T: Send>(
         &self,
-        prepare: impl Fn(&Control, &Views) -> ApiResult<(Command, T)> + Send + Sync,
+        prepare: impl Fn(&ControlState, &Views) -> ApiResult<(Command, T)> + Send + Sync,
     ) -> ApiResult<T> {
         for _ in 0..ROUNDS_MAX {
             let (command, value) = self.read(|control, views| prepare(control, views)).await?;

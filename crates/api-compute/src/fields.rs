@@ -7,13 +7,13 @@ use placewright_http::{ApiError, ApiResult};
 use serde_json::{Map, Value};
 
 /// A JSON object whose fields are taken out one by one while it is parsed.
-pub(crate) struct Fields<'a> {
+pub(crate) struct ObjectParser<'a> {
     path: Cow<'a, str>,
     map: &'a Map<String, Value>,
     taken: Vec<&'a str>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ObjectParser<'a> {
     /// Starts with the top-level object of a body.
     pub(crate) fn of_body(body: &'a Value) -> ApiResult<Self> {
         Self::new("", body)
@@ -66,9 +66,9 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes a required object.
-    pub(crate) fn object(&mut self, key: &'a str) -> ApiResult<Fields<'a>> {
+    pub(crate) fn object(&mut self, key: &'a str) -> ApiResult<ObjectParser<'a>> {
         let value = self.need(key)?;
-        Fields::new(self.path_of(key), value)
+        ObjectParser::new(self.path_of(key), value)
     }
 
     /// Takes a text whose length in characters is within a range.
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn errors_name_the_field() {
         let body = json!({"server": {"name": " a", "count": "x", "on": 3, "more": 1}});
-        let mut fields = Fields::of_body(&body).unwrap();
+        let mut fields = ObjectParser::of_body(&body).unwrap();
         let mut server = fields.object("server").unwrap();
         assert_eq!(
             message(server.name("name")),
@@ -320,7 +320,7 @@ mod tests {
         assert!(fields.finish().is_ok());
         let body = json!([]);
         assert_eq!(
-            message(Fields::of_body(&body).map(|_| ())),
+            message(ObjectParser::of_body(&body).map(|_| ())),
             "the body: it must be an object, not []"
         );
     }
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn numbers_and_booleans_may_be_texts() {
         let body = json!({"a": "7", "b": "Yes", "c": "off"});
-        let mut fields = Fields::of_body(&body).unwrap();
+        let mut fields = ObjectParser::of_body(&body).unwrap();
         assert_eq!(fields.integer("a", 0..=9).unwrap(), Some(7));
         assert_eq!(fields.boolean("b").unwrap(), Some(true));
         assert_eq!(fields.boolean("c").unwrap(), Some(false));

@@ -5,15 +5,19 @@ pub(crate) mod catalog;
 pub(crate) mod extra_specs;
 
 use placewright_auth::Rule;
-use placewright_conductor::Control;
+use placewright_conductor::ControlState;
 use placewright_conductor::super_conductor::{Change, Command, Flavor};
 use placewright_http::ApiResult;
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
 
 /// Finds a flavor that the caller may see.
-pub(crate) fn find<'s>(call: &Call<'_>, control: &'s Control, id: &str) -> ApiResult<&'s Flavor> {
+pub(crate) fn find<'s>(
+    call: &RoutedRequest<'_>,
+    control: &'s ControlState,
+    id: &str,
+) -> ApiResult<&'s Flavor> {
     let flavor = control.conductor.flavors().get(id);
     flavor
         .filter(|flavor| is_visible(call, flavor))
@@ -21,18 +25,18 @@ pub(crate) fn find<'s>(call: &Call<'_>, control: &'s Control, id: &str) -> ApiRe
 }
 
 /// Whether the caller may see and use a flavor.
-pub(crate) fn is_visible(call: &Call<'_>, flavor: &Flavor) -> bool {
+pub(crate) fn is_visible(call: &RoutedRequest<'_>, flavor: &Flavor) -> bool {
     flavor.is_public
         || flavor
             .projects
             .iter()
             .any(|project| project == call.project())
-        || call.may(Rule::FlavorAccessList)
+        || call.is_allowed(Rule::FlavorAccessList)
 }
 
 /// Replaces a flavor by what `change` makes of it, with a retry after concurrent changes.
 async fn replace(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     change: impl Fn(&mut Flavor) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<Flavor> {
     let id = call.parameter("flavor_id");

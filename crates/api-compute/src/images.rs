@@ -89,30 +89,30 @@ pub enum ImagesError {
 #[derive(Default)]
 pub struct Images {
     path: Option<PathBuf>,
-    kept: Mutex<Kept>,
+    kept: Mutex<ImageCache>,
 }
 
 /// The images of the file, and when it was last checked.
 #[derive(Default)]
-struct Kept {
+struct ImageCache {
     images: BTreeMap<Uuid, Image>,
     /// The time and length of the file when it was read.
-    stamp: Option<Stamp>,
+    stamp: Option<FileVersion>,
     looked_at: Option<Instant>,
 }
 
 /// When a file was last modified, and its length; a change of either means that it is read again.
-type Stamp = (SystemTime, u64);
+type FileVersion = (SystemTime, u64);
 
 /// The file as it is parsed.
 #[derive(Deserialize)]
-struct Listed {
-    images: Vec<Described>,
+struct ImageFile {
+    images: Vec<ImageEntry>,
 }
 
 /// An image in the file; unknown keys are its properties.
 #[derive(Deserialize)]
-struct Described {
+struct ImageEntry {
     id: Uuid,
     name: Option<String>,
     disk_format: Option<String>,
@@ -142,7 +142,7 @@ impl Images {
         let images = read(&path)?;
         Ok(Self {
             path: Some(path),
-            kept: Mutex::new(Kept {
+            kept: Mutex::new(ImageCache {
                 images,
                 stamp,
                 looked_at: Some(Instant::now()),
@@ -160,7 +160,7 @@ impl Images {
     }
 }
 
-impl Kept {
+impl ImageCache {
     /// Reads the file again if it has changed. If it is not valid any more, the old content stays.
     fn refresh(&mut self, path: &Path) {
         if (self.looked_at).is_some_and(|looked_at| looked_at.elapsed() < LOOK_EVERY) {
@@ -182,7 +182,7 @@ impl Kept {
     }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<FileVersion> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
@@ -192,7 +192,7 @@ fn read(path: &Path) -> Result<BTreeMap<Uuid, Image>, ImagesError> {
         path: path.to_owned(),
         error,
     })?;
-    let listed: Listed = serde_json::from_str(&text).map_err(|error| ImagesError::Json {
+    let listed: ImageFile = serde_json::from_str(&text).map_err(|error| ImagesError::Json {
         path: path.to_owned(),
         error,
     })?;
@@ -208,7 +208,7 @@ fn read(path: &Path) -> Result<BTreeMap<Uuid, Image>, ImagesError> {
     images.collect()
 }
 
-impl Described {
+impl ImageEntry {
     fn image(self) -> Result<Image, String> {
         let others = self.others.into_iter();
         let others = others.filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()));

@@ -4,9 +4,9 @@
 //! [`ComputeService`] answers requests without sockets, so tests call [`ComputeService::handle`].
 //! Authentication, policies, limits and metrics are those of the [`Gateway`](placewright_http::Gateway)
 //! that all REST services share. Each write is
-//! one command of control ([`placewright_control::Conductor`]); reads are computed from control's
-//! state and the cells' latest reports. This crate selects no hosts: it checks requests and formats
-//! what the states contain.
+//! one command of control ([`placewright_control::ControlHandle`]); reads are computed from
+//! control's state and the cells' latest reports. This crate selects no hosts: it checks requests
+//! and formats what the states contain.
 //!
 //! There is one file for each resource, and [`routes`](mod@self) is the table of them.
 //! `docs/compute-api.md` lists what is supported.

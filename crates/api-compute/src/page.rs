@@ -3,13 +3,13 @@
 use placewright_http::{ApiError, ApiResult};
 use serde_json::{Value, json};
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 
 /// The most items of a page, and the default limit.
 pub(crate) const LIMIT_MAX: usize = 1000;
 
 /// The number of items that a request wants on a page.
-pub(crate) fn limit(call: &Call<'_>) -> ApiResult<usize> {
+pub(crate) fn limit(call: &RoutedRequest<'_>) -> ApiResult<usize> {
     Ok(call
         .query
         .number("limit")?
@@ -23,7 +23,7 @@ pub(crate) fn limit(call: &Call<'_>) -> ApiResult<usize> {
 ///
 /// 400 when no item has the marker.
 pub(crate) fn cut<T>(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     mut all: Vec<T>,
     is_marker: impl Fn(&T, &str) -> bool,
 ) -> ApiResult<Vec<T>> {
@@ -42,7 +42,7 @@ pub(crate) fn no_marker(marker: &str) -> ApiError {
 
 /// The link to the next page, if this one is full.
 pub(crate) fn next(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     path: &str,
     shown: usize,
     last: &str,
@@ -54,7 +54,7 @@ pub(crate) fn next(
 }
 
 /// The link to the page that begins after the item `last`.
-pub(crate) fn link(call: &Call<'_>, path: &str, last: &str) -> Value {
+pub(crate) fn link(call: &RoutedRequest<'_>, path: &str, last: &str) -> Value {
     let query = call.query.with("marker", last);
     let href = format!("{}?{query}", call.link(path));
     json!([{"rel": "next", "href": href}])

@@ -7,7 +7,7 @@ use matchit::Router;
 use placewright_http::{ApiResult, Reply};
 
 use crate::admin::{aggregates, hypervisors, keypairs, limits, server_groups, services, zones};
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::flavors::{access, catalog, extra_specs};
 use crate::servers::{
     actions, create, delete, instance_actions, list, metadata, migrations, parts, show, tags,
@@ -17,14 +17,14 @@ use crate::version::{NEWEST, Version};
 use crate::versions;
 
 /// The future of a handler's response.
-pub(crate) type Answering<'c> = Pin<Box<dyn Future<Output = ApiResult<Reply>> + Send + 'c>>;
+pub(crate) type HandlerFuture<'c> = Pin<Box<dyn Future<Output = ApiResult<Reply>> + Send + 'c>>;
 
 /// One method of a path within a range of versions.
 pub(crate) struct Operation {
     pub(crate) method: &'static str,
     pub(crate) since: u16,
     pub(crate) until: u16,
-    pub(crate) answer: for<'c> fn(&'c Call<'c>) -> Answering<'c>,
+    pub(crate) answer: for<'c> fn(&'c RoutedRequest<'c>) -> HandlerFuture<'c>,
 }
 
 impl Operation {

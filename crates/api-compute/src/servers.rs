@@ -2,6 +2,7 @@
 
 pub(crate) mod actions;
 pub(crate) mod body;
+mod common_fields;
 pub(crate) mod create;
 pub(crate) mod delete;
 mod devices;
@@ -15,22 +16,21 @@ pub(crate) mod metadata;
 pub(crate) mod migrations;
 pub(crate) mod parts;
 mod pattern;
-pub(crate) mod seen;
+pub(crate) mod server_view;
 pub(crate) mod show;
 mod sort;
 pub(crate) mod status;
 pub(crate) mod tags;
 pub(crate) mod update;
-mod wishes;
 
 use placewright_auth::Rule;
-use placewright_conductor::{Control, InstanceId};
+use placewright_conductor::{ControlState, InstanceId};
 use placewright_control::Views;
 use placewright_http::{ApiError, ApiResult};
-use seen::Seen;
+use server_view::ServerView;
 use uuid::Uuid;
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
 
 /// Finds the server of the path, and checks a policy rule.
@@ -39,15 +39,15 @@ use crate::error;
 ///
 /// 404 when there is none or it belongs to another project; 403 if the rule does not allow it.
 pub(crate) fn find<'s>(
-    call: &Call<'_>,
-    control: &'s Control,
+    call: &RoutedRequest<'_>,
+    control: &'s ControlState,
     views: &'s Views,
     rule: Rule,
-) -> ApiResult<Seen<'s>> {
+) -> ApiResult<ServerView<'s>> {
     let text = call.parameter("server_id");
     let missing = || error::missing("server", text);
     let id = InstanceId(Uuid::try_parse(text).map_err(|_| missing())?);
-    let seen = Seen::find(control, views, id).ok_or_else(missing)?;
+    let seen = ServerView::find(control, views, id).ok_or_else(missing)?;
     let (project, user) = (&seen.mapping.project, &seen.mapping.user);
     if project != call.project() && !call.sees_all_projects() {
         return Err(missing());
@@ -62,11 +62,11 @@ pub(crate) fn find<'s>(
 ///
 /// Also 409 when the server is locked and the caller is not an administrator.
 pub(crate) fn find_unlocked<'s>(
-    call: &Call<'_>,
-    control: &'s Control,
+    call: &RoutedRequest<'_>,
+    control: &'s ControlState,
     views: &'s Views,
     rule: Rule,
-) -> ApiResult<Seen<'s>> {
+) -> ApiResult<ServerView<'s>> {
     let seen = find(call, control, views, rule)?;
     let is_locked = seen.labels.is_some_and(|labels| labels.lock.is_some());
     if is_locked && !call.sees_all_projects() {

@@ -13,13 +13,15 @@ use matchit::Router;
 use parking_lot::Mutex;
 use placewright_auth::Identity;
 use placewright_control::Runtime;
-use placewright_http::{Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed};
+use placewright_http::{
+    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed,
+};
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::options::ComputeOptions;
 use crate::query::{Query, decode_path};
 use crate::routes::{self, Entry, Operation, TABLE};
-use crate::shared::Core;
+use crate::shared::ApiState;
 use crate::version::{self, NoVersion, Version};
 use crate::{cost, error, time, versions};
 
@@ -30,7 +32,7 @@ const READINGS_MAX: usize = 3;
 
 /// The compute API without sockets: it takes requests and returns responses.
 pub struct ComputeService {
-    core: Core,
+    core: ApiState,
     router: Router<usize>,
 }
 
@@ -72,7 +74,7 @@ impl ComputeService {
     /// The compute API of a running control.
     pub fn new(gateway: Arc<Gateway>, runtime: &Runtime, options: ComputeOptions) -> Self {
         Self {
-            core: Core {
+            core: ApiState {
                 gateway,
                 conductor: runtime.conductor().clone(),
                 ranker: runtime.ranker().clone(),
@@ -116,7 +118,7 @@ impl ComputeService {
         parts: &Parts,
         identity: &Identity,
         version: Version,
-        exchange: &mut Exchange<Version>,
+        exchange: &mut RequestContext<Version>,
     ) -> ApiResult<Found> {
         let rest = parts.uri.path().strip_prefix(PREFIX).unwrap_or("");
         let (prefix, resource) = project_prefix(rest, identity.project_id())?;
@@ -164,7 +166,7 @@ impl Api for ComputeService {
         &self.core.gateway
     }
 
-    fn admit(&self, parts: &Parts, exchange: &mut Exchange<Version>) -> ApiResult<Access> {
+    fn admit(&self, parts: &Parts, exchange: &mut RequestContext<Version>) -> ApiResult<Access> {
         let path = parts.uri.path();
         if matches!(path, "" | "/") {
             exchange.set_route("/");
@@ -187,7 +189,7 @@ impl Api for ComputeService {
         &self,
         parts: &Parts,
         identity: Option<&Identity>,
-        exchange: &mut Exchange<Version>,
+        exchange: &mut RequestContext<Version>,
     ) -> ApiResult<Routed<Asked>> {
         let (Some(identity), Some(version)) = (identity, exchange.version()) else {
             let origin = self.origin(parts);
@@ -240,7 +242,7 @@ impl Api for ComputeService {
             // A request for an operation is never admitted as open.
             (Kind::Operation(_), None) => return Err(error::nothing_here()),
         };
-        let mut call = Call {
+        let mut call = RoutedRequest {
             core: &self.core,
             version: found.version,
             identity,
@@ -259,7 +261,7 @@ impl Api for ComputeService {
         &self,
         _: &Parts,
         error: &ApiError,
-        exchange: &Exchange<Version>,
+        exchange: &RequestContext<Version>,
     ) -> (Vec<u8>, Option<&'static str>) {
         if exchange.is_page() {
             return (error.detail().as_bytes().to_vec(), None);
@@ -272,7 +274,7 @@ impl Api for ComputeService {
         &self,
         headers: &mut HeaderMap,
         _: Option<&ApiError>,
-        exchange: &Exchange<Version>,
+        exchange: &RequestContext<Version>,
     ) {
         let mut put = |name: HeaderName, text: &str| {
             if let Ok(value) = HeaderValue::from_str(text) {
@@ -292,7 +294,7 @@ impl Api for ComputeService {
 }
 
 /// Calls a handler. What it shows is durable when this returns.
-async fn carry_out(call: &mut Call<'_>, operation: &Operation) -> ApiResult<Reply> {
+async fn carry_out(call: &mut RoutedRequest<'_>, operation: &Operation) -> ApiResult<Reply> {
     if operation.method != "GET" {
         return (operation.answer)(call).await;
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use placewright_control::{Conductor, Ranker};
+use placewright_control::{ControlHandle, SchedulerHandle};
 use placewright_http::Gateway;
 use placewright_scheduler::translate::TranslateOptions;
 
@@ -10,14 +10,14 @@ use crate::images::Images;
 use crate::options::{ComputeOptions, Limits};
 
 /// The data that all requests share.
-pub(crate) struct Core {
+pub(crate) struct ApiState {
     pub(crate) gateway: Arc<Gateway>,
-    pub(crate) conductor: Conductor,
-    pub(crate) ranker: Ranker,
+    pub(crate) conductor: ControlHandle,
+    pub(crate) ranker: SchedulerHandle,
     pub(crate) options: ComputeOptions,
 }
 
-impl Core {
+impl ApiState {
     pub(crate) fn translate(&self) -> &TranslateOptions {
         &self.options.translate
     }

@@ -2,22 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use placewright_conductor::Control;
+use placewright_conductor::ControlState;
 use placewright_control::Views;
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 
 /// The approximate time for which one slice blocks writers.
 const SLICE: Duration = Duration::from_millis(1);
 
 /// A running time slice.
 #[derive(Debug)]
-pub(crate) struct Slice {
+pub(crate) struct TimeSlice {
     began: Instant,
     looked_at: usize,
 }
 
-impl Slice {
+impl TimeSlice {
     pub(crate) fn begin() -> Self {
         Self {
             began: Instant::now(),
@@ -34,18 +34,18 @@ impl Slice {
 
 /// The result of one slice, and the key after which the next begins; none if this was the last.
 #[derive(Debug)]
-pub(crate) struct Sliced<K, T> {
+pub(crate) struct SliceResult<K, T> {
     pub(crate) found: Vec<T>,
     pub(crate) next: Option<K>,
 }
 
-impl<K: Clone, T> Sliced<K, T> {
+impl<K: Clone, T> SliceResult<K, T> {
     /// Reads rows until the slice is over. `look` may skip rows.
     pub(crate) fn look<'r, R: 'r>(
         rows: impl Iterator<Item = (K, R)>,
         mut look: impl FnMut(&K, R) -> Option<T>,
     ) -> Self {
-        let mut slice = Slice::begin();
+        let mut slice = TimeSlice::begin();
         let (mut found, mut last) = (Vec::new(), None);
         for (key, row) in rows {
             if slice.is_over() {
@@ -58,11 +58,11 @@ impl<K: Clone, T> Sliced<K, T> {
     }
 }
 
-impl Call<'_> {
+impl RoutedRequest<'_> {
     /// Collects the results of all slices. `look` receives the key after which it has to begin.
     pub(crate) async fn gather<K: Clone + Send + Sync, T: Send>(
         &self,
-        look: impl Fn(&Control, &Views, Option<&K>) -> Sliced<K, T> + Send + Sync,
+        look: impl Fn(&ControlState, &Views, Option<&K>) -> SliceResult<K, T> + Send + Sync,
     ) -> Vec<T> {
         let mut all = Vec::new();
         let mut after = None;

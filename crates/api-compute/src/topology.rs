@@ -3,7 +3,7 @@
 //! A rule is an object with the fields of the scheduler API. Because command lines can only pass
 //! texts, a text with the same fields is accepted too: `relation=different,level=rack`.
 
-use placewright_conductor::{Control, HardRule, InstanceId};
+use placewright_conductor::{ControlState, HardRule, InstanceId};
 use placewright_http::{ApiError, ApiResult};
 use placewright_scheduler::request::TopologyRule;
 use placewright_scheduler::request::group::check_rule;
@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::call::Call;
-use crate::fields::{self, Fields};
+use crate::call::RoutedRequest;
+use crate::fields::{self, ObjectParser};
 
 /// The name of the scheduler hint, and of the rule in a server group.
 pub(crate) const NAME: &str = "placewright:topology";
@@ -73,7 +73,7 @@ fn of_text(path: &str, text: &str) -> ApiResult<Value> {
 }
 
 fn read_rule(path: &str, value: &Value) -> ApiResult<TopologyRule> {
-    let mut fields = Fields::new(path, value)?;
+    let mut fields = ObjectParser::new(path, value)?;
     let relation = word(&mut fields, "relation")?;
     let relation = relation.ok_or_else(|| fields.wrong("relation", "it is missing"))?;
     let rule = TopologyRule {
@@ -89,7 +89,10 @@ fn read_rule(path: &str, value: &Value) -> ApiResult<TopologyRule> {
 }
 
 /// Takes a field whose value is one of an enumeration's names.
-fn word<'a, T: DeserializeOwned>(fields: &mut Fields<'a>, key: &'a str) -> ApiResult<Option<T>> {
+fn word<'a, T: DeserializeOwned>(
+    fields: &mut ObjectParser<'a>,
+    key: &'a str,
+) -> ApiResult<Option<T>> {
     let Some(text) = fields.text(key, 1..=64)? else {
         return Ok(None);
     };
@@ -97,12 +100,12 @@ fn word<'a, T: DeserializeOwned>(fields: &mut Fields<'a>, key: &'a str) -> ApiRe
     known.map(Some).map_err(|error| fields.wrong(key, error))
 }
 
-fn number<'a>(fields: &mut Fields<'a>, key: &'a str) -> ApiResult<Option<u32>> {
+fn number<'a>(fields: &mut ObjectParser<'a>, key: &'a str) -> ApiResult<Option<u32>> {
     let number = fields.integer(key, 1..=i64::from(i32::MAX))?;
     Ok(number.and_then(|number| u32::try_from(number).ok()))
 }
 
-fn read_others(fields: &mut Fields<'_>) -> ApiResult<std::collections::BTreeSet<Uuid>> {
+fn read_others(fields: &mut ObjectParser<'_>) -> ApiResult<std::collections::BTreeSet<Uuid>> {
     let Some(value) = fields.take("to") else {
         return Ok(std::collections::BTreeSet::new());
     };
@@ -125,8 +128,8 @@ fn read_others(fields: &mut Fields<'_>) -> ApiResult<std::collections::BTreeSet<
 /// Rejects rules that contradict themselves, levels that the topology does not have, and servers
 /// that the caller may not see.
 pub(crate) fn check(
-    call: &Call<'_>,
-    control: &Control,
+    call: &RoutedRequest<'_>,
+    control: &ControlState,
     path: &str,
     rules: &[TopologyRule],
 ) -> ApiResult<()> {

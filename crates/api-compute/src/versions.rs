@@ -3,7 +3,7 @@
 use placewright_http::{ApiResult, Reply};
 use serde_json::{Value, json};
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::version::{NEWEST, OLDEST, Version};
 
 /// The list of versions, at `/`.
@@ -12,7 +12,7 @@ pub(crate) fn list(origin: &str) -> Value {
 }
 
 /// The only version, at `/v2.1`.
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Reply::value(200, &one(call.origin))
 }
 

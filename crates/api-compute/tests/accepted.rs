@@ -11,7 +11,7 @@ use placewright_cell::Cell;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{Action, CellId, InstanceId, Reply};
-use placewright_link::{Act, CellLink, CellNews, Coming};
+use placewright_link::{CellEvent, CellLink, CellOperation, LinkFuture};
 use placewright_testing::site::cell;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
@@ -23,28 +23,28 @@ struct Held {
 }
 
 impl CellLink for Held {
-    fn cell(&self) -> Coming<'_, CellId> {
+    fn cell(&self) -> LinkFuture<'_, CellId> {
         self.cell.cell()
     }
 
-    fn deliver(&self, messages: Vec<Envelope>) -> Coming<'_, Vec<Reply>> {
+    fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
         let mut may_answer = self.may_answer.clone();
         Box::pin(async move {
             let replies = self.cell.deliver(messages).await;
-            may_answer.wait_for(|may| *may).await.unwrap();
+            may_answer.wait_for(|is_allowed| *is_allowed).await.unwrap();
             replies
         })
     }
 
-    fn act(&self, act: Act) -> Coming<'_, Reply> {
+    fn act(&self, act: CellOperation) -> LinkFuture<'_, Reply> {
         self.cell.act(act)
     }
 
-    fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>> {
+    fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>> {
         self.cell.actions(instance)
     }
 
-    fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>> {
+    fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
         self.cell.follow()
     }
 }

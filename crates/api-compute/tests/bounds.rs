@@ -126,7 +126,7 @@ async fn servers_of_one_request_have_their_record_in_common() {
         let specs: Vec<_> = control.conductor.specs().values().cloned().collect();
         specs
             .windows(2)
-            .all(|pair| pair[0].body.is_of_one_making(&pair[1].body))
+            .all(|pair| pair[0].body.shares_prefix(&pair[1].body))
     });
     assert!(are_one.await);
 }

@@ -5,15 +5,15 @@ use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
-use crate::json::{self, Json, Unread};
+use crate::json::{self, Json, ParseError};
 use crate::microversion::Microversion;
-use crate::refusals::{self, Attempt};
+use crate::refusals::{self, RefusedOperation};
 use crate::schema::{self, Formats, Schema};
 use crate::shared::PlacementService;
 use crate::{query, uuids};
 
 /// An authorised and routed request, as handlers receive it.
-pub(crate) struct Call<'a> {
+pub(crate) struct RoutedRequest<'a> {
     pub(crate) service: &'a PlacementService,
     pub(crate) version: Microversion,
     pub(crate) parameters: [&'a str; 2],
@@ -22,14 +22,14 @@ pub(crate) struct Call<'a> {
     pub(crate) at: Timestamp,
 }
 
-impl<'a> Call<'a> {
+impl<'a> RoutedRequest<'a> {
     /// The first parameter of the path.
     pub(crate) fn parameter(&self) -> &'a str {
         self.parameters[0]
     }
 
     /// Whether responses have cache headers (from microversion 1.15).
-    pub(crate) fn caches(&self) -> bool {
+    pub(crate) fn has_cache_headers(&self) -> bool {
         self.version.since(15)
     }
 
@@ -73,8 +73,10 @@ impl<'a> Call<'a> {
             .saturating_mul(VALUES_OF_ENTRY)
             .max(VALUES_LEAST);
         let value = json::parse_bounded(self.body, values_max).map_err(|unread| match unread {
-            Unread::Malformed(reason) => ApiError::bad_request(format!("Malformed JSON: {reason}")),
-            Unread::TooMany => too_many_values(values_max, entries_max),
+            ParseError::Malformed(reason) => {
+                ApiError::bad_request(format!("Malformed JSON: {reason}"))
+            }
+            ParseError::TooMany => too_many_values(values_max, entries_max),
         })?;
         check(&value, schema)?;
         Ok(value)
@@ -160,7 +162,7 @@ impl<'a> Call<'a> {
     pub(crate) async fn submit(
         &self,
         command: Command,
-        attempt: Attempt<'_>,
+        attempt: RefusedOperation<'_>,
     ) -> ApiResult<Outcome> {
         match self.try_submit(command).await? {
             Ok(outcome) => Ok(outcome),
@@ -168,7 +170,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Like [`Call::submit`], for callers that handle refusals themselves.
+    /// Like [`RoutedRequest::submit`], for callers that handle refusals themselves.
     pub(crate) async fn try_submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
         self.service.submit(command).await
     }

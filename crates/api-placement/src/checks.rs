@@ -6,7 +6,7 @@ use placewright_http::{ApiError, ApiResult, content_type, require_json};
 
 use crate::accept::Accept;
 use crate::microversion::{self, Microversion, VersionError};
-use crate::routes::{Entry, Needs, Operation, Route};
+use crate::routes::{Entry, HeaderRequirements, Operation, Route};
 
 const JSON: &str = "application/json";
 
@@ -16,7 +16,7 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {
             VersionError::Malformed { .. } => 400,
             VersionError::Unacceptable(_) => 406,
         };
-        ApiError::new(status, format!("Invalid microversion: {error}")).at_door()
+        ApiError::new(status, format!("Invalid microversion: {error}")).before_routing()
     })
 }
 
@@ -28,7 +28,8 @@ pub(crate) fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
     let has_body = length.is_some_and(|length| length.trim().parse::<u64>() != Ok(0));
     if has_body && content_type(headers).is_empty() {
         return Err(
-            ApiError::bad_request("content-type header required when content-length > 0").at_door(),
+            ApiError::bad_request("content-type header required when content-length > 0")
+                .before_routing(),
         );
     }
     Ok(())
@@ -55,7 +56,7 @@ pub(crate) fn choose(
             .iter()
             .find(|operation| operation.method == method);
         check_needs(
-            operation.map_or(Needs::Nothing, |one| one.needs),
+            operation.map_or(HeaderRequirements::Nothing, |one| one.needs),
             &parts.headers,
         )?;
     }
@@ -66,16 +67,16 @@ pub(crate) fn choose(
     Err(ApiError::new(status, ""))
 }
 
-pub(crate) fn check_needs(needs: Needs, headers: &HeaderMap) -> ApiResult<()> {
+pub(crate) fn check_needs(needs: HeaderRequirements, headers: &HeaderMap) -> ApiResult<()> {
     match needs {
-        Needs::Nothing => Ok(()),
-        Needs::AcceptJson => {
+        HeaderRequirements::Nothing => Ok(()),
+        HeaderRequirements::AcceptJson => {
             if Accept::parse(Some(&accept_text(headers))).takes(JSON) {
                 return Ok(());
             }
             Err(ApiError::new(406, "Only application/json is provided"))
         }
-        Needs::JsonBody => require_json(headers),
+        HeaderRequirements::JsonBody => require_json(headers),
     }
 }
 

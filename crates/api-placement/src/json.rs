@@ -38,14 +38,14 @@ pub(crate) const VALUES_MAX: usize = 320_000;
 /// The parser's message with line and column.
 pub(crate) fn parse(body: &[u8]) -> Result<Json<'_>, String> {
     parse_bounded(body, VALUES_MAX).map_err(|unread| match unread {
-        Unread::Malformed(reason) => reason,
-        Unread::TooMany => format!("there are more than {VALUES_MAX} values"),
+        ParseError::Malformed(reason) => reason,
+        ParseError::TooMany => format!("there are more than {VALUES_MAX} values"),
     })
 }
 
 /// Why a body cannot be parsed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum ParseError {
     /// It is not JSON: the parser's message with line and column.
     Malformed(String),
     /// It has too many values. A body of 32 MB can have 16 million, each of which occupies 16 times
@@ -57,17 +57,17 @@ pub(crate) enum Unread {
 ///
 /// # Errors
 ///
-/// [`Unread`].
-pub(crate) fn parse_bounded(body: &[u8], values_max: usize) -> Result<Json<'_>, Unread> {
+/// [`ParseError`].
+pub(crate) fn parse_bounded(body: &[u8], values_max: usize) -> Result<Json<'_>, ParseError> {
     let left = Cell::new(values_max);
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = Seed(&left).deserialize(&mut deserializer);
     let value = value.and_then(|value| deserializer.end().map(|()| value));
     value.map_err(|error| {
         if left.get() == 0 {
-            Unread::TooMany
+            ParseError::TooMany
         } else {
-            Unread::Malformed(error.to_string())
+            ParseError::Malformed(error.to_string())
         }
     })
 }
@@ -322,10 +322,13 @@ mod tests {
     fn a_body_of_too_many_values_is_not_read() {
         let body = format!("[{}0]", "0,".repeat(99));
         assert!(parse_bounded(body.as_bytes(), 102).is_ok());
-        assert_eq!(parse_bounded(body.as_bytes(), 101), Err(Unread::TooMany));
+        assert_eq!(
+            parse_bounded(body.as_bytes(), 101),
+            Err(ParseError::TooMany)
+        );
         assert!(matches!(
             parse_bounded(b"[0", 102),
-            Err(Unread::Malformed(_))
+            Err(ParseError::Malformed(_))
         ));
     }
 }

@@ -108,7 +108,9 @@ pub(crate) fn route(
     let method = if page == Page::Repair { "POST" } else { "GET" };
     if parts.method.as_str() != method {
         let detail = "The method specified is not allowed for this resource.";
-        return Err(ApiError::new(405, detail).with_allow(method).at_door());
+        return Err(ApiError::new(405, detail)
+            .with_allow(method)
+            .before_routing());
     }
     if let (Some(rule), Some(identity)) = (page.rule(), identity) {
         service.authorize(rule, identity, &Target::own(identity))?;

@@ -89,18 +89,18 @@ pub(crate) fn repr_str(text: &str) -> String {
 const SHOWN_BYTES_MAX: usize = 2000;
 
 /// The text has reached its maximum length, so that writing stops.
-struct Enough;
+struct LengthReached;
 
-fn put(out: &mut String, text: &str) -> Result<(), Enough> {
+fn put(out: &mut String, text: &str) -> Result<(), LengthReached> {
     out.push_str(text);
     if out.len() > SHOWN_BYTES_MAX {
-        Err(Enough)
+        Err(LengthReached)
     } else {
         Ok(())
     }
 }
 
-fn write_str(out: &mut String, text: &str) -> Result<(), Enough> {
+fn write_str(out: &mut String, text: &str) -> Result<(), LengthReached> {
     let quote = if text.contains('\'') && !text.contains('"') {
         '"'
     } else {
@@ -127,7 +127,7 @@ fn write_str(out: &mut String, text: &str) -> Result<(), Enough> {
     Ok(())
 }
 
-fn write(out: &mut String, value: &Json<'_>) -> Result<(), Enough> {
+fn write(out: &mut String, value: &Json<'_>) -> Result<(), LengthReached> {
     match value {
         Json::Null => put(out, "None"),
         Json::Bool(true) => put(out, "True"),

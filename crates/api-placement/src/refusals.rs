@@ -10,7 +10,7 @@ use crate::render::code;
 
 /// The operation that was refused.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Attempt<'a> {
+pub(crate) enum RefusedOperation<'a> {
     /// A provider is created: `POST /resource_providers`.
     CreateProvider {
         /// The name in the request.
@@ -51,10 +51,10 @@ pub(crate) enum Attempt<'a> {
 }
 
 /// The error response to a refused operation.
-pub(crate) fn to_error(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
+pub(crate) fn to_error(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
     match refusal {
         Refusal::ProviderNotFound { uuid } => match attempt {
-            Attempt::DeleteProvider(uuid) => ApiError::not_found(format!(
+            RefusedOperation::DeleteProvider(uuid) => ApiError::not_found(format!(
                 "No resource provider with uuid {uuid} found for delete"
             )),
             _ => provider_not_found(&uuid.to_string()),
@@ -102,16 +102,18 @@ pub(crate) fn to_error(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
 
 /// The error response about a provider that does not exist.
 pub(crate) fn provider_not_found(uuid: &str) -> ApiError {
-    ApiError::not_found(format!("No resource provider with uuid {uuid} found")).at_door()
+    ApiError::not_found(format!("No resource provider with uuid {uuid} found")).before_routing()
 }
 
-fn provider(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
+fn provider(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
     let failed = |action: &str, reason: &str| {
         let what = match attempt {
-            Attempt::CreateProvider { name, uuid } => {
+            RefusedOperation::CreateProvider { name, uuid } => {
                 format!("Unable to create resource provider \"{name}\", {uuid}")
             }
-            Attempt::UpdateProvider(uuid) => format!("Unable to save resource provider {uuid}"),
+            RefusedOperation::UpdateProvider(uuid) => {
+                format!("Unable to save resource provider {uuid}")
+            }
             _ => "Unable to change the resource provider".to_owned(),
         };
         ApiError::bad_request(format!(
@@ -119,7 +121,7 @@ fn provider(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
         ))
     };
     let target = match attempt {
-        Attempt::DeleteProvider(uuid) => uuid,
+        RefusedOperation::DeleteProvider(uuid) => uuid,
         _ => "",
     };
     match refusal {
@@ -128,7 +130,7 @@ fn provider(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
         ))
         .with_code(code::DUPLICATE_NAME),
         Refusal::ProviderNameTaken { name } => {
-            let field = if matches!(attempt, Attempt::CreateProvider { .. }) {
+            let field = if matches!(attempt, RefusedOperation::CreateProvider { .. }) {
                 "name: "
             } else {
                 ""
@@ -167,14 +169,14 @@ fn provider(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
     }
 }
 
-fn generation(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
+fn generation(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
     let error = match (attempt, refusal) {
-        (Attempt::SetTraits | Attempt::SetAggregates, _) => ApiError::conflict(
+        (RefusedOperation::SetTraits | RefusedOperation::SetAggregates, _) => ApiError::conflict(
             "Resource provider's generation already changed. Please update the generation and try \
              again.",
         ),
         (
-            Attempt::Reshape,
+            RefusedOperation::Reshape,
             Refusal::ProviderGenerationConflict {
                 uuid,
                 actual,
@@ -193,7 +195,7 @@ fn generation(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
     error.with_code(code::CONCURRENT_UPDATE)
 }
 
-fn named(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
+fn named(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
     match refusal {
         Refusal::ClassNotFound { name } => class_not_found(name, attempt),
         Refusal::ClassExists { name } => {
@@ -212,7 +214,9 @@ fn named(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
         Refusal::TraitNotFound { names } => {
             let names = names.join(", ");
             match attempt {
-                Attempt::SetTraits => ApiError::bad_request(format!("No such trait {names}")),
+                RefusedOperation::SetTraits => {
+                    ApiError::bad_request(format!("No such trait {names}"))
+                }
                 _ => ApiError::not_found(format!("No such trait(s): {names}.")),
             }
         }
@@ -226,39 +230,41 @@ fn named(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
     }
 }
 
-fn class_not_found(name: &str, attempt: &Attempt<'_>) -> ApiError {
+fn class_not_found(name: &str, attempt: &RefusedOperation<'_>) -> ApiError {
     let what = format!("No such resource class {name}.");
     match attempt {
-        Attempt::AddInventory(uuid) => ApiError::bad_request(format!(
+        RefusedOperation::AddInventory(uuid) => ApiError::bad_request(format!(
             "Unable to create inventory for resource provider {uuid}: {what}"
         )),
-        Attempt::SetInventories(uuid) => ApiError::bad_request(format!(
+        RefusedOperation::SetInventories(uuid) => ApiError::bad_request(format!(
             "Unknown resource class in inventory for resource provider {uuid}: {what}"
         )),
-        Attempt::DeleteInventory(class) => ApiError::not_found(format!(
+        RefusedOperation::DeleteInventory(class) => ApiError::not_found(format!(
             "No inventory of class {class} found for delete: {what}"
         )),
-        Attempt::Allocate(consumer) => ApiError::bad_request(format!(
+        RefusedOperation::Allocate(consumer) => ApiError::bad_request(format!(
             "Unable to allocate inventory for consumer {consumer}: {what}"
         )),
-        Attempt::AllocateSeveral => {
+        RefusedOperation::AllocateSeveral => {
             ApiError::bad_request(format!("Unable to allocate inventory {what}"))
         }
-        Attempt::Reshape => ApiError::bad_request(format!("malformed reshaper data: {what}")),
-        _ => ApiError::not_found(what).at_door(),
+        RefusedOperation::Reshape => {
+            ApiError::bad_request(format!("malformed reshaper data: {what}"))
+        }
+        _ => ApiError::not_found(what).before_routing(),
     }
 }
 
-fn inventory(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
+fn inventory(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
     match refusal {
         Refusal::InventoryNotFound { class, .. } => {
             let what = format!("No inventory of class {class} found.");
             match attempt {
-                Attempt::DeleteInventory(class) => ApiError::not_found(format!(
+                RefusedOperation::DeleteInventory(class) => ApiError::not_found(format!(
                     "No inventory of class {class} found for delete: No inventory of class {class} \
                      found for delete"
                 )),
-                Attempt::UpdateInventory(uuid) => ApiError::bad_request(format!(
+                RefusedOperation::UpdateInventory(uuid) => ApiError::bad_request(format!(
                     "No inventory record with resource class for resource provider {uuid}: {what}"
                 )),
                 _ => ApiError::not_found(what),
@@ -274,11 +280,11 @@ fn inventory(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
                 classes.join(", ")
             );
             match attempt {
-                Attempt::DeleteInventory(class) => ApiError::conflict(format!(
+                RefusedOperation::DeleteInventory(class) => ApiError::conflict(format!(
                     "Unable to delete inventory of class {class}: {what}"
                 ))
                 .with_code(code::CONCURRENT_UPDATE),
-                Attempt::DeleteInventories => {
+                RefusedOperation::DeleteInventories => {
                     ApiError::conflict(what).with_code(code::INVENTORY_INUSE)
                 }
                 _ => ApiError::conflict(format!("update conflict: {what}"))
@@ -290,7 +296,7 @@ fn inventory(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
             class,
             may_reserve_all,
         } => {
-            let verb = if matches!(attempt, Attempt::AddInventory(_)) {
+            let verb = if matches!(attempt, RefusedOperation::AddInventory(_)) {
                 "create"
             } else {
                 "update"

@@ -14,11 +14,11 @@ pub(crate) mod usages;
 
 use placewright_http::{ApiError, ApiResult, Reply};
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::routes::Route;
 
 /// Calls the handler of a route and method from the table.
-pub(crate) async fn run(route: Route, method: &str, call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn run(route: Route, method: &str, call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     match (route, method) {
         (Route::Root, "GET") => Ok(root::get(call)),
         (Route::ResourceClasses, "GET") => resource_classes::list(call).await,

@@ -34,7 +34,7 @@ pub(crate) enum Route {
 
 /// What the headers of a request must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needs {
+pub(crate) enum HeaderRequirements {
     /// No header in particular.
     Nothing,
     /// An `Accept` header that allows JSON.
@@ -53,7 +53,7 @@ pub(crate) struct Operation {
     /// The newest version that has it.
     pub(crate) until: u8,
     /// What the headers must have.
-    pub(crate) needs: Needs,
+    pub(crate) needs: HeaderRequirements,
     /// The cost of the request.
     pub(crate) cost: Cost,
     /// The policy rule; none for an operation without authentication.
@@ -77,7 +77,11 @@ pub(crate) struct Entry {
 
 const LATEST: u8 = 39;
 
-const fn open(method: &'static str, needs: Needs, summary: &'static str) -> Operation {
+const fn unauthenticated(
+    method: &'static str,
+    needs: HeaderRequirements,
+    summary: &'static str,
+) -> Operation {
     Operation {
         method,
         since: 0,
@@ -92,7 +96,7 @@ const fn open(method: &'static str, needs: Needs, summary: &'static str) -> Oper
 const fn operation(
     method: &'static str,
     since: u8,
-    needs: Needs,
+    needs: HeaderRequirements,
     rule: Rule,
     summary: &'static str,
 ) -> Operation {
@@ -115,13 +119,13 @@ const fn costly(operation: Operation) -> Operation {
     }
 }
 
-use Needs::{AcceptJson, JsonBody, Nothing};
+use HeaderRequirements::{AcceptJson, JsonBody, Nothing};
 
 /// All routes, in the order of [`Route`].
 #[rustfmt::skip]
 pub(crate) const TABLE: &[Entry] = &[
     Entry { route: Route::Root, path: "/", allow: "GET", operations: &[
-        open("GET", Nothing, "List the API versions"),
+        unauthenticated("GET", Nothing, "List the API versions"),
     ] },
     Entry { route: Route::ResourceClasses, path: "/resource_classes", allow: "GET, POST", operations: &[
         costly(operation("GET", 2, AcceptJson, Rule::ResourceClassesList, "List resource classes")),

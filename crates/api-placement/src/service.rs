@@ -12,15 +12,15 @@ use hyper::{Method, Request, Response, Uri};
 use placewright_auth::{Identity, Target};
 use placewright_control::now;
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed, content_type,
+    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, content_type,
     latin1_path,
 };
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::microversion::{self, Microversion};
 use crate::own::{self, Page, PageRequest};
 use crate::render::{self, ErrorContext};
-use crate::routes::{self, Entry, Match, Needs, Operation, Route};
+use crate::routes::{self, Entry, HeaderRequirements, Match, Operation, Route};
 use crate::shared::PlacementService;
 use crate::{checks, query, resources};
 
@@ -86,7 +86,11 @@ impl Api for PlacementService {
         &self.gateway
     }
 
-    fn admit(&self, parts: &Parts, exchange: &mut Exchange<Microversion>) -> ApiResult<Access> {
+    fn admit(
+        &self,
+        parts: &Parts,
+        exchange: &mut RequestContext<Microversion>,
+    ) -> ApiResult<Access> {
         let path = latin1_path(parts.uri.path());
         if let Some(page) = Page::find(&path) {
             exchange.set_route(page.path());
@@ -102,7 +106,7 @@ impl Api for PlacementService {
         &self,
         parts: &Parts,
         identity: Option<&Identity>,
-        exchange: &mut Exchange<Microversion>,
+        exchange: &mut RequestContext<Microversion>,
     ) -> ApiResult<Routed<Asked>> {
         let path = latin1_path(parts.uri.path());
         if let Some(page) = Page::find(&path) {
@@ -114,7 +118,7 @@ impl Api for PlacementService {
         let version = checks::negotiate(&parts.headers)?;
         exchange.set_version(version, Some(version.number()));
         checks::check_content_length(&parts.headers)?;
-        let found = routes::find(&path).ok_or_else(|| ApiError::not_found("").at_door())?;
+        let found = routes::find(&path).ok_or_else(|| ApiError::not_found("").before_routing())?;
         let entry = Entry::of(found.route);
         exchange.set_route(entry.path);
         let operation = checks::choose(entry, parts, version)?;
@@ -128,7 +132,7 @@ impl Api for PlacementService {
         });
         Ok(Routed {
             request,
-            body_bytes_max: (operation.needs == Needs::JsonBody).then_some(usize::MAX),
+            body_bytes_max: (operation.needs == HeaderRequirements::JsonBody).then_some(usize::MAX),
         })
     }
 
@@ -156,7 +160,7 @@ impl Api for PlacementService {
                 path,
             } => {
                 let path = path.as_deref().unwrap_or(uri.path());
-                let call = Call {
+                let call = RoutedRequest {
                     service: self,
                     version: *version,
                     parameters: found.parameters(path),
@@ -173,7 +177,7 @@ impl Api for PlacementService {
         &self,
         parts: &Parts,
         error: &ApiError,
-        exchange: &Exchange<Microversion>,
+        exchange: &RequestContext<Microversion>,
     ) -> (Vec<u8>, Option<&'static str>) {
         if parts.method == Method::HEAD {
             return (Vec::new(), Some("text/html; charset=UTF-8"));
@@ -195,7 +199,7 @@ impl Api for PlacementService {
         &self,
         headers: &mut HeaderMap,
         error: Option<&ApiError>,
-        exchange: &Exchange<Microversion>,
+        exchange: &RequestContext<Microversion>,
     ) {
         let Some(version) = exchange.version() else {
             return;

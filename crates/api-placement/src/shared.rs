@@ -8,7 +8,7 @@ use placewright_control::{Auditor, NotMade, Placement};
 use placewright_http::{ApiError, ApiResult, Gateway};
 use placewright_placement::{Command, Outcome, Refusal, SearchOptions, Strategy};
 
-use crate::candidate_texts::Kept;
+use crate::candidate_texts::CandidateCaches;
 use crate::followers::Followers;
 use crate::options::PlacementOptions;
 
@@ -22,7 +22,7 @@ pub struct PlacementService {
     /// The audit, in a process that has something to audit.
     pub(crate) audit: OnceLock<Arc<Auditor>>,
     /// A cache of recent responses with candidates.
-    pub(crate) candidates: Kept,
+    pub(crate) candidates: CandidateCaches,
 }
 
 impl fmt::Debug for PlacementService {
@@ -43,7 +43,7 @@ impl PlacementService {
             options,
             placement,
             audit: OnceLock::new(),
-            candidates: Kept::default(),
+            candidates: CandidateCaches::default(),
         }
     }
 

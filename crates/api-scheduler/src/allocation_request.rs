@@ -8,13 +8,13 @@ use uuid::Uuid;
 
 /// Amounts by provider and the providers of each group, in the form of `GET
 /// /allocation_candidates`.
-pub(crate) struct AllocationRequestTold<'a> {
+pub(crate) struct AllocationRequestBody<'a> {
     pub(crate) allocations: &'a [AllocationRequest],
     /// Empty for a request that is not granular.
     pub(crate) mappings: &'a [(String, Vec<Uuid>)],
 }
 
-impl Serialize for AllocationRequestTold<'_> {
+impl Serialize for AllocationRequestBody<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Default, Serialize)]
         struct Resources<'a> {

@@ -10,8 +10,8 @@ use placewright_scheduler::request::RequestSpec;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::refused::{Answer, Refused, code};
-use crate::shared::{Call, json};
+use crate::error_response::{Answer, ErrorResponse, code};
+use crate::shared::{RoutedRequest, json};
 
 /// The most instances that are counted.
 const MOST: usize = 100_000;
@@ -32,7 +32,7 @@ fn most() -> usize {
 
 /// The body of the response to `POST /v1/capacity`.
 #[derive(Serialize)]
-struct CapacityTold {
+struct CapacityResponse {
     count: usize,
     /// Whether more than `limit` would fit.
     more: bool,
@@ -40,25 +40,27 @@ struct CapacityTold {
     by_cell: BTreeMap<Uuid, usize>,
 }
 
-pub(crate) async fn count(call: &Call<'_>) -> Answer<Reply> {
+pub(crate) async fn count(call: &RoutedRequest<'_>) -> Answer<Reply> {
     let body: CapacityBody = call.read()?;
     if !(1..=MOST).contains(&body.limit) {
         let detail = format!("limit: {} is not 1 to {MOST}", body.limit);
-        return Err(Refused::field("limit", detail));
+        return Err(ErrorResponse::field("limit", detail));
     }
     // One copy of the state at a time is enough. The semaphore is never closed.
     let _turn = call.core.counting.acquire().await;
     let core = Arc::clone(call.core);
     // Copying and counting take long in a large fleet, so they run on another thread.
     let counting = tokio::task::spawn_blocking(move || -> Answer<Reply> {
-        let (fork, state, prepared) = core.decide(|brain, state| {
-            let prepared = brain.scheduler.prepare_once(state, &body.request)?;
-            Answer::Ok((brain.scheduler.fork(), state.clone(), prepared))
+        let (fork, state, prepared) = core.decide(|scheduler_state, state| {
+            let prepared = scheduler_state
+                .scheduler
+                .prepare_once(state, &body.request)?;
+            Answer::Ok((scheduler_state.scheduler.fork(), state.clone(), prepared))
         })?;
         let found = fork.capacity(state, &body.request, &prepared, body.limit, now())?;
         json(
             200,
-            &CapacityTold {
+            &CapacityResponse {
                 count: found.count,
                 more: found.is_cut,
                 hosts: found.hosts,
@@ -68,5 +70,5 @@ pub(crate) async fn count(call: &Call<'_>) -> Answer<Reply> {
     });
     counting
         .await
-        .map_err(|error| Refused::new(500, code::INTERNAL, error.to_string()))?
+        .map_err(|error| ErrorResponse::new(500, code::INTERNAL, error.to_string()))?
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use placewright_control::placer::claim::{self, Claimant};
-use placewright_control::{Cause, ControlMachine, now, placer};
+use placewright_control::placer::claim::{self, ClaimConsumer};
+use placewright_control::{ControlMachine, RefusalReason, now, placer};
 use placewright_http::Reply;
 use placewright_placement::{
     Command, ConsumerGeneration, ConsumerUuid, Outcome, Refusal, Timestamp,
@@ -12,10 +12,10 @@ use placewright_scheduler::host_state::InstanceReport;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::allocation_request::AllocationRequestTold;
-use crate::kept::{Kept, Rules, Wish};
-use crate::refused::{Answer, Refused, code};
-use crate::shared::{Call, Core, json};
+use crate::allocation_request::AllocationRequestBody;
+use crate::candidate_store::{ClaimOwner, OfferedCandidate, Rules};
+use crate::error_response::{Answer, ErrorResponse, code};
+use crate::shared::{ApiState, RoutedRequest, json};
 
 /// How often a release is tried when the store fails; the wait doubles each time.
 const RELEASES_MAX: u32 = 16;
@@ -45,7 +45,7 @@ struct Claimed<'a> {
     consumer: Uuid,
     candidate: Uuid,
     provider: Uuid,
-    allocation_request: AllocationRequestTold<'a>,
+    allocation_request: AllocationRequestBody<'a>,
 }
 
 /// The outcome of an attempt to claim a candidate.
@@ -56,24 +56,24 @@ enum Attempt {
     NothingFits(Option<Refusal>),
 }
 
-pub(crate) async fn claim_kept(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
+pub(crate) async fn claim_kept(call: &RoutedRequest<'_>, consumer: Uuid) -> Answer<Reply> {
     let body: ClaimBody = call.read()?;
     let kept = find(call.core, body.candidate)?;
     let project = body.project.unwrap_or_else(|| kept.wish.project.clone());
     let user = body.user.unwrap_or_else(|| kept.wish.user.clone());
     check_owner("project", &project)?;
     check_owner("user", &user)?;
-    let claimant = Claimant::new(consumer, &project, &user);
+    let claimant = ClaimConsumer::new(consumer, &project, &user);
     take(call.core, claimant, consumer, body.candidate, &kept).await
 }
 
-pub(crate) async fn swap(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
+pub(crate) async fn swap(call: &RoutedRequest<'_>, consumer: Uuid) -> Answer<Reply> {
     let body: SwapBody = call.read()?;
     let kept = find(call.core, body.candidate)?;
     let uuid = ConsumerUuid::from_uuid(consumer);
     let found = call.core.placement.read(move |state| {
         let found = state.consumer(uuid)?;
-        Some(Claimant {
+        Some(ClaimConsumer {
             consumer: uuid,
             generation: ConsumerGeneration::Is(Some(found.generation)),
             project: state.project_name(found.project).to_owned(),
@@ -85,15 +85,15 @@ pub(crate) async fn swap(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
     take(call.core, claimant, consumer, body.candidate, &kept).await
 }
 
-pub(crate) async fn release(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
+pub(crate) async fn release(call: &RoutedRequest<'_>, consumer: Uuid) -> Answer<Reply> {
     match call.core.release(consumer).await? {
         Ok(()) => Ok(Reply::empty(204)),
         Err(_) => Err(holds_nothing(consumer)),
     }
 }
 
-fn holds_nothing(consumer: Uuid) -> Refused {
-    Refused::not_found(format!("Consumer {consumer} holds nothing."))
+fn holds_nothing(consumer: Uuid) -> ErrorResponse {
+    ErrorResponse::not_found(format!("Consumer {consumer} holds nothing."))
 }
 
 /// Checks the owner of a consumer: placement requires 1 to 255 characters for each part.
@@ -102,26 +102,26 @@ pub(crate) fn check_owner(field: &str, text: &str) -> Answer<()> {
         return Ok(());
     }
     let detail = format!("{field}: a claim needs it, 1 to 255 characters");
-    Err(Refused::field(field, detail))
+    Err(ErrorResponse::field(field, detail))
 }
 
-fn find(core: &Core, candidate: Uuid) -> Answer<Kept> {
-    let mut shelf = core.shelf.lock();
-    let found = shelf.get(Instant::now(), candidate);
+fn find(core: &ApiState, candidate: Uuid) -> Answer<OfferedCandidate> {
+    let mut offered_candidates = core.offered_candidates.lock();
+    let found = offered_candidates.get(Instant::now(), candidate);
     found.cloned().ok_or_else(|| {
         let detail = format!(
             "Candidate {candidate} is not kept (any more): ask POST /v1/destinations for new ones."
         );
-        Refused::new(410, code::CANDIDATE_EXPIRED, detail)
+        ErrorResponse::new(410, code::CANDIDATE_EXPIRED, detail)
     })
 }
 
 async fn take(
-    core: &Core,
-    claimant: Claimant,
+    core: &ApiState,
+    claimant: ClaimConsumer,
     consumer: Uuid,
     candidate: Uuid,
-    kept: &Kept,
+    kept: &OfferedCandidate,
 ) -> Answer<Reply> {
     let is_swap = claimant.consumer_type.is_none();
     core.ensure_group(&kept.wish).await?;
@@ -132,7 +132,7 @@ async fn take(
                 consumer,
                 candidate,
                 provider: kept.candidate.host,
-                allocation_request: AllocationRequestTold {
+                allocation_request: AllocationRequestBody {
                     allocations: &kept.candidate.allocations,
                     mappings: &kept.mappings,
                 },
@@ -140,17 +140,17 @@ async fn take(
         ),
         Attempt::NothingFits(why) => {
             let kept = if is_swap { "; nothing changed" } else { "" };
-            let cause = why.as_ref().map(Cause::of_claim);
+            let cause = why.as_ref().map(RefusalReason::of_claim);
             let why = why.map_or_else(String::new, |why| format!(": {why}"));
             let detail = format!("The candidate does not fit any more{why}{kept}.");
-            Err(Refused::no_capacity(detail, cause))
+            Err(ErrorResponse::no_capacity(detail, cause))
         }
     }
 }
 
-impl Core {
+impl ApiState {
     /// Creates a request's server group in placement, which enforces its rules from then on.
-    pub(crate) async fn ensure_group(&self, wish: &Wish) -> Answer<()> {
+    pub(crate) async fn ensure_group(&self, wish: &ClaimOwner) -> Answer<()> {
         let Some((group, rules)) = &wish.group else {
             return Ok(());
         };
@@ -165,11 +165,16 @@ impl Core {
         self.submit(command)
             .await?
             .map(drop)
-            .map_err(|refusal| Refused::field("request.instance_group", refusal.to_string()))
+            .map_err(|refusal| ErrorResponse::field("request.instance_group", refusal.to_string()))
     }
 
     /// Claims a kept candidate, and counts the instance on its host.
-    async fn attempt(&self, claimant: Claimant, instance: Uuid, kept: &Kept) -> Answer<Attempt> {
+    async fn attempt(
+        &self,
+        claimant: ClaimConsumer,
+        instance: Uuid,
+        kept: &OfferedCandidate,
+    ) -> Answer<Attempt> {
         let consumer = claimant.consumer;
         let mut rules = Rules::clone(&kept.rules);
         for rule in &mut rules {
@@ -188,7 +193,7 @@ impl Core {
                 self.change_hosts(|hosts| placer::arrive(hosts, kept.candidate.host, &report));
                 Ok(Attempt::Done)
             }
-            Ok(_) => Err(Refused::new(
+            Ok(_) => Err(ErrorResponse::new(
                 500,
                 code::INTERNAL,
                 "an odd outcome of a claim",
@@ -269,14 +274,14 @@ impl Core {
     }
 }
 
-fn exists(consumer: &impl std::fmt::Display) -> Refused {
+fn exists(consumer: &impl std::fmt::Display) -> ErrorResponse {
     let detail =
         format!("Consumer {consumer} holds something already: swap it, or give it back first.");
-    Refused::new(409, code::CONSUMER_EXISTS, detail)
+    ErrorResponse::new(409, code::CONSUMER_EXISTS, detail)
 }
 
 /// The error response to a claim that was refused for another reason than capacity.
-pub(crate) fn refusal_of(refusal: &Refusal) -> Refused {
+pub(crate) fn refusal_of(refusal: &Refusal) -> ErrorResponse {
     match refusal {
         Refusal::ConsumerGenerationConflict {
             given: None,
@@ -284,8 +289,10 @@ pub(crate) fn refusal_of(refusal: &Refusal) -> Refused {
             ..
         } => exists(consumer),
         Refusal::ConsumerGenerationConflict { .. } => {
-            Refused::new(409, code::CONSUMER_CHANGED, format!("{refusal}; try again"))
+            ErrorResponse::new(409, code::CONSUMER_CHANGED, format!("{refusal}; try again"))
         }
-        other => Refused::no_capacity(other.to_string(), Some(Cause::of_claim(other))),
+        other => {
+            ErrorResponse::no_capacity(other.to_string(), Some(RefusalReason::of_claim(other)))
+        }
     }
 }

@@ -7,29 +7,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use placewright_control::placer::{
-    Correction, Demand, Found, LookContext, Looked, Next, Offer, Placing, Selected, Turn, Weighing,
-    correct,
+    CandidatesFound, Correction, Demand, FeasibleHost, LookContext, Next, Placing,
+    ScoreExplanation, SearchResults, Selected, TimeSlice, correct,
 };
-use placewright_control::{Why, now};
+use placewright_control::{NoHostExplanation, now};
 use placewright_http::Reply;
 use placewright_placement::{IntentCandidate, Outcome, Refusal, Timestamp};
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::rules::of_group;
 use uuid::Uuid;
 
+use crate::candidate_store::{ClaimOwner, OfferedCandidate, Rules};
 use crate::claims::{check_owner, refusal_of};
-use crate::kept::{Kept, Rules, Wish};
-use crate::refused::{Answer, Refused, code};
-use crate::shared::{Call, Core, json};
+use crate::error_response::{Answer, ErrorResponse, code};
+use crate::shared::{ApiState, RoutedRequest, json};
 
 mod alternates;
-mod ask;
-mod look;
-pub(super) mod told;
+mod request;
+pub(super) mod response;
+mod search;
 
 use alternates::alternates;
-use ask::Ask;
-use told::{DestinationsTold, SelectionTold, SlotTold, WeighingTold};
+use request::DestinationsRequest;
+use response::{DestinationsBody, InstanceBody, ScoreExplanationBody, SelectionBody};
 
 /// How long a failed request waits for the release of its claims, which otherwise continues after
 /// the response.
@@ -37,22 +37,22 @@ const UNDO_WAIT: Duration = Duration::from_secs(2);
 
 /// The selected host of an instance.
 #[derive(Debug)]
-struct Place {
-    offer: Offer,
+struct SelectedHost {
+    offer: FeasibleHost,
     /// The index of the selected candidate of the host.
     chosen: usize,
     rules: Arc<Rules>,
     /// Other hosts of the same ranking, best first.
-    others: Vec<Offer>,
+    others: Vec<FeasibleHost>,
     /// Whether there are no further hosts in the cell of the first one.
     are_all: bool,
     /// The scores, if the request asks for an explanation.
-    weighing: Option<Weighing>,
+    weighing: Option<ScoreExplanation>,
 }
 
-impl Place {
+impl SelectedHost {
     /// The host of a candidate, whose index counts over all hosts.
-    fn of(found: Found, candidate: usize, rules: Rules) -> Option<Self> {
+    fn of(found: CandidatesFound, candidate: usize, rules: Rules) -> Option<Self> {
         let (offer, chosen) = found.position(candidate)?;
         let mut offers = found.offers;
         Some(Self {
@@ -67,19 +67,19 @@ impl Place {
 }
 
 /// A request while it is handled.
-struct Round {
-    core: Arc<Core>,
-    ask: Ask,
+struct SelectionRequest {
+    core: Arc<ApiState>,
+    ask: DestinationsRequest,
     /// The request that each of its instances makes.
     request: Arc<RequestSpec>,
-    wish: Arc<Wish>,
+    wish: Arc<ClaimOwner>,
     warnings: Vec<String>,
     /// The time of its claims, by which they are identified.
     at: Timestamp,
 }
 
-pub(crate) async fn select(call: &Call<'_>) -> Answer<Reply> {
-    let (ask, request) = Ask::check(call.read()?)?;
+pub(crate) async fn select(call: &RoutedRequest<'_>) -> Answer<Reply> {
+    let (ask, request) = DestinationsRequest::check(call.read()?)?;
     if ask.claim {
         check_owner("request.project_id", &request.project_id)?;
         check_owner("request.user_id", &request.user_id)?;
@@ -87,7 +87,7 @@ pub(crate) async fn select(call: &Call<'_>) -> Answer<Reply> {
     let group = request.instance_group.as_ref();
     let image = request.image.as_ref();
     let properties = image.into_iter().flat_map(|image| image.properties.iter());
-    let wish = Wish {
+    let wish = ClaimOwner {
         project: request.project_id.clone(),
         user: request.user_id.clone(),
         group: group.map(|group| (group.uuid, of_group(group))),
@@ -95,7 +95,7 @@ pub(crate) async fn select(call: &Call<'_>) -> Answer<Reply> {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
     };
-    let round = Round {
+    let round = SelectionRequest {
         core: Arc::clone(call.core),
         ask,
         request: Arc::new(request),
@@ -107,10 +107,10 @@ pub(crate) async fn select(call: &Call<'_>) -> Answer<Reply> {
     let running = tokio::spawn(round.run());
     running
         .await
-        .map_err(|error| Refused::new(500, code::INTERNAL, error.to_string()))?
+        .map_err(|error| ErrorResponse::new(500, code::INTERNAL, error.to_string()))?
 }
 
-impl Round {
+impl SelectionRequest {
     async fn run(mut self) -> Answer<Reply> {
         let mut demand = Demand::new(Arc::clone(&self.request), self.ask.instances.clone());
         demand.least = self.ask.minimum;
@@ -124,8 +124,9 @@ impl Round {
                 .map(|instance| placing.demand().rules_of(*instance))
                 .collect();
             let selected = placing.into_selected().zip(rules);
-            let place =
-                |selected: Selected, rules| Place::of(selected.found, selected.chosen, rules);
+            let place = |selected: Selected, rules| {
+                SelectedHost::of(selected.found, selected.chosen, rules)
+            };
             selected
                 .map(|(selected, rules)| place(selected?, rules))
                 .collect()
@@ -140,13 +141,13 @@ impl Round {
     async fn claim_all(&mut self, mut placing: Placing) -> Answer<Placing> {
         loop {
             match self.look(&mut placing).await? {
-                Looked::Ready => {}
-                Looked::Nowhere(index) => {
+                SearchResults::Ready => {}
+                SearchResults::Nowhere(index) => {
                     let refused = self.no_capacity(index, &placing).await;
                     self.give_up(&mut placing);
                     return Err(refused);
                 }
-                Looked::Over | Looked::Unfinished => return Ok(placing),
+                SearchResults::Over | SearchResults::Unfinished => return Ok(placing),
             }
             let fitting = match self.claim(&mut placing).await {
                 Ok(fitting) => fitting,
@@ -173,25 +174,25 @@ impl Round {
     }
 
     /// Looks for hosts, in as many time slices as that takes.
-    async fn look(&mut self, placing: &mut Placing) -> Answer<Looked> {
+    async fn look(&mut self, placing: &mut Placing) -> Answer<SearchResults> {
         loop {
             let contention = self.core.ranker.contention();
-            let looked = self.core.decide(|brain, state| {
+            let looked = self.core.decide(|scheduler_state, state| {
                 let mut context = LookContext {
-                    scheduler: brain.scheduler,
+                    scheduler: scheduler_state.scheduler,
                     state,
                     contention,
                     number: 0,
                     closed: &[],
                     avoided: &[],
                 };
-                placing.look(&mut context, &Turn::begin())
+                placing.look(&mut context, &TimeSlice::begin())
             })?;
             if let Some(prepared) = placing.prepared() {
                 let warnings = prepared.translation.warnings.iter();
                 self.warnings = warnings.map(ToString::to_string).collect();
             }
-            if looked != Looked::Unfinished {
+            if looked != SearchResults::Unfinished {
                 return Ok(looked);
             }
             tokio::task::yield_now().await;
@@ -210,7 +211,7 @@ impl Round {
             }
             Ok(_) => {
                 let odd = "an odd outcome of a claim";
-                return Err(Refused::new(500, code::INTERNAL, odd));
+                return Err(ErrorResponse::new(500, code::INTERNAL, odd));
             }
             Err(refusal @ Refusal::NothingFits { .. }) => {
                 ranker.note(|contention| placing.refused(Some(refusal), contention))
@@ -223,27 +224,33 @@ impl Round {
 
     fn correct(&self, corrections: &[Correction]) {
         if !corrections.is_empty() {
-            self.core
-                .decide(|brain, state| correct(brain.scheduler, state, corrections));
+            self.core.decide(|scheduler_state, state| {
+                correct(scheduler_state.scheduler, state, corrections);
+            });
         }
     }
 
     fn give_up(&self, placing: &mut Placing) {
         self.core
-            .decide(|brain, state| placing.give_up(brain.scheduler, state));
+            .decide(|scheduler_state, state| placing.give_up(scheduler_state.scheduler, state));
     }
 
     /// The refusal when an instance found no host, with the reasons.
-    async fn no_capacity(&self, index: usize, placing: &Placing) -> Refused {
+    async fn no_capacity(&self, index: usize, placing: &Placing) -> ErrorResponse {
         let instance = self.ask.instances[index];
-        let why = match look::explain(&self.core, &self.request, instance, Some(placing)).await {
+        let why = match search::explain(&self.core, &self.request, instance, Some(placing)).await {
             Ok(why) => why,
             Err(refused) => return refused,
         };
         self.told_no_capacity(instance, placing.placed_count(), why)
     }
 
-    fn told_no_capacity(&self, instance: Uuid, placed: usize, why: Why) -> Refused {
+    fn told_no_capacity(
+        &self,
+        instance: Uuid,
+        placed: usize,
+        why: NoHostExplanation,
+    ) -> ErrorResponse {
         let mut detail = format!("No host for instance {instance}: {}.", why.sentence());
         if self.ask.instances.len() > 1 {
             detail.push_str(&format!(
@@ -253,21 +260,21 @@ impl Round {
             ));
         }
         tracing::info!(%instance, placed, "{detail}");
-        Refused::no_host(detail, why)
+        ErrorResponse::no_host(detail, why)
     }
 
     /// Looks for a host for each instance, as if it were alone, without a claim.
-    async fn look_at_all(&mut self, demand: &Demand) -> Answer<Vec<Option<Place>>> {
-        let mut places: Vec<Option<Place>> = Vec::with_capacity(self.ask.instances.len());
+    async fn look_at_all(&mut self, demand: &Demand) -> Answer<Vec<Option<SelectedHost>>> {
+        let mut places: Vec<Option<SelectedHost>> = Vec::with_capacity(self.ask.instances.len());
         let mut placed = 0;
         for (index, instance) in demand.instances.iter().enumerate() {
-            let (found, warnings) = look::alone(&self.core, demand, *instance)?;
+            let (found, warnings) = search::alone(&self.core, demand, *instance)?;
             self.warnings = warnings;
-            let place = Place::of(found, 0, demand.rules_of(*instance));
+            let place = SelectedHost::of(found, 0, demand.rules_of(*instance));
             placed += usize::from(place.is_some());
             places.push(place);
             if placed + (demand.instances.len() - index - 1) < demand.least {
-                return match look::explain(&self.core, &self.request, *instance, None).await {
+                return match search::explain(&self.core, &self.request, *instance, None).await {
                     Ok(why) => Err(self.told_no_capacity(*instance, placed, why)),
                     Err(refused) => Err(refused),
                 };
@@ -299,43 +306,47 @@ impl Round {
     }
 
     /// Keeps all candidates of the response for later claims, and writes it.
-    fn tell(&self, places: &[Option<Place>], alternates: &[Vec<Offer>]) -> Answer<Reply> {
-        let mut shelf = self.core.shelf.lock();
+    fn tell(
+        &self,
+        places: &[Option<SelectedHost>],
+        alternates: &[Vec<FeasibleHost>],
+    ) -> Answer<Reply> {
+        let mut offered_candidates = self.core.offered_candidates.lock();
         let now = Instant::now();
-        let mut keep = |offer: &Offer, chosen: usize, rules: &Arc<Rules>| {
+        let mut keep = |offer: &FeasibleHost, chosen: usize, rules: &Arc<Rules>| {
             let candidate: &IntentCandidate = offer.candidates.get(chosen)?;
-            let kept = Kept {
+            let kept = OfferedCandidate {
                 wish: Arc::clone(&self.wish),
                 rules: Arc::clone(rules),
                 candidate: candidate.clone(),
                 mappings: offer.mappings.get(chosen).cloned().unwrap_or_default(),
             };
-            Some(shelf.keep(now, kept))
+            Some(offered_candidates.keep(now, kept))
         };
         let slots = self.ask.instances.iter().zip(places).zip(alternates);
-        let slots = slots.map(|((instance, place), alternates)| SlotTold {
+        let slots = slots.map(|((instance, place), alternates)| InstanceBody {
             instance: *instance,
             selected: place.as_ref().and_then(|place| {
                 let candidate = keep(&place.offer, place.chosen, &place.rules)?;
-                SelectionTold::new(candidate, &place.offer, place.chosen)
+                SelectionBody::new(candidate, &place.offer, place.chosen)
             }),
             alternates: alternates
                 .iter()
                 .filter_map(|offer| {
                     let candidate = keep(offer, 0, &place.as_ref()?.rules)?;
-                    SelectionTold::new(candidate, offer, 0)
+                    SelectionBody::new(candidate, offer, 0)
                 })
                 .collect(),
             explanation: place.as_ref().and_then(|place| {
                 let weighing = place.weighing.as_ref()?;
-                Some(WeighingTold::new(weighing, place.offer.slot))
+                Some(ScoreExplanationBody::new(weighing, place.offer.slot))
             }),
         });
         let selections = slots.collect();
-        drop(shelf);
+        drop(offered_candidates);
         json(
             200,
-            &DestinationsTold {
+            &DestinationsBody {
                 claimed: self.ask.claim,
                 kept_ms: u64::try_from(self.core.keep.time.as_millis()).unwrap_or(u64::MAX),
                 selections,

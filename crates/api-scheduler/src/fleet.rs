@@ -10,8 +10,8 @@ use placewright_scheduler::aggregate::{Aggregate, ZONE_KEY};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::refused::{Answer, Refused};
-use crate::shared::{Call, json};
+use crate::error_response::{Answer, ErrorResponse};
+use crate::shared::{RoutedRequest, json};
 
 /// The body of `PUT /v1/aggregates/{uuid}`.
 #[derive(Debug, Deserialize)]
@@ -27,13 +27,13 @@ struct AggregateBody {
 
 /// The body of the response to `GET /v1/aggregates`.
 #[derive(Serialize)]
-struct AggregatesTold<'a> {
-    aggregates: Vec<AggregateTold<'a>>,
+struct AggregatesResponse<'a> {
+    aggregates: Vec<AggregateEntry<'a>>,
 }
 
 /// An aggregate in that response.
 #[derive(Serialize)]
-struct AggregateTold<'a> {
+struct AggregateEntry<'a> {
     uuid: Uuid,
     name: &'a str,
     zone: Option<&'a str>,
@@ -66,27 +66,27 @@ struct LevelBody {
     aggregates: BTreeSet<Uuid>,
 }
 
-pub(crate) fn list_aggregates(call: &Call<'_>) -> Answer<Reply> {
+pub(crate) fn list_aggregates(call: &RoutedRequest<'_>) -> Answer<Reply> {
     call.core.ranker.hosts(|hosts| {
         let aggregates = hosts.aggregates().iter();
-        let aggregates = aggregates.map(|(uuid, aggregate)| AggregateTold {
+        let aggregates = aggregates.map(|(uuid, aggregate)| AggregateEntry {
             uuid,
             name: &aggregate.name,
             zone: aggregate.metadata.get(ZONE_KEY).map(String::as_str),
             metadata: &aggregate.metadata,
         });
         let aggregates = aggregates.collect();
-        json(200, &AggregatesTold { aggregates })
+        json(200, &AggregatesResponse { aggregates })
     })
 }
 
-pub(crate) fn put_aggregate(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
+pub(crate) fn put_aggregate(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<Reply> {
     let mut body: AggregateBody = call.read()?;
     if let Some(zone) = body.zone {
         let said = body.metadata.entry(ZONE_KEY.to_owned());
         if *said.or_insert_with(|| zone.clone()) != zone {
             let detail = format!("zone: metadata.{ZONE_KEY} says something else");
-            return Err(Refused::field("zone", detail));
+            return Err(ErrorResponse::field("zone", detail));
         }
     }
     let aggregate = Aggregate {
@@ -98,18 +98,20 @@ pub(crate) fn put_aggregate(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
     Ok(Reply::empty(204))
 }
 
-pub(crate) fn remove_aggregate(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
+pub(crate) fn remove_aggregate(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<Reply> {
     call.core.change_hosts(|hosts| {
         let aggregates = hosts.aggregates_mut();
         if aggregates.get(uuid).is_none() {
-            return Err(Refused::not_found(format!("There is no aggregate {uuid}.")));
+            return Err(ErrorResponse::not_found(format!(
+                "There is no aggregate {uuid}."
+            )));
         }
         aggregates.remove(uuid);
         Ok(Reply::empty(204))
     })
 }
 
-pub(crate) async fn show_topology(call: &Call<'_>) -> Answer<Reply> {
+pub(crate) async fn show_topology(call: &RoutedRequest<'_>) -> Answer<Reply> {
     let topology = call.core.placement.read(|state| {
         let levels = state.levels().iter().map(|level| LevelBody {
             name: level.name.clone(),
@@ -134,7 +136,7 @@ pub(crate) async fn show_topology(call: &Call<'_>) -> Answer<Reply> {
     json(200, &topology.await)
 }
 
-pub(crate) async fn put_topology(call: &Call<'_>) -> Answer<Reply> {
+pub(crate) async fn put_topology(call: &RoutedRequest<'_>) -> Answer<Reply> {
     let body: TopologyBody = call.read()?;
     let levels = body.levels.into_iter().map(|level| Level {
         name: level.name,
@@ -158,7 +160,7 @@ pub(crate) async fn put_topology(call: &Call<'_>) -> Answer<Reply> {
                 | Refusal::DistanceAcrossLevels { .. } => "distances",
                 _ => "levels",
             };
-            Err(Refused::field(field, format!("{field}: {refusal}")))
+            Err(ErrorResponse::field(field, format!("{field}: {refusal}")))
         }
     }
 }

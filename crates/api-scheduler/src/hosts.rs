@@ -11,8 +11,8 @@ use placewright_scheduler::platform::Platform;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::refused::{Answer, Refused, code};
-use crate::shared::{Call, json};
+use crate::error_response::{Answer, ErrorResponse, code};
+use crate::shared::{RoutedRequest, json};
 
 /// The default and the maximum number of hosts on a page.
 const PAGE: usize = 1_000;
@@ -20,15 +20,15 @@ const PAGE_MAX: usize = 10_000;
 
 /// The body of the response to `GET /v1/hosts`.
 #[derive(Serialize)]
-struct HostsTold<'a> {
-    hosts: Vec<HostTold<'a>>,
+struct HostsBody<'a> {
+    hosts: Vec<HostBody<'a>>,
     /// The value of `after` for the next page; none on the last.
     next: Option<Uuid>,
 }
 
 /// The representation of a host in a listing.
 #[derive(Serialize)]
-struct HostTold<'a> {
+struct HostBody<'a> {
     uuid: Uuid,
     cell: Uuid,
     host: &'a str,
@@ -51,9 +51,9 @@ struct HostTold<'a> {
 
 /// The representation of a single host, with more details.
 #[derive(Serialize)]
-struct WholeHostTold<'a> {
+struct HostDetailsBody<'a> {
     #[serde(flatten)]
-    host: HostTold<'a>,
+    host: HostBody<'a>,
     incarnation: u64,
     sequence: u64,
     platform: &'a Platform,
@@ -61,30 +61,30 @@ struct WholeHostTold<'a> {
     metrics: &'a [Metric],
     aggregates: Vec<&'a str>,
     /// The capacity and usage of its root provider, by resource class.
-    resources: BTreeMap<&'a str, ResourceTold>,
+    resources: BTreeMap<&'a str, ResourceBody>,
     instance_uuids: Vec<Uuid>,
 }
 
 /// The capacity and usage of a resource class.
 #[derive(Serialize)]
-struct ResourceTold {
+struct ResourceBody {
     capacity: i64,
     used: i64,
 }
 
 /// The body of the response to an update of a host's state.
 #[derive(Serialize)]
-struct ReceiptTold {
+struct ReceiptBody {
     receipt: &'static str,
 }
 
-fn tell<'a>(
+fn to_body<'a>(
     hosts: &'a HostTable,
     slot: Option<u32>,
     state: &'a HostState,
     at: Timestamp,
-) -> HostTold<'a> {
-    HostTold {
+) -> HostBody<'a> {
+    HostBody {
         uuid: state.uuid,
         cell: state.names.cell,
         host: &state.names.service_host,
@@ -103,29 +103,29 @@ fn tell<'a>(
 }
 
 /// `GET /v1/hosts?limit=&after=`: hosts with a provider, in an order that does not change.
-pub(crate) fn list(call: &Call<'_>) -> Answer<Reply> {
+pub(crate) fn list(call: &RoutedRequest<'_>) -> Answer<Reply> {
     let query = Query::parse(call.query, Syntax::default())
-        .map_err(|error| Refused::field("query", error.to_string()))?;
+        .map_err(|error| ErrorResponse::field("query", error.to_string()))?;
     if let Some((key, _)) = query
         .iter()
         .find(|(key, _)| !["limit", "after"].contains(key))
     {
         let detail = format!("{key}: there are only limit and after");
-        return Err(Refused::field(key, detail));
+        return Err(ErrorResponse::field(key, detail));
     }
     let limit = match query.get("limit").map(str::parse) {
         None => PAGE,
         Some(Ok(limit)) if (1..=PAGE_MAX).contains(&limit) => limit,
         Some(_) => {
             let detail = format!("limit: a whole number from 1 to {PAGE_MAX}");
-            return Err(Refused::field("limit", detail));
+            return Err(ErrorResponse::field("limit", detail));
         }
     };
     let after: Option<Uuid> = query
         .get("after")
         .map(str::parse)
         .transpose()
-        .map_err(|_| Refused::field("after", "after: the UUID of a host"))?;
+        .map_err(|_| ErrorResponse::field("after", "after: the UUID of a host"))?;
     // Brings the scheduler up to date; the state is not locked while the response is written.
     call.core.decide(|_, _| ());
     call.core.ranker.hosts(|hosts| page(hosts, after, limit))
@@ -135,28 +135,33 @@ fn page(hosts: &HostTable, after: Option<Uuid>, limit: usize) -> Answer<Reply> {
     let start = match after.map(|uuid| hosts.by_uuid(uuid)) {
         None => 0,
         Some(Some((slot, _))) => slot + 1,
-        Some(None) => return Err(Refused::field("after", "after: there is no such host")),
+        Some(None) => {
+            return Err(ErrorResponse::field(
+                "after",
+                "after: there is no such host",
+            ));
+        }
     };
     let mut slots = hosts.known().iter().filter(|slot| *slot >= start);
-    let page: Vec<HostTold<'_>> = slots
+    let page: Vec<HostBody<'_>> = slots
         .by_ref()
         .take(limit)
-        .filter_map(|slot| Some(tell(hosts, Some(slot), hosts.get(slot)?, now())))
+        .filter_map(|slot| Some(to_body(hosts, Some(slot), hosts.get(slot)?, now())))
         .collect();
     let next = slots.next().and(page.last()).map(|last| last.uuid);
-    json(200, &HostsTold { hosts: page, next })
+    json(200, &HostsBody { hosts: page, next })
 }
 
 /// `GET /v1/hosts/{uuid}`: a host with its details.
-pub(crate) fn show(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
-    call.core.decide(|brain, state| {
-        let hosts = brain.scheduler.hosts();
+pub(crate) fn show(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<Reply> {
+    call.core.decide(|scheduler_state, state| {
+        let hosts = scheduler_state.scheduler.hosts();
         let slot = hosts.by_uuid(uuid).map(|(slot, _)| slot);
         let host = hosts.state(uuid).ok_or_else(|| unknown(uuid))?;
         let provider = slot.and_then(|slot| state.provider(ProviderId(slot)));
         let aggregates = provider.map_or(&[][..], |provider| &provider.aggregates);
-        let told = WholeHostTold {
-            host: tell(hosts, slot, host, now()),
+        let told = HostDetailsBody {
+            host: to_body(hosts, slot, host, now()),
             incarnation: host.position.0,
             sequence: host.position.1,
             platform: &host.platform,
@@ -173,13 +178,13 @@ pub(crate) fn show(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
     })
 }
 
-fn resources(state: &State, slot: Option<u32>) -> BTreeMap<&str, ResourceTold> {
+fn resources(state: &State, slot: Option<u32>) -> BTreeMap<&str, ResourceBody> {
     let provider = slot.and_then(|slot| state.provider(ProviderId(slot)));
     let inventories = provider
         .into_iter()
         .flat_map(|provider| &provider.inventories);
     let told = inventories.map(|record| {
-        let resource = ResourceTold {
+        let resource = ResourceBody {
             capacity: record.capacity,
             used: record.used,
         };
@@ -188,12 +193,12 @@ fn resources(state: &State, slot: Option<u32>) -> BTreeMap<&str, ResourceTold> {
     told.collect()
 }
 
-fn unknown(uuid: Uuid) -> Refused {
-    Refused::not_found(format!("The scheduler has not heard of host {uuid}."))
+fn unknown(uuid: Uuid) -> ErrorResponse {
+    ErrorResponse::not_found(format!("The scheduler has not heard of host {uuid}."))
 }
 
 /// `POST /v1/hosts/{uuid}/state`: applies the next update of a host's agent.
-pub(crate) fn update(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
+pub(crate) fn update(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<Reply> {
     let update: NumberedUpdate = call.read()?;
     let take = |hosts: &mut HostTable| hosts.apply_numbered(uuid, now(), &update);
     let receipt = match call.core.change_hosts(take) {
@@ -201,8 +206,8 @@ pub(crate) fn update(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
         Receipt::Stale => "stale",
         Receipt::Gap => {
             let detail = "An update before this one is missing: send {\"full\": …}.";
-            return Err(Refused::new(409, code::GAP, detail));
+            return Err(ErrorResponse::new(409, code::GAP, detail));
         }
     };
-    json(200, &ReceiptTold { receipt })
+    json(200, &ReceiptBody { receipt })
 }

@@ -4,14 +4,14 @@
 //! policies, limits, metrics and log. `docs/scheduler-api.md` describes the interface.
 
 mod allocation_request;
+mod candidate_store;
 mod capacity;
 mod claims;
 mod destinations;
+mod error_response;
 mod fleet;
 mod hosts;
-mod kept;
 mod path;
-mod refused;
 mod service;
 mod shared;
 

@@ -5,7 +5,7 @@ use placewright_auth::Rule;
 use placewright_http::{ApiError, Cost};
 use uuid::Uuid;
 
-use crate::refused::{Answer, Refused};
+use crate::error_response::{Answer, ErrorResponse};
 
 /// One of the scheduler's paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub(crate) struct Path {
 impl Path {
     /// Parses a path, or 404.
     pub(crate) fn find(path: &str) -> Answer<Self> {
-        let unknown = || Refused::not_found(format!("There is nothing at {path}."));
+        let unknown = || ErrorResponse::not_found(format!("There is nothing at {path}."));
         let mut parts = path.strip_prefix("/v1/").ok_or_else(unknown)?.split('/');
         let (first, second, third) = (parts.next(), parts.next(), parts.next());
         let route = match (first.unwrap_or(""), second, third) {
@@ -151,7 +151,7 @@ impl Path {
         let uuid = match second {
             None => Uuid::nil(),
             Some(text) => text.parse().map_err(|_| {
-                Refused::field("path", format!("{text:?} in the path is not a UUID"))
+                ErrorResponse::field("path", format!("{text:?} in the path is not a UUID"))
             })?,
         };
         Ok(Self { route, uuid })

@@ -10,22 +10,22 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Uri};
 use parking_lot::Mutex;
 use placewright_auth::{Identity, Target};
-use placewright_control::{Placement, Ranker};
+use placewright_control::{Placement, SchedulerHandle};
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed, latin1_path,
+    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, latin1_path,
     require_json,
 };
 use tokio::sync::Semaphore;
 
-use crate::kept::Shelf;
+use crate::candidate_store::CandidateStore;
+use crate::error_response::{self, Answer};
 use crate::path::{Operation, Path, Route};
-use crate::refused::{self, Answer};
-use crate::shared::{Call, Core, KeepOptions};
+use crate::shared::{ApiState, KeepOptions, RoutedRequest};
 use crate::{capacity, claims, destinations, fleet, hosts};
 
 /// The scheduler's HTTP service without sockets: it takes requests and returns responses.
 pub struct SchedulerService {
-    core: Arc<Core>,
+    core: Arc<ApiState>,
 }
 
 impl fmt::Debug for SchedulerService {
@@ -41,16 +41,16 @@ impl SchedulerService {
     pub fn new(
         gateway: Arc<Gateway>,
         placement: Placement,
-        ranker: Ranker,
+        ranker: SchedulerHandle,
         keep: KeepOptions,
     ) -> Self {
-        let shelf = Shelf::new(keep.candidates_max, keep.time);
-        let core = Arc::new(Core {
+        let offered_candidates = CandidateStore::new(keep.candidates_max, keep.time);
+        let core = Arc::new(ApiState {
             gateway,
             placement,
             ranker,
             keep,
-            shelf: Mutex::new(shelf),
+            offered_candidates: Mutex::new(offered_candidates),
             counting: Semaphore::new(1),
         });
         Self { core }
@@ -84,7 +84,7 @@ impl Api for SchedulerService {
         &self.core.gateway
     }
 
-    fn admit(&self, _: &Parts, _: &mut Exchange) -> ApiResult<Access> {
+    fn admit(&self, _: &Parts, _: &mut RequestContext) -> ApiResult<Access> {
         Ok(Access::Identified)
     }
 
@@ -92,7 +92,7 @@ impl Api for SchedulerService {
         &self,
         parts: &Parts,
         identity: Option<&Identity>,
-        exchange: &mut Exchange,
+        exchange: &mut RequestContext,
     ) -> ApiResult<Routed<Asked>> {
         let path = Path::find(&latin1_path(parts.uri.path()))?;
         exchange.set_route(path.route.path());
@@ -122,7 +122,7 @@ impl Api for SchedulerService {
         _: Option<&Identity>,
         body: &[u8],
     ) -> ApiResult<Reply> {
-        let call = Call {
+        let call = RoutedRequest {
             core: &self.core,
             query: uri.query().unwrap_or(""),
             body,
@@ -134,18 +134,18 @@ impl Api for SchedulerService {
         &self,
         parts: &Parts,
         error: &ApiError,
-        exchange: &Exchange,
+        exchange: &RequestContext,
     ) -> (Vec<u8>, Option<&'static str>) {
         let body = if parts.method == Method::HEAD {
             Vec::new()
         } else {
-            refused::body(error, exchange.request_id())
+            error_response::body(error, exchange.request_id())
         };
         (body, Some("application/json"))
     }
 }
 
-async fn run(path: &Path, method: &str, call: &Call<'_>) -> Answer<Reply> {
+async fn run(path: &Path, method: &str, call: &RoutedRequest<'_>) -> Answer<Reply> {
     let uuid = path.uuid;
     match (path.route, method) {
         (Route::Destinations, _) => destinations::select(call).await,

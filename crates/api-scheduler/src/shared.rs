@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use placewright_control::{Placement, Ranker};
+use placewright_control::{Placement, SchedulerHandle};
 use placewright_http::{Gateway, Reply};
 use placewright_placement::{Command, Outcome, Refusal, State};
 use placewright_scheduler::host_table::HostTable;
@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use crate::kept::Shelf;
-use crate::refused::Answer;
+use crate::candidate_store::CandidateStore;
+use crate::error_response::Answer;
 
 /// How many candidates can still be claimed after a response, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,31 +36,35 @@ impl Default for KeepOptions {
 }
 
 /// The data that all requests share.
-pub(crate) struct Core {
+pub(crate) struct ApiState {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) placement: Placement,
-    pub(crate) ranker: Ranker,
+    pub(crate) ranker: SchedulerHandle,
     pub(crate) keep: KeepOptions,
     /// The candidates of earlier responses. This lock and that of the scheduler are never held
     /// together.
-    pub(crate) shelf: Mutex<Shelf>,
+    pub(crate) offered_candidates: Mutex<CandidateStore>,
     /// A semaphore with one permit for counting, which works on a copy of the state.
     pub(crate) counting: Semaphore,
 }
 
 /// The scheduler behind its lock: the host table, the rankings and their caches.
-pub(crate) struct Brain<'a> {
+pub(crate) struct SchedulerState<'a> {
     pub(crate) scheduler: &'a mut Scheduler,
 }
 
-impl Core {
-    /// Computes a value from the scheduler and the state; see [`Ranker::decide`].
-    pub(crate) fn decide<T>(&self, compute: impl FnOnce(&mut Brain<'_>, &State) -> T) -> T {
-        self.ranker
-            .decide(|scheduler, control| compute(&mut Brain { scheduler }, &control.placement))
+impl ApiState {
+    /// Computes a value from the scheduler and the state; see [`SchedulerHandle::decide`].
+    pub(crate) fn decide<T>(
+        &self,
+        compute: impl FnOnce(&mut SchedulerState<'_>, &State) -> T,
+    ) -> T {
+        self.ranker.decide(|scheduler, control| {
+            compute(&mut SchedulerState { scheduler }, &control.placement)
+        })
     }
 
-    /// Changes the host table; see [`Ranker::with_hosts`].
+    /// Changes the host table; see [`SchedulerHandle::with_hosts`].
     pub(crate) fn change_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
         self.ranker.with_hosts(change)
     }
@@ -73,13 +77,13 @@ impl Core {
 }
 
 /// A request after authentication and routing.
-pub(crate) struct Call<'a> {
-    pub(crate) core: &'a Arc<Core>,
+pub(crate) struct RoutedRequest<'a> {
+    pub(crate) core: &'a Arc<ApiState>,
     pub(crate) query: &'a str,
     pub(crate) body: &'a [u8],
 }
 
-impl Call<'_> {
+impl RoutedRequest<'_> {
     /// Parses the body; an error names the field.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Answer<T> {
         if let Ok(value) = serde_json::from_slice(self.body) {

@@ -15,7 +15,9 @@ use hyper::{Request, Response};
 use placewright_api_placement::{PlacementOptions, PlacementService};
 use placewright_api_scheduler::{KeepOptions, SchedulerService};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
-use placewright_control::{ClaimMetrics, ControlMachine, Placement, Ranker, submit_placement};
+use placewright_control::{
+    ClaimMetrics, ControlMachine, Placement, SchedulerHandle, submit_placement,
+};
 use placewright_engine::{Engine, Options};
 use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
 use placewright_journal::{Journal, MemoryJournal};
@@ -110,7 +112,7 @@ impl Parts {
     /// The scheduler API.
     pub fn scheduler(&self, scheduler: Scheduler, keep: KeepOptions) -> Arc<SchedulerService> {
         let gateway = Arc::clone(&self.gateway);
-        let ranker = Ranker::new(self.placement.engine().clone(), scheduler);
+        let ranker = SchedulerHandle::new(self.placement.engine().clone(), scheduler);
         let service = SchedulerService::new(gateway, self.placement.clone(), ranker, keep);
         Arc::new(service)
     }

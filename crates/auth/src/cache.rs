@@ -12,9 +12,9 @@ use crate::error::SetupError;
 pub(crate) type Key = [u8; 32];
 
 /// Derives cache keys with the secret key of this process.
-pub(crate) struct Keyer([u8; 32]);
+pub(crate) struct KeyHasher([u8; 32]);
 
-impl Keyer {
+impl KeyHasher {
     /// Generates the secret key.
     pub(crate) fn new() -> Result<Self, SetupError> {
         let mut key = [0; 32];
@@ -39,7 +39,7 @@ impl Keyer {
 /// When it is full, the oldest entry is evicted, unless it was used since it was last considered:
 /// then it gets another round (second-chance eviction). An expired entry can still be found until
 /// it is evicted.
-pub(crate) struct Bounded<V> {
+pub(crate) struct SecondChanceCache<V> {
     entries: HashMap<Key, Entry<V>>,
     /// Keys in order of insertion with the entry's number; replaced or removed entries leave a
     /// stale element until it is swept.
@@ -63,7 +63,7 @@ pub(crate) struct Found<V> {
     pub(crate) is_fresh: bool,
 }
 
-impl<V: Clone> Bounded<V> {
+impl<V: Clone> SecondChanceCache<V> {
     /// An empty cache with this capacity.
     pub(crate) fn new(entries_max: usize) -> Self {
         Self {
@@ -148,18 +148,18 @@ impl<V: Clone> Bounded<V> {
 
 /// A segmented cache: new entries share a quarter of the capacity, and move to the rest when they
 /// are used again. So a flood of entries that are used once evicts nothing that is in use.
-pub(crate) struct Segmented<V> {
-    new: Bounded<V>,
-    kept: Bounded<V>,
+pub(crate) struct SegmentedCache<V> {
+    new: SecondChanceCache<V>,
+    kept: SecondChanceCache<V>,
 }
 
-impl<V: Clone> Segmented<V> {
+impl<V: Clone> SegmentedCache<V> {
     /// An empty cache with this capacity.
     pub(crate) fn new(entries_max: usize) -> Self {
         let new = entries_max.div_ceil(4);
         Self {
-            new: Bounded::new(new),
-            kept: Bounded::new(entries_max - new),
+            new: SecondChanceCache::new(new),
+            kept: SecondChanceCache::new(entries_max - new),
         }
     }
 
@@ -204,7 +204,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let key = |n: u8| [n; 32];
-        let mut cache = Bounded::new(3);
+        let mut cache = SecondChanceCache::new(3);
         for n in 0..3 {
             cache.insert(key(n), n, at(10));
         }
@@ -227,7 +227,7 @@ mod tests {
         }
         assert!(cache.entries.len() <= 3 && cache.order.len() <= 23);
 
-        let mut none = Bounded::new(0);
+        let mut none = SecondChanceCache::new(0);
         none.insert(key(1), 1, at(20));
         assert_eq!(none.get(&key(1), at(1)), None);
     }
@@ -241,7 +241,7 @@ mod tests {
             key[..4].copy_from_slice(&n.to_le_bytes());
             key
         };
-        let mut cache = Segmented::new(16);
+        let mut cache = SegmentedCache::new(16);
         for n in 0..8 {
             cache.insert(key(n), n, until);
             assert!(cache.find(&key(n), now).is_some());
@@ -267,9 +267,9 @@ mod tests {
 
     #[test]
     fn keys_differ_by_process_and_by_where_the_parts_end() {
-        let keyer = Keyer::new().unwrap();
+        let keyer = KeyHasher::new().unwrap();
         assert_eq!(keyer.key(&[b"a", b"bc"]), keyer.key(&[b"a", b"bc"]));
         assert_ne!(keyer.key(&[b"a", b"bc"]), keyer.key(&[b"ab", b"c"]));
-        assert_ne!(keyer.key(&[b"a"]), Keyer::new().unwrap().key(&[b"a"]));
+        assert_ne!(keyer.key(&[b"a"]), KeyHasher::new().unwrap().key(&[b"a"]));
     }
 }

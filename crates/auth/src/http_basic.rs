@@ -2,7 +2,7 @@
 //!
 //! bcrypt is slow on purpose (0.05 to 1 s). So hashes are checked on threads of their own, few at
 //! a time, and a verified password is cached for a while as a keyed hash. A wrong one never is,
-//! and an unknown user takes the same work as a known one. The gate decides whose password is
+//! and an unknown user takes the same work as a known one. The limiter decides whose password is
 //! checked next; a cached one needs no check.
 
 mod htpasswd;
@@ -16,13 +16,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 
-use crate::cache::{Key, Keyer, Segmented};
+use crate::cache::{Key, KeyHasher, SegmentedCache};
+use crate::check_limiter::{CheckLimiter, CredentialClaim, Limits};
 use crate::config::{HttpBasicConfig, LimitsConfig};
 use crate::error::{AuthError, SetupError};
-use crate::flight::Flights;
-use crate::gate::{Claim, Gate, Limits};
 use crate::headers::Headers;
 use crate::identity::{Identity, IdentityParts};
+use crate::single_flight::SingleFlight;
 use crate::source::Source;
 use htpasswd::Users;
 
@@ -31,29 +31,29 @@ const HEADER_BYTES_MAX: usize = 4096;
 /// The maximum length of a user name in bytes.
 const USER_BYTES_MAX: usize = 255;
 
-/// The state of the strategy: the users, the cache, and the gate to slow checks.
+/// The state of the strategy: the users, the cache, and the limiter of slow checks.
 pub(crate) struct HttpBasic {
     config: HttpBasicConfig,
     path: PathBuf,
     challenge: String,
-    keyer: Keyer,
+    keyer: KeyHasher,
     users: Mutex<Arc<Users>>,
     started: Instant,
     /// When the file was last checked for changes, in milliseconds since `started`.
     checked_ms: AtomicU64,
     /// By hash of the user name: a hash of the last verified password, with the identity.
-    known: Mutex<Segmented<(Key, Arc<Identity>)>>,
-    flights: Flights<Verdict>,
-    gate: Gate,
+    known: Mutex<SegmentedCache<(Key, Arc<Identity>)>>,
+    flights: SingleFlight<CheckOutcome>,
+    limiter: CheckLimiter,
     /// Settings that are valid but probably unintended.
     warnings: Vec<String>,
 }
 
 /// The outcome of a password check: an identity, a rejection, or no result.
-type Verdict = Result<Arc<Identity>, AuthError>;
+type CheckOutcome = Result<Arc<Identity>, AuthError>;
 
 /// The hashed credentials of a request.
-struct Asked {
+struct HashedCredentials {
     name: Key,
     /// A hash of the name, the password, and the hash in the file.
     proof: Key,
@@ -67,7 +67,7 @@ struct Credentials {
 }
 
 impl HttpBasic {
-    /// Reads the password file and prepares the gate.
+    /// Reads the password file and prepares the limiter.
     pub(crate) fn new(config: &HttpBasicConfig, common: &LimitsConfig) -> Result<Self, SetupError> {
         let missing = SetupError::Missing {
             strategy: "http_basic",
@@ -92,7 +92,7 @@ impl HttpBasic {
         });
         let warnings = warnings.collect();
         let half = std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).max(1));
-        let gate = Gate::new(Limits {
+        let limiter = CheckLimiter::new(Limits {
             section: "http_basic",
             checks_max: match config.checks_max {
                 0 => half,
@@ -108,13 +108,13 @@ impl HttpBasic {
             challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm),
             config: config.clone(),
             path,
-            keyer: Keyer::new()?,
+            keyer: KeyHasher::new()?,
             users: Mutex::new(Arc::new(users)),
             started: Instant::now(),
             checked_ms: AtomicU64::new(0),
-            known: Mutex::new(Segmented::new(config.cache_entries)),
-            flights: Flights::new(),
-            gate,
+            known: Mutex::new(SegmentedCache::new(config.cache_entries)),
+            flights: SingleFlight::new(),
+            limiter,
             warnings,
         })
     }
@@ -129,11 +129,11 @@ impl HttpBasic {
         &self,
         headers: &(impl Headers + Sync + ?Sized),
         source: Source,
-    ) -> Verdict {
+    ) -> CheckOutcome {
         let credentials = self.credentials(headers)?;
         self.reread_if_changed().await;
         let users = Arc::clone(&self.users.lock());
-        let asked = Asked {
+        let asked = HashedCredentials {
             name: self.keyer.key(&[credentials.user.as_bytes()]),
             proof: self.keyer.key(&[
                 credentials.user.as_bytes(),
@@ -155,7 +155,7 @@ impl HttpBasic {
     }
 
     /// The identity that was verified with this password, and whether that has not expired.
-    fn remembered(&self, asked: &Asked) -> Option<(Arc<Identity>, bool)> {
+    fn remembered(&self, asked: &HashedCredentials) -> Option<(Arc<Identity>, bool)> {
         let found = self.known.lock().find(&asked.name, Instant::now())?;
         let (proof, identity) = found.value;
         (proof == asked.proof).then_some((identity, found.is_fresh))
@@ -191,15 +191,20 @@ impl HttpBasic {
         parse().ok_or_else(|| self.unauthorized())
     }
 
-    /// Checks the password with bcrypt, after admission by the gate.
-    async fn check(&self, asked: &Asked, users: Arc<Users>, credentials: Credentials) -> Verdict {
-        let claim = Claim {
+    /// Checks the password with bcrypt, after admission by the limiter.
+    async fn check(
+        &self,
+        asked: &HashedCredentials,
+        users: Arc<Users>,
+        credentials: Credentials,
+    ) -> CheckOutcome {
+        let claim = CredentialClaim {
             source: asked.source,
             name: credentials.user.as_bytes(),
             was_right: self.remembered(asked).is_some(),
             exists: users.contains(&credentials.user),
         };
-        let check = self.gate.enter(claim).await?;
+        let check = self.limiter.enter(claim).await?;
         if let Some((identity, true)) = self.remembered(asked) {
             check.unclear();
             return Ok(identity);

@@ -2,8 +2,8 @@
 //!
 //! Validated tokens are cached for a while; rejected ones for a short while and separately, so
 //! that a flood of invented tokens cannot evict good ones. Concurrent requests with the same token
-//! share one query. The gate decides which token is validated next: tokens that were valid before
-//! come first, and sources of invented ones wait.
+//! share one query. The limiter decides which token is validated next: tokens that were valid
+//! before come first, and sources of invented ones wait.
 //!
 //! Service tokens work as in OpenStack's own middleware: an accompanying one must be valid and
 //! have one of the service roles, and then the user's token may have expired recently. Two
@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::cache::{Bounded, Key, Keyer, Segmented};
+use crate::cache::{Key, KeyHasher, SecondChanceCache, SegmentedCache};
+use crate::check_limiter::{CheckLimiter, CredentialClaim, Limits};
 use crate::config::{KeystoneConfig, LimitsConfig};
 use crate::error::{AuthError, SetupError};
-use crate::flight::Flights;
-use crate::gate::{Claim, Gate, Limits};
 use crate::headers::{Headers, text};
 use crate::identity::Identity;
+use crate::single_flight::SingleFlight;
 use crate::source::Source;
 use client::{Answer, Client};
 use token::Token;
@@ -38,7 +38,7 @@ const TOKEN_BYTES_MAX: usize = 8192;
 /// The `Retry-After` for callers when Keystone cannot be asked, in seconds.
 const RETRY_SECONDS: u64 = 5;
 
-/// The state of the strategy: the client, the caches, and the gate to queries.
+/// The state of the strategy: the client, the caches, and the limiter of queries.
 pub(crate) struct Keystone {
     client: Client,
     challenge: String,
@@ -46,17 +46,17 @@ pub(crate) struct Keystone {
     service_token_roles_required: bool,
     cache_time: Duration,
     negative_cache_time: Duration,
-    keyer: Keyer,
-    good: Mutex<Segmented<Arc<Token>>>,
-    bad: Mutex<Bounded<()>>,
-    flights: Flights<Verdict>,
-    gate: Gate,
+    keyer: KeyHasher,
+    good: Mutex<SegmentedCache<Arc<Token>>>,
+    bad: Mutex<SecondChanceCache<()>>,
+    flights: SingleFlight<CheckOutcome>,
+    limiter: CheckLimiter,
     started: Instant,
     /// The second since `started` of the last log line about Keystone not answering.
     told_s: AtomicU64,
 }
 
-type Verdict = Result<Arc<Token>, AuthError>;
+type CheckOutcome = Result<Arc<Token>, AuthError>;
 
 impl Keystone {
     /// Prepares the client; does not contact Keystone yet.
@@ -72,7 +72,7 @@ impl Keystone {
                 reason: "is not a URL".to_owned(),
             });
         }
-        let gate = Gate::new(Limits {
+        let limiter = CheckLimiter::new(Limits {
             section: "keystone",
             checks_max: config.requests_max,
             waiting_max: config.waiting_max,
@@ -88,11 +88,11 @@ impl Keystone {
             service_token_roles_required: config.service_token_roles_required,
             cache_time: Duration::from_secs(config.cache_seconds),
             negative_cache_time: Duration::from_secs(config.negative_cache_seconds),
-            keyer: Keyer::new()?,
-            good: Mutex::new(Segmented::new(config.cache_entries)),
-            bad: Mutex::new(Bounded::new(config.negative_cache_entries)),
-            flights: Flights::new(),
-            gate,
+            keyer: KeyHasher::new()?,
+            good: Mutex::new(SegmentedCache::new(config.cache_entries)),
+            bad: Mutex::new(SecondChanceCache::new(config.negative_cache_entries)),
+            flights: SingleFlight::new(),
+            limiter,
             started: Instant::now(),
             told_s: AtomicU64::new(u64::MAX),
         })
@@ -148,19 +148,19 @@ impl Keystone {
     }
 
     /// The result for a token, from the caches or from Keystone.
-    async fn validate(&self, token: &str, allow_expired: bool, source: Source) -> Verdict {
+    async fn validate(&self, token: &str, allow_expired: bool, source: Source) -> CheckOutcome {
         let key = self
             .keyer
             .key(&[token.as_bytes(), &[u8::from(allow_expired)]]);
-        let was_good = match self.said_lately(&key) {
-            Lately::Said(said) => return said,
-            Lately::WasGood => true,
-            Lately::Nothing => false,
+        let was_good = match self.cached_outcome(&key) {
+            CachedOutcome::Said(said) => return said,
+            CachedOutcome::WasGood => true,
+            CachedOutcome::Nothing => false,
         };
         // Coalesced for each source only, because the limits of one source must not apply to
         // another.
         let flight = self.keyer.key(&[&key, &source.bytes()]);
-        let claim = Claim {
+        let claim = CredentialClaim {
             source,
             name: b"",
             was_right: was_good,
@@ -173,24 +173,30 @@ impl Keystone {
     }
 
     /// The cached result for a token.
-    fn said_lately(&self, key: &Key) -> Lately {
+    fn cached_outcome(&self, key: &Key) -> CachedOutcome {
         let now = Instant::now();
         let good = self.good.lock().find(key, now);
         match good {
-            Some(good) if good.is_fresh => return Lately::Said(Ok(good.value)),
-            Some(_) => return Lately::WasGood,
+            Some(good) if good.is_fresh => return CachedOutcome::Said(Ok(good.value)),
+            Some(_) => return CachedOutcome::WasGood,
             None => {}
         }
         if self.bad.lock().get(key, now).is_some() {
-            return Lately::Said(Err(self.unauthorized()));
+            return CachedOutcome::Said(Err(self.unauthorized()));
         }
-        Lately::Nothing
+        CachedOutcome::Nothing
     }
 
-    async fn ask(&self, key: Key, token: &str, allow_expired: bool, claim: Claim<'_>) -> Verdict {
-        let check = self.gate.enter(claim).await?;
+    async fn ask(
+        &self,
+        key: Key,
+        token: &str,
+        allow_expired: bool,
+        claim: CredentialClaim<'_>,
+    ) -> CheckOutcome {
+        let check = self.limiter.enter(claim).await?;
         // Another request may have got the answer in the meantime.
-        if let Lately::Said(said) = self.said_lately(&key) {
+        if let CachedOutcome::Said(said) = self.cached_outcome(&key) {
             check.unclear();
             return said;
         }
@@ -202,7 +208,7 @@ impl Keystone {
             Answer::Good(_) | Answer::Refused => None,
             Answer::None(reason) => {
                 check.unclear();
-                self.tell(&reason);
+                self.log_unavailable(&reason);
                 return Err(unavailable(
                     "The identity service is temporarily unavailable.",
                 ));
@@ -232,7 +238,7 @@ impl Keystone {
     }
 
     /// Logs that Keystone does not answer, at most once a second, because requests may be many.
-    fn tell(&self, reason: &str) {
+    fn log_unavailable(&self, reason: &str) {
         let second = self.started.elapsed().as_secs();
         if self.told_s.swap(second, Ordering::Relaxed) != second {
             tracing::error!(reason, "cannot ask Keystone about a token");
@@ -241,9 +247,9 @@ impl Keystone {
 }
 
 /// A look-up in the caches.
-enum Lately {
+enum CachedOutcome {
     /// A cached result that has not expired.
-    Said(Verdict),
+    Said(CheckOutcome),
     /// The token was valid, but the entry has expired.
     WasGood,
     /// The caches do not know the token.

@@ -16,16 +16,16 @@
 //! * Secrets are kept only as keyed hashes in the caches; the service user's own password and token
 //!   are the exception.
 //! * Every cache and queue has a bound. Callers cannot push good entries out with bad ones.
-//! * Slow checks go through a gate: credentials that were verified before go first, and addresses
-//!   that guess wait behind all others. No address is locked out.
+//! * Slow checks go through a limiter: credentials that were verified before go first, and
+//!   addresses that guess wait behind all others. No address is locked out.
 //! * A policy that was loaded can be evaluated: every reference resolves, nothing is cyclic.
 
 mod authenticator;
 mod cache;
+mod check_limiter;
 mod config;
 mod error;
-mod flight;
-mod gate;
+mod fair_queue;
 mod headers;
 mod http_basic;
 mod identity;
@@ -34,8 +34,8 @@ mod noauth2;
 mod policy;
 mod secret;
 mod service_user;
+mod single_flight;
 mod source;
-mod turns;
 
 pub use authenticator::Authenticator;
 pub use config::{

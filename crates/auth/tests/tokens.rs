@@ -75,7 +75,7 @@ async fn a_good_token_gives_its_identity_and_is_asked_about_once() {
         assert!(own.is_admin_project && own.is_admin.is_none() && own.service.is_none());
         assert_eq!(identity.scope(), Scope::Project);
     }
-    assert_eq!((keystone.logins(), keystone.questions()), (1, 1));
+    assert_eq!((keystone.logins(), keystone.validations()), (1, 1));
     assert_eq!(keystone.last_query(), "nocatalog");
     let storage = auth
         .authenticate(&[("X-Storage-Token", "t-project")], None)
@@ -94,7 +94,7 @@ async fn a_good_token_gives_its_identity_and_is_asked_about_once() {
         .await
         .unwrap();
     assert_eq!((forged.user_id(), forged.roles().len()), (Some("u1"), 2));
-    assert_eq!(keystone.questions(), 1);
+    assert_eq!(keystone.validations(), 1);
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn unknown_expired_and_impossible_tokens_are_refused() {
         }
     }
     assert_eq!(
-        keystone.questions(),
+        keystone.validations(),
         3,
         "refusals are remembered for a while"
     );
@@ -155,7 +155,11 @@ async fn unknown_expired_and_impossible_tokens_are_refused() {
         .authenticate(&[("X-Auth-Token", "a"), ("X-Auth-Token", "b")], None)
         .await;
     assert_eq!(two.unwrap_err(), unauthorized());
-    assert_eq!(keystone.questions(), 4, "only a,b could have been a token");
+    assert_eq!(
+        keystone.validations(),
+        4,
+        "only a,b could have been a token"
+    );
 }
 
 #[tokio::test]
@@ -173,7 +177,7 @@ async fn without_a_cache_a_revoked_token_is_refused_at_once() {
     assert_eq!(send(&auth, "t").await.unwrap_err(), unauthorized());
     keystone.know("t", token(json!({})));
     assert!(send(&auth, "t").await.is_ok());
-    assert_eq!(keystone.questions(), 3);
+    assert_eq!(keystone.validations(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -192,7 +196,7 @@ async fn many_requests_with_one_token_ask_once() {
     for request in requests {
         assert!(request.await.unwrap().is_ok());
     }
-    assert_eq!((keystone.logins(), keystone.questions()), (1, 1));
+    assert_eq!((keystone.logins(), keystone.validations()), (1, 1));
 }
 
 #[tokio::test]
@@ -205,7 +209,7 @@ async fn the_service_users_token_is_renewed_when_it_is_refused_or_about_to_end()
     assert!(send(&auth, "a").await.is_ok());
     keystone.revoke_logins();
     assert!(send(&auth, "b").await.is_ok());
-    assert_eq!((keystone.logins(), keystone.questions()), (2, 3));
+    assert_eq!((keystone.logins(), keystone.validations()), (2, 3));
 
     let short = FakeKeystone::start().await;
     short.logins_last(Duration::from_secs(60));
@@ -485,8 +489,8 @@ async fn made_up_tokens_at_full_speed_hold_up_neither_known_nor_new_users() {
         let _ = attacker.await;
     }
     // Keystone answered a burst, and then ten queries a second.
-    let questions = keystone.questions();
-    assert!(questions < 450, "{questions}");
+    let validations = keystone.validations();
+    assert!(validations < 450, "{validations}");
 }
 
 #[tokio::test]
@@ -512,5 +516,5 @@ async fn refused_tokens_push_no_good_ones_out() {
         assert!(send(&auth, &other).await.is_ok());
         assert!(send(&auth, "good").await.is_ok());
     }
-    assert_eq!(keystone.questions(), 201);
+    assert_eq!(keystone.validations(), 201);
 }

@@ -1,12 +1,12 @@
 //! `placewright replay`: drives a running installation with a trace through the compute API.
 
 pub(crate) mod api;
-pub(crate) mod board;
+mod chart;
 pub(crate) mod drive;
 pub(crate) mod flavors;
 pub(crate) mod fleet;
-mod picture;
 mod progress;
+pub(crate) mod progress_table;
 mod report;
 mod retries;
 pub(crate) mod servers;
@@ -27,10 +27,10 @@ use tokio::sync::watch;
 
 use crate::arguments::positive;
 use api::{Access, Api};
-use board::Board;
-use drive::{Drive, Pace, Work};
+use drive::{PaceOptions, ReplayRun, ServerPlan};
 use flavors::Flavors;
 use progress::Progress;
+use progress_table::TaskProgress;
 use report::{Report, Run};
 use usage::{Amounts, Sample, percent};
 
@@ -127,12 +127,12 @@ impl Replay {
         }
         let works = self.works(&api, tasks).await?;
         let stop = on_interrupt();
-        let board = Arc::new(Board::new(works.len(), self.in_flight as usize));
-        let drive = Arc::new(Drive {
+        let board = Arc::new(TaskProgress::new(works.len(), self.in_flight as usize));
+        let drive = Arc::new(ReplayRun {
             api: Arc::clone(&api),
             works: works.into(),
             board: Arc::clone(&board),
-            pace: Pace {
+            pace: PaceOptions {
                 connections,
                 patience: Duration::from_secs(self.patience),
             },
@@ -160,7 +160,7 @@ impl Replay {
     }
 
     /// The servers to create, with their times and the installation's flavors.
-    async fn works(&self, api: &Api, tasks: &[Task]) -> anyhow::Result<Vec<Work>> {
+    async fn works(&self, api: &Api, tasks: &[Task]) -> anyhow::Result<Vec<ServerPlan>> {
         let mut flavors = Flavors::read(api).await?;
         let mut ids = BTreeMap::new();
         let first_s = tasks.first().map_or(0, |task| task.created_s);
@@ -181,7 +181,7 @@ impl Replay {
                     id
                 }
             };
-            works.push(Work {
+            works.push(ServerPlan {
                 name: task.name.clone(),
                 flavor,
                 create_at: at(task.created_s).unwrap_or_default(),
@@ -203,7 +203,7 @@ impl Replay {
         std::fs::create_dir_all(&self.out).with_context(at)?;
         let name = self.tasks.file_name().unwrap_or_default();
         let title = format!("{}, {} hosts", name.to_string_lossy(), report.hosts);
-        let picture = picture::draw(&title, report.tasks, totals, samples);
+        let picture = chart::draw(&title, report.tasks, totals, samples);
         std::fs::write(self.out.join("fill.svg"), picture).with_context(at)?;
         let json = serde_json::to_string_pretty(report)?;
         std::fs::write(self.out.join("report.json"), json).with_context(at)?;
@@ -233,7 +233,7 @@ fn on_interrupt() -> watch::Receiver<bool> {
 }
 
 /// Runs to the end and takes samples throughout, with one at the start and one at the end.
-async fn run_sampled(drive: &Arc<Drive>, totals: &Amounts) -> Vec<Sample> {
+async fn run_sampled(drive: &Arc<ReplayRun>, totals: &Amounts) -> Vec<Sample> {
     let mut progress = Progress::new(drive.works.len());
     let mut samples = Vec::new();
     let mut project = None;
@@ -263,7 +263,7 @@ async fn run_sampled(drive: &Arc<Drive>, totals: &Amounts) -> Vec<Sample> {
 }
 
 /// Takes a sample of the installation. `project` is found with the first server.
-async fn sample(drive: &Drive, project: &mut Option<String>) -> Sample {
+async fn sample(drive: &ReplayRun, project: &mut Option<String>) -> Sample {
     let counts = drive.board.counts();
     let at_s = drive.start.elapsed().as_secs_f64();
     if project.is_none()
@@ -284,14 +284,18 @@ async fn sample(drive: &Drive, project: &mut Option<String>) -> Sample {
 }
 
 /// The time from the start to the end of the last task that ended.
-fn last_end(drive: &Drive, board: &Board) -> Duration {
+fn last_end(drive: &ReplayRun, board: &TaskProgress) -> Duration {
     board.last_end().map_or(Duration::ZERO, |at| {
         at.saturating_duration_since(drive.start)
     })
 }
 
 /// Counts the retried builds of servers that still exist.
-async fn retries(api: &Arc<Api>, board: &Board, connections: usize) -> Option<retries::Retries> {
+async fn retries(
+    api: &Arc<Api>,
+    board: &TaskProgress,
+    connections: usize,
+) -> Option<retries::BuildRetries> {
     let entries = board.entries();
     let there = entries.iter().filter(|entry| !entry.deleted);
     let servers = there.filter_map(|entry| entry.server).collect();
@@ -305,7 +309,7 @@ async fn retries(api: &Arc<Api>, board: &Board, connections: usize) -> Option<re
 }
 
 /// Deletes the servers that are left.
-pub(crate) async fn clean_up(api: &Arc<Api>, board: &Board, connections: usize) {
+pub(crate) async fn clean_up(api: &Arc<Api>, board: &TaskProgress, connections: usize) {
     let entries = board.entries();
     let left = entries.iter().filter(|entry| !entry.deleted);
     let mut left = left.filter_map(|entry| entry.server).collect::<Vec<_>>();

@@ -21,11 +21,12 @@ use placewright_cell::{Cell, Options};
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::message::{Create, Envelope};
 use placewright_conductor::{
-    Amounts, Answer, Ask, Candidate, CellId, HostId, InstanceId, Message, Spec,
+    Amounts, Candidate, CellId, ClaimRequest, ClaimResponse, HostId, InstanceId, Message, Spec,
 };
 use placewright_journal::SqliteOptions;
 use placewright_link::{
-    AgentLink as _, CellLink as _, CellNews, Coming, HostStart, PlacementLink, ToAgent, ToCell,
+    AgentLink as _, CellEvent, CellLink as _, LinkFuture, PlacementLink, SessionStart, ToAgent,
+    ToCell,
 };
 use placewright_placement::Timestamp;
 use placewright_types::host_state::{HostUpdate, InstanceReport, Load, NumberedUpdate};
@@ -37,7 +38,7 @@ const BATCH: u128 = 64;
 struct NoPlacement;
 
 impl PlacementLink for NoPlacement {
-    fn ask(&self, _: Vec<Ask>) -> Coming<'_, Vec<Answer>> {
+    fn ask(&self, _: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         panic!("no build fails here");
     }
 }
@@ -88,7 +89,7 @@ async fn run_agents(cell: Arc<Cell>, number: u128, hosts: u128) {
     let mut connection = cell.connect().await.unwrap();
     for one in 0..hosts {
         let host = host(number, one);
-        let start = ToCell::Started(Box::new(HostStart {
+        let start = ToCell::Started(Box::new(SessionStart {
             host,
             name: host.to_string(),
             session: 1,
@@ -140,13 +141,13 @@ fn state(host: HostId, sequence: u64, update: HostUpdate) -> ToCell {
 }
 
 async fn wait_active(cell: Arc<Cell>, servers: u128) {
-    let mut news = cell.follow().await.unwrap();
+    let mut events = cell.follow().await.unwrap();
     let mut active = std::collections::BTreeSet::new();
     while (active.len() as u128) < servers {
-        if let CellNews::Instance {
+        if let CellEvent::Instance {
             instance,
             view: Some(view),
-        } = news.recv().await.unwrap()
+        } = events.recv().await.unwrap()
             && view.vm_state == VmState::Active
         {
             active.insert(instance);

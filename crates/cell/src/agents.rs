@@ -7,11 +7,11 @@ use std::time::Duration;
 use placewright_conductor::cell_conductor::{Event, Refusal};
 use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::{HostId, Reply};
-use placewright_link::{AgentConnection, HostStart, ToAgent, ToCell};
-use placewright_tasks::{Contained, spawn_contained};
+use placewright_link::{AgentConnection, SessionStart, ToAgent, ToCell};
+use placewright_tasks::{ContainedWork, spawn_contained};
 use tokio::sync::mpsc;
 
-use crate::known::{Route, Standing};
+use crate::read_model::{Route, SessionCheck};
 use crate::shared::{Shared, count, now};
 
 /// The most messages that are handled under one lock.
@@ -35,7 +35,7 @@ pub(crate) fn connect(shared: &Arc<Shared>) -> AgentConnection {
         to_agent,
         hosts: BTreeSet::new(),
     };
-    spawn_contained(Contained::AgentConnection, connection.serve(from_agent));
+    spawn_contained(ContainedWork::AgentConnection, connection.serve(from_agent));
     AgentConnection { to_cell, from_cell }
 }
 
@@ -86,16 +86,16 @@ impl Connection {
                 }
                 if let ToCell::Alive { hosts } = message {
                     for host in hosts {
-                        let standing = known.hear_on(host, self.number, at);
-                        self.is_good(host, standing);
+                        let session_check = known.note_heartbeat(host, self.number, at);
+                        self.is_good(host, session_check);
                     }
                     continue;
                 }
                 let Some(host) = host_of(&message) else {
                     continue;
                 };
-                let standing = known.hear_on(host, self.number, at);
-                if !self.is_good(host, standing) {
+                let session_check = known.note_heartbeat(host, self.number, at);
+                if !self.is_good(host, session_check) {
                     continue;
                 }
                 match message {
@@ -109,13 +109,16 @@ impl Connection {
         }
         if !starts.is_empty() {
             let undecided = starts.iter().map(|start| (start.host, start.session));
-            let starting = Starting {
+            let starting = PendingSessions {
                 undecided: undecided.collect(),
                 shared: Arc::clone(&self.shared),
                 connection: self.number,
                 to_agent: self.to_agent.clone(),
             };
-            spawn_contained(Contained::SessionStarts, submit_starts(starting, starts));
+            spawn_contained(
+                ContainedWork::SessionStarts,
+                submit_starts(starting, starts),
+            );
         }
     }
 
@@ -123,9 +126,9 @@ impl Connection {
     /// takes the host over.
     fn start(
         &mut self,
-        known: &mut crate::known::Known,
-        start: HostStart,
-        starts: &mut Vec<HostStart>,
+        known: &mut crate::read_model::ReadModel,
+        start: SessionStart,
+        starts: &mut Vec<SessionStart>,
     ) {
         let after = known.find_host(start.host).map_or(0, |host| host.session());
         if start.session >= NUMBER_END {
@@ -133,7 +136,7 @@ impl Connection {
             return;
         }
         if start.session <= after {
-            self.is_good(start.host, Standing::MustStart(after));
+            self.is_good(start.host, SessionCheck::MustStart(after));
             return;
         }
         let name_is_good = !start.name.is_empty() && start.name.len() <= NAME_BYTES_MAX;
@@ -160,10 +163,10 @@ impl Connection {
     }
 
     /// Whether a message is valid in its session; if not, the agent is told to begin a new session.
-    fn is_good(&self, host: HostId, standing: Standing) -> bool {
-        match standing {
-            Standing::Good => true,
-            Standing::MustStart(after) => {
+    fn is_good(&self, host: HostId, session_check: SessionCheck) -> bool {
+        match session_check {
+            SessionCheck::Good => true,
+            SessionCheck::MustStart(after) => {
                 // If the queue is full, the agent is told with its next message.
                 let _ = self.to_agent.try_send(ToAgent::StartAgain { host, after });
                 false
@@ -230,14 +233,14 @@ pub(crate) fn start_again(shared: &Shared, host: HostId) -> Reply {
 /// Session starts that were submitted and are not decided yet. However the submission ends, by a
 /// panic too, agents are told to begin the undecided sessions again, because they announce each
 /// only once.
-struct Starting {
+struct PendingSessions {
     undecided: BTreeMap<HostId, u64>,
     shared: Arc<Shared>,
     connection: u64,
     to_agent: mpsc::Sender<ToAgent>,
 }
 
-impl Drop for Starting {
+impl Drop for PendingSessions {
     fn drop(&mut self) {
         for (host, session) in std::mem::take(&mut self.undecided) {
             let after = session;
@@ -248,7 +251,7 @@ impl Drop for Starting {
 }
 
 /// Submits the starts of sessions until they are decided.
-async fn submit_starts(mut starting: Starting, mut starts: Vec<HostStart>) {
+async fn submit_starts(mut starting: PendingSessions, mut starts: Vec<SessionStart>) {
     let shared = Arc::clone(&starting.shared);
     loop {
         let submitted: Vec<_> = starts
@@ -299,7 +302,7 @@ async fn submit_starts(mut starting: Starting, mut starts: Vec<HostStart>) {
 }
 
 /// Whether a session is still the host's present one.
-fn is_current(shared: &Shared, connection: u64, start: &HostStart) -> bool {
+fn is_current(shared: &Shared, connection: u64, start: &SessionStart) -> bool {
     let known = shared.known.lock();
     let route = known
         .find_host(start.host)

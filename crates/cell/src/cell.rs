@@ -10,16 +10,17 @@ use placewright_conductor::{Action, CellId, InstanceId, Reply};
 use placewright_engine::{Engine, Observer, RecoverError};
 use placewright_journal::{Journal, JournalError, SqliteJournal, SqliteOptions};
 use placewright_link::{
-    Act, AgentConnection, AgentLink, CellLink, CellNews, Coming, LinkError, PlacementLink,
+    AgentConnection, AgentLink, CellEvent, CellLink, CellOperation, LinkError, LinkFuture,
+    PlacementLink,
 };
-use placewright_tasks::{Contained, Task, Tasks, spawn_contained};
+use placewright_tasks::{ContainedWork, Task, Tasks, spawn_contained};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
-use crate::asks::{self, Asks};
-use crate::known::Known;
+use crate::claim_requests::{self, ClaimRequests};
 use crate::options::Options;
-use crate::shared::{Counts, Figures, Shared, now};
+use crate::read_model::ReadModel;
+use crate::shared::{CellMetrics, Counters, Shared, now};
 use crate::{agents, follow, outbox, timers};
 
 /// The events that the channel to a follower holds, besides those in the follower's queue here.
@@ -105,21 +106,21 @@ impl Cell {
     ) -> Result<Arc<Self>, OpenError> {
         // Nothing has been submitted yet, so the state is that of the last entry.
         let follower = engine.follow(engine.durable_sequence())?;
-        let mut known = engine.read_now(|machine| Known::new(&machine.0, now()));
+        let mut known = engine.read_now(|machine| ReadModel::new(&machine.0, now()));
         known.feeds.set_queue_max(options.follower_queue.max(1));
         let shared = Arc::new(Shared {
             options,
             engine,
             placement,
             known: Mutex::new(known),
-            asks: Asks::default(),
+            claim_requests: ClaimRequests::default(),
             stop: watch::Sender::new(false),
-            counts: Counts::default(),
+            counts: Counters::default(),
         });
         let tasks = Tasks::default();
         let outbox = outbox::run(Arc::clone(&shared), follower);
         tasks.spawn(Task::CellOutbox, outbox);
-        tasks.spawn(Task::CellAsks, asks::run(Arc::clone(&shared)));
+        tasks.spawn(Task::CellAsks, claim_requests::run(Arc::clone(&shared)));
         tasks.spawn(Task::CellTick, timers::tick(Arc::clone(&shared)));
         tasks.spawn(Task::CellRepeat, timers::repeat(Arc::clone(&shared)));
         Ok(Arc::new(Self { shared, tasks }))
@@ -133,7 +134,7 @@ impl Cell {
 
     /// Counters and sizes for metrics.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> CellMetrics {
         self.shared.figures()
     }
 
@@ -195,28 +196,28 @@ impl std::fmt::Debug for Cell {
 }
 
 impl CellLink for Cell {
-    fn cell(&self) -> Coming<'_, CellId> {
+    fn cell(&self) -> LinkFuture<'_, CellId> {
         Box::pin(async { self.check_running().map(|()| self.id()) })
     }
 
-    fn deliver(&self, messages: Vec<Envelope>) -> Coming<'_, Vec<Reply>> {
+    fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
         let events = messages.into_iter().map(Event::Message).collect();
         Box::pin(self.submit(events))
     }
 
-    fn act(&self, act: Act) -> Coming<'_, Reply> {
+    fn act(&self, act: CellOperation) -> LinkFuture<'_, Reply> {
         let event = match act {
-            Act::Shelve { instance } => Event::Shelve { instance },
-            Act::Rebuild { instance, spec } => Event::Rebuild {
+            CellOperation::Shelve { instance } => Event::Shelve { instance },
+            CellOperation::Rebuild { instance, spec } => Event::Rebuild {
                 instance,
                 spec: *spec,
             },
-            Act::RemoveHost { host } => Event::HostRemoved { host },
-            Act::Reconcile { host } => {
+            CellOperation::RemoveHost { host } => Event::HostRemoved { host },
+            CellOperation::Reconcile { host } => {
                 let reply = agents::start_again(&self.shared, host);
                 return Box::pin(async move { Ok(reply) });
             }
-            Act::RefuseRebuild { instance, fault } => Event::RebuildRefused {
+            CellOperation::RefuseRebuild { instance, fault } => Event::RebuildRefused {
                 instance,
                 fault: *fault,
             },
@@ -227,7 +228,7 @@ impl CellLink for Cell {
         })
     }
 
-    fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>> {
+    fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>> {
         Box::pin(async move {
             self.check_running()?;
             let read = self.shared.engine.read(move |machine| {
@@ -239,21 +240,21 @@ impl CellLink for Cell {
         })
     }
 
-    fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>> {
+    fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
         Box::pin(async {
             self.check_running()?;
             let (to, from) = mpsc::channel(NEWS_IN_CHANNEL);
             let (follower, wake) = self.shared.known.lock().follow();
             let shared = Arc::clone(&self.shared);
-            let fed = follow::Fed { shared, follower };
-            spawn_contained(Contained::Follower, follow::feed(fed, wake, to));
+            let fed = follow::Subscription { shared, follower };
+            spawn_contained(ContainedWork::Follower, follow::feed(fed, wake, to));
             Ok(from)
         })
     }
 }
 
 impl AgentLink for Cell {
-    fn connect(&self) -> Coming<'_, AgentConnection> {
+    fn connect(&self) -> LinkFuture<'_, AgentConnection> {
         Box::pin(async {
             self.check_running()?;
             Ok(agents::connect(&self.shared))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use placewright_link::CellNews;
+use placewright_link::CellEvent;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 
@@ -12,35 +12,35 @@ use crate::shared::{Shared, count};
 const NEWS_AT_ONCE: usize = 256;
 
 /// The registration of a follower. However sending ends, by a panic too, its queue is removed.
-pub(crate) struct Fed {
+pub(crate) struct Subscription {
     pub(crate) shared: Arc<Shared>,
     pub(crate) follower: u64,
 }
 
-impl Drop for Fed {
+impl Drop for Subscription {
     fn drop(&mut self) {
         self.shared.known.lock().feeds.remove(self.follower);
     }
 }
 
 /// Sends a follower the initial listing and every change, until the cell or the follower ends.
-pub(crate) async fn feed(fed: Fed, wake: Arc<Notify>, to: mpsc::Sender<CellNews>) {
+pub(crate) async fn feed(fed: Subscription, wake: Arc<Notify>, to: mpsc::Sender<CellEvent>) {
     tokio::select! {
-        () = tell(&fed.shared, fed.follower, &wake, &to) => {}
+        () = send_events(&fed.shared, fed.follower, &wake, &to) => {}
         () = to.closed() => {}
         () = fed.shared.stopped() => {}
     }
 }
 
-async fn tell(shared: &Shared, follower: u64, wake: &Notify, to: &mpsc::Sender<CellNews>) {
+async fn send_events(shared: &Shared, follower: u64, wake: &Notify, to: &mpsc::Sender<CellEvent>) {
     loop {
-        let Some(news) = shared.known.lock().news(follower, NEWS_AT_ONCE) else {
+        let Some(events) = shared.known.lock().events(follower, NEWS_AT_ONCE) else {
             return;
         };
-        if news.is_empty() {
+        if events.is_empty() {
             wake.notified().await;
         }
-        for one in news {
+        for one in events {
             let one = match to.try_send(one) {
                 Ok(()) => continue,
                 Err(TrySendError::Closed(_)) => return,

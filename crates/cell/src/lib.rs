@@ -22,21 +22,21 @@
 //! order, [`report`] merges them, and followers receive them one by one or, when slow, merged.
 
 mod agents;
-mod asks;
 mod cell;
-mod due;
-mod feed;
+mod claim_requests;
 mod follow;
-mod known;
+mod follower_queue;
 mod machine;
 mod options;
 mod outbox;
+mod read_model;
 pub mod report;
+mod retry_schedule;
 mod shared;
 mod timers;
 pub mod window;
 
 pub use cell::{Cell, OpenError};
-pub use machine::{CellMachine, Happened};
+pub use machine::{CellMachine, TimedEvent};
 pub use options::{Options, RECENT_BYTES_MAX};
-pub use shared::Figures;
+pub use shared::CellMetrics;

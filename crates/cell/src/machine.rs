@@ -14,7 +14,7 @@ pub struct CellMachine(pub State);
 
 /// A command for the engine: an event, and what its decision depends on besides the state.
 #[derive(Clone, Debug)]
-pub struct Happened {
+pub struct TimedEvent {
     /// The event to decide.
     pub event: Event,
     /// The time at which it occurred.
@@ -24,7 +24,7 @@ pub struct Happened {
 }
 
 impl Machine for CellMachine {
-    type Command = Happened;
+    type Command = TimedEvent;
     type Change = Change;
     type Outcome = Reply;
     type Refusal = Refusal;
@@ -34,8 +34,8 @@ impl Machine for CellMachine {
         Self(State::default())
     }
 
-    fn decide(&self, command: &Happened, changes: &mut Vec<Change>) -> Result<Reply, Refusal> {
-        let Happened { event, at, options } = command;
+    fn decide(&self, command: &TimedEvent, changes: &mut Vec<Change>) -> Result<Reply, Refusal> {
+        let TimedEvent { event, at, options } = command;
         cell_conductor::decide(&self.0, event, *at, options, changes)
     }
 

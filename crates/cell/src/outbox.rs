@@ -6,8 +6,8 @@ use placewright_conductor::cell_conductor::{Change, Effect};
 use placewright_engine::{Entries, FollowError, Follower, Machine as _};
 use placewright_link::ToAgent;
 
-use crate::known::Known;
 use crate::machine::CellMachine;
+use crate::read_model::ReadModel;
 use crate::shared::{Shared, count, now};
 
 /// The most journal records that are handled under one lock of the state.
@@ -62,14 +62,14 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
     if effects.is_empty() {
         return;
     }
-    let mut asks = Vec::new();
+    let mut claim_requests = Vec::new();
     let (mut sent, mut dropped) = (0, 0);
     {
         let known = shared.known.lock();
         for effect in effects {
             let (host, message) = match effect {
                 Effect::Ask(ask) => {
-                    asks.push(ask);
+                    claim_requests.push(ask);
                     continue;
                 }
                 Effect::Agent {
@@ -108,7 +108,7 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
     }
     count(&shared.counts.orders, sent);
     count(&shared.counts.orders_dropped, dropped);
-    shared.asks.add(asks.into_iter());
+    shared.claim_requests.add(claim_requests.into_iter());
 }
 
 /// Recovers after changes were missed: reloads everything from the state and follows again.
@@ -118,7 +118,7 @@ async fn begin_anew(shared: &Shared, error: &FollowError) -> Option<Follower<Cel
         let follower = shared.engine.follow(shared.engine.durable_sequence());
         if let Ok(follower) = follower {
             let state = shared.engine.read(|machine| machine.0.clone()).await;
-            let known: &mut Known = &mut shared.known.lock();
+            let known: &mut ReadModel = &mut shared.known.lock();
             known.load(&state, now());
             return Some(follower);
         }

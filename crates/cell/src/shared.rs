@@ -13,11 +13,11 @@ use placewright_link::{LinkError, PlacementLink};
 use placewright_placement::Timestamp;
 use tokio::sync::watch;
 
-use crate::asks::Asks;
-use crate::due::micros;
-use crate::known::Known;
-use crate::machine::{CellMachine, Happened};
+use crate::claim_requests::ClaimRequests;
+use crate::machine::{CellMachine, TimedEvent};
 use crate::options::Options;
+use crate::read_model::ReadModel;
+use crate::retry_schedule::micros;
 
 /// The data that the tasks of a cell share.
 pub(crate) struct Shared {
@@ -25,20 +25,20 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine<CellMachine>,
     pub(crate) placement: Arc<dyn PlacementLink>,
     /// No task waits for anything while it holds this lock.
-    pub(crate) known: Mutex<Known>,
-    pub(crate) asks: Asks,
+    pub(crate) known: Mutex<ReadModel>,
+    pub(crate) claim_requests: ClaimRequests,
     /// Becomes true when the cell is to end.
     pub(crate) stop: watch::Sender<bool>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: Counters,
 }
 
-/// Counters since the start, for [`Figures`].
+/// Counters since the start, for [`CellMetrics`].
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct Counters {
     pub(crate) connections: AtomicU64,
     pub(crate) orders: AtomicU64,
     pub(crate) orders_dropped: AtomicU64,
-    pub(crate) asks: AtomicU64,
+    pub(crate) claim_requests: AtomicU64,
     pub(crate) asks_failed: AtomicU64,
     pub(crate) repeated: AtomicU64,
     pub(crate) followers_cut_off: AtomicU64,
@@ -46,7 +46,7 @@ pub(crate) struct Counts {
 
 /// Counters since the cell's start, and present sizes, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct CellMetrics {
     /// The number of instances.
     pub instances: u64,
     /// The number of hosts that were ever heard of.
@@ -60,7 +60,7 @@ pub struct Figures {
     /// Orders that found no connection, or a full one; they are repeated.
     pub orders_dropped: u64,
     /// Requests that placement answered.
-    pub asks: u64,
+    pub claim_requests: u64,
     /// Requests that placement did not answer; they are repeated.
     pub asks_failed: u64,
     /// Effects that were repeated because there was no answer.
@@ -90,7 +90,7 @@ impl Shared {
         &self,
         event: Event,
     ) -> impl Future<Output = Result<Result<Reply, Refusal>, SubmitError>> + Send + use<> {
-        self.engine.submit(Happened {
+        self.engine.submit(TimedEvent {
             event,
             at: now(),
             options: self.options.conductor,
@@ -121,18 +121,18 @@ impl Shared {
         let _ = stop.wait_for(|is_stopped| *is_stopped).await;
     }
 
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> CellMetrics {
         let counts = &self.counts;
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let known = self.known.lock();
-        Figures {
+        CellMetrics {
             instances: known.instance_count() as u64,
             hosts: known.hosts().count() as u64,
             hosts_up: known.hosts().filter(|(_, host)| host.is_up()).count() as u64,
             connections: of(&counts.connections),
             orders: of(&counts.orders),
             orders_dropped: of(&counts.orders_dropped),
-            asks: of(&counts.asks),
+            claim_requests: of(&counts.claim_requests),
             asks_failed: of(&counts.asks_failed),
             repeated: of(&counts.repeated),
             followers: known.feeds.count() as u64,

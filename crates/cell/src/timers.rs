@@ -7,8 +7,8 @@ use placewright_conductor::cell_conductor::{EffectPlace, Event};
 use placewright_placement::Timestamp;
 use tokio::time::MissedTickBehavior;
 
-use crate::due::{Repeats, micros};
 use crate::outbox::carry_out;
+use crate::retry_schedule::{RetrySchedule, micros};
 use crate::shared::{Shared, count, now};
 
 /// Old deletions are forgotten once in so many ticks of a second.
@@ -45,7 +45,7 @@ pub(crate) async fn tick(shared: Arc<Shared>) {
         {
             let mut known = shared.known.lock();
             known.ask_for_states(STATE_AGAIN);
-            known.beat();
+            known.queue_heartbeat();
         }
         if ticks.is_multiple_of(FORGET_TICKS) {
             let before = now()
@@ -78,7 +78,7 @@ fn give_up_silent(shared: &Shared, silent_since: Instant) {
 
 /// Repeats what was not answered, for a part of the state at a time.
 pub(crate) async fn repeat(shared: Arc<Shared>) {
-    let repeats = Repeats::new(shared.options.resend_after, shared.options.resend_max);
+    let repeats = RetrySchedule::new(shared.options.resend_after, shared.options.resend_max);
     let mut interval = tokio::time::interval(LOOK_EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut place = EffectPlace::Start;

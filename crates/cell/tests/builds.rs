@@ -45,7 +45,7 @@ async fn failing_builds_end_on_alternates_with_no_call_up_but_to_placement() {
     let world = site.rest().await;
     assert_eq!(active(&world), 300);
     let faults = site.control.faults.lock();
-    assert!(faults.asks >= 10, "{faults:?}");
+    assert!(faults.claim_requests >= 10, "{faults:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,8 +13,8 @@ use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::{HostId, InstanceId};
 use placewright_journal::MemoryJournal;
 use placewright_link::{
-    AgentConnection, AgentLink as _, CellLink as _, CellNews, HostStart, HostView, InstanceView,
-    ToAgent, ToCell,
+    AgentConnection, AgentLink as _, CellEvent, CellLink as _, HostView, InstanceView,
+    SessionStart, ToAgent, ToCell,
 };
 use placewright_testing::world::{cell, host, instance};
 use placewright_types::host_state::{HostReport, HostUpdate, Load, NumberedUpdate, Receipt};
@@ -48,17 +48,17 @@ struct View {
 }
 
 impl View {
-    fn take(&mut self, news: CellNews) {
-        match news {
-            CellNews::Instance { instance, view } => match view {
+    fn take(&mut self, events: CellEvent) {
+        match events {
+            CellEvent::Instance { instance, view } => match view {
                 Some(view) => drop(self.instances.insert(instance, *view)),
                 None => drop(self.instances.remove(&instance)),
             },
-            CellNews::Host { host, view } => match view {
+            CellEvent::Host { host, view } => match view {
                 Some(view) => drop(self.hosts.insert(host, view)),
                 None => drop(self.hosts.remove(&host)),
             },
-            CellNews::State { host, update } => {
+            CellEvent::State { host, update } => {
                 let state = self.states.entry(host).or_default();
                 assert_eq!(update.after(state.position), Receipt::Applied, "{update:?}");
                 state.position = (update.incarnation, update.sequence);
@@ -71,16 +71,20 @@ impl View {
                     other => panic!("{other:?}"),
                 }
             }
-            CellNews::Alive { hosts } => self.alive += hosts.len(),
-            CellNews::Complete => self.is_complete = true,
-            CellNews::Heartbeat => self.beats += 1,
+            CellEvent::Alive { hosts } => self.alive += hosts.len(),
+            CellEvent::Complete => self.is_complete = true,
+            CellEvent::Heartbeat => self.beats += 1,
         }
     }
 
-    async fn until(&mut self, news: &mut mpsc::Receiver<CellNews>, holds: impl Fn(&Self) -> bool) {
+    async fn until(
+        &mut self,
+        events: &mut mpsc::Receiver<CellEvent>,
+        holds: impl Fn(&Self) -> bool,
+    ) {
         let taking = async {
             while !holds(self) {
-                self.take(news.recv().await.unwrap());
+                self.take(events.recv().await.unwrap());
             }
         };
         timeout(SOON, taking).await.unwrap();
@@ -94,9 +98,9 @@ async fn followers_hear_everything_and_then_every_change() {
     site.create(&(1..=10).collect::<Vec<usize>>());
     site.rest().await;
     let link = &site.cells[&cell(0)];
-    let mut news = link.follow().await.unwrap();
+    let mut events = link.follow().await.unwrap();
     let mut view = View::default();
-    view.until(&mut news, |view| view.is_complete).await;
+    view.until(&mut events, |view| view.is_complete).await;
     assert_eq!(view.instances.len(), 10);
     let active = |view: &InstanceView| view.vm_state == VmState::Active && view.guest.is_some();
     assert!(view.instances.values().all(active));
@@ -120,19 +124,19 @@ async fn followers_hear_everything_and_then_every_change() {
                 .values()
                 .all(|one| one.job.is_none() && active(one))
     };
-    view.until(&mut news, is_done).await;
+    view.until(&mut events, is_done).await;
     late_view
         .until(&mut late, |view| view.is_complete && is_done(view))
         .await;
     assert!(!view.instances.contains_key(&instance(1)));
     assert_eq!(view.instances, late_view.instances);
-    view.until(&mut news, |view| view.beats >= 2 && view.alive > 3)
+    view.until(&mut events, |view| view.beats >= 2 && view.alive > 3)
         .await;
 }
 
 async fn connect(site: &Site, session: u64) -> AgentConnection {
     let connection = site.cells[&cell(0)].connect().await.unwrap();
-    let start = HostStart {
+    let start = SessionStart {
         host: host(0, 0),
         name: "host".into(),
         session,
@@ -224,7 +228,7 @@ async fn an_agent_is_asked_for_everything_when_a_gap_does_not_close() {
     let opened = Cell::open_on(MemoryJournal::new(), options, (), placement).await;
     site.cells.insert(cell(0), opened.unwrap());
     let mut connection = connect(&site, 1).await;
-    let mut news = site.cells[&cell(0)].follow().await.unwrap();
+    let mut events = site.cells[&cell(0)].follow().await.unwrap();
     for message in [full(1, 1), load(2), load(4), load(5)] {
         connection.to_cell.send(message).await.unwrap();
     }
@@ -236,7 +240,7 @@ async fn an_agent_is_asked_for_everything_when_a_gap_does_not_close() {
         let state = view.states.get(&host(0, 0));
         state.is_some_and(|state| state.position == (1, 7))
     };
-    View::default().until(&mut news, has).await;
+    View::default().until(&mut events, has).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -145,10 +145,10 @@ async fn a_cell_that_was_shut_down_says_so() {
     let mut site = Site::new(1, 1, 8);
     site.start(1).await;
     let cell = std::sync::Arc::clone(&site.cells[&cell(0)]);
-    let mut news = cell.follow().await.unwrap();
+    let mut events = cell.follow().await.unwrap();
     cell.shutdown().await;
     cell.shutdown().await;
-    let ended = async { while news.recv().await.is_some() {} };
+    let ended = async { while events.recv().await.is_some() {} };
     tokio::time::timeout(Duration::from_secs(10), ended)
         .await
         .unwrap();

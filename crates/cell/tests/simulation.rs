@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use placewright_cell::Cell;
 use placewright_conductor::super_conductor::Command;
-use placewright_conductor::{CellId, MoveKind, Verdict};
+use placewright_conductor::{CellId, MoveDecision, MoveKind};
 use placewright_journal::{Journal as _, MemoryJournal};
 use placewright_testing::random::Rng;
 use placewright_testing::world::{cell, instance, migration, spec};
@@ -101,8 +101,8 @@ impl Simulation {
 
     fn conclude(&mut self) {
         let verdict = match self.rng.one_in(2) {
-            true => Verdict::Confirm,
-            false => Verdict::Revert,
+            true => MoveDecision::Confirm,
+            false => MoveDecision::Revert,
         };
         let moves: Vec<_> = {
             let world = self.site.control.world.lock();

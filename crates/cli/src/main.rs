@@ -146,14 +146,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
 /// Each long-lived task with the commands that it runs in, and the contained ones.
 #[cfg(feature = "fault-injection")]
 fn tasks() -> String {
-    use placewright_tasks::{Contained, Role, Task};
+    use placewright_tasks::{ContainedWork, Role, Task};
 
     let mut text = String::new();
     for task in Task::ALL {
         let roles: Vec<&str> = task.roles().iter().map(|role| Role::name(*role)).collect();
         text += &format!("{} {}\n", task.name(), roles.join(","));
     }
-    for what in Contained::ALL {
+    for what in ContainedWork::ALL {
         text += &format!("{} contained\n", what.name());
     }
     text

@@ -17,7 +17,7 @@ use common::{free_address, placewright, run};
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::message::{Create, Envelope};
 use placewright_conductor::{CellId, HostId, InstanceId, Message, Reply, Spec};
-use placewright_link::{AgentLink as _, CellLink as _, CellNews, HostStart, ToAgent, ToCell};
+use placewright_link::{AgentLink as _, CellEvent, CellLink as _, SessionStart, ToAgent, ToCell};
 use placewright_placement::Timestamp;
 use placewright_rpc::{AgentClient, CellClient, ClientOptions, Token};
 use rustix::process::Signal;
@@ -116,7 +116,7 @@ async fn build(options: ClientOptions) {
     let cell = CellClient::new(options.clone()).unwrap();
     let mut agent = AgentClient::new(options).unwrap().connect().await.unwrap();
     let host = HostId(Uuid::from_u128(2));
-    let start = HostStart {
+    let start = SessionStart {
         host,
         name: "host-2".into(),
         session: 1,
@@ -137,7 +137,7 @@ async fn build(options: ClientOptions) {
     agent.to_cell.send(ended).await.unwrap();
     let mut news = cell.follow().await.unwrap();
     while let Some(one) = news.recv().await {
-        if let CellNews::Instance {
+        if let CellEvent::Instance {
             view: Some(view), ..
         } = one
             && view.vm_state == VmState::Active

@@ -10,7 +10,7 @@ mod common;
 use std::path::Path;
 
 use common::{Control, free_address, run};
-use placewright_client::{Ask, Client, Code, Receipt};
+use placewright_client::{Client, Code, DestinationsRequest, Receipt};
 use placewright_scheduler::host_state::{HostReport, HostUpdate, NumberedUpdate};
 use placewright_scheduler::request::RequestSpec;
 use rustix::process::Signal;
@@ -151,7 +151,7 @@ async fn schedule(url: &str) {
 
     let (first, second) = (Uuid::from_u128(901), Uuid::from_u128(902));
     let found = client
-        .select(&Ask::claim(request(""), vec![first]))
+        .select(&DestinationsRequest::claim(request(""), vec![first]))
         .await
         .unwrap();
     let place = found.selections[0].selected.clone().unwrap();
@@ -160,7 +160,9 @@ async fn schedule(url: &str) {
            {{"relation": "different", "level": "rack", "to": ["{first}"]}}"#
     );
     let near = request(&rules);
-    let answer = client.select(&Ask::claim(near.clone(), vec![second])).await;
+    let answer = client
+        .select(&DestinationsRequest::claim(near.clone(), vec![second]))
+        .await;
     let room = |node: &str| node == "node-1" || node == "node-2";
     if room(&place.node) {
         // Both hosts of that room are in one rack.
@@ -181,7 +183,7 @@ async fn schedule(url: &str) {
         let rule = format!(
             r#"{{"relation": "{relation}", "strength": "soft", "weight": 1000, "to": ["{first}"]}}"#
         );
-        let look = Ask::look(request(&rule), vec![Uuid::from_u128(904)]);
+        let look = DestinationsRequest::look(request(&rule), vec![Uuid::from_u128(904)]);
         let found = client.select(&look).await.unwrap();
         let there = found.selections[0].selected.clone().unwrap();
         assert_eq!(
@@ -191,7 +193,8 @@ async fn schedule(url: &str) {
         );
     }
 
-    let look = Ask::look(request(""), vec![Uuid::from_u128(903)]).with_alternates(1);
+    let look =
+        DestinationsRequest::look(request(""), vec![Uuid::from_u128(903)]).with_alternates(1);
     let found = client.select(&look).await.unwrap();
     let kept = found.selections[0].alternates[0].candidate;
     let swapped = client.swap(first, kept).await.unwrap();

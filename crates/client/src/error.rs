@@ -11,7 +11,7 @@ pub enum Error {
     Transport(#[from] reqwest::Error),
     /// The scheduler refused the request; nothing changed.
     #[error("{0}")]
-    Refused(Box<Refused>),
+    Refused(Box<ErrorResponse>),
     /// The request or the answer cannot be encoded or decoded.
     #[error("unreadable: {0}")]
     Unreadable(#[from] serde_json::Error),
@@ -31,7 +31,7 @@ impl Error {
 /// A refusal of the scheduler.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{status}: {detail}")]
-pub struct Refused {
+pub struct ErrorResponse {
     /// The HTTP status of the answer.
     pub status: u16,
     /// The kind of refusal.
@@ -101,7 +101,7 @@ struct ErrorBody {
     request_id: Option<String>,
 }
 
-impl Refused {
+impl ErrorResponse {
     /// Decodes a refusal; an answer that is not in the known form is kept as text.
     pub(crate) fn read(status: u16, body: &[u8]) -> Self {
         let read = serde_json::from_slice::<ErrorsBody>(body).ok();

@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! # async fn place() -> Result<(), placewright_client::Error> {
-//! use placewright_client::{Ask, Client};
+//! use placewright_client::{Client, DestinationsRequest};
 //! use placewright_types::request::RequestSpec;
 //! use uuid::Uuid;
 //!
@@ -12,7 +12,8 @@
 //!         "project_id": "b7c4", "user_id": "alice"}"#,
 //! )?;
 //! let instance = Uuid::from_u128(7);
-//! let found = client.select(&Ask::claim(request, vec![instance]).with_alternates(2)).await?;
+//! let ask = DestinationsRequest::claim(request, vec![instance]).with_alternates(2);
+//! let found = client.select(&ask).await?;
 //! if let Some(selected) = &found.selections[0].selected {
 //!     println!("{instance} goes to {}", selected.host);
 //! }
@@ -20,9 +21,9 @@
 //! ```
 
 mod address;
-mod answer;
-mod ask;
 mod error;
+mod request;
+mod response;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,12 +37,12 @@ use serde_json::json;
 use uuid::Uuid;
 
 pub use address::server_url;
-pub use answer::{
+pub use error::{Code, Error, ErrorResponse};
+pub use request::{DestinationsRequest, Minimum};
+pub use response::{
     AllocationRequest, Allocations, Capacity, Claimed, Destinations, Distance, Explanation, Host,
-    Hosts, Level, Receipt, Selection, Slot, Topology, Weighed, Weight,
+    Hosts, InstanceResult, Level, Receipt, ScoredHost, Selection, Topology, WeigherContribution,
 };
-pub use ask::{Ask, Minimum};
-pub use error::{Code, Error, Refused};
 
 /// The time-out of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
@@ -78,7 +79,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error`]; [`Code::NoCapacity`] brings an explanation.
-    pub async fn select(&self, ask: &Ask) -> Result<Destinations, Error> {
+    pub async fn select(&self, ask: &DestinationsRequest) -> Result<Destinations, Error> {
         self.send(Method::POST, "destinations", ask).await
     }
 
@@ -229,7 +230,7 @@ impl Client {
         if (200..300).contains(&status) {
             Ok(text)
         } else {
-            Err(Error::Refused(Box::new(Refused::read(status, &text))))
+            Err(Error::Refused(Box::new(ErrorResponse::read(status, &text))))
         }
     }
 }

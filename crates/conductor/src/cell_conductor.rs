@@ -6,8 +6,8 @@
 //!
 //! An instance has at most one [`Job`], and a job has at most one request under way. A request to
 //! an agent carries the instance's attempt, and an answer to another attempt is refused. A request
-//! to placement carries a number (see [`crate::ask`]). Guests that are no longer wanted are
-//! *doomed*: their hosts are asked to destroy them until they report that they have.
+//! to placement carries a number (see [`crate::claim_request`]). Guests that are no longer wanted
+//! are *doomed*: their hosts are asked to destroy them until they report that they have.
 //!
 //! # The contract of an agent
 //!
@@ -27,6 +27,6 @@ pub use decide::{Options, Refusal, decide};
 pub use effect::{Effect, EffectPlace, Order};
 pub use event::{Event, Failure};
 pub use state::{
-    Change, Host, Instance, Job, JobKind, Meta, Next, Place, Stage, State, Step, Target, Undo,
+    Change, GuestRef, Host, Instance, Job, JobKind, Meta, Next, Stage, State, Step, Target, Undo,
     VmState,
 };

@@ -234,7 +234,7 @@ pub fn take_back(
         return;
     }
     let existing = state.consumer(instance.consumer());
-    count_up(state, existing, &allocations, at, changes);
+    increment_generations(state, existing, &allocations, at, changes);
     changes.push(Change::ConsumerSet {
         consumer: instance.consumer(),
         generation: existing.map_or(0, |consumer| consumer.generation) + 1,
@@ -252,7 +252,7 @@ pub fn take_back(
 }
 
 /// Increments the generations of providers whose allocations change.
-fn count_up(
+fn increment_generations(
     state: &State,
     existing: Option<&Consumer>,
     allocations: &[AllocationFact],

@@ -1,7 +1,7 @@
 //! The whole state of control: placement and the super conductor, with a single order of changes.
 //!
-//! [`Control`] has the interface that an engine runs: decide, apply, undo. The forms of its records
-//! and snapshots are in `placewright-records`.
+//! [`ControlState`] has the interface that an engine runs: decide, apply, undo. The forms of its
+//! records and snapshots are in `placewright-records`.
 
 use placewright_placement::{self as placement, Timestamp};
 use thiserror::Error;
@@ -13,7 +13,7 @@ use crate::table::SpecRow;
 
 /// Placement and super conductor together.
 #[derive(Clone, Debug, Default)]
-pub struct Control {
+pub struct ControlState {
     /// Providers, inventories, allocations and groups.
     pub placement: placement::State,
     /// Cells, instances, moves and the tables of the compute API.
@@ -85,7 +85,7 @@ pub enum Undo {
     Conductor(super_conductor::Undo),
 }
 
-impl Control {
+impl ControlState {
     /// Decides a command. The facts are appended to `changes`; apply them in that order.
     ///
     /// # Errors

@@ -27,14 +27,14 @@ pub struct Action {
     /// The time at which it ended; `None` while it is under way.
     pub finished_at: Option<Timestamp>,
     /// The steps that were tried, in order.
-    pub tries: Vec<Try>,
+    pub tries: Vec<Attempt>,
     /// The reason of a failure; `None` on success.
     pub fault: Option<Fault>,
 }
 
 /// One step requested from a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Try {
+pub struct Attempt {
     /// The host that was asked.
     pub host: HostId,
     /// The attempt number within the instance.

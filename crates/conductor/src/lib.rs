@@ -10,11 +10,11 @@
 //!
 //! What has to be done outside ([`super_conductor::Effect`], [`cell_conductor::Effect`]) is read
 //! off the state. It stays there until an answer takes it away, so whoever carries effects out may
-//! do so once, twice, or again after a crash. [`message`] and [`ask`] are what the machines say to
-//! each other.
+//! do so once, twice, or again after a crash. [`message`] and [`claim_request`] are what the
+//! machines say to each other.
 
-pub mod ask;
 pub mod cell_conductor;
+pub mod claim_request;
 pub mod claims;
 pub mod control;
 pub mod fault;
@@ -24,9 +24,9 @@ pub mod spec;
 pub mod super_conductor;
 pub mod table;
 
-pub use ask::{Answer, Ask, Keep, Want};
-pub use control::Control;
-pub use fault::{Action, Fault, Try};
+pub use claim_request::{ClaimChange, ClaimRequest, ClaimResponse, MoveSide};
+pub use control::ControlState;
+pub use fault::{Action, Attempt, Fault};
 pub use ids::{CellId, HostId, InstanceId, MigrationId};
-pub use message::{Message, MoveKind, Reply, Verdict};
-pub use spec::{Amounts, Body, Candidate, HardRule, Rules, Spec};
+pub use message::{Message, MoveDecision, MoveKind, Reply};
+pub use spec::{Amounts, Candidate, HardRule, Rules, SharedText, Spec};

@@ -14,7 +14,7 @@ pub enum Message {
     Delete {
         /// The instance to delete.
         instance: InstanceId,
-        /// The number of the last claim or ask that control knows.
+        /// The number of the last claim or claim request that control knows.
         claim: u64,
     },
     /// Block other jobs of an instance, because a target is being sought for a move.
@@ -44,7 +44,7 @@ pub enum Message {
         /// The UUID of the move.
         migration: MigrationId,
         /// Whether to confirm or to revert.
-        verdict: Verdict,
+        verdict: MoveDecision,
     },
 }
 
@@ -59,7 +59,7 @@ pub struct Create {
     pub selection: Candidate,
     /// Further candidates for the build, the best first.
     pub alternates: Vec<Candidate>,
-    /// The number of the claim; see [`crate::ask`].
+    /// The number of the claim; see [`crate::claim_request`].
     pub claim: u64,
 }
 
@@ -76,7 +76,7 @@ pub struct MoveOrder {
     pub alternates: Vec<Candidate>,
     /// The new specification, if the move changes it.
     pub spec: Option<Spec>,
-    /// The number of the claim; see [`crate::ask`].
+    /// The number of the claim; see [`crate::claim_request`].
     pub claim: u64,
 }
 
@@ -97,7 +97,7 @@ pub enum MoveKind {
 
 /// The decision on a move that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum MoveDecision {
     /// The instance stays on the target.
     Confirm,
     /// The instance goes back to the source.

@@ -27,7 +27,7 @@ pub struct Spec {
     pub rules: Rules,
     /// Everything else (flavor, image, networks, hints, …), in the form in which its creator wrote
     /// it.
-    pub body: Body,
+    pub body: SharedText,
     /// The time of the request.
     pub created_at: Timestamp,
 }
@@ -67,12 +67,12 @@ impl Spec {
 /// A creator who splits a body has to put everything that influences placement into the shared
 /// part.
 #[derive(Clone)]
-pub struct Body {
+pub struct SharedText {
     common: Arc<str>,
     own: Box<str>,
 }
 
-impl Body {
+impl SharedText {
     /// A body with a shared beginning.
     #[must_use]
     pub fn parted(common: Arc<str>, own: impl Into<Box<str>>) -> Self {
@@ -118,7 +118,7 @@ impl Body {
 
     /// Whether both share their beginning in memory. Equal bodies need not.
     #[must_use]
-    pub fn is_of_one_making(&self, other: &Self) -> bool {
+    pub fn shares_prefix(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.common, &other.common)
     }
 
@@ -127,44 +127,44 @@ impl Body {
     }
 }
 
-impl From<String> for Body {
+impl From<String> for SharedText {
     fn from(text: String) -> Self {
         Self::parted(text.into(), "")
     }
 }
 
-impl From<&str> for Body {
+impl From<&str> for SharedText {
     fn from(text: &str) -> Self {
         Self::parted(text.into(), "")
     }
 }
 
-impl Default for Body {
+impl Default for SharedText {
     fn default() -> Self {
         Self::from("")
     }
 }
 
 /// Compares the text, regardless of where it is split.
-impl PartialEq for Body {
+impl PartialEq for SharedText {
     fn eq(&self, other: &Self) -> bool {
-        if self.is_of_one_making(other) {
+        if self.shares_prefix(other) {
             return self.own == other.own;
         }
         self.len() == other.len() && self.bytes().eq(other.bytes())
     }
 }
 
-impl Eq for Body {}
+impl Eq for SharedText {}
 
-impl fmt::Display for Body {
+impl fmt::Display for SharedText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.common)?;
         formatter.write_str(&self.own)
     }
 }
 
-impl fmt::Debug for Body {
+impl fmt::Debug for SharedText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:?}", self.text())
     }
@@ -248,15 +248,18 @@ mod tests {
 
     #[test]
     fn where_the_parts_of_a_body_meet_says_nothing() {
-        let whole = Body::from(r#"{"a": "é", "b": 1}"#);
+        let whole = SharedText::from(r#"{"a": "é", "b": 1}"#);
         let text = whole.text().into_owned();
         for at in (0..=text.len()).filter(|at| text.is_char_boundary(*at)) {
             let (common, own) = text.split_at(at);
-            let parted = Body::parted(common.into(), own);
+            let parted = SharedText::parted(common.into(), own);
             assert_eq!(parted, whole);
             assert_eq!(parted.text(), text);
             assert_eq!(parted.len(), text.len());
         }
-        assert_ne!(whole, Body::parted(r#"{"a": "é", "#.into(), r#""b": 2}"#));
+        assert_ne!(
+            whole,
+            SharedText::parted(r#"{"a": "é", "#.into(), r#""b": 2}"#)
+        );
     }
 }

@@ -11,15 +11,15 @@
 mod command;
 mod decide;
 mod effect;
-mod holdings;
 mod listing;
+mod record_sizes;
 pub mod state;
 
-pub use command::{Bound, Command, NewBuild, Outcome, RebuildEvent, Refusal, Wish};
+pub use command::{Bound, Command, NewBuild, Outcome, RankedCandidates, RebuildEvent, Refusal};
 pub use decide::decide;
 pub use effect::Effect;
-pub use holdings::{INSTANCE_BYTES, of_labels, of_spec};
 pub use listing::{ListKey, Listing};
+pub use record_sizes::{INSTANCE_BYTES, of_labels, of_spec};
 pub use state::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, GroupTopology,
     HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,

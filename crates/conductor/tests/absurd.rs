@@ -2,7 +2,7 @@
 //! incremented any further, and nothing that has them is lost.
 
 use placewright_conductor::cell_conductor::{
-    Change, Event, Host, Instance, Options, Place, Refusal, State, VmState, decide,
+    Change, Event, GuestRef, Host, Instance, Options, Refusal, State, VmState, decide,
 };
 use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::message::Envelope;
@@ -54,7 +54,7 @@ fn an_instance_with_the_greatest_numbers_is_deleted() {
     let mut state = State::default();
     let row = Instance {
         vm_state: VmState::Active,
-        guest: Some(Place { host, number: 1 }),
+        guest: Some(GuestRef { host, number: 1 }),
         zone: None,
         claim: u64::MAX,
         attempt: u32::MAX,

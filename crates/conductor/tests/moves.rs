@@ -5,7 +5,7 @@
 
 use placewright_conductor::cell_conductor::{Event, VmState};
 use placewright_conductor::super_conductor::{Command, MigrationStatus};
-use placewright_conductor::{CellId, MoveKind, Verdict};
+use placewright_conductor::{CellId, MoveDecision, MoveKind};
 use placewright_testing::world::{World, cell, host, instance, migration, spec};
 
 /// How messages are delivered.
@@ -60,7 +60,7 @@ impl Play {
         self.rest();
     }
 
-    fn conclude(&mut self, number: usize, verdict: Verdict) {
+    fn conclude(&mut self, number: usize, verdict: MoveDecision) {
         let migration = migration(number);
         self.world.conduct(Command::Conclude { migration, verdict });
         self.rest();
@@ -103,18 +103,18 @@ fn life(how: How) -> (Vec<(u128, u128)>, usize) {
     play.world.failing = vec![host(0, 2)];
     play.start(1, MoveKind::ColdMigrate);
     play.is(VmState::Resized, Some(0));
-    play.conclude(1, Verdict::Confirm);
+    play.conclude(1, MoveDecision::Confirm);
     play.is(VmState::Active, Some(0));
     play.ended(1, MigrationStatus::Confirmed);
     note(&play);
     play.start(2, MoveKind::Resize);
     play.is(VmState::Resized, Some(0));
-    play.conclude(2, Verdict::Revert);
+    play.conclude(2, MoveDecision::Revert);
     play.is(VmState::Active, Some(0));
     play.ended(2, MigrationStatus::Reverted);
     note(&play);
     play.start(3, MoveKind::Resize);
-    play.conclude(3, Verdict::Confirm);
+    play.conclude(3, MoveDecision::Confirm);
     play.is(VmState::Active, Some(0));
     note(&play);
     play.world.failing = vec![host(0, 1), host(0, 2)];

@@ -6,13 +6,13 @@
 use placewright_conductor::cell_conductor::{Change, Effect, Event, Failure, Refusal, VmState};
 use placewright_conductor::super_conductor::{
     Aggregate, Command, Flavor, GroupTopology, Labels, MigrationStatus, NewBuild, Outcome,
-    RebuildEvent, ServerGroup, Service, Wish,
+    RankedCandidates, RebuildEvent, ServerGroup, Service,
 };
 use placewright_conductor::{
-    Amounts, Answer, Ask, Candidate, HardRule, HostId, Keep, MoveKind, Spec, Want, cell_conductor,
-    super_conductor,
+    Amounts, Candidate, ClaimChange, ClaimRequest, ClaimResponse, HardRule, HostId, MoveKind,
+    MoveSide, Spec, cell_conductor, super_conductor,
 };
-use placewright_placement::group::{Relation, Rule, Scope};
+use placewright_placement::group::{Relation, Rule, RuleScope};
 use placewright_placement::{self as placement, Inventory, Timestamp};
 use placewright_testing::world::{World, candidate, cell, host, instance, migration};
 use uuid::Uuid;
@@ -68,11 +68,11 @@ fn used(world: &World, provider: HostId) -> i64 {
     state.provider_by_uuid(provider.0).unwrap().inventories[0].used
 }
 
-fn settle(world: &mut World, number: u64, keep: Keep) -> Answer {
-    let outcome = world.try_conduct(Command::Ask(Ask {
+fn settle(world: &mut World, number: u64, keep: MoveSide) -> ClaimResponse {
+    let outcome = world.try_conduct(Command::Ask(ClaimRequest {
         instance: instance(1),
         number,
-        want: Want::Settle {
+        want: ClaimChange::Settle {
             migration: migration(1),
             keep,
             fault: None,
@@ -89,7 +89,7 @@ fn moved(before_gb: i64, after_gb: i64) -> World {
     let mut world = with_storage();
     world.create(&[1]);
     world.conduct(Command::Place {
-        wishes: vec![Wish {
+        ranked_candidates: vec![RankedCandidates {
             instance: instance(1),
             candidates: vec![on_storage(host(0, 0), before_gb)],
             alternates: 0,
@@ -117,23 +117,23 @@ fn moved(before_gb: i64, after_gb: i64) -> World {
 #[test]
 fn a_move_holds_both_hosts_but_one_disk_on_shared_storage() {
     for (before, after) in [(10, 10), (10, 30), (30, 10), (60, 60)] {
-        for keep in [Keep::Source, Keep::Target] {
+        for keep in [MoveSide::Source, MoveSide::Target] {
             let mut world = moved(before, after);
             let both = [host(0, 0), host(0, 1)];
             assert_eq!(both.map(|host| used(&world, host)), [2, 2]);
             assert_eq!(used(&world, STORAGE), before.max(after));
             world.check();
-            assert_eq!(settle(&mut world, 3, keep), Answer::Done);
+            assert_eq!(settle(&mut world, 3, keep), ClaimResponse::Done);
             let (hosts, disk) = match keep {
-                Keep::Source => ([2, 0], before),
-                Keep::Target => ([0, 2], after),
+                MoveSide::Source => ([2, 0], before),
+                MoveSide::Target => ([0, 2], after),
             };
             assert_eq!(both.map(|host| used(&world, host)), hosts);
             assert_eq!(used(&world, STORAGE), disk);
             // A repeated ask gets the same answer, an earlier one none.
             let digest = placewright_records::control::digest(&world.control);
-            assert_eq!(settle(&mut world, 3, keep), Answer::Done);
-            assert_eq!(settle(&mut world, 2, keep), Answer::Stale);
+            assert_eq!(settle(&mut world, 3, keep), ClaimResponse::Done);
+            assert_eq!(settle(&mut world, 2, keep), ClaimResponse::Stale);
             assert_eq!(placewright_records::control::digest(&world.control), digest);
         }
     }
@@ -157,7 +157,7 @@ fn a_move_can_be_reverted_though_its_old_host_shrank() {
         may_reserve_all: true,
         at,
     });
-    assert_eq!(settle(&mut world, 3, Keep::Source), Answer::Done);
+    assert_eq!(settle(&mut world, 3, MoveSide::Source), ClaimResponse::Done);
     assert_eq!(used(&world, host(0, 0)), 2);
     let record = &world.control.conductor.migrations()[&migration(1)];
     assert_eq!(record.status, MigrationStatus::Reverted);
@@ -173,7 +173,7 @@ fn groups_aggregates_and_disabled_services_reach_placement_in_the_same_step() {
     let mut world = with_standard_names(1, 2);
     let group = Uuid::from_u128(0x6);
     let rule = Rule {
-        scope: Scope::Host,
+        scope: RuleScope::Host,
         relation: Relation::FewerThan(1),
     };
     let row = ServerGroup {
@@ -321,7 +321,7 @@ fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
     });
     let apart = HardRule {
         rule: Rule {
-            scope: Scope::Host,
+            scope: RuleScope::Host,
             relation: Relation::FewerThan(1),
         },
         others: Vec::new(),
@@ -339,13 +339,13 @@ fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
         builds: builds.to_vec(),
     });
     // All prefer the same host, in one command: each is in the way of the next.
-    let wish = |number| Wish {
+    let ranked = |number| RankedCandidates {
         instance: instance(number),
         candidates: vec![candidate(host(0, 0), 1), candidate(host(0, 1), 1)],
         alternates: 0,
     };
     let placed = world.try_conduct(Command::Place {
-        wishes: vec![wish(1), wish(2), wish(3)],
+        ranked_candidates: vec![ranked(1), ranked(2), ranked(3)],
         least: 1,
     });
     assert_eq!(placed, Ok(Outcome::Placed(vec![Some(0), Some(1), None])));
@@ -554,10 +554,10 @@ fn changes_that_were_replaced_have_no_effects_any_more() {
     };
     assert_eq!(asked(&state, &asks), [number]);
     // Control advanced the number: the ask is repeated with the next number, by that change alone.
-    let again = happen(&mut state, &answered(number, Answer::Stale), &world);
+    let again = happen(&mut state, &answered(number, ClaimResponse::Stale), &world);
     assert_eq!(asked(&state, &asks), [0; 0]);
     assert_eq!(asked(&state, &again), [number + 1]);
-    let swapped = Answer::Swapped { index: 0 };
+    let swapped = ClaimResponse::Swapped { index: 0 };
     let built = happen(&mut state, &answered(number + 1, swapped), &world);
     assert_eq!(asked(&state, &again), [0; 0]);
     assert!(matches!(

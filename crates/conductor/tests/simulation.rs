@@ -6,7 +6,7 @@
 
 use placewright_conductor::cell_conductor::Event;
 use placewright_conductor::super_conductor::Command;
-use placewright_conductor::{CellId, HostId, InstanceId, MoveKind, Verdict};
+use placewright_conductor::{CellId, HostId, InstanceId, MoveDecision, MoveKind};
 use placewright_placement::Timestamp;
 use placewright_testing::world::{World, instance, migration, spec};
 
@@ -106,9 +106,9 @@ impl Simulation {
             }
             5 => {
                 let verdict = if self.world.rng.one_in(2) {
-                    Verdict::Confirm
+                    MoveDecision::Confirm
                 } else {
-                    Verdict::Revert
+                    MoveDecision::Revert
                 };
                 let moves: Vec<_> = self
                     .world

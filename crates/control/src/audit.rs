@@ -10,45 +10,45 @@ use std::ops::Bound::{Excluded, Unbounded};
 use placewright_conductor::cell_conductor::{Stage, VmState};
 use placewright_conductor::claims::{self, INSTANCE, MIGRATION};
 use placewright_conductor::super_conductor::{Mapping, MoveStage};
-use placewright_conductor::{CellId, Control, HostId, InstanceId, MigrationId};
+use placewright_conductor::{CellId, ControlState, HostId, InstanceId, MigrationId};
 use placewright_link::InstanceView;
 use placewright_placement::{Consumer, ConsumerId, Timestamp};
 use uuid::Uuid;
 
-use crate::conductor::Conductor;
-use crate::finding::{Finding, Kind, Mend};
-use crate::scheduler::Ranker;
+use crate::finding::{Finding, Kind, Repair};
+use crate::handle::ControlHandle;
+use crate::scheduler::SchedulerHandle;
 use crate::views::Views;
 
 /// The rows that are searched under one lock of the state.
 const ROWS_AT_ONCE: usize = 2000;
 
 /// Suspicions by kind and UUID.
-pub(crate) type Found = BTreeMap<(Kind, Uuid), Finding>;
+pub(crate) type Suspicions = BTreeMap<(Kind, Uuid), Finding>;
 
 /// The age from which something counts as stuck, as of a moment.
 #[derive(Clone, Copy)]
-struct Late {
+struct StuckAfter {
     at: Timestamp,
     after_us: i64,
 }
 
-impl Late {
+impl StuckAfter {
     fn is(self, since: Timestamp) -> bool {
         self.at.0.saturating_sub(since.0) > self.after_us
     }
 }
 
 /// Searches everything once, and returns the suspicions.
-pub(crate) fn look(conductor: &Conductor, ranker: &Ranker) -> Found {
-    let mut look = Look {
+pub(crate) fn look(conductor: &ControlHandle, ranker: &SchedulerHandle) -> Suspicions {
+    let mut look = AuditSearch {
         conductor,
-        late: Late {
+        late: StuckAfter {
             at: conductor.now(),
             after_us: i64::try_from(conductor.options().stuck_after.as_micros())
                 .unwrap_or(i64::MAX),
         },
-        found: Found::new(),
+        found: Suspicions::new(),
     };
     look.mappings();
     look.consumers();
@@ -58,10 +58,10 @@ pub(crate) fn look(conductor: &Conductor, ranker: &Ranker) -> Found {
 }
 
 /// A search for inconsistencies, with the suspicions so far.
-struct Look<'a> {
-    conductor: &'a Conductor,
-    late: Late,
-    found: Found,
+struct AuditSearch<'a> {
+    conductor: &'a ControlHandle,
+    late: StuckAfter,
+    found: Suspicions,
 }
 
 /// Whether a cell is up and its initial listing is complete.
@@ -70,8 +70,8 @@ fn is_whole(views: &Views, cell: CellId) -> bool {
     view.is_some_and(|view| view.is_up && view.is_complete)
 }
 
-impl Look<'_> {
-    fn read<T>(&self, compute: impl FnOnce(&Control, &Views) -> T) -> T {
+impl AuditSearch<'_> {
+    fn read<T>(&self, compute: impl FnOnce(&ControlState, &Views) -> T) -> T {
         let shared = &self.conductor.shared;
         shared
             .engine
@@ -154,7 +154,7 @@ impl Look<'_> {
     }
 
     /// Compares the guests that hosts report with the instances of their cells.
-    fn guests(&mut self, ranker: &Ranker) {
+    fn guests(&mut self, ranker: &SchedulerHandle) {
         let told: Vec<(HostId, CellId, bool, BTreeSet<Uuid>)> = ranker.with_hosts(|hosts| {
             let known = hosts.known().iter();
             let hosts = known.filter_map(|slot| {
@@ -177,15 +177,15 @@ impl Look<'_> {
                     let what = "The instance is active, and its host does not have it.";
                     // Reports of hosts are delayed, and an agent that reconnects may not have
                     // reported the guest yet: the agent is asked before anything is decided.
-                    let mend = Some(Mend::AskForGuest);
-                    let finding = Finding::new(Kind::MissingGuest, *instance, what, mend);
+                    let repair_kind = Some(Repair::AskForGuest);
+                    let finding = Finding::new(Kind::MissingGuest, *instance, what, repair_kind);
                     self.find(finding.at(Some(*cell), Some(*host)));
                 }
             }
             for instance in guests.iter().filter(|guest| !of_host.contains_key(guest)) {
                 let what = "The host has a guest of an instance that is not there.";
-                let mend = Some(Mend::DestroyGuest);
-                let finding = Finding::new(Kind::UnknownGuest, *instance, what, mend);
+                let repair_kind = Some(Repair::DestroyGuest);
+                let finding = Finding::new(Kind::UnknownGuest, *instance, what, repair_kind);
                 self.find(finding.at(Some(*cell), Some(*host)));
             }
         }
@@ -222,32 +222,32 @@ impl Look<'_> {
 }
 
 fn of_mapping(
-    control: &Control,
+    control: &ControlState,
     views: &Views,
     instance: InstanceId,
     mapping: &Mapping,
-    late: Late,
+    late: StuckAfter,
 ) -> Option<Finding> {
     let state = &control.conductor;
-    let finding = |kind, what: &str, mend| {
-        Finding::new(kind, instance.0, what, Some(mend)).at(mapping.cell, None)
+    let finding = |kind, what: &str, repair_kind| {
+        Finding::new(kind, instance.0, what, Some(repair_kind)).at(mapping.cell, None)
     };
     let build = state.builds().get(&instance);
     let cell = match mapping.cell {
         None if build.is_none() => {
             let what = "The instance has neither a cell nor a build request.";
-            return Some(finding(Kind::LostRequest, what, Mend::Forget));
+            return Some(finding(Kind::LostRequest, what, Repair::Forget));
         }
         None => {
             let what = "The instance waits for a place, and nobody finds one or says that there is \
                         none.";
             let is_stuck = late.is(mapping.created_at);
-            return is_stuck.then(|| finding(Kind::Stuck, what, Mend::Bury));
+            return is_stuck.then(|| finding(Kind::Stuck, what, Repair::Bury));
         }
         Some(CellId::CELL0) => {
             let what = "The instance found no host, and there is no record of why.";
             let is_buried = state.buried().contains_key(&instance);
-            return (!is_buried).then(|| finding(Kind::LostRequest, what, Mend::Forget));
+            return (!is_buried).then(|| finding(Kind::LostRequest, what, Repair::Forget));
         }
         Some(cell) => cell,
     };
@@ -257,42 +257,42 @@ fn of_mapping(
     if let Some(deletion) = state.deletions().get(&instance) {
         let what = "The instance is to be deleted, and its cell does not do it.";
         let is_stuck = late.is(deletion.at);
-        return is_stuck.then(|| finding(Kind::Stuck, what, Mend::TellAgain));
+        return is_stuck.then(|| finding(Kind::Stuck, what, Repair::TellAgain));
     }
     if build.is_some() {
         let what = "The instance has a place, and its cell does not take it.";
         let is_stuck = late.is(mapping.created_at);
-        return is_stuck.then(|| finding(Kind::Stuck, what, Mend::TellAgain));
+        return is_stuck.then(|| finding(Kind::Stuck, what, Repair::TellAgain));
     }
     let Some(view) = views.instance(cell, instance) else {
         let what = "The instance's cell does not have it.";
-        return Some(finding(Kind::LostInstance, what, Mend::ForgetWithClaim));
+        return Some(finding(Kind::LostInstance, what, Repair::ForgetWithClaim));
     };
     let latest = mapping.migrations.last();
     if let Some((migration, row)) = latest.and_then(|id| Some((*id, state.moves().get(id)?))) {
         let record = state.migrations().get(&migration);
         let is_late = record.is_some_and(|record| late.is(record.updated_at));
         let what = "A move of the instance does not go on.";
-        let mend = match row.stage {
+        let repair_kind = match row.stage {
             MoveStage::InCell => return None,
-            MoveStage::Reserved => Mend::FailMove(migration),
+            MoveStage::Reserved => Repair::FailMove(migration),
             MoveStage::Requested | MoveStage::Placed { .. } | MoveStage::Cancelling => {
-                Mend::TellAgain
+                Repair::TellAgain
             }
         };
-        return is_late.then(|| finding(Kind::Stuck, what, mend));
+        return is_late.then(|| finding(Kind::Stuck, what, repair_kind));
     }
     let guest = view.guest.filter(|_| view.job.is_none())?;
     if claims::holds_on(&control.placement, instance, guest.host) {
         return None;
     }
     let what = "The instance is on a host, and nothing is held for it there.";
-    let missing = finding(Kind::MissingAllocation, what, Mend::Reclaim);
+    let missing = finding(Kind::MissingAllocation, what, Repair::Reclaim);
     Some(missing.at(mapping.cell, Some(guest.host)))
 }
 
 /// Only consumers of the conductor's own types; others belong to other services.
-fn orphan(control: &Control, consumer: &Consumer) -> Option<Finding> {
+fn orphan(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
     let state = &control.conductor;
     let kind = control
         .placement
@@ -314,7 +314,7 @@ fn orphan(control: &Control, consumer: &Consumer) -> Option<Finding> {
         .and_then(|placing| control.placement.provider(placing.host));
     let what = format!("Resources are held for {kind} {uuid}, which there is not.");
     (!is_known && !is_ending).then(|| {
-        Finding::new(Kind::OrphanAllocation, uuid, what, Some(Mend::Release))
+        Finding::new(Kind::OrphanAllocation, uuid, what, Some(Repair::Release))
             .at(None, host.map(|host| HostId(host.uuid)))
     })
 }
@@ -323,12 +323,13 @@ fn of_view(
     cell: CellId,
     instance: InstanceId,
     view: &InstanceView,
-    (control, mapping): (&Control, Option<&Mapping>),
-    late: Late,
+    (control, mapping): (&ControlState, Option<&Mapping>),
+    late: StuckAfter,
 ) -> Option<Finding> {
     let host = view.guest.map(|guest| guest.host);
-    let finding =
-        |kind, what: &str, mend| Finding::new(kind, instance.0, what, mend).at(Some(cell), host);
+    let finding = |kind, what: &str, repair_kind| {
+        Finding::new(kind, instance.0, what, repair_kind).at(Some(cell), host)
+    };
     if mapping.and_then(|mapping| mapping.cell) != Some(cell) {
         let what = match mapping {
             None => "The cell has an instance that control does not know.",
@@ -337,26 +338,26 @@ fn of_view(
         return Some(finding(
             Kind::UnknownInstance,
             what,
-            Some(Mend::DeleteInCell),
+            Some(Repair::DeleteInCell),
         ));
     }
     let job = view.job.as_ref()?;
     if job.stage == Stage::Verify || !late.is(view.updated_at) {
         return None;
     }
-    let mend = match (job.stage, job.migration) {
+    let repair_kind = match (job.stage, job.migration) {
         // Control is selecting a host, or has lost the move.
         (Stage::Reserved, Some(migration)) => {
             let under_way = control.conductor.moves().contains_key(&migration);
-            (!under_way).then_some(Mend::CancelReservation(migration))
+            (!under_way).then_some(Repair::CancelReservation(migration))
         }
-        (Stage::Step(_) | Stage::Clear(_), _) => {
+        (Stage::Step(_) | Stage::AwaitDestroyed(_), _) => {
             let hosts: Vec<HostId> = host.into_iter().chain(job.target).collect();
-            (!hosts.is_empty()).then_some(Mend::Reconcile(hosts))
+            (!hosts.is_empty()).then_some(Repair::Reconcile(hosts))
         }
         // The cell repeats these requests by itself.
-        (Stage::Reserved | Stage::Swap | Stage::Ask(_) | Stage::Verify, _) => None,
+        (Stage::Reserved | Stage::Swap | Stage::AwaitClaim(_) | Stage::Verify, _) => None,
     };
     let what = format!("{:?} of the instance does not go on.", job.kind);
-    Some(finding(Kind::Stuck, &what, mend))
+    Some(finding(Kind::Stuck, &what, repair_kind))
 }

@@ -10,11 +10,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 
-use crate::audit::{Found, look};
+use crate::audit::{Suspicions, look};
 use crate::finding::{Finding, Kind};
-use crate::mend::mend_all;
 use crate::options::RepairOptions;
-use crate::parts::Parts;
+use crate::repair::repair_all;
+use crate::runtime_context::RuntimeContext;
 
 /// The number of findings of each kind in the latest audit, for Prometheus.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ pub struct Audited {
 /// Audits what is beyond placement: instances, cells and hosts. Runs repairs, and updates the
 /// metrics.
 pub struct Auditor {
-    parts: Arc<Parts>,
+    parts: Arc<RuntimeContext>,
     metrics: AuditMetrics,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Debug for Auditor {
 }
 
 impl Auditor {
-    pub(crate) fn new(parts: Arc<Parts>, metrics: AuditMetrics) -> Self {
+    pub(crate) fn new(parts: Arc<RuntimeContext>, metrics: AuditMetrics) -> Self {
         Self { parts, metrics }
     }
 
@@ -93,7 +93,7 @@ impl Auditor {
         findings
     }
 
-    async fn look(&self) -> Found {
+    async fn look(&self) -> Suspicions {
         let parts = Arc::clone(&self.parts);
         // A search takes a while with many instances, but holds no lock for long.
         let looked = tokio::task::spawn_blocking(move || look(&parts.conductor, &parts.ranker));
@@ -125,7 +125,7 @@ impl Auditor {
     pub async fn audit(&self, repair: Option<RepairOptions>) -> Audited {
         let mut findings = self.check().await;
         let repaired = match repair {
-            Some(options) => mend_all(&self.parts, &mut findings, options).await,
+            Some(options) => repair_all(&self.parts, &mut findings, options).await,
             None => 0,
         };
         Audited { findings, repaired }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use placewright_conductor::Body as SpecBody;
+use placewright_conductor::SharedText as SpecBody;
 use placewright_scheduler::request::{self, RequestSpec, Unreadable};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -27,30 +27,30 @@ struct Body<'a> {
 
 /// The parsed body of a specification.
 #[derive(Clone, Debug)]
-pub(crate) struct Read {
+pub(crate) struct ParsedBody {
     pub(crate) request: Arc<RequestSpec>,
     pub(crate) min_count: Option<usize>,
 }
 
 /// A parser of bodies with a cache, so that equal requests are parsed once.
 #[derive(Debug, Default)]
-pub(crate) struct Bodies {
+pub(crate) struct BodyCache {
     kept: HashMap<Box<str>, Arc<RequestSpec>>,
     bytes: usize,
 }
 
-impl Bodies {
+impl BodyCache {
     /// Parses a body; servers of one reservation share a request, which is parsed once.
     ///
     /// # Errors
     ///
     /// Names the field that is wrong.
-    pub(crate) fn read(&mut self, body: &SpecBody) -> Result<Read, Unreadable> {
+    pub(crate) fn read(&mut self, body: &SpecBody) -> Result<ParsedBody, Unreadable> {
         let text = body.text();
         let Body { request, min_count } =
             request::read(&mut serde_json::Deserializer::from_str(&text))?;
         if let Some(request) = self.kept.get(request.get()) {
-            return Ok(Read {
+            return Ok(ParsedBody {
                 request: Arc::clone(request),
                 min_count,
             });
@@ -67,7 +67,7 @@ impl Bodies {
             self.bytes = request.get().len();
         }
         self.kept.insert(request.get().into(), Arc::clone(&read));
-        Ok(Read {
+        Ok(ParsedBody {
             request: read,
             min_count,
         })
@@ -82,7 +82,7 @@ mod tests {
     fn a_request_is_found_among_other_things() {
         let body = r#"{"server": {"name": "a"}, "min_count": 2,
             "request": {"flavor": {"vcpus": 1, "memory_mb": 512, "root_gb": 1}}}"#;
-        let mut bodies = Bodies::default();
+        let mut bodies = BodyCache::default();
         let read = bodies.read(&body.into()).unwrap();
         assert_eq!((read.request.flavor.vcpus, read.min_count), (1, Some(2)));
         let again = bodies.read(&body.into()).unwrap();

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use placewright_conductor::cell_conductor::JobKind;
 use placewright_conductor::super_conductor::{Command, RebuildEvent, Refusal};
 use placewright_conductor::{CellId, HostId, InstanceId};
-use placewright_link::{CellNews, InstanceView};
+use placewright_link::{CellEvent, InstanceView};
 use placewright_scheduler::host_state::HostUpdate;
 use placewright_scheduler::host_table::HostTable;
 use tokio::sync::mpsc;
 
-use crate::conductor::{Conductor, now};
-use crate::parts::Parts;
-use crate::views::{CellView, Mentioned};
+use crate::handle::{ControlHandle, now};
+use crate::runtime_context::RuntimeContext;
+use crate::views::{CellView, ListedSoFar};
 
 /// The first wait before a cell is followed again; it is doubled each time up to `RETRY_MAX`.
 const RETRY_MIN: Duration = Duration::from_millis(50);
@@ -28,9 +28,9 @@ const NEWS_AT_ONCE: usize = 1024;
 const HOSTS_AT_ONCE: usize = 1000;
 
 /// The follower of one cell.
-pub(crate) struct Followed {
+pub(crate) struct CellFollower {
     pub(crate) cell: CellId,
-    pub(crate) parts: Arc<Parts>,
+    pub(crate) parts: Arc<RuntimeContext>,
     /// The hosts that are mapped to the cell, with their names.
     mapped: BTreeMap<HostId, String>,
     /// Hosts whose mapping was refused, so that each is logged once.
@@ -41,15 +41,15 @@ pub(crate) struct Followed {
 }
 
 /// Why following a cell ended.
-enum Ended {
+enum FollowEnd {
     /// The cell ended the stream, or was silent for too long.
     Gone,
     /// An update of a host was missing in the stream.
     Gap,
 }
 
-impl Followed {
-    pub(crate) fn new(cell: CellId, parts: Arc<Parts>) -> Self {
+impl CellFollower {
+    pub(crate) fn new(cell: CellId, parts: Arc<RuntimeContext>) -> Self {
         Self {
             cell,
             parts,
@@ -60,7 +60,7 @@ impl Followed {
         }
     }
 
-    fn conductor(&self) -> &Conductor {
+    fn conductor(&self) -> &ControlHandle {
         &self.parts.conductor
     }
 
@@ -75,7 +75,7 @@ impl Followed {
                     if self.heard > before {
                         retry = RETRY_MIN;
                     }
-                    if matches!(ended, Ended::Gap) {
+                    if matches!(ended, FollowEnd::Gap) {
                         tracing::info!(cell = %self.cell, "something of the cell's hosts is missing: following anew");
                     }
                 }
@@ -89,7 +89,7 @@ impl Followed {
         }
     }
 
-    async fn begin(&self) -> Result<mpsc::Receiver<CellNews>, String> {
+    async fn begin(&self) -> Result<mpsc::Receiver<CellEvent>, String> {
         let conductor = self.conductor();
         let link = conductor
             .link(self.cell)
@@ -104,9 +104,9 @@ impl Followed {
         news.map_err(|error| error.to_string())
     }
 
-    async fn take(&mut self, mut news: mpsc::Receiver<CellNews>) -> Ended {
+    async fn take(&mut self, mut news: mpsc::Receiver<CellEvent>) -> FollowEnd {
         let silence = self.conductor().options().cell_down_after;
-        let mut mentioned = Mentioned::default();
+        let mut mentioned = ListedSoFar::default();
         let mut batch = Vec::with_capacity(NEWS_AT_ONCE);
         let mut last = Instant::now();
         loop {
@@ -115,12 +115,12 @@ impl Followed {
             match some.await {
                 Ok(0) => {
                     self.set_heard(false);
-                    return Ended::Gone;
+                    return FollowEnd::Gone;
                 }
                 Err(_) => {
                     self.set_heard(false);
                     if last.elapsed() >= silence {
-                        return Ended::Gone;
+                        return FollowEnd::Gone;
                     }
                     continue;
                 }
@@ -130,11 +130,11 @@ impl Followed {
                     self.set_heard(true);
                 }
             }
-            let is_complete = batch.iter().any(|one| matches!(one, CellNews::Complete));
+            let is_complete = batch.iter().any(|one| matches!(one, CellEvent::Complete));
             self.view(&batch, &mut mentioned);
             // A host is mapped before the scheduler can select it.
             self.map_hosts(&batch).await;
-            let is_whole = self.tell_scheduler(&batch);
+            let is_whole = self.report_to_scheduler(&batch);
             self.end_rebuilds(&batch).await;
             if is_complete {
                 self.set_down(false).await;
@@ -142,7 +142,7 @@ impl Followed {
             }
             batch.clear();
             if !is_whole {
-                return Ended::Gap;
+                return FollowEnd::Gap;
             }
         }
     }
@@ -158,7 +158,7 @@ impl Followed {
         views.cells.entry(self.cell).or_default().is_heard = is_heard;
     }
 
-    fn view(&self, batch: &[CellNews], mentioned: &mut Mentioned) {
+    fn view(&self, batch: &[CellEvent], mentioned: &mut ListedSoFar) {
         let mut views = self.conductor().shared.views.write();
         let view = views.cells.entry(self.cell).or_default();
         view.heard_at = now();
@@ -168,39 +168,42 @@ impl Followed {
     }
 
     /// Passes soft state to the scheduler; false if an update of a host is missing.
-    fn tell_scheduler(&self, batch: &[CellNews]) -> bool {
+    fn report_to_scheduler(&self, batch: &[CellEvent]) -> bool {
         let at = now();
         let mut is_whole = true;
-        let of_scheduler = |news: &CellNews| {
-            !matches!(news, CellNews::Heartbeat | CellNews::Complete)
-                && !matches!(news, CellNews::Instance { view: Some(view), .. } if view.guest.is_none())
+        let of_scheduler = |news: &CellEvent| {
+            !matches!(news, CellEvent::Heartbeat | CellEvent::Complete)
+                && !matches!(news, CellEvent::Instance { view: Some(view), .. } if view.guest.is_none())
         };
         if !batch.iter().any(of_scheduler) {
             return true;
         }
-        let mut signs = self.parts.signs.lock();
+        let mut availability_reports = self.parts.availability_reports.lock();
         self.parts.ranker.with_hosts(|hosts| {
             for news in batch {
                 match news {
-                    CellNews::Host { host, view: None } => signs.gone(hosts, *host, at),
-                    CellNews::Host {
+                    CellEvent::Host { host, view: None } => {
+                        availability_reports.gone(hosts, *host, at);
+                    }
+                    CellEvent::Host {
                         host,
                         view: Some(view),
                     } => {
-                        signs.silent(hosts, *host, !view.is_up, at);
+                        availability_reports.silent(hosts, *host, !view.is_up, at);
                     }
-                    CellNews::State { host, update } => {
-                        is_whole &= signs.state(hosts, (self.cell, *host), at, update);
+                    CellEvent::State { host, update } => {
+                        is_whole &=
+                            availability_reports.state(hosts, (self.cell, *host), at, update);
                     }
-                    CellNews::Alive { hosts: alive } => {
+                    CellEvent::Alive { hosts: alive } => {
                         for host in alive {
                             hosts.apply(host.0, at, &HostUpdate::Alive);
                         }
                     }
-                    CellNews::Instance { instance, view } => {
+                    CellEvent::Instance { instance, view } => {
                         expect_elsewhere_no_more(hosts, *instance, view.as_deref());
                     }
-                    CellNews::Complete | CellNews::Heartbeat => {}
+                    CellEvent::Complete | CellEvent::Heartbeat => {}
                 }
             }
         });
@@ -208,9 +211,9 @@ impl Followed {
     }
 
     /// Records the new specifications of instances whose rebuild is complete.
-    async fn end_rebuilds(&self, batch: &[CellNews]) {
+    async fn end_rebuilds(&self, batch: &[CellEvent]) {
         let views = batch.iter().filter_map(|news| match news {
-            CellNews::Instance {
+            CellEvent::Instance {
                 instance,
                 view: Some(view),
             } => Some((*instance, view)),
@@ -245,11 +248,11 @@ impl Followed {
     }
 
     /// Maps new hosts to the cell, and unmaps removed ones.
-    async fn map_hosts(&mut self, batch: &[CellNews]) {
+    async fn map_hosts(&mut self, batch: &[CellEvent]) {
         let mut new: Vec<(HostId, String)> = Vec::new();
         for news in batch {
             match news {
-                CellNews::Host {
+                CellEvent::Host {
                     host,
                     view: Some(view),
                 } => {
@@ -260,7 +263,7 @@ impl Followed {
                         new.push((*host, name.clone()));
                     }
                 }
-                CellNews::Host { host, view: None } => {
+                CellEvent::Host { host, view: None } => {
                     self.mapped.remove(host);
                     let command = Command::UnmapHost { host: *host };
                     if let Ok(Err(refusal)) = self.conductor().submit(command).await {

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use placewright_placement::explain::{Constraint, Lack, NearMiss, Scope};
+use placewright_placement::explain::{Constraint, NearMiss, Scope, Shortfall};
 use placewright_placement::{Explanation, State};
 use serde::Serialize;
 use serde_json::ser::Formatter;
@@ -99,10 +99,10 @@ fn shown_miss<'a>(
 ) -> ShownMiss<'a> {
     let lacks = miss.lacks.iter().map(|(place, lack)| {
         let (reason, missing) = match lack {
-            Lack::Amount(amount) => ("amount", Some(*amount)),
-            Lack::Condition => ("condition", None),
-            Lack::Units => ("units", None),
-            Lack::Inventory => ("inventory", None),
+            Shortfall::Amount(amount) => ("amount", Some(*amount)),
+            Shortfall::Condition => ("condition", None),
+            Shortfall::Units => ("units", None),
+            Shortfall::Inventory => ("inventory", None),
         };
         ShownLack {
             constraint: constraint(*place),

@@ -23,20 +23,25 @@ pub struct Finding {
     pub outcome: Option<String>,
     /// The repair; none if an operator has to decide.
     #[serde(skip)]
-    pub(crate) mend: Option<Mend>,
+    pub(crate) repair_kind: Option<Repair>,
 }
 
 impl Finding {
-    pub(crate) fn new(kind: Kind, id: Uuid, what: impl Into<String>, mend: Option<Mend>) -> Self {
+    pub(crate) fn new(
+        kind: Kind,
+        id: Uuid,
+        what: impl Into<String>,
+        repair_kind: Option<Repair>,
+    ) -> Self {
         Self {
             kind,
             id,
             cell: None,
             host: None,
             what: what.into(),
-            repair: mend.as_ref().map(Mend::words),
+            repair: repair_kind.as_ref().map(Repair::words),
             outcome: None,
-            mend,
+            repair_kind,
         }
     }
 
@@ -98,7 +103,7 @@ impl Kind {
 
 /// A repair of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mend {
+pub(crate) enum Repair {
     /// Release an allocation that nobody owns.
     Release,
     /// Delete the record of the instance.
@@ -126,7 +131,7 @@ pub(crate) enum Mend {
     DestroyGuest,
 }
 
-impl Mend {
+impl Repair {
     /// A description of the repair, for operators.
     pub(crate) fn words(&self) -> &'static str {
         match self {

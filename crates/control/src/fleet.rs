@@ -3,8 +3,8 @@
 use placewright_conductor::super_conductor::{Change, State};
 use placewright_scheduler::aggregate::Aggregate;
 
-use crate::conductor::now;
-use crate::parts::Parts;
+use crate::handle::now;
+use crate::runtime_context::RuntimeContext;
 
 /// The whole configuration as changes, so that the state is not locked while they are passed on.
 fn all(state: &State) -> Vec<Change> {
@@ -22,9 +22,12 @@ pub(crate) fn concerns(change: &Change) -> bool {
 }
 
 /// Passes changes on to the scheduler.
-pub(crate) fn tell<'a>(changes: impl IntoIterator<Item = &'a Change>, parts: &Parts) {
+pub(crate) fn apply_to_scheduler<'a>(
+    changes: impl IntoIterator<Item = &'a Change>,
+    parts: &RuntimeContext,
+) {
     let at = now();
-    let mut signs = parts.signs.lock();
+    let mut availability_reports = parts.availability_reports.lock();
     parts.ranker.with_hosts(|hosts| {
         for change in changes {
             match change {
@@ -37,7 +40,7 @@ pub(crate) fn tell<'a>(changes: impl IntoIterator<Item = &'a Change>, parts: &Pa
                 }
                 Change::Aggregate(uuid, None) => hosts.aggregates_mut().remove(*uuid),
                 Change::Service(host, service) => {
-                    signs.service(hosts, *host, service.as_deref(), at);
+                    availability_reports.service(hosts, *host, service.as_deref(), at);
                 }
                 _ => {}
             }
@@ -48,8 +51,8 @@ pub(crate) fn tell<'a>(changes: impl IntoIterator<Item = &'a Change>, parts: &Pa
 /// Passes everything that operators configured of the fleet to the scheduler.
 ///
 /// Lock order: the scheduler before the state, never the other way round.
-pub(crate) fn tell_all(parts: &Parts) {
+pub(crate) fn tell_all(parts: &RuntimeContext) {
     let engine = parts.conductor.engine();
     let changes = engine.read_now(|machine| all(&machine.0.conductor));
-    tell(&changes, parts);
+    apply_to_scheduler(&changes, parts);
 }

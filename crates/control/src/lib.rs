@@ -2,51 +2,55 @@
 //! [`placewright_conductor::control`]. It knows nothing of HTTP.
 //!
 //! - [`ControlMachine`] is that state machine in the form that the engine runs.
-//! - [`Placement`] and [`Ranker`] are the handles on placement and on the scheduler, for APIs.
-//! - [`Conductor`] is the handle that APIs use: commands, reads, operations of cells.
+//! - [`Placement`] and [`SchedulerHandle`] are the handles on placement and on the scheduler, for
+//!   APIs.
+//! - [`ControlHandle`] is the handle that APIs use: commands, reads, operations of cells.
 //! - It answers the cells' requests to placement ([`placewright_link::PlacementLink`]).
 //! - [`Views`] holds the cells' latest reports.
-//! - [`Runtime`] carries out what the state calls for (`wanted`): it has hosts selected (`place`,
-//!   `plan`), sends messages to cells (`outbox`), follows cells (`cells`), and passes to the
-//!   scheduler what operators, cells and agents report of hosts (`fleet`, `signs`).
+//! - [`Runtime`] carries out what the state calls for (`pending_work`): it has hosts selected
+//!   (`place`, `plan`), sends messages to cells (`outbox`), follows cells (`cells`), and passes to
+//!   the scheduler what operators, cells and agents report of hosts (`fleet`,
+//!   `availability_reports`).
 //! - [`placer`] ranks hosts, claims them, and decides again when others were faster.
-//! - It searches for inconsistencies (`audit`), and repairs them on request ([`Auditor`], `mend`).
+//! - It searches for inconsistencies (`audit`), and repairs them on request ([`Auditor`],
+//!   `repair_kind`).
 
-mod asks;
 mod audit;
 mod auditor;
+mod availability;
 mod body;
 mod cells;
+mod claim_requests;
 mod clock;
-mod conductor;
 mod explanation;
 mod finding;
 mod fleet;
+mod handle;
 mod machine;
-mod mend;
 mod options;
 mod outbox;
-mod parts;
+mod pending_work;
 mod place;
 mod placement;
 pub mod placer;
 mod plan;
+mod repair;
 mod runtime;
+mod runtime_context;
 mod scheduler;
-mod signs;
 mod views;
-mod wanted;
 
 pub use auditor::{AuditMetrics, Audited, Auditor};
 pub use clock::{Clock, now};
-pub use conductor::{Answer, Conductor};
 pub use explanation::to_json as explanation_json;
 pub use finding::{Finding, Kind};
+pub use handle::{Answer, ControlHandle};
 pub use machine::{ControlMachine, submit_placement};
 pub use options::{Options, RepairOptions};
 pub use placement::{ClaimMetrics, NotMade, Placement};
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use scheduler::{
-    Beside, Cause, Explained, Moment, Ranker, Reason, Why, cause_of, cause_of_claim,
+    Beside, Explanation, LogicalTime, NoHostExplanation, QueryExplanation, RefusalReason,
+    SchedulerHandle, cause_of, cause_of_claim,
 };
 pub use views::{CellView, Views};

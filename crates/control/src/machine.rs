@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 
-use placewright_conductor::control::{Change, Command, Control, Outcome, Refusal, Undo};
+use placewright_conductor::control::{Change, Command, ControlState, Outcome, Refusal, Undo};
 use placewright_engine::{DecodeError, Engine, LoadError, Machine, SubmitError};
 use placewright_placement as placement;
 use placewright_records::{ReadError, control as form};
@@ -11,7 +11,7 @@ use placewright_records::{ReadError, control as form};
 /// The state of control: placement and the super conductor, with one order of commands. A store
 /// that was written by placement alone is read as one with an empty conductor.
 #[derive(Debug, Default)]
-pub struct ControlMachine(pub Control);
+pub struct ControlMachine(pub ControlState);
 
 impl ControlMachine {
     /// The state of placement: resource providers, inventories, allocations.

@@ -10,8 +10,8 @@ use placewright_conductor::super_conductor::Command;
 use placewright_conductor::{CellId, Fault, Message, Reply};
 use tokio::sync::Notify;
 
-use crate::conductor::{Conductor, now};
-use crate::wanted::{self, Key};
+use crate::handle::{ControlHandle, now};
+use crate::pending_work::{self, MessageKey};
 
 /// The first wait after a failed delivery; it is doubled each time up to `RETRY_MAX`.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -31,10 +31,10 @@ pub(crate) struct Outbox {
 /// The queue of keys, and the times of messages that were delivered.
 #[derive(Default)]
 struct List {
-    order: VecDeque<Key>,
-    queued: HashSet<Key>,
+    order: VecDeque<MessageKey>,
+    queued: HashSet<MessageKey>,
     /// When delivered messages are due again, if they are still needed then.
-    sent: HashMap<Key, Sent>,
+    sent: HashMap<MessageKey, Sent>,
 }
 
 /// When a delivered message is due again, and the interval after that.
@@ -54,7 +54,7 @@ impl Outbox {
     }
 
     /// Queues the message of something that has changed.
-    pub(crate) fn tell(&self, key: Key) {
+    pub(crate) fn tell(&self, key: MessageKey) {
         let mut list = self.list.lock();
         list.sent.remove(&key);
         if list.queued.insert(key) {
@@ -64,7 +64,7 @@ impl Outbox {
     }
 
     /// Queues the message of something that is still needed, if its repetition is due.
-    pub(crate) fn remind(&self, key: Key, at: Instant) {
+    pub(crate) fn remind(&self, key: MessageKey, at: Instant) {
         let mut list = self.list.lock();
         let is_due = list.sent.get(&key).is_none_or(|sent| sent.due <= at);
         if is_due && list.queued.insert(key) {
@@ -80,22 +80,22 @@ impl Outbox {
 
     /// Forgets the times of messages that are no longer needed: they were due long ago without a
     /// reminder.
-    pub(crate) fn tidy(&self, at: Instant, resend_max: Duration) {
+    pub(crate) fn drop_obsolete(&self, at: Instant, resend_max: Duration) {
         let mut list = self.list.lock();
         list.sent.retain(|_, sent| sent.due + resend_max > at);
     }
 
-    fn take(&self, count: usize) -> Vec<Key> {
+    fn take(&self, count: usize) -> Vec<MessageKey> {
         let mut list = self.list.lock();
         let count = count.min(list.order.len());
-        let keys: Vec<Key> = list.order.drain(..count).collect();
+        let keys: Vec<MessageKey> = list.order.drain(..count).collect();
         for key in &keys {
             list.queued.remove(key);
         }
         keys
     }
 
-    fn note_sent(&self, keys: &[Key], first: Duration, most: Duration) {
+    fn note_sent(&self, keys: &[MessageKey], first: Duration, most: Duration) {
         let at = Instant::now();
         let mut list = self.list.lock();
         for key in keys {
@@ -106,7 +106,7 @@ impl Outbox {
         }
     }
 
-    fn put_back(&self, keys: &[Key]) {
+    fn put_back(&self, keys: &[MessageKey]) {
         let mut list = self.list.lock();
         for key in keys.iter().rev() {
             if list.queued.insert(*key) {
@@ -117,7 +117,7 @@ impl Outbox {
 }
 
 /// Delivers messages to a cell, as long as the task lives.
-pub(crate) async fn run(conductor: Conductor, outbox: Arc<Outbox>) {
+pub(crate) async fn run(conductor: ControlHandle, outbox: Arc<Outbox>) {
     let options = conductor.options().clone();
     let mut retry = RETRY_MIN;
     loop {
@@ -128,7 +128,7 @@ pub(crate) async fn run(conductor: Conductor, outbox: Arc<Outbox>) {
         }
         // Only durable state is read: a message never has to be taken back.
         let messages = conductor
-            .read(|control, _| wanted::messages(control, &keys))
+            .read(|control, _| pending_work::messages(control, &keys))
             .await;
         if messages.is_empty() {
             continue;
@@ -150,13 +150,13 @@ pub(crate) async fn run(conductor: Conductor, outbox: Arc<Outbox>) {
     }
 }
 
-fn keys_of(messages: &[(Key, Message)]) -> Vec<Key> {
+fn keys_of(messages: &[(MessageKey, Message)]) -> Vec<MessageKey> {
     messages.iter().map(|(key, _)| *key).collect()
 }
 
 /// How many messages fit into one call. Specifications make up most of their size, and each message
 /// has one. The result is at least one.
-fn of_one_call(messages: &[(Key, Message)]) -> usize {
+fn of_one_call(messages: &[(MessageKey, Message)]) -> usize {
     let mut bytes = 0;
     let fits = messages.iter().take_while(|(_, message)| {
         bytes += match message {
@@ -170,9 +170,9 @@ fn of_one_call(messages: &[(Key, Message)]) -> usize {
 }
 
 async fn deliver(
-    conductor: &Conductor,
+    conductor: &ControlHandle,
     cell: CellId,
-    messages: &[(Key, Message)],
+    messages: &[(MessageKey, Message)],
 ) -> Result<(), placewright_link::LinkError> {
     let link = conductor.link(cell)?;
     let sent_at = now();
@@ -184,7 +184,7 @@ async fn deliver(
         .in_time(cell, link.deliver(envelopes.collect()))
         .await?;
     for ((_, message), reply) in messages.iter().zip(replies) {
-        if let Some(command) = meaning(message, reply) {
+        if let Some(command) = command_for_reply(message, reply) {
             // Not awaited: if the store fails, the message is repeated and answered again.
             drop(conductor.submit(command));
         }
@@ -193,7 +193,7 @@ async fn deliver(
 }
 
 /// The command that follows from a cell's reply.
-fn meaning(message: &Message, reply: Reply) -> Option<Command> {
+fn command_for_reply(message: &Message, reply: Reply) -> Option<Command> {
     let fault = |why: String| Fault {
         code: 500,
         message: why,

@@ -8,8 +8,8 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::placer::Turn;
-use crate::scheduler::Ranker;
+use crate::placer::TimeSlice;
+use crate::scheduler::SchedulerHandle;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use indexmap::IndexMap;
@@ -19,8 +19,8 @@ use placewright_tasks::Task;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use crate::conductor::Conductor;
-use crate::plan::{Attempt, PlanContext, Planner, Work};
+use crate::handle::ControlHandle;
+use crate::plan::{Attempt, PlanContext, Planner, PlanningWork};
 
 mod submit;
 
@@ -36,15 +36,15 @@ const WORKS_AT_ONCE: usize = 16;
 
 /// The queue of instances and moves that wait for a host, and the thread that ranks hosts for them.
 #[derive(Clone)]
-pub(crate) struct Places {
+pub(crate) struct PlacementQueue {
     shared: Arc<Shared>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 /// The data that the thread and the handles share.
 struct Shared {
-    conductor: Conductor,
-    ranker: Ranker,
+    conductor: ControlHandle,
+    ranker: SchedulerHandle,
     queue: Mutex<Queue>,
     wake: Condvar,
 }
@@ -54,7 +54,7 @@ struct Shared {
 struct Queue {
     /// Instances that have just arrived, by reservation.
     coming: IndexMap<Uuid, Vec<InstanceId>>,
-    works: VecDeque<Work>,
+    works: VecDeque<PlanningWork>,
     /// The instances and moves that are queued or being placed.
     busy: HashSet<Uuid>,
     under_way: usize,
@@ -63,11 +63,12 @@ struct Queue {
     is_stopping: bool,
 }
 
-impl Places {
-    /// Starts the thread. The commands that it submits come out of the receiver, for [`hear`].
+impl PlacementQueue {
+    /// Starts the thread. The commands that it submits come out of the receiver, for
+    /// [`handle_answers`].
     pub(crate) fn start(
-        conductor: Conductor,
-        ranker: Ranker,
+        conductor: ControlHandle,
+        ranker: SchedulerHandle,
     ) -> (Self, mpsc::UnboundedReceiver<Submitted>) {
         let shared = Arc::new(Shared {
             conductor,
@@ -102,7 +103,7 @@ impl Places {
     pub(crate) fn schedule_move(&self, migration: MigrationId) {
         let mut queue = self.shared.queue.lock();
         if queue.busy.insert(migration.0) {
-            queue.works.push_back(Work::Move(migration));
+            queue.works.push_back(PlanningWork::Move(migration));
         }
     }
 
@@ -110,7 +111,9 @@ impl Places {
     pub(crate) fn go(&self) {
         let mut queue = self.shared.queue.lock();
         let coming = std::mem::take(&mut queue.coming);
-        queue.works.extend(coming.into_values().map(Work::Builds));
+        queue
+            .works
+            .extend(coming.into_values().map(PlanningWork::Builds));
         self.shared.wake.notify_one();
     }
 
@@ -125,7 +128,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for PlacementQueue {
     fn drop(&mut self) {
         // The thread holds only what is shared, not this handle.
         if Arc::strong_count(&self.thread) == 1 {
@@ -145,7 +148,7 @@ impl Shared {
                 let contention = self.ranker.contention();
                 let plans = self.ranker.decide(|scheduler, control| {
                     let mut plans = Vec::new();
-                    let turn = Turn::begin();
+                    let turn = TimeSlice::begin();
                     while let Some(work) = works.pop_front() {
                         let mut context = PlanContext {
                             scheduler: &mut *scheduler,
@@ -193,7 +196,7 @@ impl Shared {
     }
 
     /// Waits for work; none at the end.
-    fn take(&self) -> Option<VecDeque<Work>> {
+    fn take(&self) -> Option<VecDeque<PlanningWork>> {
         let mut queue = self.queue.lock();
         loop {
             if queue.is_stopping {
@@ -216,13 +219,19 @@ impl Shared {
     }
 
     fn again(&self, attempt: Box<Attempt>) {
-        self.queue.lock().works.push_back(Work::Attempt(attempt));
+        self.queue
+            .lock()
+            .works
+            .push_back(PlanningWork::Attempt(attempt));
         self.wake.notify_one();
     }
 }
 
 /// Handles the answers to submitted commands, as long as the task lives.
-pub(crate) async fn hear(places: Places, mut submitted: mpsc::UnboundedReceiver<Submitted>) {
+pub(crate) async fn handle_answers(
+    places: PlacementQueue,
+    mut submitted: mpsc::UnboundedReceiver<Submitted>,
+) {
     let shared = &places.shared;
     let mut under_way = FuturesUnordered::new();
     let heard = |one: Submitted| async move { (one.answer.await, one.then, one.claims) };

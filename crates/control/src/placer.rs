@@ -15,7 +15,7 @@
 //!
 //! - A [`Search`] is one look at the scheduler: the best hosts for one instance, with candidates.
 //! - The instances of a request are looked at one after the other, each beside those before it:
-//!   their weights, rules and resources count at once ([`Expected`], [`Rehearsal`]).
+//!   their weights, rules and resources count at once ([`ExpectedPlacement`], [`Rehearsal`]).
 //! - [`claim`] has the commands. No other module makes one; `crates/control/tests/one_placer.rs`
 //!   holds that.
 //!
@@ -30,11 +30,13 @@ mod search;
 mod turn;
 
 pub use contention::Contention;
-pub use count::{Correction, Expected, arrive, correct, depart};
+pub use count::{Correction, ExpectedPlacement, arrive, correct, depart};
 pub use demand::Demand;
-pub use placing::{LookContext, LookRefusal, Looked, Next, Placing, Selected};
-pub use search::{EXPLAINED_MAX, Found, Offer, Search, Weighed, Weighing};
-pub use turn::Turn;
+pub use placing::{LookContext, LookRefusal, Next, Placing, SearchResults, Selected};
+pub use search::{
+    CandidatesFound, EXPLAINED_MAX, FeasibleHost, ScoreExplanation, ScoredHost, Search,
+};
+pub use turn::TimeSlice;
 
 /// The most candidates that a claim names of each host. A flat host has one. Of a tree, the
 /// candidates differ in the devices or NUMA nodes that they take from, and claims that race for the

@@ -5,14 +5,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::placer::{Contention, Demand, LookContext, LookRefusal, Looked, Placing, Turn};
-use placewright_conductor::control::Control;
+use crate::placer::{
+    Contention, Demand, LookContext, LookRefusal, Placing, SearchResults, TimeSlice,
+};
+use placewright_conductor::control::ControlState;
 use placewright_conductor::super_conductor::BuildStage;
 use placewright_conductor::{CellId, InstanceId, MigrationId, Spec};
 use placewright_scheduler::select::Scheduler;
 use uuid::Uuid;
 
-use crate::body::Bodies;
+use crate::body::BodyCache;
 use crate::options::Options;
 
 mod fault;
@@ -26,7 +28,7 @@ const START_GRACE: Duration = Duration::from_secs(15);
 
 /// Work for the planner.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum PlanningWork {
     /// Instances of one reservation that wait for a host; they are placed together.
     Builds(Vec<InstanceId>),
     /// A move that waits for a target host.
@@ -45,7 +47,7 @@ pub(crate) struct Attempt {
 
 /// A command to submit.
 #[derive(Debug)]
-pub(crate) enum Plan {
+pub(crate) enum PlacementPlan {
     /// Claim the hosts that were found.
     Claim(Box<Attempt>),
     /// Fail builds for which there is no host.
@@ -62,7 +64,7 @@ pub(crate) enum Plan {
     Nothing { ids: Vec<Uuid> },
 }
 
-impl Plan {
+impl PlacementPlan {
     /// The number of claims in the command.
     pub(crate) fn claims(&self) -> usize {
         match self {
@@ -84,7 +86,7 @@ impl Attempt {
 
 /// Makes plans from the scheduler's ranking.
 pub(crate) struct Planner {
-    bodies: Bodies,
+    bodies: BodyCache,
     options: Options,
     started: Instant,
     /// The cells that are not heard from at present: they are avoided if there are hosts elsewhere.
@@ -94,18 +96,18 @@ pub(crate) struct Planner {
 /// What a plan is made from, and where it is put.
 pub(crate) struct PlanContext<'a> {
     pub(crate) scheduler: &'a mut Scheduler,
-    pub(crate) control: &'a Control,
+    pub(crate) control: &'a ControlState,
     pub(crate) contention: Contention,
-    pub(crate) turn: &'a Turn,
-    pub(crate) plans: &'a mut Vec<Plan>,
+    pub(crate) turn: &'a TimeSlice,
+    pub(crate) plans: &'a mut Vec<PlacementPlan>,
     /// Work that is left for a later time slice.
-    pub(crate) rest: &'a mut VecDeque<Work>,
+    pub(crate) rest: &'a mut VecDeque<PlanningWork>,
 }
 
 impl Planner {
     pub(crate) fn new(options: Options) -> Self {
         Self {
-            bodies: Bodies::default(),
+            bodies: BodyCache::default(),
             options,
             started: Instant::now(),
             unheard: Vec::new(),
@@ -113,11 +115,11 @@ impl Planner {
     }
 
     /// Continues work until it is complete or the time slice is over.
-    pub(crate) fn plan(&mut self, context: &mut PlanContext<'_>, work: Work) {
+    pub(crate) fn plan(&mut self, context: &mut PlanContext<'_>, work: PlanningWork) {
         let attempt = match work {
-            Work::Attempt(attempt) => Some(attempt),
-            Work::Builds(instances) => self.begin(context, &instances),
-            Work::Move(migration) => match self.begin_move(context, migration) {
+            PlanningWork::Attempt(attempt) => Some(attempt),
+            PlanningWork::Builds(instances) => self.begin(context, &instances),
+            PlanningWork::Move(migration) => match self.begin_move(context, migration) {
                 Ok(attempt) => Some(attempt),
                 Err(plan) => {
                     context.plans.push(plan);
@@ -145,7 +147,7 @@ impl Planner {
             }
         }
         if !done.is_empty() {
-            context.plans.push(Plan::Nothing { ids: done });
+            context.plans.push(PlacementPlan::Nothing { ids: done });
         }
         let (_, first) = waiting.first().copied()?;
         let read = match self.bodies.read(&first.body) {
@@ -153,18 +155,20 @@ impl Planner {
             Err(error) => {
                 let instances = waiting.iter().map(|(instance, _)| *instance).collect();
                 let fault = PlanFault::unreadable(&error);
-                context.plans.push(Plan::Bury { instances, fault });
+                context.plans.push(PlacementPlan::Bury { instances, fault });
                 return None;
             }
         };
         // Instances of one request need the same kind of host; others are a matter of their own.
         let (same, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, spec)| {
             spec.group == first.group
-                && (spec.body.is_of_one_making(&first.body) || self.is_same(&read.request, spec))
+                && (spec.body.shares_prefix(&first.body) || self.is_same(&read.request, spec))
         });
         if !others.is_empty() {
             let others = others.into_iter().map(|(instance, _)| instance);
-            context.rest.push_back(Work::Builds(others.collect()));
+            context
+                .rest
+                .push_back(PlanningWork::Builds(others.collect()));
         }
         let instances: Vec<Uuid> = same.iter().map(|(instance, _)| instance.0).collect();
         let all = instances.len();
@@ -203,7 +207,7 @@ impl Planner {
             .retain(context.scheduler, state, still_waits);
         if !gone.is_empty() {
             let ids = attempt.ids_of(gone);
-            context.plans.push(Plan::Nothing { ids });
+            context.plans.push(PlacementPlan::Nothing { ids });
         }
         let (mut closed, mut avoided) = (Vec::new(), Vec::new());
         // A move stays in its cell.
@@ -220,18 +224,18 @@ impl Planner {
             avoided: &avoided,
         };
         match attempt.placing.look(&mut look, context.turn) {
-            Ok(Looked::Unfinished) => context.rest.push_back(Work::Attempt(attempt)),
-            Ok(looked @ (Looked::Ready | Looked::Over)) => {
+            Ok(SearchResults::Unfinished) => context.rest.push_back(PlanningWork::Attempt(attempt)),
+            Ok(results @ (SearchResults::Ready | SearchResults::Over)) => {
                 let nowhere = attempt.placing.take_nowhere();
                 if !nowhere.is_empty() {
                     let plan = self.nowhere(context, &attempt, nowhere);
                     context.plans.push(plan);
                 }
-                if looked == Looked::Ready {
-                    context.plans.push(Plan::Claim(attempt));
+                if results == SearchResults::Ready {
+                    context.plans.push(PlacementPlan::Claim(attempt));
                 }
             }
-            Ok(Looked::Nowhere(_)) => {
+            Ok(SearchResults::Nowhere(_)) => {
                 attempt.placing.give_up(context.scheduler, state);
                 let plan = self.nowhere(context, &attempt, attempt.placing.unplaced());
                 context.plans.push(plan);
@@ -250,27 +254,32 @@ impl Planner {
     }
 
     /// The plan for instances without a feasible host.
-    fn nowhere(&self, context: &PlanContext<'_>, attempt: &Attempt, instances: Vec<Uuid>) -> Plan {
+    fn nowhere(
+        &self,
+        context: &PlanContext<'_>,
+        attempt: &Attempt,
+        instances: Vec<Uuid>,
+    ) -> PlacementPlan {
         let fault = PlanFault::no_host(&attempt.placing, &instances);
         match fault.filter(|_| !self.hosts_may_come(context.scheduler, context.control)) {
             Some(fault) => failed(attempt, instances, fault),
-            None => Plan::Nothing {
+            None => PlacementPlan::Nothing {
                 ids: attempt.ids_of(instances),
             },
         }
     }
 
-    fn hosts_may_come(&self, scheduler: &Scheduler, control: &Control) -> bool {
+    fn hosts_may_come(&self, scheduler: &Scheduler, control: &ControlState) -> bool {
         self.started.elapsed() < START_GRACE
             && scheduler.hosts().known().len() < control.conductor.hosts().len()
     }
 }
 
 /// The plan for instances that cannot be placed.
-pub(crate) fn failed(attempt: &Attempt, instances: Vec<Uuid>, fault: PlanFault) -> Plan {
+pub(crate) fn failed(attempt: &Attempt, instances: Vec<Uuid>, fault: PlanFault) -> PlacementPlan {
     match attempt.migration {
-        Some(migration) => Plan::FailMove { migration, fault },
-        None => Plan::Bury {
+        Some(migration) => PlacementPlan::FailMove { migration, fault },
+        None => PlacementPlan::Bury {
             instances: instances.into_iter().map(InstanceId).collect(),
             fault,
         },
@@ -278,7 +287,7 @@ pub(crate) fn failed(attempt: &Attempt, instances: Vec<Uuid>, fault: PlanFault) 
 }
 
 /// The specification of an instance that waits for a host.
-fn waits(control: &Control, instance: InstanceId) -> Option<&Spec> {
+fn waits(control: &ControlState, instance: InstanceId) -> Option<&Spec> {
     let state = &control.conductor;
     let build = state.builds().get(&instance);
     build.filter(|build| build.stage == BuildStage::Waiting)?;
@@ -286,7 +295,7 @@ fn waits(control: &Control, instance: InstanceId) -> Option<&Spec> {
 }
 
 /// The cells that get no new instances.
-fn closed_cells(control: &Control) -> Vec<Uuid> {
+fn closed_cells(control: &ControlState) -> Vec<Uuid> {
     let cells = control.conductor.cells().iter();
     let closed = cells.filter(|(_, cell)| !cell.takes_instances());
     closed.map(|(CellId(cell), _)| *cell).collect()

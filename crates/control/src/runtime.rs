@@ -12,16 +12,16 @@ use placewright_link::CellLink;
 use placewright_tasks::{Task, Tasks};
 
 use crate::auditor::{AuditMetrics, Audited, Auditor};
-use crate::cells::Followed;
-use crate::conductor::Conductor;
+use crate::cells::CellFollower;
 use crate::fleet;
+use crate::handle::ControlHandle;
 use crate::machine::ControlMachine;
 use crate::options::RepairOptions;
 use crate::outbox::{self, Outbox};
-use crate::parts::Parts;
-use crate::place::{self, Places};
-use crate::scheduler::Ranker;
-use crate::wanted::{self, Wanted};
+use crate::pending_work::{self, PendingWork};
+use crate::place::{self, PlacementQueue};
+use crate::runtime_context::RuntimeContext;
+use crate::scheduler::SchedulerHandle;
 
 /// The interval at which the state is searched for work that was missed.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub struct CellConfig {
 
 /// The running tasks of control. Dropping it ends them; see [`Runtime::shutdown`].
 pub struct Runtime {
-    parts: Arc<Parts>,
+    parts: Arc<RuntimeContext>,
     tasks: Tasks,
 }
 
@@ -68,24 +68,27 @@ impl Runtime {
     /// # Errors
     ///
     /// The durable changes cannot be followed.
-    pub fn start(conductor: Conductor, ranker: Ranker) -> Result<Arc<Self>, FollowError> {
+    pub fn start(
+        conductor: ControlHandle,
+        ranker: SchedulerHandle,
+    ) -> Result<Arc<Self>, FollowError> {
         let engine = conductor.engine();
         let follower = engine.follow(engine.durable_sequence())?;
-        let (places, outcomes) = Places::start(conductor.clone(), ranker.clone());
-        let parts = Arc::new(Parts {
+        let (places, outcomes) = PlacementQueue::start(conductor.clone(), ranker.clone());
+        let parts = Arc::new(RuntimeContext {
             conductor,
             ranker,
-            signs: Mutex::default(),
+            availability_reports: Mutex::default(),
             outboxes: RwLock::default(),
             places,
         });
         fleet::tell_all(&parts);
         let tasks = Tasks::default();
-        let hear = place::hear(parts.places.clone(), outcomes);
+        let hear = place::handle_answers(parts.places.clone(), outcomes);
         tasks.spawn(Task::ControlOutcomes, hear);
         let follow = follow(Arc::clone(&parts), follower);
         tasks.spawn(Task::ControlFollow, follow);
-        tasks.spawn(Task::ControlSweep, sweep(Arc::clone(&parts)));
+        tasks.spawn(Task::ControlSweep, find_missed_work(Arc::clone(&parts)));
         Ok(Arc::new(Self { parts, tasks }))
     }
 
@@ -105,13 +108,13 @@ impl Runtime {
 
     /// The handle on control's state machine.
     #[must_use]
-    pub fn conductor(&self) -> &Conductor {
+    pub fn conductor(&self) -> &ControlHandle {
         &self.parts.conductor
     }
 
     /// The handle on control's scheduler.
     #[must_use]
-    pub fn ranker(&self) -> &Ranker {
+    pub fn ranker(&self) -> &SchedulerHandle {
         &self.parts.ranker
     }
 
@@ -161,7 +164,7 @@ impl Runtime {
         }
         let run = outbox::run(conductor.clone(), outbox);
         self.tasks.spawn(Task::ControlOutbox, run);
-        let run = Followed::new(cell, Arc::clone(&self.parts)).run();
+        let run = CellFollower::new(cell, Arc::clone(&self.parts)).run();
         self.tasks.spawn(Task::ControlCell, run);
         self.parts.returned(cell);
         Ok(())
@@ -177,7 +180,7 @@ impl Runtime {
 }
 
 /// Carries out what durable changes call for.
-async fn follow(parts: Arc<Parts>, mut follower: Follower<ControlMachine>) {
+async fn follow(parts: Arc<RuntimeContext>, mut follower: Follower<ControlMachine>) {
     loop {
         match follower.next_entries().await {
             None => return,
@@ -197,7 +200,7 @@ async fn follow(parts: Arc<Parts>, mut follower: Follower<ControlMachine>) {
     }
 }
 
-fn take_entries(parts: &Parts, entries: &Entries) {
+fn take_entries(parts: &RuntimeContext, entries: &Entries) {
     let mut changes: Vec<Change> = Vec::new();
     for (sequence, record) in entries.iter() {
         // Most entries concern placement only and call for nothing here.
@@ -216,10 +219,10 @@ fn take_entries(parts: &Parts, entries: &Entries) {
     if changes.is_empty() {
         return;
     }
-    let wanted: Vec<Wanted> = parts
+    let wanted: Vec<PendingWork> = parts
         .conductor
         .engine()
-        .read_now(|machine| wanted::of_changes(&machine.0, &changes).collect());
+        .read_now(|machine| pending_work::of_changes(&machine.0, &changes).collect());
     for one in wanted {
         parts.do_now(one);
     }
@@ -232,12 +235,12 @@ fn take_entries(parts: &Parts, entries: &Entries) {
         .filter(|change| fleet::concerns(change))
         .collect();
     if !of_fleet.is_empty() {
-        fleet::tell(of_fleet, parts);
+        fleet::apply_to_scheduler(of_fleet, parts);
     }
 }
 
 /// Searches the state periodically for work that is still to be done.
-async fn sweep(parts: Arc<Parts>) {
+async fn find_missed_work(parts: Arc<RuntimeContext>) {
     let mut round = 0u32;
     loop {
         parts
@@ -249,7 +252,7 @@ async fn sweep(parts: Arc<Parts>) {
             let at = Instant::now();
             let most = parts.conductor.options().resend_max;
             for outbox in parts.outboxes.read().values() {
-                outbox.tidy(at, most);
+                outbox.drop_obsolete(at, most);
             }
         }
         tokio::time::sleep(SWEEP).await;

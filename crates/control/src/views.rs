@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placewright_conductor::{CellId, HostId, InstanceId};
-use placewright_link::{CellNews, HostView, InstanceView};
+use placewright_link::{CellEvent, HostView, InstanceView};
 use placewright_placement::Timestamp;
 
 /// The latest reports of all cells.
@@ -62,7 +62,7 @@ pub struct CellView {
 
 /// What a cell has listed since the beginning of its listing.
 #[derive(Debug, Default)]
-pub(crate) struct Mentioned {
+pub(crate) struct ListedSoFar {
     instances: BTreeSet<InstanceId>,
     hosts: BTreeSet<HostId>,
     is_over: bool,
@@ -70,9 +70,9 @@ pub(crate) struct Mentioned {
 
 impl CellView {
     /// Applies an event about instances or hosts.
-    pub(crate) fn take(&mut self, news: &CellNews, mentioned: &mut Mentioned) {
+    pub(crate) fn take(&mut self, news: &CellEvent, mentioned: &mut ListedSoFar) {
         match news {
-            CellNews::Instance { instance, view } => {
+            CellEvent::Instance { instance, view } => {
                 match view {
                     Some(view) => drop(self.instances.insert(*instance, (**view).clone())),
                     None => drop(self.instances.remove(instance)),
@@ -81,7 +81,7 @@ impl CellView {
                     mentioned.instances.insert(*instance);
                 }
             }
-            CellNews::Host { host, view } => {
+            CellEvent::Host { host, view } => {
                 match view {
                     Some(view) => drop(self.hosts.insert(*host, view.clone())),
                     None => drop(self.hosts.remove(host)),
@@ -90,17 +90,17 @@ impl CellView {
                     mentioned.hosts.insert(*host);
                 }
             }
-            CellNews::Complete => {
+            CellEvent::Complete => {
                 self.instances
                     .retain(|instance, _| mentioned.instances.contains(instance));
                 self.hosts.retain(|host, _| mentioned.hosts.contains(host));
-                *mentioned = Mentioned {
+                *mentioned = ListedSoFar {
                     is_over: true,
-                    ..Mentioned::default()
+                    ..ListedSoFar::default()
                 };
                 self.is_complete = true;
             }
-            CellNews::Alive { .. } | CellNews::State { .. } | CellNews::Heartbeat => {}
+            CellEvent::Alive { .. } | CellEvent::State { .. } | CellEvent::Heartbeat => {}
         }
     }
 }

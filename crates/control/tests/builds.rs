@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::super_conductor::Command;
-use placewright_conductor::{CellId, Control, HostId, MoveKind};
+use placewright_conductor::{CellId, ControlState, HostId, MoveKind};
 use placewright_control::Views;
 use placewright_testing::site::{Fleet, Site, Stores, cell, host, instance};
 use placewright_testing::world::migration;
 
 /// How many of the first instances are active.
-fn active(control: &Control, views: &Views, count: usize) -> usize {
+fn active(control: &ControlState, views: &Views, count: usize) -> usize {
     let is_active = |number: &usize| {
         let mapping = control.conductor.mappings().get(&instance(*number));
         let cell = mapping.and_then(|mapping| mapping.cell);
@@ -250,8 +250,8 @@ async fn moves_find_a_place_in_the_cell_of_their_instance() {
     })
     .await;
     for (number, verdict) in [
-        (0, placewright_conductor::Verdict::Confirm),
-        (2, placewright_conductor::Verdict::Revert),
+        (0, placewright_conductor::MoveDecision::Confirm),
+        (2, placewright_conductor::MoveDecision::Revert),
     ] {
         let command = Command::Conclude {
             migration: migration(number),
@@ -276,11 +276,11 @@ async fn moves_find_a_place_in_the_cell_of_their_instance() {
 
 /// Reads the state of an instance by its number.
 trait InstanceOf {
-    fn instance_of(&self, control: &Control, number: usize) -> Option<VmState>;
+    fn instance_of(&self, control: &ControlState, number: usize) -> Option<VmState>;
 }
 
 impl InstanceOf for Views {
-    fn instance_of(&self, control: &Control, number: usize) -> Option<VmState> {
+    fn instance_of(&self, control: &ControlState, number: usize) -> Option<VmState> {
         let mapping = control.conductor.mappings().get(&instance(number))?;
         Some(self.instance(mapping.cell?, instance(number))?.vm_state)
     }

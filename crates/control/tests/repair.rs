@@ -103,7 +103,7 @@ async fn what_an_instance_does_not_hold_is_claimed_again() {
     );
     assert_eq!(finding.outcome.as_deref(), Some("done"));
     is_clean(&site).await;
-    let held = |control: &placewright_conductor::Control| {
+    let held = |control: &placewright_conductor::ControlState| {
         placewright_conductor::claims::held(&control.placement, instance(1))
     };
     let now_held = site.conductor.read(move |control, _| held(control)).await;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use placewright_journal::{AppendError, Journal};
 
-use crate::feed::Block;
-use crate::shared::{Decided, Group, Progress, Shared, State};
+use crate::feed::EntryBlock;
+use crate::shared::{CommandBatch, Decided, Progress, Shared, State};
 use crate::{Commit, Machine, StoreError, SubmitError, snapshot};
 
 /// Figures of a successful append, from which the writer decides how long to gather commands.
@@ -28,7 +28,7 @@ pub(crate) struct Appended {
 pub(crate) fn commit<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
-    groups: VecDeque<Group<M>>,
+    groups: VecDeque<CommandBatch<M>>,
 ) -> Option<Appended> {
     let mut records: Vec<&[u8]> = Vec::new();
     for group in &groups {
@@ -52,7 +52,7 @@ pub(crate) fn commit<M: Machine>(
             let appended = succeed(shared, groups, entries, took);
             // By the writer itself, although the next commands may wait: waking a thread for it costs
             // more processor time, and meanwhile more of them gather for the next append.
-            journal.settle();
+            journal.finish_deferred();
             return Some(appended);
         }
         Err(AppendError::Conflict { .. }) => decide_again(shared, journal, groups),
@@ -64,7 +64,7 @@ pub(crate) fn commit<M: Machine>(
 }
 
 /// Answers the groups' commands and recycles the groups' memory.
-fn finish<M: Machine>(shared: &Shared<M>, mut groups: VecDeque<Group<M>>) {
+fn finish<M: Machine>(shared: &Shared<M>, mut groups: VecDeque<CommandBatch<M>>) {
     for group in &mut groups {
         group.decided.drain(..).for_each(Decided::answer);
     }
@@ -76,13 +76,13 @@ fn finish<M: Machine>(shared: &Shared<M>, mut groups: VecDeque<Group<M>>) {
     }
     let mut queue = shared.queue.lock();
     for group in groups {
-        queue.give_spare(group);
+        queue.recycle(group);
     }
 }
 
 fn succeed<M: Machine>(
     shared: &Shared<M>,
-    groups: VecDeque<Group<M>>,
+    groups: VecDeque<CommandBatch<M>>,
     entries: usize,
     append: Duration,
 ) -> Appended {
@@ -103,7 +103,7 @@ fn succeed<M: Machine>(
             commit.bytes += group.buffer.len();
             commit.decide += group.decide;
             if !group.ends.is_empty() {
-                recent.push(Block::new(
+                recent.push(EntryBlock::new(
                     group.first,
                     group.buffer.clone(),
                     group.ends.clone(),
@@ -132,7 +132,7 @@ fn succeed<M: Machine>(
 fn undo_all<M: Machine>(
     shared: &Shared<M>,
     state: &mut State<M>,
-    mut groups: VecDeque<Group<M>>,
+    mut groups: VecDeque<CommandBatch<M>>,
 ) -> Vec<Decided<M>> {
     {
         // A decider holds the state's lock until its group is in the queue, so the queue is
@@ -172,7 +172,11 @@ fn refuse<M: Machine>(shared: &Shared<M>, undone: Vec<Decided<M>>, reason: &Arc<
     shared.observer.append_failed(reason, commands);
 }
 
-fn fail<M: Machine>(shared: &Shared<M>, groups: VecDeque<Group<M>>, reason: &Arc<StoreError>) {
+fn fail<M: Machine>(
+    shared: &Shared<M>,
+    groups: VecDeque<CommandBatch<M>>,
+    reason: &Arc<StoreError>,
+) {
     *shared.append_failed.lock() = Some(Instant::now());
     let undone = {
         let mut state = shared.state.write();
@@ -188,7 +192,7 @@ fn fail<M: Machine>(shared: &Shared<M>, groups: VecDeque<Group<M>>, reason: &Arc
 fn decide_again<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
-    groups: VecDeque<Group<M>>,
+    groups: VecDeque<CommandBatch<M>>,
 ) {
     let mut state = shared.state.write();
     let undone = undo_all(shared, &mut state, groups);
@@ -214,7 +218,7 @@ fn catch_up<M: Machine>(
     journal: &mut dyn Journal,
     state: &mut State<M>,
 ) -> Result<(), StoreError> {
-    let mut block = Block::new(state.applied + 1, Vec::new(), Vec::new());
+    let mut block = EntryBlock::new(state.applied + 1, Vec::new(), Vec::new());
     let mut failed = None;
     let read = journal.read(
         state.applied + 1,

@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use parking_lot::RwLockWriteGuard;
-use placewright_tasks::{Contained, caught_now};
+use placewright_tasks::{ContainedWork, caught_now};
 
-use crate::shared::{COMMANDS_READY, Decided, Group, Pending, SPARE_BYTES_MAX, Shared, State};
+use crate::shared::{
+    COMMANDS_READY, CommandBatch, Decided, Pending, SPARE_BYTES_MAX, Shared, State,
+};
 use crate::{Machine, SubmitError};
 
 /// The working memory of a deciding thread, kept for the capacity of its buffers.
@@ -14,7 +16,7 @@ pub(crate) struct Decider<M: Machine> {
     /// The commands to decide next; empty between two decisions.
     pub(crate) batch: VecDeque<Pending<M>>,
     /// An empty group for the next decisions.
-    pub(crate) spare: Option<Group<M>>,
+    pub(crate) spare: Option<CommandBatch<M>>,
     /// Decisions that need no append and are answered at once.
     settled: Vec<Decided<M>>,
     /// The changes of the current decisions; dropped after the lock is released.
@@ -46,7 +48,7 @@ impl<M: Machine> Decider<M> {
         let options = &shared.options;
         let started = Instant::now();
         let spare = self.spare.take();
-        let mut group = spare.unwrap_or_else(|| Group::with_room(self.batch.len()));
+        let mut group = spare.unwrap_or_else(|| CommandBatch::with_room(self.batch.len()));
         let mut state = shared.state.write();
         let locked = Instant::now();
         group.first = state.applied + 1;
@@ -89,13 +91,13 @@ impl<M: Machine> Decider<M> {
         &mut self,
         state: &mut State<M>,
         pending: Pending<M>,
-        group: &mut Group<M>,
+        group: &mut CommandBatch<M>,
         record_bytes_max: usize,
     ) {
         let from = self.changes.len();
         let changes = &mut self.changes;
         // Deciding does not change the state, so a panic harms only its own command.
-        let decision = caught_now(Contained::Decision, || {
+        let decision = caught_now(ContainedWork::Decision, || {
             state.machine.decide(&pending.command, changes)
         });
         let Ok(result) = decision else {

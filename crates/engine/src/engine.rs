@@ -12,12 +12,12 @@ use placewright_journal::{Journal, JournalError};
 use placewright_tasks::Task;
 use tokio::sync::{oneshot, watch};
 
-use crate::feed::Recent;
-use crate::gate::Gate;
+use crate::feed::RecentEntries;
 use crate::history::{self, HistoryRequest};
 use crate::recover::{Recovered, recover_until};
 use crate::shared::{self, Answer, Pending, Progress, Queue, Shared, State};
-use crate::snapshot::{self, Due, SnapshotRequest};
+use crate::snapshot::{self, SnapshotRequest, SnapshotSchedule};
+use crate::throttle::Throttle;
 use crate::writer::{self, wake_writer};
 use crate::{
     FollowError, Follower, Machine, Observer, Options, RecoverError, SnapshotError, SnapshotReport,
@@ -96,7 +96,7 @@ impl<M: Machine> Engine<M> {
             journal.as_mut(),
             u64::MAX,
             observer.as_ref(),
-            &mut Gate::open(),
+            &mut Throttle::open(),
         )?;
         let first_held = journal.first_held()?;
         let (snapshot_requests, snapshot_receiver) = mpsc::channel();
@@ -112,7 +112,7 @@ impl<M: Machine> Engine<M> {
             queue: Mutex::new(Queue::with_room(shared::COMMANDS_READY)),
             writer_wake: Condvar::new(),
             ahead_wake: Condvar::new(),
-            recent: RwLock::new(Recent::new(options.recent_bytes)),
+            recent: RwLock::new(RecentEntries::new(options.recent_bytes)),
             append_failed: Mutex::new(None),
             due: Mutex::new(due(&recovered)),
             snapshot_requests,
@@ -333,8 +333,8 @@ async fn step_aside() {
     .await;
 }
 
-fn due<M>(recovered: &Recovered<M>) -> Due {
-    Due {
+fn due<M>(recovered: &Recovered<M>) -> SnapshotSchedule {
+    SnapshotSchedule {
         sequence: recovered.snapshot,
         snapshot_bytes: recovered.snapshot_bytes,
         bytes: recovered.replayed_bytes,
@@ -363,7 +363,7 @@ fn start<M: Machine>(
     };
     let ahead = {
         let shared = Arc::clone(shared);
-        spawn(Task::EngineAhead, move || writer::run_ahead(&shared))?
+        spawn(Task::EngineAhead, move || writer::run_pipelined(&shared))?
     };
     let writer = {
         let shared = Arc::clone(shared);

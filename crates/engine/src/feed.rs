@@ -10,17 +10,17 @@ use crate::history::HistoryRequest;
 use crate::shared::{Progress, Shared};
 use crate::{Machine, StoreError};
 
-/// The approximate memory overhead of a block of [`Recent`], in bytes.
+/// The approximate memory overhead of a block of [`RecentEntries`], in bytes.
 const BLOCK_BYTES: usize = 128;
 
 /// Consecutive entries that share a buffer.
-pub(crate) struct Block {
+pub(crate) struct EntryBlock {
     first: u64,
     buffer: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Block {
+impl EntryBlock {
     pub(crate) fn new(first: u64, buffer: Vec<u8>, ends: Vec<usize>) -> Self {
         Self {
             first,
@@ -61,13 +61,13 @@ impl Block {
 }
 
 /// A cache of the newest durable entries, bounded in bytes.
-pub(crate) struct Recent {
-    blocks: VecDeque<Arc<Block>>,
+pub(crate) struct RecentEntries {
+    blocks: VecDeque<Arc<EntryBlock>>,
     bytes: usize,
     bytes_max: usize,
 }
 
-impl Recent {
+impl RecentEntries {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             blocks: VecDeque::new(),
@@ -76,7 +76,7 @@ impl Recent {
         }
     }
 
-    pub(crate) fn push(&mut self, block: Block) {
+    pub(crate) fn push(&mut self, block: EntryBlock) {
         self.bytes += block.bytes();
         self.blocks.push_back(Arc::new(block));
         while self.bytes > self.bytes_max {
@@ -98,13 +98,13 @@ impl Recent {
 /// Consecutive durable entries in shared memory; cheap to clone.
 #[derive(Clone)]
 pub struct Entries {
-    block: Arc<Block>,
+    block: Arc<EntryBlock>,
     /// The first entry of the block that belongs to this value.
     from: u64,
 }
 
 impl Entries {
-    pub(crate) fn new(block: Arc<Block>, from: u64) -> Self {
+    pub(crate) fn new(block: Arc<EntryBlock>, from: u64) -> Self {
         Self { block, from }
     }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use placewright_journal::{Journal, JournalError};
 use tokio::sync::oneshot;
 
-use crate::feed::Block;
+use crate::feed::EntryBlock;
 use crate::{Entries, FollowError, StoreError};
 
 /// The approximate size of an answer in bytes, so that followers take turns.
@@ -29,7 +29,7 @@ pub(crate) enum HistoryRequest {
 const ANSWERS_KEPT: usize = 2;
 
 pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<HistoryRequest>) {
-    let mut kept: VecDeque<Arc<Block>> = VecDeque::with_capacity(ANSWERS_KEPT);
+    let mut kept: VecDeque<Arc<EntryBlock>> = VecDeque::with_capacity(ANSWERS_KEPT);
     while let Ok(HistoryRequest::Read { from, until, reply }) = requests.recv() {
         placewright_tasks::pass(placewright_tasks::Task::EngineHistory);
         if reply.is_closed() {
@@ -52,8 +52,8 @@ pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<Histo
     }
 }
 
-fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<Block, FollowError> {
-    let mut block = Block::new(from, Vec::new(), Vec::new());
+fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<EntryBlock, FollowError> {
+    let mut block = EntryBlock::new(from, Vec::new(), Vec::new());
     let mut bytes = 0;
     let read = journal.read(from, &mut |sequence, record| {
         block.push(record);

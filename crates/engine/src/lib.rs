@@ -24,7 +24,6 @@ mod commit;
 mod decide;
 mod engine;
 mod feed;
-mod gate;
 mod history;
 mod machine;
 mod observer;
@@ -32,6 +31,7 @@ mod options;
 mod recover;
 mod shared;
 mod snapshot;
+mod throttle;
 mod writer;
 
 pub use engine::{Engine, Reading, SubmitError};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use placewright_journal::{Journal, JournalError};
 
-use crate::gate::{Gate, Gated, Stopped};
+use crate::throttle::{Stopped, Throttle, Throttled};
 use crate::{DecodeError, LoadError, Machine, Observer, RecoveryProgress};
 
 /// The approximate size of one read of the journal, after which its read view is released.
@@ -91,7 +91,7 @@ pub fn recover<M: Machine>(
     journal: &mut dyn Journal,
     observer: &dyn Observer,
 ) -> Result<Recovered<M>, RecoverError> {
-    recover_until(journal, u64::MAX, observer, &mut Gate::open())
+    recover_until(journal, u64::MAX, observer, &mut Throttle::open())
 }
 
 /// Builds the state after the entry `until`, or at the end if that comes first.
@@ -99,11 +99,11 @@ pub(crate) fn recover_until<M: Machine>(
     journal: &mut dyn Journal,
     until: u64,
     observer: &dyn Observer,
-    gate: &mut Gate,
+    throttle: &mut Throttle,
 ) -> Result<Recovered<M>, RecoverError> {
-    let mut recovered = load_newest(journal, until, observer, gate)?;
+    let mut recovered = load_newest(journal, until, observer, throttle)?;
     let end = journal.end()?.min(until);
-    replay(journal, &mut recovered, end, observer, gate)?;
+    replay(journal, &mut recovered, end, observer, throttle)?;
     Ok(recovered)
 }
 
@@ -111,7 +111,7 @@ fn load_newest<M: Machine>(
     journal: &mut dyn Journal,
     until: u64,
     observer: &dyn Observer,
-    gate: &mut Gate,
+    throttle: &mut Throttle,
 ) -> Result<Recovered<M>, RecoverError> {
     let mut unusable = None;
     for snapshot in journal.snapshots()? {
@@ -119,7 +119,7 @@ fn load_newest<M: Machine>(
         if sequence > until {
             continue;
         }
-        match load(journal, sequence, gate) {
+        match load(journal, sequence, throttle) {
             Ok(machine) => {
                 return Ok(Recovered {
                     machine,
@@ -161,10 +161,10 @@ fn is_stop(error: &io::Error) -> bool {
 fn load<M: Machine>(
     journal: &mut dyn Journal,
     sequence: u64,
-    gate: &mut Gate,
+    throttle: &mut Throttle,
 ) -> Result<M, LoadError> {
     let reader = journal.read_snapshot(sequence).map_err(io::Error::other)?;
-    let mut reader = BufReader::with_capacity(BUFFER_BYTES, Gated::new(reader, gate));
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, Throttled::new(reader, throttle));
     let machine = M::load(&mut reader)?;
     // The journal verifies a snapshot's checksums only when it is read to its end.
     if io::copy(&mut reader, &mut io::sink())? > 0 {
@@ -178,7 +178,7 @@ fn replay<M: Machine>(
     recovered: &mut Recovered<M>,
     end: u64,
     observer: &dyn Observer,
-    gate: &mut Gate,
+    throttle: &mut Throttle,
 ) -> Result<(), RecoverError> {
     let mut told = Instant::now();
     let tell = |recovered: &Recovered<M>| {
@@ -194,7 +194,7 @@ fn replay<M: Machine>(
     }
     while recovered.sequence < end {
         replay_some(journal, recovered, end)?;
-        gate.pass()?;
+        throttle.pass()?;
         if told.elapsed() >= PROGRESS_EVERY {
             told = Instant::now();
             tell(recovered);

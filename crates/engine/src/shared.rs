@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
-use crate::feed::Recent;
+use crate::feed::RecentEntries;
 use crate::history::HistoryRequest;
-use crate::snapshot::{Due, SnapshotRequest};
+use crate::snapshot::{SnapshotRequest, SnapshotSchedule};
 use crate::{Machine, Observer, Options, SubmitError};
 
 /// The machine and its position in the journal.
@@ -61,7 +61,7 @@ impl<M: Machine> Decided<M> {
 }
 
 /// Commands decided during one lock, with the data that undoes them.
-pub(crate) struct Group<M: Machine> {
+pub(crate) struct CommandBatch<M: Machine> {
     /// The sequence of the first record.
     pub(crate) first: u64,
     /// The encoded records, concatenated.
@@ -84,7 +84,7 @@ pub(crate) const SPARE_BYTES_MAX: usize = 1 << 20;
 /// The number of groups that are recycled: as many as are in flight at once under the usual load.
 const SPARES_MAX: usize = 16;
 
-impl<M: Machine> Group<M> {
+impl<M: Machine> CommandBatch<M> {
     /// An empty group with capacity for some commands.
     pub(crate) fn with_room(commands: usize) -> Self {
         Self {
@@ -101,12 +101,12 @@ impl<M: Machine> Group<M> {
 /// Waiting and decided commands, and the state of the threads that process them.
 pub(crate) struct Queue<M: Machine> {
     pub(crate) waiting: VecDeque<Pending<M>>,
-    pub(crate) decided: VecDeque<Group<M>>,
+    pub(crate) decided: VecDeque<CommandBatch<M>>,
     pub(crate) decided_commands: usize,
     /// The total size of the decided groups' records.
     pub(crate) decided_bytes: usize,
     /// Recycled groups: allocating memory for each batch would cost more than deciding it.
-    spares: Vec<Group<M>>,
+    spares: Vec<CommandBatch<M>>,
     /// The writer sleeps until this many commands wait; 0 while it is awake.
     pub(crate) writer_wakes_at: usize,
     /// Whether the second thread has taken commands and not yet queued their decisions.
@@ -126,10 +126,10 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) queue: Mutex<Queue<M>>,
     pub(crate) writer_wake: Condvar,
     pub(crate) ahead_wake: Condvar,
-    pub(crate) recent: RwLock<Recent>,
+    pub(crate) recent: RwLock<RecentEntries>,
     /// When the last append failed; `None` once one has succeeded.
     pub(crate) append_failed: Mutex<Option<Instant>>,
-    pub(crate) due: Mutex<Due>,
+    pub(crate) due: Mutex<SnapshotSchedule>,
     pub(crate) snapshot_requests: mpsc::Sender<SnapshotRequest>,
     pub(crate) history_requests: mpsc::Sender<HistoryRequest>,
     pub(crate) options: Options,
@@ -159,14 +159,14 @@ impl<M: Machine> Queue<M> {
     }
 
     /// An empty group with capacity for `commands`, recycled if possible.
-    pub(crate) fn take_spare(&mut self, commands: usize) -> Group<M> {
+    pub(crate) fn take_recycled(&mut self, commands: usize) -> CommandBatch<M> {
         self.spares
             .pop()
-            .unwrap_or_else(|| Group::with_room(commands))
+            .unwrap_or_else(|| CommandBatch::with_room(commands))
     }
 
     /// Recycles a group whose commands are answered. Its content is dropped.
-    pub(crate) fn give_spare(&mut self, group: Group<M>) {
+    pub(crate) fn recycle(&mut self, group: CommandBatch<M>) {
         if self.spares.len() < SPARES_MAX && group.buffer.capacity() <= SPARE_BYTES_MAX {
             debug_assert!(group.decided.is_empty() && group.undos.is_empty());
             self.spares.push(group);

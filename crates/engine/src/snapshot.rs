@@ -13,9 +13,9 @@ use std::time::Instant;
 use placewright_journal::{Journal, JournalError, SnapshotInfo};
 use tokio::sync::oneshot;
 
-use crate::gate::{Gate, Gated, Stopped};
 use crate::recover::{self, BUFFER_BYTES};
 use crate::shared::Shared;
+use crate::throttle::{Stopped, Throttle, Throttled};
 use crate::{Machine, Options, RecoverError, SnapshotReport};
 
 /// Why a snapshot was not made, or the journal not trimmed after it.
@@ -43,7 +43,7 @@ pub(crate) enum SnapshotRequest {
 
 /// When the next snapshot is due.
 #[derive(Debug)]
-pub(crate) struct Due {
+pub(crate) struct SnapshotSchedule {
     /// The entry that the newest snapshot was made at.
     pub(crate) sequence: u64,
     /// The size of that snapshot in bytes.
@@ -56,7 +56,7 @@ pub(crate) struct Due {
     pub(crate) retry_at: Option<Instant>,
 }
 
-impl Due {
+impl SnapshotSchedule {
     fn is_due(&self, durable: u64, options: &Options) -> bool {
         let entries = durable.saturating_sub(self.sequence);
         let enough = entries >= options.snapshot_entries
@@ -126,8 +126,8 @@ fn make<M: Machine>(
     let info = match newest {
         Some(info) if info.sequence == target => info,
         _ => {
-            let mut gate = Gate::new(Arc::clone(stop), shared.options.snapshot_duty);
-            write::<M>(journal, target, &mut gate)?
+            let mut throttle = Throttle::new(Arc::clone(stop), shared.options.snapshot_duty);
+            write::<M>(journal, target, &mut throttle)?
         }
     };
     {
@@ -150,15 +150,15 @@ fn make<M: Machine>(
 fn write<M: Machine>(
     journal: &mut dyn Journal,
     target: u64,
-    gate: &mut Gate,
+    throttle: &mut Throttle,
 ) -> Result<SnapshotInfo, SnapshotError> {
-    let replica = recover::recover_until::<M>(journal, target, &(), gate);
+    let replica = recover::recover_until::<M>(journal, target, &(), throttle);
     let replica = replica.map_err(|error| match error {
         RecoverError::Stopped => SnapshotError::Stopped,
         error @ (RecoverError::Store(_) | RecoverError::Snapshot { .. }) => error.into(),
     })?;
     let mut writer = journal.write_snapshot(replica.sequence)?;
-    let mut out = BufWriter::with_capacity(BUFFER_BYTES, Gated::new(&mut writer, gate));
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, Throttled::new(&mut writer, throttle));
     let saved = replica.machine.save(&mut out).and_then(|()| out.flush());
     // Dropping the buffer would try to write it again.
     let _ = out.into_parts();

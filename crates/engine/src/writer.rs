@@ -14,7 +14,7 @@ use placewright_tasks::{Task, pass};
 use crate::Machine;
 use crate::commit::{self, Appended};
 use crate::decide::Decider;
-use crate::shared::{Group, Queue, Shared};
+use crate::shared::{CommandBatch, Queue, Shared};
 
 /// The minimum number of callers worth waiting for; fewer gain too little from a common append.
 const GATHER_COMMANDS_MIN: usize = 8;
@@ -37,11 +37,11 @@ fn next_groups<M: Machine>(
     shared: &Shared<M>,
     decider: &mut Decider<M>,
     last: Option<Appended>,
-) -> Option<VecDeque<Group<M>>> {
+) -> Option<VecDeque<CommandBatch<M>>> {
     let mut queue = shared.queue.lock();
     queue.appending = false;
     if let Some(last) = last {
-        gather(shared, &mut queue, &last);
+        wait_for_group_commit(shared, &mut queue, &last);
     }
     loop {
         // Commands that the other thread has taken come first, to preserve the order.
@@ -64,7 +64,11 @@ fn next_groups<M: Machine>(
 }
 
 /// Waits briefly for the callers that were just answered (see `Options::gather_max`).
-fn gather<M: Machine>(shared: &Shared<M>, queue: &mut MutexGuard<'_, Queue<M>>, last: &Appended) {
+fn wait_for_group_commit<M: Machine>(
+    shared: &Shared<M>,
+    queue: &mut MutexGuard<'_, Queue<M>>,
+    last: &Appended,
+) {
     let pause = (last.took / 2).min(shared.options.gather_max);
     if pause.is_zero() || last.commands < GATHER_COMMANDS_MIN || !queue.decided.is_empty() {
         return;
@@ -89,7 +93,7 @@ fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize, decider: 
         decider.batch.extend(first);
     }
     if decider.spare.is_none() {
-        decider.spare = Some(queue.take_spare(commands_max));
+        decider.spare = Some(queue.take_recycled(commands_max));
     }
 }
 
@@ -100,7 +104,7 @@ fn put_back<M: Machine>(queue: &mut Queue<M>, decider: &mut Decider<M>) {
     }
 }
 
-fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDeque<Group<M>> {
+fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDeque<CommandBatch<M>> {
     let mut groups = VecDeque::new();
     let (mut commands, mut bytes) = (0, 0);
     let bytes_max = shared.options.batch_bytes_max;
@@ -127,7 +131,7 @@ fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDequ
 }
 
 /// The second thread: decides while the writer waits for the disk.
-pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
+pub(crate) fn run_pipelined<M: Machine>(shared: &Arc<Shared<M>>) {
     let mut decider = Decider::new();
     let options = &shared.options;
     let mut queue = shared.queue.lock();

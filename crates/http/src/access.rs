@@ -9,8 +9,8 @@ use hyper::{Method, Response, Uri};
 use placewright_auth::Identity;
 
 use crate::body::Body;
-use crate::exchange::Exchange;
 use crate::gateway::Gateway;
+use crate::request_context::RequestContext;
 use crate::request_id::{self, REQUEST_ID};
 
 /// The target of the access log's events. It is a name of its own, not that of a module, because
@@ -23,7 +23,7 @@ impl Gateway {
         &self,
         parts: &Parts,
         response: &Response<Body>,
-        exchange: &Exchange<impl Copy>,
+        exchange: &RequestContext<impl Copy>,
     ) {
         let status = response.status().as_u16();
         let elapsed = exchange.started.elapsed();

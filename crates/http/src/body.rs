@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::costly::Caller;
 use crate::error::{ApiError, ApiResult};
-use crate::room::{Held, Room};
+use crate::memory_budget::{MemoryBudget, MemoryPermit};
 
 /// The body of a response.
 #[derive(Debug)]
@@ -26,16 +26,16 @@ pub enum Body {
     /// A stream that lasts until its sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
     /// Pieces that are generated as the client takes them.
-    Pieces(Pieces),
+    Pieces(ChunkedResponse),
 }
 
 impl Body {
     /// An answer of pieces that are there, none of them empty. Each is dropped when its client has taken
     /// it, and the room that they hold is given back with the last.
     #[must_use]
-    pub fn of_pieces(mut pieces: Vec<Bytes>, held: Option<Held>) -> Self {
+    pub fn of_pieces(mut pieces: Vec<Bytes>, held: Option<MemoryPermit>) -> Self {
         if pieces.len() > 1 {
-            return Self::Pieces(Pieces::ready(pieces, held));
+            return Self::Pieces(ChunkedResponse::ready(pieces, held));
         }
         Self::Whole(pieces.pop().unwrap_or_default())
     }
@@ -43,7 +43,7 @@ impl Body {
 
 /// A large answer: each piece is made when the one before it is on its way, so that a client that
 /// takes nothing keeps little.
-pub struct Pieces {
+pub struct ChunkedResponse {
     make: Box<dyn FnMut() -> Option<Bytes> + Send>,
     /// Whether others had their turn since the last piece.
     has_rested: bool,
@@ -51,7 +51,7 @@ pub struct Pieces {
     left: Option<u64>,
 }
 
-impl Pieces {
+impl ChunkedResponse {
     /// A response of the pieces that `make` returns, until it returns none.
     pub(crate) fn new(
         mut make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
@@ -70,7 +70,7 @@ impl Pieces {
     }
 
     /// An answer whose pieces are there, and hold room until the last of them is on its way.
-    fn ready(pieces: Vec<Bytes>, held: Option<Held>) -> Self {
+    fn ready(pieces: Vec<Bytes>, held: Option<MemoryPermit>) -> Self {
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
         let mut pieces = pieces.into_iter();
         let make = move || {
@@ -100,7 +100,7 @@ impl Pieces {
     }
 }
 
-impl fmt::Debug for Pieces {
+impl fmt::Debug for ChunkedResponse {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Pieces").finish_non_exhaustive()
     }
@@ -145,7 +145,7 @@ impl HttpBody for Body {
 #[derive(Debug, Default)]
 pub struct Content {
     bytes: Bytes,
-    _held: Option<Held>,
+    _held: Option<MemoryPermit>,
 }
 
 impl Deref for Content {
@@ -163,7 +163,7 @@ pub(crate) struct Limits<'a> {
     /// Time that one has.
     pub(crate) timeout: Duration,
     /// All of them together.
-    pub(crate) room: &'a Room,
+    pub(crate) room: &'a MemoryBudget,
 }
 
 /// Smaller bodies hold no room: a connection's buffers are as large.
@@ -218,9 +218,9 @@ where
         wait: timeout / 2,
     };
     let mut collected = std::pin::pin!(reading.collect(body));
-    match at_once(collected.as_mut()).await {
+    match poll_twice(collected.as_mut()).await {
         Some(result) => result,
-        None => match placewright_net::within(timeout, collected).await {
+        None => match placewright_net::peer_timeout(timeout, collected).await {
             Some(result) => result,
             None => Err(ApiError::new(408, "The body did not arrive in time.")),
         },
@@ -242,7 +242,7 @@ fn too_large(bytes_max: usize) -> ApiError {
 
 /// The result of a future that completes at its first or second poll. Most bodies arrive together
 /// with their head and need no timer, which would cost a lock that all threads share.
-async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+async fn poll_twice<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     let mut is_second = false;
     std::future::poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -295,7 +295,7 @@ where
 struct Reading {
     bytes_max: usize,
     /// The room reserved for it; none for a small one.
-    held: Option<Held>,
+    held: Option<MemoryPermit>,
     /// Time to wait for the first of that room.
     wait: Duration,
 }

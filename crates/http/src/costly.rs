@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use placewright_auth::Identity;
-use placewright_tasks::{Contained, caught};
+use placewright_tasks::{ContainedWork, contain_panic};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -83,7 +83,7 @@ pub struct Caller(u64);
 
 /// Runs costly requests. Clones share threads and queues.
 #[derive(Clone)]
-pub struct CostlyWork {
+pub struct CostlyExecutor {
     shared: Arc<Shared>,
     /// Where it runs; none: where it is awaited.
     runtime: Option<Handle>,
@@ -92,28 +92,28 @@ pub struct CostlyWork {
 struct Shared {
     options: CostlyOptions,
     hasher: RandomState,
-    turns: Mutex<Turns>,
+    turns: Mutex<FairQueue>,
 }
 
 #[derive(Default)]
-struct Turns {
+struct FairQueue {
     running: usize,
     /// How many run of each caller that has one running.
     running_of: HashMap<Caller, usize>,
     waiting: usize,
     /// What waits, by caller. No queue is empty.
-    queues: HashMap<Caller, VecDeque<oneshot::Sender<Turn>>>,
+    queues: HashMap<Caller, VecDeque<oneshot::Sender<Permit>>>,
     /// The callers of `queues`, the next one first.
     order: VecDeque<Caller>,
 }
 
 /// The right to run; dropping it gives it to the next one.
-struct Turn {
+struct Permit {
     caller: Caller,
     shared: Option<Arc<Shared>>,
 }
 
-impl fmt::Debug for CostlyWork {
+impl fmt::Debug for CostlyExecutor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("CostlyWork")
@@ -122,14 +122,14 @@ impl fmt::Debug for CostlyWork {
     }
 }
 
-impl Default for CostlyWork {
+impl Default for CostlyExecutor {
     /// Runs requests where they are awaited, for services without threads of their own.
     fn default() -> Self {
         Self::new(CostlyOptions::default(), None)
     }
 }
 
-impl CostlyWork {
+impl CostlyExecutor {
     /// Runs requests on `runtime`; without one, where they are awaited.
     #[must_use]
     pub fn new(options: CostlyOptions, runtime: Option<Handle>) -> Self {
@@ -172,7 +172,7 @@ impl CostlyWork {
     ) -> impl Future<Output = Result<T, CostlyError>> + Send {
         // Boxed at once: whoever may run costly work answers cheap requests with the same future,
         // which is moved for each of them.
-        let work = Box::pin(caught(Contained::HttpRequest, work));
+        let work = Box::pin(contain_panic(ContainedWork::HttpRequest, work));
         async move {
             let turn = self.turn(caller).await?;
             let ended = match &self.runtime {
@@ -191,7 +191,7 @@ impl CostlyWork {
         }
     }
 
-    async fn turn(&self, caller: Caller) -> Result<Turn, CostlyError> {
+    async fn turn(&self, caller: Caller) -> Result<Permit, CostlyError> {
         let receiver = {
             let options = &self.shared.options;
             let mut turns = self.shared.turns.lock();
@@ -221,8 +221,8 @@ impl CostlyWork {
 }
 
 impl Shared {
-    fn new_turn(self: &Arc<Self>, caller: Caller) -> Turn {
-        Turn {
+    fn new_turn(self: &Arc<Self>, caller: Caller) -> Permit {
+        Permit {
             caller,
             shared: Some(Arc::clone(self)),
         }
@@ -243,7 +243,7 @@ impl Shared {
     }
 }
 
-impl Turns {
+impl FairQueue {
     fn may_run(&self, caller: Caller, options: &CostlyOptions) -> bool {
         let of_caller = self.running_of.get(&caller).copied().unwrap_or(0);
         let most = options.running_max.saturating_sub(1).max(1);
@@ -266,7 +266,7 @@ impl Turns {
     }
 
     /// The next request that may run: the first of the first caller in turn.
-    fn next(&mut self, options: &CostlyOptions) -> Option<(Caller, oneshot::Sender<Turn>)> {
+    fn next(&mut self, options: &CostlyOptions) -> Option<(Caller, oneshot::Sender<Permit>)> {
         let mut order = self.order.iter();
         let place = order.position(|caller| self.may_run(*caller, options))?;
         let caller = self.order.remove(place)?;
@@ -282,7 +282,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {
             shared.pass_on(self.caller);
@@ -306,27 +306,28 @@ mod tests {
     use tokio::sync::Semaphore;
     use tokio::task::{JoinSet, yield_now};
 
-    fn work(running_max: usize, waiting_per_caller_max: usize) -> CostlyWork {
+    fn work(running_max: usize, waiting_per_caller_max: usize) -> CostlyExecutor {
         let options = CostlyOptions {
             running_max,
             waiting_per_caller_max,
             waiting_max: 100,
         };
-        CostlyWork::new(options, Some(Handle::current()))
+        CostlyExecutor::new(options, Some(Handle::current()))
     }
 
     #[tokio::test]
     async fn a_caller_with_many_requests_waits_for_itself() {
         let work = work(1, 50);
-        let gate = Arc::new(Semaphore::new(0));
+        let limiter = Arc::new(Semaphore::new(0));
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
         for (caller, count) in [(1, 20), (2, 1)] {
             for _ in 0..count {
-                let (work, gate, order) = (work.clone(), Arc::clone(&gate), Arc::clone(&order));
+                let (work, limiter, order) =
+                    (work.clone(), Arc::clone(&limiter), Arc::clone(&order));
                 tasks.spawn(async move {
                     let one = async move {
-                        gate.acquire().await.unwrap().forget();
+                        limiter.acquire().await.unwrap().forget();
                         order.lock().push(caller);
                     };
                     work.run(Caller(caller), one).await.unwrap();
@@ -337,7 +338,7 @@ mod tests {
         while work.waiting() < 20 {
             yield_now().await;
         }
-        gate.add_permits(21);
+        limiter.add_permits(21);
         while tasks.join_next().await.is_some() {}
         let order = order.lock();
         assert_eq!(order.len(), 21);

@@ -15,13 +15,13 @@ use placewright_auth::Identity;
 use crate::body::{self, Body, Content};
 use crate::date;
 use crate::error::{ApiError, ApiResult};
-use crate::exchange::Exchange;
 use crate::gateway::Gateway;
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
 use crate::pages::Page;
 use crate::percent::latin1_path;
 use crate::reply::Reply;
+use crate::request_context::RequestContext;
 use crate::request_id::REQUEST_ID;
 use crate::server::HttpService;
 
@@ -78,7 +78,11 @@ pub trait Api: Send + Sync + 'static {
     /// # Errors
     ///
     /// The request is refused whoever sends it.
-    fn admit(&self, parts: &Parts, exchange: &mut Exchange<Self::Version>) -> ApiResult<Access>;
+    fn admit(
+        &self,
+        parts: &Parts,
+        exchange: &mut RequestContext<Self::Version>,
+    ) -> ApiResult<Access>;
 
     /// Finds the operation that a request asks for, and checks all that can be checked without a
     /// body. `identity` is there unless the request was admitted as open.
@@ -90,7 +94,7 @@ pub trait Api: Send + Sync + 'static {
         &self,
         parts: &Parts,
         identity: Option<&Identity>,
-        exchange: &mut Exchange<Self::Version>,
+        exchange: &mut RequestContext<Self::Version>,
     ) -> ApiResult<Routed<Self::Request>>;
 
     /// The error when a body is longer than its route allows.
@@ -117,7 +121,7 @@ pub trait Api: Send + Sync + 'static {
         &self,
         parts: &Parts,
         error: &ApiError,
-        exchange: &Exchange<Self::Version>,
+        exchange: &RequestContext<Self::Version>,
     ) -> (Vec<u8>, Option<&'static str>);
 
     /// Adds the API's own headers to a response, or to that of an error.
@@ -125,7 +129,7 @@ pub trait Api: Send + Sync + 'static {
         &self,
         headers: &mut HeaderMap,
         error: Option<&ApiError>,
-        exchange: &Exchange<Self::Version>,
+        exchange: &RequestContext<Self::Version>,
     ) {
         let _ = (headers, error, exchange);
     }
@@ -143,7 +147,7 @@ where
 {
     let (parts, mut body) = request.into_parts();
     let gateway = api.gateway();
-    let mut exchange = Exchange::new(remote);
+    let mut exchange = RequestContext::new(remote);
     let is_preflight = gateway.is_preflight(&parts);
     let mut response = if is_preflight {
         Response::new(Body::Whole(Bytes::new()))
@@ -173,7 +177,7 @@ async fn answer<A: Api, B>(
     api: &Arc<A>,
     parts: &Parts,
     body: &mut B,
-    exchange: &mut Exchange<A::Version>,
+    exchange: &mut RequestContext<A::Version>,
 ) -> ApiResult<Reply>
 where
     B: HttpBody<Data = Bytes> + Unpin,
@@ -228,7 +232,7 @@ fn accepted<A: Api>(
     api: &A,
     parts: &Parts,
     reply: Reply,
-    exchange: &Exchange<A::Version>,
+    exchange: &RequestContext<A::Version>,
 ) -> Response<Body> {
     let mut response = Response::new(reply.body);
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();
@@ -273,7 +277,7 @@ fn refused<A: Api>(
     api: &A,
     parts: &Parts,
     error: &ApiError,
-    exchange: &Exchange<A::Version>,
+    exchange: &RequestContext<A::Version>,
 ) -> Response<Body> {
     let (body, content_type) = api.error_body(parts, error, exchange);
     let mut response = Response::new(Body::Whole(body.into()));

@@ -14,7 +14,7 @@ pub struct ApiError {
     code: Option<&'static str>,
     allow: Option<&'static str>,
     retry_after_s: Option<u64>,
-    at_door: bool,
+    before_routing: bool,
     /// What few errors have, apart, so that results stay small.
     more: Option<Box<More>>,
 }
@@ -38,7 +38,7 @@ impl ApiError {
             code: None,
             allow: None,
             retry_after_s: None,
-            at_door: false,
+            before_routing: false,
             more: None,
         }
     }
@@ -136,8 +136,8 @@ impl ApiError {
 
     /// Marks an error found before or outside the handler, whose response has no `Vary`.
     #[must_use]
-    pub fn at_door(mut self) -> Self {
-        self.at_door = true;
+    pub fn before_routing(mut self) -> Self {
+        self.before_routing = true;
         self
     }
 
@@ -178,7 +178,7 @@ impl ApiError {
     /// Whether the response depends on the microversion.
     #[must_use]
     pub fn varies(&self) -> bool {
-        !self.at_door
+        !self.before_routing
     }
 
     /// Adds the headers that the error asks for.

@@ -16,13 +16,13 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::body::{self, Content};
-use crate::costly::{CostlyError, CostlyWork};
+use crate::costly::{CostlyError, CostlyExecutor};
 use crate::error::{ApiError, ApiResult};
-use crate::large::LargeAnswers;
+use crate::health_source::HealthSource;
+use crate::large::ResponseMemoryLimit;
+use crate::memory_budget::{MemoryBudget, MemoryPermit};
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
-use crate::room::{Held, Room};
-use crate::vital::Vital;
 
 /// Why what the services show cannot be relied on at present, in one line; none if it can.
 type Readiness = Box<dyn Fn() -> Option<&'static str> + Send + Sync>;
@@ -36,11 +36,11 @@ pub struct Gateway {
     stopping: watch::Sender<bool>,
     readiness: Readiness,
     /// The threads and queues for costly requests.
-    costly: CostlyWork,
+    costly: CostlyExecutor,
     /// The limit of memory for large responses.
-    large_answers: LargeAnswers,
+    large_answers: ResponseMemoryLimit,
     /// What bodies may hold until their requests are answered.
-    bodies: Room,
+    bodies: MemoryBudget,
     authenticator: Authenticator,
     policy: RwLock<Policy>,
 }
@@ -64,14 +64,14 @@ impl Gateway {
         registry: Arc<Registry>,
     ) -> Self {
         Self {
-            large_answers: LargeAnswers::new(&options),
-            bodies: Room::new(options.bodies_bytes_max),
+            large_answers: ResponseMemoryLimit::new(&options),
+            bodies: MemoryBudget::new(options.bodies_bytes_max),
             options,
             metrics,
             registry,
             stopping: watch::Sender::new(false),
             readiness: Box::new(|| None),
-            costly: CostlyWork::default(),
+            costly: CostlyExecutor::default(),
             authenticator,
             policy: RwLock::new(policy),
         }
@@ -79,7 +79,7 @@ impl Gateway {
 
     /// Runs costly requests on other threads.
     #[must_use]
-    pub fn with_costly_work(mut self, costly: CostlyWork) -> Self {
+    pub fn with_costly_work(mut self, costly: CostlyExecutor) -> Self {
         self.costly = costly;
         self
     }
@@ -142,7 +142,9 @@ impl Gateway {
             .iter()
             .map(|(name, value)| name.as_str().len() + value.len() + 4);
         if line + headers.sum::<usize>() > bytes_max {
-            return Err(ApiError::new(431, format!("The limit is {bytes_max} bytes.")).at_door());
+            return Err(
+                ApiError::new(431, format!("The limit is {bytes_max} bytes.")).before_routing(),
+            );
         }
         Ok(())
     }
@@ -159,22 +161,22 @@ impl Gateway {
     ) -> ApiResult<Arc<Identity>> {
         let found = self.authenticator.authenticate(headers, remote).await;
         found.map_err(|error| match error {
-            AuthError::Unauthorized { challenge } => {
-                ApiError::new(401, "").with_challenge(challenge).at_door()
-            }
-            AuthError::TooLarge { reason } => ApiError::new(431, reason).at_door(),
+            AuthError::Unauthorized { challenge } => ApiError::new(401, "")
+                .with_challenge(challenge)
+                .before_routing(),
+            AuthError::TooLarge { reason } => ApiError::new(431, reason).before_routing(),
             AuthError::TooMany {
                 reason,
                 retry_after,
             } => ApiError::new(429, reason)
                 .with_retry_after(retry_after)
-                .at_door(),
+                .before_routing(),
             AuthError::Unavailable {
                 reason,
                 retry_after,
             } => ApiError::unavailable(reason)
                 .with_retry_after(retry_after)
-                .at_door(),
+                .before_routing(),
         })
     }
 
@@ -191,7 +193,7 @@ impl Gateway {
                 // The reference gives no more detail about a wrong scope.
                 ForbiddenReason::Scope(_) => rule.to_string(),
             };
-            ApiError::forbidden(detail).at_door()
+            ApiError::forbidden(detail).before_routing()
         })
     }
 
@@ -239,7 +241,11 @@ impl Gateway {
     /// # Errors
     ///
     /// 503 when others hold too much, or the caller's own do.
-    pub fn hold_answer(&self, identity: &Identity, bytes: usize) -> ApiResult<Option<Held>> {
+    pub fn hold_answer(
+        &self,
+        identity: &Identity,
+        bytes: usize,
+    ) -> ApiResult<Option<MemoryPermit>> {
         let caller = self.costly.caller(identity);
         self.large_answers.hold(&self.options, caller, bytes)
     }
@@ -260,7 +266,7 @@ impl Gateway {
     }
 }
 
-impl Vital for Gateway {
+impl HealthSource for Gateway {
     fn why_not_ready(&self) -> Option<&'static str> {
         if *self.stopping.borrow() {
             return Some("stopping\n");

@@ -15,14 +15,14 @@ use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use placewright_net::Limits;
-use placewright_tasks::{Task, watched};
+use placewright_tasks::{Task, supervise};
 use prometheus_client::registry::Registry;
 
 use crate::body::Body;
+use crate::health_source::{HealthSource, METRICS_TYPE, metrics_text};
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
 use crate::server::{HttpService, Server};
-use crate::vital::{METRICS_TYPE, Vital, metrics_text};
 
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
@@ -31,7 +31,7 @@ pub struct Health {
     options: HttpOptions,
     metrics: HttpMetrics,
     /// The service, once it has been created.
-    vital: Arc<OnceLock<Arc<dyn Vital>>>,
+    vital: Arc<OnceLock<Arc<dyn HealthSource>>>,
 }
 
 impl fmt::Debug for Health {
@@ -54,7 +54,7 @@ impl Health {
 
     /// Creates the answers for the service that will be put into `vital`; until then it is not
     /// ready.
-    pub fn new(vital: Arc<OnceLock<Arc<dyn Vital>>>) -> Self {
+    pub fn new(vital: Arc<OnceLock<Arc<dyn HealthSource>>>) -> Self {
         let options = HttpOptions {
             head_bytes_max: 8192,
             first_byte_timeout: Self::TIMEOUT,
@@ -81,7 +81,7 @@ impl Health {
             .enable_all()
             .build()?;
         let serve = move || {
-            runtime.block_on(watched(Task::Health, async {
+            runtime.block_on(supervise(Task::Health, async {
                 match tokio::net::TcpListener::from_std(listener) {
                     Ok(listener) => {
                         Server::new(self)

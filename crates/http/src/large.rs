@@ -8,8 +8,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::costly::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::json::Writer;
+use crate::memory_budget::{MemoryBudget, MemoryPermit, UNIT};
 use crate::options::HttpOptions;
-use crate::room::{Held, Room, UNIT};
 
 /// The size in bytes up to which a response is not counted.
 const SMALL_BYTES: usize = 256 << 10;
@@ -25,17 +25,17 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The memory that large responses may occupy while they are sent.
 #[derive(Debug)]
-pub(crate) struct LargeAnswers {
+pub(crate) struct ResponseMemoryLimit {
     total: Arc<Semaphore>,
     /// The same, for those who have a share of it only.
-    shares: Room,
+    shares: MemoryBudget,
 }
 
-impl LargeAnswers {
+impl ResponseMemoryLimit {
     pub(crate) fn new(options: &HttpOptions) -> Self {
         let units = options.answers_bytes_max.div_ceil(UNIT);
         let total = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
-        let shares = Room::of(Arc::clone(&total), units / SHARES);
+        let shares = MemoryBudget::of(Arc::clone(&total), units / SHARES);
         Self { total, shares }
     }
 
@@ -48,7 +48,7 @@ impl LargeAnswers {
         options: &HttpOptions,
         caller: Caller,
         bytes: usize,
-    ) -> ApiResult<Option<Held>> {
+    ) -> ApiResult<Option<MemoryPermit>> {
         if bytes < SMALL_BYTES {
             return Ok(None);
         }
@@ -159,7 +159,7 @@ mod tests {
             answers_bytes_max: 1 << 20,
             ..HttpOptions::default()
         };
-        let answers = LargeAnswers::new(&options);
+        let answers = ResponseMemoryLimit::new(&options);
         let admit = |bytes, held| answers.admit(&options, bytes, held, "");
         let status = |result: ApiResult<_>| result.map(|_| ()).map_err(|error| error.status());
         assert_eq!(status(admit(5 << 20, 1)), Err(400));

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use placewright_net::GateMetrics;
+use placewright_net::ConnectionMetrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -22,18 +22,18 @@ const KEPT_MAX: usize = 64;
 thread_local! {
     /// A cache of the counters that this thread has used: looking them up takes locks that all
     /// threads share, and costs more than counting.
-    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Vec<CachedCounters>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The cached counters of one kind of requests.
-struct Kept {
+struct CachedCounters {
     metrics: u64,
     labels: RequestLabels,
     count: Counter,
     durations: Histogram,
 }
 
-impl Kept {
+impl CachedCounters {
     fn is(&self, metrics: u64, labels: &RequestLabels) -> bool {
         // Labels are constants, so equal addresses mean equal texts. A text with two addresses is
         // cached twice.
@@ -57,7 +57,7 @@ pub struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     pub(crate) connections: Gauge,
-    pub(crate) gate: GateMetrics,
+    pub(crate) limiter: ConnectionMetrics,
     /// How many clients follow the change stream.
     pub followers: Gauge,
     pub(crate) polls: PollTimes,
@@ -90,7 +90,7 @@ impl HttpMetrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(durations),
             connections: Gauge::default(),
-            gate: GateMetrics::default(),
+            limiter: ConnectionMetrics::default(),
             followers: Gauge::default(),
             polls: PollTimes::default(),
         };
@@ -115,17 +115,17 @@ impl HttpMetrics {
         registry.register(
             "http_connections_evicted",
             "Idle connections that were closed because others needed the room",
-            metrics.gate.evicted.clone(),
+            metrics.limiter.evicted.clone(),
         );
         registry.register(
             "http_connections_refused",
             "Connections that were refused because their peer had as many as it may",
-            metrics.gate.refused.clone(),
+            metrics.limiter.refused.clone(),
         );
         registry.register(
             "http_accept_failures",
             "Failures to accept a connection",
-            metrics.gate.failed.clone(),
+            metrics.limiter.failed.clone(),
         );
         registry.register(
             "change_followers",
@@ -151,7 +151,7 @@ impl HttpMetrics {
             if let Some(kept) = all.iter().find(|kept| kept.is(self.number, &labels)) {
                 return kept.count(duration);
             }
-            let kept = Kept {
+            let kept = CachedCounters {
                 metrics: self.number,
                 count: self.requests.get_or_create(&labels).clone(),
                 durations: self

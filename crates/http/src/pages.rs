@@ -5,9 +5,9 @@ use hyper::http::request::Parts;
 
 use crate::error::{ApiError, ApiResult};
 use crate::gateway::Gateway;
+use crate::health_source::{HealthSource as _, METRICS_TYPE, metrics_text};
 use crate::query::{Query, Syntax};
 use crate::reply::Reply;
-use crate::vital::{METRICS_TYPE, Vital as _, metrics_text};
 
 /// One of the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,9 @@ impl Page {
     pub(crate) fn show(self, gateway: &Gateway, parts: &Parts) -> ApiResult<Reply> {
         if parts.method.as_str() != "GET" {
             let detail = "The method specified is not allowed for this resource.";
-            return Err(ApiError::new(405, detail).with_allow("GET").at_door());
+            return Err(ApiError::new(405, detail)
+                .with_allow("GET")
+                .before_routing());
         }
         let query = parts.uri.query().unwrap_or("");
         Query::parse(query, Syntax::default())
@@ -56,7 +58,7 @@ impl Page {
                 "Metrics are shown at health.listen; health.metrics_on_apis = true shows them here \
                  too.",
             )
-            .at_door()),
+            .before_routing()),
             Page::Health => Ok(plain(200, "ok\n")),
             Page::Ready => Ok(match gateway.why_not_ready() {
                 Some(reason) => plain(503, reason),

@@ -1,7 +1,7 @@
 //! Measures how long one poll of a connection's future occupies a socket thread.
 //!
 //! Whatever is computed within a poll delays all other connections of the thread, so a poll should
-//! take microseconds. Longer work belongs to [`CostlyWork`](crate::CostlyWork).
+//! take microseconds. Longer work belongs to [`CostlyExecutor`](crate::CostlyExecutor).
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::body::{Body, Pieces};
+use crate::body::{Body, ChunkedResponse};
 use crate::error::{ApiError, ApiResult};
 use crate::json::Writer;
-use crate::room::Held;
+use crate::memory_budget::MemoryPermit;
 
 /// The size up to which a response is sent in one piece.
 const WHOLE_BYTES_MAX: usize = 256 << 10;
@@ -59,7 +59,7 @@ impl Reply {
     }
 
     /// A response with status 200 and JSON in pieces that are there.
-    pub fn ready_pieces(pieces: Vec<Bytes>, held: Option<Held>) -> Self {
+    pub fn ready_pieces(pieces: Vec<Bytes>, held: Option<MemoryPermit>) -> Self {
         Self {
             body: Body::of_pieces(pieces, held),
             content_type: Some("application/json"),
@@ -91,7 +91,7 @@ impl Reply {
             }
         }
         let mut first = Some(first);
-        let pieces = Pieces::new(move || first.take().or_else(&mut make), held);
+        let pieces = ChunkedResponse::new(move || first.take().or_else(&mut make), held);
         Self {
             body: Body::Pieces(pieces),
             content_type: Some("application/json"),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::{Request, Response};
-use placewright_net::{Admitted, Door, Gate, Limits};
+use placewright_net::{AcceptedConnection, ConnectionLimiter, Limits, Listener};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
@@ -73,7 +73,7 @@ impl<S> Clone for Server<S> {
 
 /// The state of a server: serving, ending, or handing over.
 #[derive(Debug)]
-struct Stage(AtomicU8);
+struct ServerState(AtomicU8);
 
 const SERVES: u8 = 0;
 /// Idle connections are closed, and others once their request is answered.
@@ -81,7 +81,7 @@ const ENDS: u8 = 1;
 /// Idle connections are handed over to the successor.
 const HANDS_OVER: u8 = 2;
 
-impl Stage {
+impl ServerState {
     fn is(&self, stage: u8) -> bool {
         self.0.load(Ordering::SeqCst) == stage
     }
@@ -133,18 +133,18 @@ impl<S: HttpService> Server<S> {
         inherited: Vec<TcpStream>,
         stop: impl Future<Output = Option<Arc<dyn Successor>>>,
     ) -> Stopped {
-        let gate = Gate::new(self.limits, self.service.metrics().gate.clone());
-        let mut door = Door::new(listener, Arc::clone(&gate), refusal);
+        let limiter = ConnectionLimiter::new(self.limits, self.service.metrics().limiter.clone());
+        let mut accepting = Listener::new(listener, Arc::clone(&limiter), refusal);
         let (kept, mut handed_over) = mpsc::unbounded_channel();
-        let serving = Serving {
+        let serving = ConnectionContext {
             service: Arc::clone(&self.service),
             http: self.http(),
-            stage: Arc::new(Stage(AtomicU8::new(SERVES))),
+            stage: Arc::new(ServerState(AtomicU8::new(SERVES))),
             kept,
         };
         for stream in inherited {
             if let Ok(remote) = stream.peer_addr() {
-                let place = gate.inherit(remote);
+                let place = limiter.inherit(remote);
                 serving.start(stream, remote, place);
             }
         }
@@ -153,9 +153,9 @@ impl<S: HttpService> Server<S> {
             let admitted = tokio::select! {
                 biased;
                 successor = &mut stop => break successor,
-                admitted = door.next() => admitted,
+                admitted = accepting.next() => admitted,
             };
-            let Admitted {
+            let AcceptedConnection {
                 stream,
                 remote,
                 place,
@@ -171,13 +171,13 @@ impl<S: HttpService> Server<S> {
             None => (ENDS, self.service.options().drain_timeout),
         };
         // Dropping it closes the listening socket.
-        let waiting = door.into_waiting().map(TcpStream::into_std);
+        let waiting = accepting.into_waiting().map(TcpStream::into_std);
         if let (Some(successor), Some(Ok(stream))) = (&successor, waiting) {
             successor.take(stream);
         }
         serving.stage.0.store(stage, Ordering::SeqCst);
         self.service.stopping();
-        gate.wake_all();
+        limiter.wake_all();
         drop(serving);
         let drained = async {
             while let Some(stream) = handed_over.recv().await {
@@ -185,7 +185,7 @@ impl<S: HttpService> Server<S> {
                     successor.take(stream);
                 }
             }
-            gate.empty().await;
+            limiter.empty().await;
         };
         match tokio::time::timeout(time, drained).await {
             Ok(()) => Stopped::Drained,
@@ -206,10 +206,10 @@ impl<S: HttpService> Server<S> {
 }
 
 /// The data that the connections of one server share.
-struct Serving<S> {
+struct ConnectionContext<S> {
     service: Arc<S>,
     http: http1::Builder,
-    stage: Arc<Stage>,
+    stage: Arc<ServerState>,
     /// Takes connections for the successor.
     kept: mpsc::UnboundedSender<std::net::TcpStream>,
 }

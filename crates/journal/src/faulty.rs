@@ -229,8 +229,8 @@ impl Journal for Faulty {
         }
     }
 
-    fn settle(&mut self) {
-        self.inner.settle();
+    fn finish_deferred(&mut self) {
+        self.inner.finish_deferred();
     }
 
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {

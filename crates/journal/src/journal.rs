@@ -24,7 +24,7 @@ pub trait Journal: Send {
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError>;
 
     /// Does work that an append has deferred and that the next one would do otherwise.
-    fn settle(&mut self) {}
+    fn finish_deferred(&mut self) {}
 
     /// Visits the entries from `from` on, in order, until the end or until the visitor breaks.
     /// Returns the sequence to continue with.
@@ -136,8 +136,8 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
         (**self).append(next_sequence, records)
     }
 
-    fn settle(&mut self) {
-        (**self).settle();
+    fn finish_deferred(&mut self) {
+        (**self).finish_deferred();
     }
 
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {

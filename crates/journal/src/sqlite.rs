@@ -33,7 +33,7 @@ use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, St
 pub use accept::Acceptance;
 use batch::Row;
 pub use check::Notice;
-use mark::Mark;
+use mark::HighWaterMark;
 pub use open::{FORMAT, SqliteOptions};
 
 /// The maximum number of batches that trimming removes in one transaction, so that appends wait
@@ -60,7 +60,7 @@ struct Store {
     lock: Option<File>,
     /// Serialises write transactions, more fairly than SQLite's own waiting, which sleeps. It
     /// contains the mark, which is `None` when opened for reading only.
-    turn: Mutex<Option<Mark>>,
+    turn: Mutex<Option<HighWaterMark>>,
     notices: Vec<Notice>,
 }
 
@@ -77,7 +77,7 @@ impl Drop for Store {
 
 /// The end of the log: the last entry's sequence and the checksum of its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
-struct Tail {
+struct LogEnd {
     last: u64,
     checksum: u32,
 }
@@ -91,7 +91,7 @@ impl Store {
         move |error| JournalError::from_io(&self.directory, doing, error)
     }
 
-    fn writable(&self) -> Result<MutexGuard<'_, Option<Mark>>, JournalError> {
+    fn writable(&self) -> Result<MutexGuard<'_, Option<HighWaterMark>>, JournalError> {
         if self.lock.is_none() {
             return Err(JournalError::ReadOnly {
                 path: self.directory.clone(),
@@ -112,11 +112,11 @@ fn uint(value: i64) -> u64 {
 }
 
 /// The end of the last batch, or of the trimmed entries when no batch is held.
-fn tail(connection: &Connection) -> rusqlite::Result<Tail> {
+fn tail(connection: &Connection) -> rusqlite::Result<LogEnd> {
     let tail = connection
         .prepare_cached("SELECT last, checksum FROM batch ORDER BY first DESC LIMIT 1")?
         .query_row([], |row| {
-            Ok(Tail {
+            Ok(LogEnd {
                 last: uint(row.get(0)?),
                 checksum: row.get(1)?,
             })
@@ -129,11 +129,11 @@ fn tail(connection: &Connection) -> rusqlite::Result<Tail> {
 }
 
 /// The end of the trimmed entries: 0 if there are none.
-fn trimmed(connection: &Connection) -> rusqlite::Result<Tail> {
+fn trimmed(connection: &Connection) -> rusqlite::Result<LogEnd> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
     let last: i64 = statement.query_row(["trimmed_last"], |row| row.get(0))?;
     let checksum: u32 = statement.query_row(["trimmed_checksum"], |row| row.get(0))?;
-    Ok(Tail {
+    Ok(LogEnd {
         last: uint(last),
         checksum,
     })
@@ -144,13 +144,14 @@ impl SqliteJournal {
         let mut turn = self.store.writable()?;
         let sqlite = self.store.sqlite("append");
         if let Some(mark) = turn.as_mut() {
-            mark.settle().map_err(self.store.io("write its mark"))?;
+            mark.finish_deferred()
+                .map_err(self.store.io("write its mark"))?;
         }
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(&sqlite)?;
-        let known = turn.as_mut().and_then(Mark::take_end);
+        let known = turn.as_mut().and_then(HighWaterMark::take_end);
         let tail = match known {
             Some(tail) => tail,
             None => tail(&transaction).map_err(&sqlite)?,
@@ -182,7 +183,7 @@ impl SqliteJournal {
             .map_err(&sqlite)?;
         transaction.commit().map_err(&sqlite)?;
         if let Some(mark) = turn.as_mut() {
-            mark.set(Tail { last, checksum });
+            mark.set(LogEnd { last, checksum });
         }
         Ok(())
     }
@@ -303,13 +304,13 @@ impl SqliteJournal {
 }
 
 /// The first entry and the end of the last batch that begins at `sequence` or before.
-fn batch_at(connection: &Connection, sequence: u64) -> rusqlite::Result<Option<(u64, Tail)>> {
+fn batch_at(connection: &Connection, sequence: u64) -> rusqlite::Result<Option<(u64, LogEnd)>> {
     connection
         .prepare_cached(
             "SELECT first, last, checksum FROM batch WHERE first <= ?1 ORDER BY first DESC LIMIT 1",
         )?
         .query_row([int(sequence)], |row| {
-            let tail = Tail {
+            let tail = LogEnd {
                 last: uint(row.get(1)?),
                 checksum: row.get(2)?,
             };
@@ -319,7 +320,7 @@ fn batch_at(connection: &Connection, sequence: u64) -> rusqlite::Result<Option<(
 }
 
 /// The end of the batch before the one that holds `from`.
-fn before(view: &Connection, from: u64, trimmed: Tail) -> rusqlite::Result<Tail> {
+fn before(view: &Connection, from: u64, trimmed: LogEnd) -> rusqlite::Result<LogEnd> {
     let holder: Option<i64> = view
         .prepare_cached("SELECT first FROM batch WHERE first <= ?1 ORDER BY first DESC LIMIT 1")?
         .query_row([int(from)], |row| row.get(0))
@@ -329,7 +330,7 @@ fn before(view: &Connection, from: u64, trimmed: Tail) -> rusqlite::Result<Tail>
             "SELECT last, checksum FROM batch WHERE first < ?1 ORDER BY first DESC LIMIT 1",
         )?
         .query_row([holder.unwrap_or(0)], |row| {
-            Ok(Tail {
+            Ok(LogEnd {
                 last: uint(row.get(0)?),
                 checksum: row.get(1)?,
             })
@@ -353,10 +354,10 @@ impl Journal for SqliteJournal {
         appended
     }
 
-    fn settle(&mut self) {
+    fn finish_deferred(&mut self) {
         if let Some(mark) = self.store.turn.lock().as_mut() {
             // A failure is retried before the next append, which then reports it.
-            let _ = mark.settle();
+            let _ = mark.finish_deferred();
         }
     }
 

@@ -5,7 +5,7 @@ use placewright_conductor::{HostId, InstanceId};
 use placewright_types::host_state::NumberedUpdate;
 use tokio::sync::mpsc;
 
-use crate::Coming;
+use crate::LinkFuture;
 
 /// The cell's interface towards agents.
 pub trait AgentLink: Send + Sync + 'static {
@@ -14,7 +14,7 @@ pub trait AgentLink: Send + Sync + 'static {
     ///
     /// Both channels are bounded. What an agent does not take in time is dropped, not buffered: the
     /// cell asks again later.
-    fn connect(&self) -> Coming<'_, AgentConnection>;
+    fn connect(&self) -> LinkFuture<'_, AgentConnection>;
 }
 
 /// An agent's half of a connection.
@@ -31,7 +31,7 @@ pub struct AgentConnection {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToCell {
     /// A host begins a session, and with it reports all its guests.
-    Started(Box<HostStart>),
+    Started(Box<SessionStart>),
     /// A step that the cell asked for has succeeded or failed.
     StepEnded {
         /// The host that carried out the step.
@@ -71,7 +71,7 @@ pub enum ToCell {
 
 /// The first message of a host's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostStart {
+pub struct SessionStart {
     /// The host: the UUID of its root provider.
     pub host: HostId,
     /// Its name, unique over all cells.

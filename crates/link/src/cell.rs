@@ -1,40 +1,40 @@
 //! The interface between control and a cell.
 
-use placewright_conductor::cell_conductor::{JobKind, Place, Stage, VmState};
+use placewright_conductor::cell_conductor::{GuestRef, JobKind, Stage, VmState};
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{Action, CellId, Fault, HostId, InstanceId, MigrationId, Reply, Spec};
 use placewright_types::host_state::NumberedUpdate;
 use tokio::sync::mpsc;
 
-use crate::Coming;
+use crate::LinkFuture;
 
 /// The cell's interface towards control.
 pub trait CellLink: Send + Sync + 'static {
     /// The cell's own id, with which control checks that it reached the cell it meant.
-    fn cell(&self) -> Coming<'_, CellId>;
+    fn cell(&self) -> LinkFuture<'_, CellId>;
 
     /// Delivers messages. There is one reply for each message, in the same order, and each is sent
     /// only after the state that it reports is durable.
-    fn deliver(&self, messages: Vec<Envelope>) -> Coming<'_, Vec<Reply>>;
+    fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>>;
 
     /// Carries out an operation that the cell decides alone, without control.
-    fn act(&self, act: Act) -> Coming<'_, Reply>;
+    fn act(&self, act: CellOperation) -> LinkFuture<'_, Reply>;
 
     /// The history of an instance's actions, oldest first.
-    fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>>;
+    fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>>;
 
     /// Subscribes to the cell: a full listing first, then every change. For a slow subscriber,
     /// several changes of one object are merged into one; a subscriber that takes nothing for too
     /// long is disconnected and has to subscribe again. The stream ends when the cell goes away.
     ///
-    /// Before [`CellNews::Complete`] a change may be delivered twice, but an older state never
+    /// Before [`CellEvent::Complete`] a change may be delivered twice, but an older state never
     /// follows a newer one.
-    fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>>;
+    fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>>;
 }
 
 /// An operation that a cell decides alone; control only passes it on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum CellOperation {
     /// Shelves an instance: takes it off its host and releases its resources.
     Shelve {
         /// The instance to shelve.
@@ -71,7 +71,7 @@ pub enum Act {
 
 /// An event of a cell's subscription stream; see [`CellLink::follow`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum CellNews {
+pub enum CellEvent {
     /// An instance was created, changed or removed.
     Instance {
         /// The instance that changed.
@@ -114,7 +114,7 @@ pub struct InstanceView {
     /// [`Spec::digest`] of the instance's present specification.
     pub spec: u64,
     /// The guest that the instance runs in; none while it is on no host.
-    pub guest: Option<Place>,
+    pub guest: Option<GuestRef>,
     /// The availability zone of its host.
     pub zone: Option<String>,
     /// The most recent failure.

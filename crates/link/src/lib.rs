@@ -15,13 +15,13 @@ mod placement;
 use std::future::Future;
 use std::pin::Pin;
 
-pub use agent::{AgentConnection, AgentLink, HostStart, ToAgent, ToCell};
-pub use cell::{Act, CellLink, CellNews, HostView, InstanceView, JobView};
+pub use agent::{AgentConnection, AgentLink, SessionStart, ToAgent, ToCell};
+pub use cell::{CellEvent, CellLink, CellOperation, HostView, InstanceView, JobView};
 pub use placement::PlacementLink;
 use thiserror::Error;
 
 /// The future of a link's answer, boxed so that the traits can be used as objects.
-pub type Coming<'a, T> = Pin<Box<dyn Future<Output = Result<T, LinkError>> + Send + 'a>>;
+pub type LinkFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, LinkError>> + Send + 'a>>;
 
 /// Why a call got no answer. What was asked for may have happened all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -9,13 +9,13 @@ mod rows;
 use uuid::Uuid;
 
 use crate::change::Change;
-use crate::group::{Distance, Group, Level, Placing};
+use crate::group::{Distance, Group, HostAssignment, Level};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProviderId, Timestamp, TraitId,
 };
 use crate::intern::FreedNames;
 use crate::state::{InventoryRecord, Named, Provider, State};
-use rows::Former;
+use rows::ReplacedConsumer;
 
 /// The data that undoes one applied change. Undo in the reverse order of applying.
 #[derive(Debug)]
@@ -33,11 +33,11 @@ enum Step {
     Inventory(ProviderId, ClassId, Option<InventoryRecord>),
     Traits(ProviderId, Vec<TraitId>),
     Aggregates(ProviderId, Vec<AggregateId>, FreedNames),
-    Consumer(ConsumerId, ConsumerUuid, Option<Box<Former>>),
+    Consumer(ConsumerId, ConsumerUuid, Option<Box<ReplacedConsumer>>),
     Group(GroupId, Uuid, Option<Box<Group>>),
     Levels(Vec<Level>, FreedNames),
     Distances(Vec<Distance>),
-    Placing(ConsumerId, Option<Placing>),
+    Placing(ConsumerId, Option<HostAssignment>),
 }
 
 impl State {
@@ -238,7 +238,7 @@ impl State {
                 let id = self.consumer_id(*consumer)?;
                 let group = group.and_then(|uuid| self.group_by_uuid.get(&uuid).copied());
                 let host = host.and_then(|uuid| self.provider_id(uuid));
-                let placing = host.map(|host| Placing { host, group });
+                let placing = host.map(|host| HostAssignment { host, group });
                 Step::Placing(id, self.replace_placing(id, placing))
             }
         })

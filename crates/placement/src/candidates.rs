@@ -8,12 +8,12 @@
 //! of the classes and the bit masks of traits and aggregates. Every other root is searched as a
 //! tree. Both paths give the same candidates where both apply.
 
-pub(crate) mod anchors;
 mod answer;
 pub(crate) mod bits;
 mod bounds;
 mod branch;
 pub(crate) mod complete;
+mod enumeration;
 mod flat;
 mod hosts;
 pub(crate) mod lookup;
@@ -21,24 +21,24 @@ mod order;
 pub(crate) mod plan;
 mod query;
 pub(crate) mod resolve;
+pub(crate) mod root_selection;
 mod rules;
-mod run;
 mod search;
 pub(crate) mod sharing;
 mod traits;
 pub(crate) mod tree;
 
 pub use answer::{CandidateView, Candidates};
-pub use hosts::{HostSearch, HostWord, KeptSearch};
+pub use hosts::{HostSearch, HostWord, PreparedQuery};
 pub use query::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup, SearchOptions, Strategy};
 pub use search::{CandidateSearch, FoundProviders};
 
 use crate::state::State;
-use anchors::Anchors;
+use enumeration::Enumeration;
 use lookup::{Members, SetFilter};
 use plan::Plan;
 use resolve::{Resolved, ResolvedGroup, ResolvedRoot, resolve_group, resolve_root};
-use run::Run;
+use root_selection::RootSelection;
 
 /// The candidates of a request, at most as many as the query's limit.
 ///
@@ -71,21 +71,20 @@ pub fn find_candidates_as_trees(
 
 fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candidates, QueryRefusal> {
     let empty = || Candidates::new(query.groups.len());
-    let Some(plan) = make_ready(state, query)? else {
+    let Some(plan) = prepare(state, query)? else {
         return Ok(empty());
     };
-    Ok(Anchors::new(&plan, as_trees).map_or_else(empty, |anchors| {
-        let ceiling = query.options.max_candidates;
-        Run::new(&plan, anchors, query.limit, ceiling, &query.options).search(&plan)
-    }))
+    Ok(
+        RootSelection::new(&plan, as_trees).map_or_else(empty, |anchors| {
+            let ceiling = query.options.max_candidates;
+            Enumeration::new(&plan, anchors, query.limit, ceiling, &query.options).search(&plan)
+        }),
+    )
 }
 
 /// Resolves a query's names into a plan. `None` when it is already clear that no provider can
 /// serve it.
-fn make_ready<'a>(
-    state: &'a State,
-    query: &CandidateQuery,
-) -> Result<Option<Plan<'a>>, QueryRefusal> {
+fn prepare<'a>(state: &'a State, query: &CandidateQuery) -> Result<Option<Plan<'a>>, QueryRefusal> {
     let root = resolve_root(state, query)?;
     let mut filter = SetFilter::default();
     filter.require_traits(&root.required);
@@ -122,8 +121,8 @@ fn could_be_served(state: &State, root: &ResolvedRoot, group: ResolvedGroup) -> 
         ..CandidateQuery::default()
     };
     let plan = Plan::new(state, &alone, root, vec![group]);
-    Anchors::new(&plan, false).is_some_and(|anchors| {
-        !Run::new(&plan, anchors, Some(1), None, &alone.options)
+    RootSelection::new(&plan, false).is_some_and(|anchors| {
+        !Enumeration::new(&plan, anchors, Some(1), None, &alone.options)
             .search(&plan)
             .is_empty()
     })

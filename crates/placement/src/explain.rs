@@ -13,21 +13,21 @@
 
 mod constraint;
 mod effects;
-mod lacks;
 mod lineage;
 mod misses;
 mod relaxed;
-mod shapes;
+mod shortfall;
 mod smallest;
+mod tree_classes;
 
 pub use constraint::{Constraint, Scope};
-pub use lacks::Lack;
 pub use misses::NearMiss;
+pub use shortfall::Shortfall;
 
 use crate::candidates::{CandidateQuery, QueryRefusal};
 use crate::state::State;
 use constraint::Parts;
-use effects::{Basis, Ledger};
+use effects::{ConstraintTable, FleetIndex};
 
 /// What each constraint of a query does to the roots of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,8 +91,8 @@ pub fn explain_and_serve(
     query: &CandidateQuery,
 ) -> Result<(Explanation, Serving), QueryRefusal> {
     let parts = Parts::new(state, query)?;
-    let basis = Basis::new(state);
-    let mut ledger = Ledger::new(state, query, &parts, &basis);
+    let basis = FleetIndex::new(state);
+    let mut ledger = ConstraintTable::new(state, query, &parts, &basis);
     let outcomes = ledger.apply_in_order();
     let effects: Vec<Effect> = parts
         .constraints

@@ -13,7 +13,7 @@ use crate::state::{Consumer, Provider, State};
 
 /// How large a place a rule speaks of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Scope {
+pub enum RuleScope {
     /// One host: the root of a provider tree.
     Host,
     /// One aggregate of this level of the topology.
@@ -37,7 +37,7 @@ pub enum Relation {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rule {
     /// The size of the places that are compared: host, rack, row, ….
-    pub scope: Scope,
+    pub scope: RuleScope,
     /// The relation that must hold between these places.
     pub relation: Relation,
 }
@@ -59,7 +59,7 @@ pub struct Group {
 pub struct Member {
     /// The slot of the consumer.
     pub consumer: ConsumerId,
-    /// The host, as in its [`Placing`].
+    /// The host, as in its [`HostAssignment`].
     pub host: ProviderId,
 }
 
@@ -94,7 +94,7 @@ pub struct Distance {
 
 /// Where a consumer is, as recorded by the claim that placed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placing {
+pub struct HostAssignment {
     /// The root provider of the tree it is on.
     pub host: ProviderId,
     /// The group that it is a member of, if any.
@@ -151,10 +151,10 @@ impl State {
 
     /// The place of a host at a scope; `None` if it belongs to no aggregate of the level.
     #[must_use]
-    pub fn place(&self, host: ProviderId, scope: &Scope) -> Option<Place> {
+    pub fn place(&self, host: ProviderId, scope: &RuleScope) -> Option<Place> {
         match scope {
-            Scope::Host => Some(Place::Host(host)),
-            Scope::Level(name) => {
+            RuleScope::Host => Some(Place::Host(host)),
+            RuleScope::Level(name) => {
                 let level = self.levels.iter().position(|level| level.name == *name)?;
                 self.place_in_level(self.provider(host)?, level)
             }
@@ -178,7 +178,7 @@ impl State {
     ///
     /// A host that has no place at the scope satisfies no rule, because its neighbours are
     /// unknown.
-    pub fn keeps_rule(
+    pub fn satisfies_rule(
         &self,
         host: ProviderId,
         rule: &Rule,
@@ -206,7 +206,7 @@ impl State {
 
     /// Whether one more in a place leaves it at most `skew` above the emptiest place of a scope,
     /// given the sorted places of all others.
-    fn is_even(&self, place: Place, others: &[Place], scope: &Scope, skew: u32) -> bool {
+    fn is_even(&self, place: Place, others: &[Place], scope: &RuleScope, skew: u32) -> bool {
         let skew = usize::try_from(skew).unwrap_or(usize::MAX);
         let count = count_of(others, place) + 1;
         skew > 0 && (count <= skew || count <= skew.saturating_add(self.least(others, scope)))
@@ -215,7 +215,7 @@ impl State {
     /// How many of some others the emptiest place of a scope has, given their sorted places. Only
     /// places that contain a host count.
     #[must_use]
-    pub fn least(&self, others: &[Place], scope: &Scope) -> usize {
+    pub fn least(&self, others: &[Place], scope: &RuleScope) -> usize {
         let sharing = self.sharing_trait();
         let is_host = |slot: u32| {
             let provider = self.provider(ProviderId(slot));
@@ -226,7 +226,7 @@ impl State {
         };
         let mut least = usize::MAX;
         match scope {
-            Scope::Host => {
+            RuleScope::Host => {
                 for (id, _) in self.all_providers().filter(|(id, _)| is_host(id.0)) {
                     least = least.min(count_of(others, Place::Host(id)));
                     if least == 0 {
@@ -234,7 +234,7 @@ impl State {
                     }
                 }
             }
-            Scope::Level(name) => {
+            RuleScope::Level(name) => {
                 let level = self.levels.iter().position(|level| level.name == *name);
                 let level = level.and_then(|level| u16::try_from(level).ok());
                 for (id, of) in (0u32..).zip(&self.level_of_aggregate) {

@@ -24,13 +24,13 @@ struct Row {
 
 /// A name whose reference count reached zero, kept for undo: it must get the same number again.
 #[derive(Debug)]
-pub(crate) struct Freed {
+pub(crate) struct FreedName {
     pub(crate) number: u32,
     pub(crate) text: Box<str>,
 }
 
 /// Names that one change freed; usually empty.
-pub(crate) type FreedNames = Vec<Freed>;
+pub(crate) type FreedNames = Vec<FreedName>;
 
 impl Interner {
     /// The number of a text, if it is in use.
@@ -64,7 +64,7 @@ impl Interner {
 
     /// Decrements the reference count. Returns the name if that was the last reference.
     #[inline]
-    pub(crate) fn release(&mut self, number: u32) -> Option<Freed> {
+    pub(crate) fn release(&mut self, number: u32) -> Option<FreedName> {
         let row = self.rows.get_mut(number)?;
         row.holders = row.holders.saturating_sub(1);
         if row.holders > 0 {
@@ -72,12 +72,12 @@ impl Interner {
         }
         let text = self.rows.take(number)?.text;
         self.numbers.remove(&text);
-        Some(Freed { number, text })
+        Some(FreedName { number, text })
     }
 
     /// Gives freed names their former numbers again, with a reference count of zero.
-    pub(crate) fn restore(&mut self, freed: impl IntoIterator<Item = Freed>) {
-        for Freed { number, text } in freed {
+    pub(crate) fn restore(&mut self, freed: impl IntoIterator<Item = FreedName>) {
+        for FreedName { number, text } in freed {
             self.put(number, text);
         }
     }

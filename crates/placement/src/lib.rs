@@ -43,12 +43,12 @@ pub mod slot_set;
 pub mod slots;
 pub mod snapshot;
 pub mod state;
-pub mod touch;
+pub mod tree_changes;
 
 pub use apply::Undo;
 pub use candidates::{
     CandidateQuery, CandidateSearch, CandidateView, Candidates, FoundProviders, GroupPolicy,
-    HostSearch, HostWord, KeptSearch, QueryRefusal, RequestGroup, SearchOptions, Strategy,
+    HostSearch, HostWord, PreparedQuery, QueryRefusal, RequestGroup, SearchOptions, Strategy,
     find_candidates,
 };
 pub use change::Change;

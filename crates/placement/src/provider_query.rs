@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::candidates::QueryRefusal;
 use crate::candidates::lookup::{
-    AnyOf, SetFilter, aggregate_ids, any_of_traits, class_id, each_once, provider_named, room_word,
-    trait_ids,
+    AnyOf, SetFilter, aggregate_ids, any_of_traits, capacity_word, class_id, deduplicated,
+    provider_named, trait_ids,
 };
 use crate::ids::{AggregateId, ProviderId, TraitId};
 use crate::slot_set::bits;
@@ -88,12 +88,12 @@ pub fn find_providers_among(
     }
     let named = match named(state, query) {
         Ok(named) => named,
-        Err(Nobody) => return Ok(Vec::new()),
+        Err(NoSuchProvider) => return Ok(Vec::new()),
     };
     let fits = |word, mut mask| {
         mask = filter.word(state, word, mask);
         for (class, amount) in &resources {
-            mask = room_word(state, *class, *amount, word, mask);
+            mask = capacity_word(state, *class, *amount, word, mask);
         }
         mask
     };
@@ -122,18 +122,18 @@ pub fn find_providers_among(
 }
 
 /// The error that no provider has the requested name or UUID.
-struct Nobody;
+struct NoSuchProvider;
 
 /// The one provider that the name and UUID leave, if either was given.
-fn named(state: &State, query: &ProviderQuery) -> Result<Option<ProviderId>, Nobody> {
+fn named(state: &State, query: &ProviderQuery) -> Result<Option<ProviderId>, NoSuchProvider> {
     let mut found = None;
     if let Some(name) = query.name.as_deref().filter(|name| !name.is_empty()) {
-        found = Some(state.provider_id_by_name(name).ok_or(Nobody)?);
+        found = Some(state.provider_id_by_name(name).ok_or(NoSuchProvider)?);
     }
     if let Some(uuid) = query.uuid.as_deref().filter(|uuid| !uuid.is_empty()) {
-        let id = provider_named(state, uuid).ok_or(Nobody)?;
+        let id = provider_named(state, uuid).ok_or(NoSuchProvider)?;
         if found.is_some_and(|found| found != id) {
-            return Err(Nobody);
+            return Err(NoSuchProvider);
         }
         found = Some(id);
     }
@@ -142,5 +142,5 @@ fn named(state: &State, query: &ProviderQuery) -> Result<Option<ProviderId>, Nob
 
 fn any_of_aggregates(state: &State, lists: &[Vec<String>]) -> AnyOf<AggregateId> {
     let lists = lists.iter().map(|list| aggregate_ids(state, list));
-    each_once(lists.collect())
+    deduplicated(lists.collect())
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::group::{Distance, Group, Level, Placing, Rule};
+use crate::group::{Distance, Group, HostAssignment, Level, Rule};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
     TraitId, TypeId, UserId,
@@ -470,7 +470,7 @@ fn consumer(
         user: *users.get(row.user as usize)?,
         consumer_type,
         allocated_at: row.allocated_at,
-        placing: row.placing.map(|(host, group)| Placing {
+        placing: row.placing.map(|(host, group)| HostAssignment {
             host: ProviderId(host),
             group: group.map(GroupId),
         }),

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::column::ClassColumn;
 use crate::consumer_index::ConsumerIndex;
-use crate::group::{Distance, Group, Level, Placing};
+use crate::group::{Distance, Group, HostAssignment, Level};
 use crate::hash::Map;
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
@@ -16,7 +16,7 @@ use crate::inventory::Inventory;
 use crate::names;
 use crate::slot_set::SlotSet;
 use crate::slots::Slots;
-use crate::touch::TouchLog;
+use crate::tree_changes::TreeChangeLog;
 
 /// A resource provider: a host, or a part of one, or something that several hosts share.
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ pub struct Consumer {
     /// When its allocations were last set.
     pub allocated_at: Timestamp,
     /// Its host and group, if the claim that placed it named them.
-    pub placing: Option<Placing>,
+    pub placing: Option<HostAssignment>,
     /// Its allocations in the order of the request; never empty.
     pub allocations: SmallVec<[Allocation; 3]>,
 }
@@ -170,7 +170,7 @@ pub struct State {
     pub(crate) levels: Vec<Level>,
     pub(crate) distances: Vec<Distance>,
     pub(crate) level_of_aggregate: Vec<Option<u16>>,
-    pub(crate) touched: TouchLog,
+    pub(crate) touched: TreeChangeLog,
 }
 
 /// The empty set, for look-ups of unknown traits and aggregates.
@@ -454,7 +454,7 @@ impl State {
 
     /// The log of recently changed trees, for readers that cache search results.
     #[must_use]
-    pub fn touched(&self) -> &TouchLog {
+    pub fn touched(&self) -> &TreeChangeLog {
         &self.touched
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use placewright_placement::explain::{Constraint, Lack, Scope};
+use placewright_placement::explain::{Constraint, Scope, Shortfall};
 use placewright_placement::{
     CandidateQuery, Explanation, GroupPolicy, RequestGroup, explain, find_candidates,
 };
@@ -268,8 +268,8 @@ fn a_near_miss_says_how_much_is_missing() {
     assert_eq!(
         misses,
         [
-            (3, &[(1, Lack::Amount(512))][..]),
-            (1, &[(1, Lack::Amount(3_072))][..])
+            (3, &[(1, Shortfall::Amount(512))][..]),
+            (1, &[(1, Shortfall::Amount(3_072))][..])
         ]
     );
 }

@@ -184,7 +184,7 @@ proptest! {
                     .filter_map(|other| Some(other.placing?.host))
                     .collect();
                 for rule in &group.rules {
-                    prop_assert!(state.keeps_rule(placing.host, rule, others.iter().copied()));
+                    prop_assert!(state.satisfies_rule(placing.host, rule, others.iter().copied()));
                 }
             }
         }

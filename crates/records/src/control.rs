@@ -11,7 +11,7 @@
 
 use std::io;
 
-use placewright_conductor::control::{Change, Control};
+use placewright_conductor::control::{Change, ControlState};
 use placewright_conductor::table::SpecRow as _;
 use placewright_placement as placement;
 use placewright_placement::snapshot::SnapshotError;
@@ -152,7 +152,7 @@ fn unpack(mut from: Reader<'_>) -> Result<Vec<Change>, ReadError> {
 /// # Errors
 ///
 /// Only those of `out`.
-pub fn save(control: &Control, out: &mut dyn io::Write) -> io::Result<()> {
+pub fn save(control: &ControlState, out: &mut dyn io::Write) -> io::Result<()> {
     control.placement.save(out)?;
     tables::save(&control.conductor, out)
 }
@@ -162,7 +162,7 @@ pub fn save(control: &Control, out: &mut dyn io::Write) -> io::Result<()> {
 /// # Errors
 ///
 /// [`ReadError`] when the bytes are no saved state.
-pub fn load(input: &mut dyn io::Read) -> Result<Control, ReadError> {
+pub fn load(input: &mut dyn io::Read) -> Result<ControlState, ReadError> {
     let placement = placement::State::load(input).map_err(|error| match error {
         SnapshotError::Io(error) => ReadError::Io(error),
         SnapshotError::NewerVersion { found } => ReadError::NewerVersion {
@@ -171,7 +171,7 @@ pub fn load(input: &mut dyn io::Read) -> Result<Control, ReadError> {
         },
         SnapshotError::Damaged(what) => ReadError::Damaged(what.to_owned()),
     })?;
-    Ok(Control {
+    Ok(ControlState {
         placement,
         conductor: tables::load(input)?,
     })
@@ -179,7 +179,7 @@ pub fn load(input: &mut dyn io::Read) -> Result<Control, ReadError> {
 
 /// A digest of the whole state: equal states have equal digests.
 #[must_use]
-pub fn digest(control: &Control) -> u128 {
+pub fn digest(control: &ControlState) -> u128 {
     tables::digest(|out| {
         control.placement.save(out)?;
         tables::save_plain(&control.conductor, out)
@@ -188,6 +188,6 @@ pub fn digest(control: &Control) -> u128 {
 
 /// A digest of the conductor's part of the state.
 #[must_use]
-pub fn digest_of_conductor(control: &Control) -> u128 {
+pub fn digest_of_conductor(control: &ControlState) -> u128 {
     tables::digest(|out| tables::save_plain(&control.conductor, out))
 }

@@ -1,15 +1,15 @@
 //! A compact form of records and snapshots that writes the common parts of specs once.
 //!
-//! Specs that were created together share one [`Body::common`] and one list of rules. If several
-//! share them, the first is preceded by a template, and each is written as the number of its
-//! template and its own part. So a thousand instances of one request take the space of one request,
-//! in memory as on disk.
+//! Specs that were created together share one [`SharedText::common`] and one list of rules. If
+//! several share them, the first is preceded by a template, and each is written as the number of
+//! its template and its own part. So a thousand instances of one request take the space of one
+//! request, in memory as on disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use placewright_conductor::table::SpecRow;
-use placewright_conductor::{Body, InstanceId, Spec};
+use placewright_conductor::{InstanceId, SharedText, Spec};
 
 use crate::error::ReadError;
 use crate::form::{Form, FormError, Reader, Writer};
@@ -127,7 +127,7 @@ impl<'s> Packer<'s> {
 fn template_of(spec: &Spec) -> Spec {
     Spec {
         name: String::new(),
-        body: Body::parted(Arc::clone(spec.body.common()), ""),
+        body: SharedText::parted(Arc::clone(spec.body.common()), ""),
         ..spec.clone()
     }
 }
@@ -151,7 +151,7 @@ fn is_alike(one: &Spec, other: &Spec) -> bool {
         created_at,
     } = one;
     rules.is_same(&other.rules)
-        && body.is_of_one_making(&other.body)
+        && body.shares_prefix(&other.body)
         && *project == other.project
         && *user == other.user
         && *group == other.group
@@ -195,7 +195,7 @@ impl Unpacker {
         })?;
         let spec = Spec {
             name: own.name,
-            body: Body::parted(Arc::clone(common.body.common()), own.own),
+            body: SharedText::parted(Arc::clone(common.body.common()), own.own),
             ..common.clone()
         };
         Ok(C::of_spec(own.instance, Box::new(spec)))

@@ -17,7 +17,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use common::{assert_writes, golden};
-use placewright_conductor::{Body, Control, cell_conductor, control, super_conductor};
+use placewright_conductor::{ControlState, SharedText, cell_conductor, control, super_conductor};
 use placewright_placement as placement;
 use placewright_records::control as form;
 use placewright_records::message::{self, Versions};
@@ -69,8 +69,8 @@ fn records_of_a_cell_read_as_they_always_did() {
     }
 }
 
-fn control_of(changes: &[control::Change]) -> Control {
-    let mut state = Control::default();
+fn control_of(changes: &[control::Change]) -> ControlState {
+    let mut state = ControlState::default();
     for change in changes {
         if matches!(change, control::Change::Conductor(_)) {
             drop(state.apply(change));
@@ -154,7 +154,7 @@ fn what_specs_have_in_common_is_written_once() {
         .into_iter()
         .map(|change| match change {
             control::Change::Conductor(Change::Spec(instance, Some(mut spec))) => {
-                spec.body = Body::parted(Arc::clone(&text), spec.body.own());
+                spec.body = SharedText::parted(Arc::clone(&text), spec.body.own());
                 control::Change::Conductor(Change::Spec(instance, Some(spec)))
             }
             other => other,
@@ -164,7 +164,7 @@ fn what_specs_have_in_common_is_written_once() {
     form::encode(&changes, &mut record);
     assert!(record.len() < 2 << 17, "{} bytes", record.len());
     let state_of = |changes: &[control::Change]| {
-        let mut state = Control::default();
+        let mut state = ControlState::default();
         changes.iter().for_each(|change| drop(state.apply(change)));
         state
     };
@@ -176,17 +176,13 @@ fn what_specs_have_in_common_is_written_once() {
     let loaded = form::load(&mut snapshot.as_slice()).unwrap();
     assert_eq!(loaded.conductor, written.conductor);
     assert_eq!(form::digest(&loaded), form::digest(&written));
-    let bodies: Vec<&Body> = loaded
+    let bodies: Vec<&SharedText> = loaded
         .conductor
         .specs()
         .values()
         .map(|spec| &spec.body)
         .collect();
-    assert!(
-        bodies
-            .windows(2)
-            .all(|pair| pair[0].is_of_one_making(pair[1]))
-    );
+    assert!(bodies.windows(2).all(|pair| pair[0].shares_prefix(pair[1])));
     // Copies that share nothing are the same state.
     let apart: Vec<control::Change> = changes
         .iter()
@@ -218,7 +214,7 @@ fn what_placement_wrote_alone_is_read_as_control_s() {
     let mut snapshot = Vec::new();
     placement::State::default().save(&mut snapshot).unwrap();
     let read = form::load(&mut snapshot.as_slice()).unwrap();
-    assert_eq!(form::digest(&read), form::digest(&Control::default()));
+    assert_eq!(form::digest(&read), form::digest(&ControlState::default()));
 }
 
 #[test]

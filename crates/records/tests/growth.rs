@@ -16,7 +16,7 @@ use placewright_conductor::cell_conductor::{self as cell_conductor, Instance};
 use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::{self, Mapping};
 use placewright_conductor::{InstanceId, control};
-use placewright_link::CellNews;
+use placewright_link::CellEvent;
 use placewright_placement::change::AllocationFact;
 use placewright_placement::{self as placement, ClassId};
 use placewright_records::guests::{Entry, GuestRow, GuestStateName};
@@ -267,8 +267,8 @@ fn a_variant_that_was_added_is_refused_by_its_number_or_passed_over() {
     let version = Versions::HERE.newest;
     let known = written(&values::news()[0]);
     let list = [&[3][..], &known, &unknown, &known].concat();
-    assert!(message::decode::<Vec<CellNews>>(version, &list).is_err());
-    let (news, passed_over): (Vec<CellNews>, usize) =
+    assert!(message::decode::<Vec<CellEvent>>(version, &list).is_err());
+    let (news, passed_over): (Vec<CellEvent>, usize) =
         message::decode_known(version, &list).unwrap();
     assert_eq!(news, [values::news().remove(0), values::news().remove(0)]);
     assert_eq!(passed_over, 1);

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use placewright_conductor::cell_conductor::{
-    Change as CellChange, Instance, Job, JobKind, Place, Stage, Step, Target, VmState,
+    Change as CellChange, GuestRef, Instance, Job, JobKind, Stage, Step, Target, VmState,
 };
 use placewright_conductor::message::{Create, Envelope};
 use placewright_conductor::super_conductor::{Change, Labels, Lock, Mapping, Migration};
 use placewright_conductor::{
-    Amounts, Answer, Body, Candidate, CellId, Fault, HostId, InstanceId, Message, MigrationId,
-    MoveKind, Spec, control,
+    Amounts, Candidate, CellId, ClaimResponse, Fault, HostId, InstanceId, Message, MigrationId,
+    MoveKind, SharedText, Spec, control,
 };
 use placewright_placement::change::AllocationFact;
 use placewright_placement::{self as placement, ClassId, ConsumerUuid, Inventory, Timestamp};
@@ -64,7 +64,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 fn spec() -> impl Strategy<Value = Spec> {
-    let body = (text(), text()).prop_map(|(common, own)| Body::parted(common.into(), own));
+    let body = (text(), text()).prop_map(|(common, own)| SharedText::parted(common.into(), own));
     (text(), text(), text(), of(uuid()), body, time()).prop_map(
         |(name, project, user, group, body, created_at)| Spec {
             name,
@@ -80,7 +80,7 @@ fn spec() -> impl Strategy<Value = Spec> {
 
 fn mapping() -> impl Strategy<Value = Mapping> {
     let ids = vec(uuid().prop_map(MigrationId), 0..3);
-    let answer = of(any::<u32>().prop_map(|index| Answer::Swapped { index }));
+    let answer = of(any::<u32>().prop_map(|index| ClaimResponse::Swapped { index }));
     (
         of(uuid()),
         text(),
@@ -219,8 +219,8 @@ fn of_control() -> impl Strategy<Value = control::Change> {
     ]
 }
 
-fn place() -> impl Strategy<Value = Place> {
-    (uuid(), any::<u32>()).prop_map(|(host, number)| Place {
+fn place() -> impl Strategy<Value = GuestRef> {
+    (uuid(), any::<u32>()).prop_map(|(host, number)| GuestRef {
         host: HostId(host),
         number,
     })

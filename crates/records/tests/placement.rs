@@ -5,7 +5,7 @@ mod common;
 use common::{assert_writes, golden};
 use placewright_conductor::control;
 use placewright_placement::change::AllocationFact;
-use placewright_placement::group::{Distance, Level, Relation, Rule, Scope};
+use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};
 use placewright_placement::{Change, ClassId, ConsumerUuid, Inventory, Timestamp, TraitId};
 use placewright_records::control as form;
 use uuid::Uuid;
@@ -94,11 +94,11 @@ fn one_of_each() -> Vec<Change> {
             group: Uuid::from_u128(0x44),
             rules: vec![
                 Rule {
-                    scope: Scope::Host,
+                    scope: RuleScope::Host,
                     relation: Relation::FewerThan(2),
                 },
                 Rule {
-                    scope: Scope::Level("rack".into()),
+                    scope: RuleScope::Level("rack".into()),
                     relation: Relation::Same,
                 },
             ],
@@ -126,7 +126,7 @@ fn later_ones() -> Vec<Change> {
         Change::GroupSet {
             group: Uuid::from_u128(0x44),
             rules: vec![Rule {
-                scope: Scope::Level("rack".into()),
+                scope: RuleScope::Level("rack".into()),
                 relation: Relation::Spread(2),
             }],
         },

@@ -12,11 +12,11 @@ use placewright_auth::ServiceUser;
 use placewright_link::AgentLink;
 use placewright_rpc::{AgentClient, ClientOptions, Token};
 
-use placewright_tasks::{Task, watched};
+use placewright_tasks::{Task, supervise};
 
 use crate::config::{AgentFlags, Config, ConfigErrors, Environment};
 use crate::control::signals::{self, nth};
-use crate::control::{logs, systemd, wire};
+use crate::control::{logs, option_conversion, systemd};
 use crate::options::{AgentOptions, DriverKind, Number, Options};
 use crate::warnings;
 
@@ -36,7 +36,7 @@ pub fn run(flags: &AgentFlags) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let serve = serve(options, checked, start);
-    let result = runtime.block_on(watched(Task::Main, serve));
+    let result = runtime.block_on(supervise(Task::Main, serve));
     runtime.shutdown_background();
     drop(log);
     result
@@ -118,7 +118,7 @@ fn placement(all: &Options) -> Result<placement::Options, ConfigErrors> {
     let options = &all.agent;
     let token = match (&options.placement_user, &options.placement_password_file) {
         (None, None) if options.placement_keystone => {
-            let user = ServiceUser::new(&wire::keystone(all)).map_err(|error| {
+            let user = ServiceUser::new(&option_conversion::keystone(all)).map_err(|error| {
                 ConfigErrors(vec![format!("[keystone] {}", crate::config::chain(&error))])
             })?;
             placement::Credentials::Service(Arc::new(user))

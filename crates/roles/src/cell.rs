@@ -16,16 +16,16 @@ use placewright_conductor::{CellId, cell_conductor};
 use placewright_rpc::{
     ClientOptions, PlacementClient, ServeOptions, Services, Token, serve as serve_grpc,
 };
-use placewright_tasks::{Task, watched};
+use placewright_tasks::{Task, supervise};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
 use crate::config::{CellFlags, Config, ConfigErrors, Environment};
 use crate::control::journal_metrics::JournalMetrics;
-use crate::control::observer::Logged;
+use crate::control::observer::LoggingObserver;
 use crate::control::signals::{self, nth};
 use crate::control::sockets::Socket;
-use crate::control::{BACKLOG, bind, descriptors, health, logs, systemd, wire};
+use crate::control::{BACKLOG, bind, descriptors, health, logs, option_conversion, systemd};
 use crate::options::{CellOptions, Number, Options};
 use crate::warnings;
 
@@ -43,7 +43,7 @@ pub fn run(flags: &CellFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(watched(Task::Main, serve(&config, token, start)));
+    let result = runtime.block_on(supervise(Task::Main, serve(&config, token, start)));
     // The thread of a store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -98,8 +98,8 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
     let directory = options.directory();
     let id = identity::find(&directory, options.uuid)?;
     let mut registry = Registry::default();
-    let observer = Logged(JournalMetrics::new(&mut registry));
-    let store = wire::journal(&config.options);
+    let observer = LoggingObserver(JournalMetrics::new(&mut registry));
+    let store = option_conversion::journal(&config.options);
     let cell_options = cell_options(&config.options, CellId(id));
     let cell = tokio::select! {
         cell = Cell::open(&directory, store, cell_options, observer, placement) => cell?,
@@ -123,7 +123,7 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
     let serve_options = ServeOptions {
         token,
         drain_timeout: milliseconds(options.drain_timeout_ms),
-        ..wire::cell(&config.options, shares.cell)
+        ..option_conversion::cell(&config.options, shares.cell)
     };
     let serving = serve_grpc(listener, services, serve_options, nth(&stops, 1));
     let stopping = async {
@@ -163,7 +163,7 @@ fn cell_options(options: &Options, id: CellId) -> placewright_cell::Options {
         conductor: cell_conductor::Options {
             step_timeout_ms: u32::try_from(cell.step_timeout_ms.get()).unwrap_or(u32::MAX),
         },
-        engine: wire::cell_engine(options),
+        engine: option_conversion::cell_engine(options),
         host_timeout: milliseconds(cell.host_timeout_ms),
         resend_after: milliseconds(cell.resend_ms),
         ask_timeout: milliseconds(cell.ask_timeout_ms),

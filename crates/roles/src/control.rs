@@ -14,6 +14,7 @@ mod log_fields;
 mod log_lines;
 pub(crate) mod logs;
 pub(crate) mod observer;
+pub(crate) mod option_conversion;
 pub(crate) mod panics;
 pub(crate) mod restart;
 pub(crate) mod running;
@@ -21,7 +22,6 @@ pub mod scheduler_rules;
 pub(crate) mod signals;
 pub(crate) mod sockets;
 pub(crate) mod systemd;
-pub(crate) mod wire;
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
 use placewright_rpc::Token;
 use placewright_scheduler::select::Scheduler;
-use placewright_tasks::{Task, watched};
+use placewright_tasks::{Task, supervise};
 use running::Running;
 use signals::nth;
 use tokio::net::TcpSocket;
@@ -59,7 +59,7 @@ pub fn run(flags: &ControlFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(watched(Task::Main, serve(&config, start)));
+    let result = runtime.block_on(supervise(Task::Main, serve(&config, start)));
     // The thread of a store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -215,11 +215,11 @@ async fn open_store(
     directory: PathBuf,
     observer: impl Observer,
 ) -> anyhow::Result<Engine<ControlMachine>> {
-    let journal_options = wire::journal(options);
-    let engine_options = wire::engine(options);
+    let journal_options = option_conversion::journal(options);
+    let engine_options = option_conversion::engine(options);
     let opened = tokio::task::spawn_blocking(move || -> Result<_, RecoverError> {
         let mut journal = SqliteJournal::open(&directory, journal_options)?;
-        observer::tell(journal.notices());
+        observer::log_notices(journal.notices());
         journal.grow_log()?;
         Engine::open(journal, engine_options, observer)
     });

@@ -5,7 +5,7 @@
 //! same directory, it continues where it was.
 
 mod hosts;
-mod told;
+mod summary;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -17,20 +17,20 @@ use clap::Args;
 use placewright_agent::Agent;
 use placewright_cell::Cell;
 use placewright_conductor::CellId;
-use placewright_control::{CellConfig, Conductor, Runtime};
+use placewright_control::{CellConfig, ControlHandle, Runtime};
 use placewright_engine::Observer;
 use placewright_rpc::{ServeOptions, Services};
-use placewright_tasks::{Task, watched};
+use placewright_tasks::{Task, supervise};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::config::{Config, ConfigErrors, Environment, Source, UpFlags};
-use crate::control::observer::Logged;
+use crate::control::observer::LoggingObserver;
 use crate::control::running::{self, Running};
 use crate::control::signals::{self, nth};
-use crate::control::{BACKLOG, bind, check_open, logs, systemd, wire};
+use crate::control::{BACKLOG, bind, check_open, logs, option_conversion, systemd};
 use crate::options::{self, AuthStrategy};
 use hosts::Simulation;
 
@@ -104,7 +104,7 @@ pub fn run(up: &Up) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let serve = up.serve(&config, simulation, start);
-    let result = runtime.block_on(watched(Task::Main, serve));
+    let result = runtime.block_on(supervise(Task::Main, serve));
     // The thread of a store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -176,29 +176,29 @@ impl Up {
         };
         let engine = running.engine.clone();
         let placement = running.placement_address()?;
-        let mut told = self.told(&running, simulation.hosts.len())?;
+        let mut summary = self.summary(&running, simulation.hosts.len())?;
         let mut grpc = JoinSet::new();
         let mut cells = Vec::new();
         for number in 1..=self.cells {
             let cell = self.open_cell(config, &runtime, number).await?;
             let options = running.cell_options(&config.options);
             let listener = self.listen(&cell, options, &stops, &mut grpc);
-            told.cells.push(listener.await?);
+            summary.cells.push(listener.await?);
             cells.push(cell);
         }
         running.banner(config, start).await?;
         let stops_of_serving = stops.clone();
         let (options, restart) = (config.options.clone(), Arc::clone(&running.restart));
         let serve = async move { running.serve(&options, &stops_of_serving).await };
-        let mut serving = tokio::spawn(watched(Task::Serving, serve));
+        let mut serving = tokio::spawn(supervise(Task::Serving, serve));
         let agents = tokio::select! {
             agents = self.start_agents(simulation, &cells, placement) => agents?,
             () = nth(&stops, 1) => Vec::new(),
         };
         tokio::select! {
-            () = ready(&agents, &runtime, told.hosts) => {
-                tracing::info!(hosts = told.hosts, start_ms = start.elapsed().as_millis(), "up");
-                told.print()?;
+            () = ready(&agents, &runtime, summary.hosts) => {
+                tracing::info!(hosts = summary.hosts, start_ms = start.elapsed().as_millis(), "up");
+                summary.print()?;
                 systemd::ready();
                 systemd::feed_watchdog();
             }
@@ -233,8 +233,8 @@ impl Up {
     }
 
     /// The addresses to print when everything runs, without those of the cells.
-    fn told(&self, running: &Running, hosts: usize) -> std::io::Result<told::Told> {
-        Ok(told::Told {
+    fn summary(&self, running: &Running, hosts: usize) -> std::io::Result<summary::StartupSummary> {
+        Ok(summary::StartupSummary {
             placement: running.placement_address()?,
             scheduler: running.scheduler_address()?,
             compute: running.compute_address()?,
@@ -257,15 +257,15 @@ impl Up {
         ));
         let name = format!("cell{number}");
         let options = placewright_cell::Options {
-            engine: wire::cell_engine(&config.options),
+            engine: option_conversion::cell_engine(&config.options),
             host_timeout: HOST_TIMEOUT,
             ..placewright_cell::Options::new(id)
         };
-        let placement: Arc<Conductor> = Arc::new(runtime.conductor().clone());
+        let placement: Arc<ControlHandle> = Arc::new(runtime.conductor().clone());
         let directory = self.folder.join(&name);
         let cell = Cell::open(
             &directory,
-            wire::journal(&config.options),
+            option_conversion::journal(&config.options),
             options,
             observer(),
             placement,
@@ -299,11 +299,11 @@ impl Up {
             placement: None,
         };
         let stops = stops.clone();
-        grpc.spawn(watched(Task::CellServer, async move {
+        grpc.spawn(supervise(Task::CellServer, async move {
             let stop = async move { nth(&stops, 1).await };
             if let Err(error) = placewright_rpc::serve(listener, services, options, stop).await {
                 let why = format!("agents cannot reach the cell at {address}: {error}");
-                placewright_tasks::ended(Task::CellServer, &why);
+                placewright_tasks::task_ended(Task::CellServer, &why);
             }
         }));
         Ok((cell.id(), address))
@@ -350,5 +350,5 @@ async fn ready(agents: &[Agent], runtime: &Arc<Runtime>, hosts: usize) {
 
 /// Logs what the cells' stores do, as for control's; they have no metrics.
 fn observer() -> impl Observer {
-    Logged(())
+    LoggingObserver(())
 }

@@ -6,16 +6,16 @@ mod encode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use placewright_link::{AgentConnection, AgentLink, Coming, ToAgent, ToCell};
-use placewright_tasks::{Contained, spawn_contained};
+use placewright_link::{AgentConnection, AgentLink, LinkFuture, ToAgent, ToCell};
+use placewright_tasks::{ContainedWork, spawn_contained};
 use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::bounds::{At, LIST_MAX};
-use crate::channel::{BATCH_BYTES, ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
+use crate::bounds::{FieldPath, LIST_MAX};
+use crate::channel::{BATCH_BYTES, ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
 use crate::proto::agent::agents_client::AgentsClient;
 use crate::proto::agent::agents_server::Agents;
@@ -32,7 +32,7 @@ const MESSAGES_WAITING: usize = 1024;
 /// A client of a cell, for agents.
 #[derive(Clone, Debug)]
 pub struct AgentClient {
-    peer: Peer,
+    peer: PeerChannel,
 }
 
 impl AgentClient {
@@ -42,13 +42,13 @@ impl AgentClient {
     ///
     /// The address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
-        let peer = Peer::new("the cell", options)?;
+        let peer = PeerChannel::new("the cell", options)?;
         Ok(Self { peer })
     }
 }
 
 impl AgentLink for AgentClient {
-    fn connect(&self) -> Coming<'_, AgentConnection> {
+    fn connect(&self) -> LinkFuture<'_, AgentConnection> {
         Box::pin(async {
             let peer = &self.peer;
             let client = AgentsClient::new(peer.channel.clone())
@@ -72,7 +72,7 @@ impl AgentLink for AgentClient {
             let (to_cell, from_agent) = mpsc::channel(MESSAGES_WAITING);
             let (to_agent, from_cell) = mpsc::channel(MESSAGES_WAITING);
             let peer = peer.clone();
-            spawn_contained(Contained::GrpcStream, async move {
+            spawn_contained(ContainedWork::GrpcStream, async move {
                 let spoken = AtomicU32::new(PROTOCOL_OLDEST);
                 tokio::select! {
                     () = send_to_cell(from_agent, to_network.clone(), &spoken) => {}
@@ -127,7 +127,7 @@ async fn receive_from_cell(
             PROTOCOL_OLDEST..=PROTOCOL_VERSION => spoken.store(batch.version, Ordering::Relaxed),
             other => return Err(not_known(other)),
         }
-        At::message("messages").count(batch.messages.len(), LIST_MAX)?;
+        FieldPath::message("messages").count(batch.messages.len(), LIST_MAX)?;
         for message in batch.messages {
             let message = match decode::to_agent(message) {
                 Ok(Some(message)) => message,
@@ -179,7 +179,7 @@ impl Agents for AgentService {
         let connection = self.0.connect().await.map_err(|error| status(&error))?;
         let (to_network, orders) = mpsc::channel(BATCHES_WAITING);
         let serve = serve(request.into_inner(), connection, to_network);
-        spawn_contained(Contained::GrpcStream, serve);
+        spawn_contained(ContainedWork::GrpcStream, serve);
         Ok(Response::new(ReceiverStream::new(orders)))
     }
 }
@@ -224,7 +224,7 @@ async fn receive_from_agent(
             // A closed channel means that the agent is gone; the stream ends then.
             let _ = to_network.send(Ok(agreed)).await;
         }
-        At::message("messages").count(batch.messages.len(), LIST_MAX)?;
+        FieldPath::message("messages").count(batch.messages.len(), LIST_MAX)?;
         for message in batch.messages {
             let message = decode::to_cell(message)?;
             if to_cell.send(message).await.is_err() {

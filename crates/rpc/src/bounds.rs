@@ -43,16 +43,16 @@ const AFTER_AHEAD: u64 = SESSION_AHEAD + SESSION_AHEAD / 10;
 
 /// A value beyond its limits; the text names the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Absurd(pub(crate) String);
+pub(crate) struct LimitExceeded(pub(crate) String);
 
-impl From<Absurd> for Status {
-    fn from(absurd: Absurd) -> Self {
+impl From<LimitExceeded> for Status {
+    fn from(absurd: LimitExceeded) -> Self {
         Self::invalid_argument(absurd.0)
     }
 }
 
 /// A message whose fields can be checked against the limits.
-pub(crate) trait Bounded {
+pub(crate) trait Validate {
     /// Whether it is a list, which is encoded with its length first.
     const IS_LIST: bool = false;
 
@@ -61,17 +61,17 @@ pub(crate) trait Bounded {
     /// # Errors
     ///
     /// Names the first field that is not.
-    fn check(&self, at: At<'_>) -> Result<(), Absurd>;
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded>;
 }
 
 /// The path of a field within a message, for errors.
 #[derive(Clone, Copy)]
-pub(crate) struct At<'a> {
-    inside: Option<&'a At<'a>>,
+pub(crate) struct FieldPath<'a> {
+    inside: Option<&'a FieldPath<'a>>,
     name: &'static str,
 }
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.inside {
             Some(inside) => write!(f, "{inside}.{}", self.name),
@@ -80,48 +80,48 @@ impl fmt::Display for At<'_> {
     }
 }
 
-impl At<'static> {
+impl FieldPath<'static> {
     pub(crate) fn message(name: &'static str) -> Self {
         Self { inside: None, name }
     }
 }
 
-impl At<'_> {
-    pub(crate) fn field<'a>(&'a self, name: &'static str) -> At<'a> {
-        At {
+impl FieldPath<'_> {
+    pub(crate) fn field<'a>(&'a self, name: &'static str) -> FieldPath<'a> {
+        FieldPath {
             inside: Some(self),
             name,
         }
     }
 
-    fn beyond(&self, what: impl fmt::Display, limit: impl fmt::Display) -> Absurd {
-        Absurd(format!("{self}: {what}, and at most {limit} is allowed"))
+    fn beyond(&self, what: impl fmt::Display, limit: impl fmt::Display) -> LimitExceeded {
+        LimitExceeded(format!("{self}: {what}, and at most {limit} is allowed"))
     }
 
-    pub(crate) fn text(&self, text: &str, max: usize) -> Result<(), Absurd> {
+    pub(crate) fn text(&self, text: &str, max: usize) -> Result<(), LimitExceeded> {
         if text.len() > max {
             return Err(self.beyond(format_args!("{} bytes", text.len()), max));
         }
         Ok(())
     }
 
-    pub(crate) fn maybe_text(&self, text: Option<&str>, max: usize) -> Result<(), Absurd> {
+    pub(crate) fn maybe_text(&self, text: Option<&str>, max: usize) -> Result<(), LimitExceeded> {
         text.map_or(Ok(()), |text| self.text(text, max))
     }
 
-    pub(crate) fn count(&self, count: usize, max: usize) -> Result<(), Absurd> {
+    pub(crate) fn count(&self, count: usize, max: usize) -> Result<(), LimitExceeded> {
         if count > max {
             return Err(self.beyond(format_args!("{count} of them"), max));
         }
         Ok(())
     }
 
-    pub(crate) fn each<T: Bounded>(&self, list: &[T], max: usize) -> Result<(), Absurd> {
+    pub(crate) fn each<T: Validate>(&self, list: &[T], max: usize) -> Result<(), LimitExceeded> {
         self.count(list.len(), max)?;
         list.iter().try_for_each(|one| one.check(*self))
     }
 
-    pub(crate) fn number(&self, number: u64) -> Result<(), Absurd> {
+    pub(crate) fn number(&self, number: u64) -> Result<(), LimitExceeded> {
         if number >= NUMBER_END {
             return Err(self.beyond(number, NUMBER_END - 1));
         }
@@ -129,16 +129,16 @@ impl At<'_> {
     }
 
     /// Checks the number of a session that begins.
-    pub(crate) fn session(&self, session: u64) -> Result<(), Absurd> {
+    pub(crate) fn session(&self, session: u64) -> Result<(), LimitExceeded> {
         self.ahead(session, SESSION_AHEAD)
     }
 
     /// Checks the number that a cell sends as that of an earlier session.
-    pub(crate) fn after(&self, after: u64) -> Result<(), Absurd> {
+    pub(crate) fn after(&self, after: u64) -> Result<(), LimitExceeded> {
         self.ahead(after, AFTER_AHEAD)
     }
 
-    fn ahead(&self, number: u64, ahead: u64) -> Result<(), Absurd> {
+    fn ahead(&self, number: u64, ahead: u64) -> Result<(), LimitExceeded> {
         self.number(number)?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = since.map_or(0, |since| {
@@ -151,18 +151,18 @@ impl At<'_> {
         Ok(())
     }
 
-    pub(crate) fn amount(&self, amount: i64) -> Result<(), Absurd> {
+    pub(crate) fn amount(&self, amount: i64) -> Result<(), LimitExceeded> {
         if !(0..=AMOUNT_MAX).contains(&amount) {
-            return Err(Absurd(format!(
+            return Err(LimitExceeded(format!(
                 "{self}: {amount}, and 0 to {AMOUNT_MAX} is allowed"
             )));
         }
         Ok(())
     }
 
-    pub(crate) fn time(&self, time: Timestamp) -> Result<(), Absurd> {
+    pub(crate) fn time(&self, time: Timestamp) -> Result<(), LimitExceeded> {
         if time < Timestamp(0) || time > TIME_MAX {
-            return Err(Absurd(format!(
+            return Err(LimitExceeded(format!(
                 "{self}: {} is no time from 1970 to 9999 in microseconds",
                 time.0
             )));
@@ -170,9 +170,9 @@ impl At<'_> {
         Ok(())
     }
 
-    pub(crate) fn measure(&self, value: f64) -> Result<(), Absurd> {
+    pub(crate) fn measure(&self, value: f64) -> Result<(), LimitExceeded> {
         if !value.is_finite() {
-            return Err(Absurd(format!("{self}: {value} is no number")));
+            return Err(LimitExceeded(format!("{self}: {value} is no number")));
         }
         Ok(())
     }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{Action, CellId, InstanceId, Reply};
-use placewright_link::{Act, CellLink, CellNews, Coming, LinkError};
+use placewright_link::{CellEvent, CellLink, CellOperation, LinkError, LinkFuture};
 use placewright_records::Form;
 use placewright_records::message::Versions;
-use placewright_tasks::{Contained, spawn_contained};
+use placewright_tasks::{ContainedWork, spawn_contained};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-use crate::bounds::Bounded;
-use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
+use crate::bounds::Validate;
+use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
 use crate::payload::{pack, pack_for, pack_parts, refused, unpack, unpack_from, unpack_good};
 use crate::proto::cell::cell_client::CellClient as Client;
@@ -35,7 +35,7 @@ type Connected = Client<tonic::transport::Channel>;
 /// A client of a cell, for control.
 #[derive(Clone, Debug)]
 pub struct CellClient {
-    peer: Peer,
+    peer: PeerChannel,
     agreed: Agreed,
 }
 
@@ -47,7 +47,7 @@ impl CellClient {
     /// The address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
         Ok(Self {
-            peer: Peer::new("the cell", options)?,
+            peer: PeerChannel::new("the cell", options)?,
             agreed: Agreed::default(),
         })
     }
@@ -80,7 +80,7 @@ impl CellClient {
         }
     }
 
-    fn unpack<T: Form + Bounded>(
+    fn unpack<T: Form + Validate>(
         &self,
         what: &'static str,
         payload: &Payload,
@@ -107,7 +107,7 @@ impl CellClient {
         Ok(replies)
     }
 
-    async fn act_now(&self, act: &Act) -> Result<Reply, LinkError> {
+    async fn act_now(&self, act: &CellOperation) -> Result<Reply, LinkError> {
         let payload = pack_for(&self.peer.name, self.version().await?, act)?;
         let act = |mut to: Connected, request| async move { to.act(request).await };
         let answer = self.peer.call(&self.client(), &payload, act).await?;
@@ -121,19 +121,19 @@ impl CellClient {
         self.unpack("actions", &answer)
     }
 
-    async fn follow_now(&self) -> Result<mpsc::Receiver<CellNews>, LinkError> {
+    async fn follow_now(&self) -> Result<mpsc::Receiver<CellEvent>, LinkError> {
         let peer = &self.peer;
         let payload = pack_for(&peer.name, self.version().await?, &())?;
         let follow = |mut to: Connected, request| async move { to.follow(request).await };
         let news = peer.call(&self.client(), &payload, follow).await?;
         let (to, from) = mpsc::channel(NEWS_WAITING);
-        spawn_contained(Contained::GrpcStream, receive(peer.clone(), news, to));
+        spawn_contained(ContainedWork::GrpcStream, receive(peer.clone(), news, to));
         Ok(from)
     }
 }
 
 impl CellLink for CellClient {
-    fn cell(&self) -> Coming<'_, CellId> {
+    fn cell(&self) -> LinkFuture<'_, CellId> {
         Box::pin(async {
             let (identity, _) = self.agreed.checked(self.identify().await)?;
             let uuid = Uuid::parse_str(&identity.cell);
@@ -142,25 +142,25 @@ impl CellLink for CellClient {
         })
     }
 
-    fn deliver(&self, messages: Vec<Envelope>) -> Coming<'_, Vec<Reply>> {
+    fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
         Box::pin(async move { self.agreed.checked(self.deliver_all(&messages).await) })
     }
 
-    fn act(&self, act: Act) -> Coming<'_, Reply> {
+    fn act(&self, act: CellOperation) -> LinkFuture<'_, Reply> {
         Box::pin(async move { self.agreed.checked(self.act_now(&act).await) })
     }
 
-    fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>> {
+    fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>> {
         Box::pin(async move { self.agreed.checked(self.actions_of(instance).await) })
     }
 
-    fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>> {
+    fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
         Box::pin(async { self.agreed.checked(self.follow_now().await) })
     }
 }
 
 /// Forwards a cell's events until the stream ends, or nothing arrives within the time-out.
-async fn receive(peer: Peer, mut news: Streaming<Payload>, to: mpsc::Sender<CellNews>) {
+async fn receive(peer: PeerChannel, mut news: Streaming<Payload>, to: mpsc::Sender<CellEvent>) {
     loop {
         let next = tokio::time::timeout(peer.options.silence_timeout, news.message());
         let next = tokio::select! {
@@ -180,7 +180,7 @@ async fn receive(peer: Peer, mut news: Streaming<Payload>, to: mpsc::Sender<Cell
                 return;
             }
         };
-        let batch: Vec<CellNews> = match unpack_good(peer.options.versions, "news", &payload) {
+        let batch: Vec<CellEvent> = match unpack_good(peer.options.versions, "news", &payload) {
             Ok(batch) => batch,
             Err(status) => {
                 let error = refused(&peer.name, &status);
@@ -219,7 +219,7 @@ impl Cell for CellService {
 
     async fn act(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
         let payload = request.get_ref();
-        let act: Act = unpack(self.here, "act", payload)?;
+        let act: CellOperation = unpack(self.here, "act", payload)?;
         let reply = self.cell.act(act).await.map_err(|error| status(&error))?;
         Ok(Response::new(pack(payload.version, &reply)?))
     }
@@ -242,7 +242,7 @@ impl Cell for CellService {
         let () = unpack(self.here, "follow", request.get_ref())?;
         let news = self.cell.follow().await.map_err(|error| status(&error))?;
         let (to, from) = mpsc::channel(MESSAGES_WAITING);
-        spawn_contained(Contained::GrpcStream, send(version, news, to));
+        spawn_contained(ContainedWork::GrpcStream, send(version, news, to));
         Ok(Response::new(ReceiverStream::new(from)))
     }
 }
@@ -250,7 +250,7 @@ impl Cell for CellService {
 /// Sends events until the cell's stream ends or the subscriber goes away.
 async fn send(
     version: u32,
-    mut news: mpsc::Receiver<CellNews>,
+    mut news: mpsc::Receiver<CellEvent>,
     to: mpsc::Sender<Result<Payload, Status>>,
 ) {
     let mut some = Vec::with_capacity(NEWS_AT_ONCE);

@@ -64,14 +64,14 @@ pub struct EndpointError {
 
 /// A server, and a channel to it that is connected on demand.
 #[derive(Clone, Debug)]
-pub(crate) struct Peer {
+pub(crate) struct PeerChannel {
     pub(crate) channel: Channel,
     pub(crate) options: ClientOptions,
     /// The server's role and address, for error messages.
     pub(crate) name: String,
 }
 
-impl Peer {
+impl PeerChannel {
     /// Creates the channel without connecting. It has to be called in a Tokio runtime.
     pub(crate) fn new(what: &str, options: ClientOptions) -> Result<Self, EndpointError> {
         let address = options.address.trim();

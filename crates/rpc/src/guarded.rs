@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use placewright_net::{Admitted, Clock, Door, Gate, GateMetrics, Limits, Place, Seat, Verdict};
+use placewright_net::{
+    AcceptedConnection, ConnectionLimiter, ConnectionMetrics, ConnectionPermit, ConnectionState,
+    Limits, Listener, PeerTimer, TimerState,
+};
 use placewright_tasks::Task;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,12 +31,12 @@ pub(crate) struct Times {
 
 /// The caller's place among the limited connections; handed to the code that authenticates calls.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller(Arc<Seat>);
+pub(crate) struct Caller(Arc<ConnectionState>);
 
 impl Caller {
     /// A call passed authentication: from now on only keep-alive pings decide whether the
     /// connection stays.
-    pub(crate) fn is_let_in(&self) {
+    pub(crate) fn set_authenticated(&self) {
         self.0.set_busy(true);
     }
 }
@@ -41,34 +44,34 @@ impl Caller {
 /// A connection that is closed when no call was authenticated in time, or when others need its
 /// place before one was.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub(crate) struct LimitedConnection {
     stream: TcpStream,
-    place: Place,
+    place: ConnectionPermit,
     times: Times,
     since: Instant,
     has_begun: bool,
-    clock: Clock,
+    clock: PeerTimer,
 }
 
-impl Guarded {
-    fn new(admitted: Admitted, times: Times) -> Self {
+impl LimitedConnection {
+    fn new(admitted: AcceptedConnection, times: Times) -> Self {
         Self {
             stream: admitted.stream,
             place: admitted.place,
             times,
             since: Instant::now(),
             has_begun: false,
-            clock: Clock::default(),
+            clock: PeerTimer::default(),
         }
     }
 
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let seat = self.place.seat();
-        if !seat.is_silent() {
+        let connection_state = self.place.connection_state();
+        if !connection_state.is_silent() {
             return Poll::Pending;
         }
-        seat.wake_by(context);
-        if seat.must_leave() {
+        connection_state.wake_by(context);
+        if connection_state.must_close() {
             return Poll::Ready(());
         }
         loop {
@@ -78,22 +81,22 @@ impl Guarded {
                 self.times.first_byte
             };
             match ready!(self.clock.poll(self.since + time, context)) {
-                Verdict::Over => return Poll::Ready(()),
-                Verdict::HeldUp => self.since = Instant::now(),
+                TimerState::Over => return Poll::Ready(()),
+                TimerState::HeldUp => self.since = Instant::now(),
             }
         }
     }
 }
 
-impl Connected for Guarded {
+impl Connected for LimitedConnection {
     type ConnectInfo = Caller;
 
     fn connect_info(&self) -> Caller {
-        Caller(Arc::clone(self.place.seat()))
+        Caller(Arc::clone(self.place.connection_state()))
     }
 }
 
-impl AsyncRead for Guarded {
+impl AsyncRead for LimitedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -109,7 +112,7 @@ impl AsyncRead for Guarded {
     }
 }
 
-impl AsyncWrite for Guarded {
+impl AsyncWrite for LimitedConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -144,20 +147,20 @@ pub(crate) fn incoming(
     listener: TcpListener,
     limits: Limits,
     times: Times,
-) -> ReceiverStream<io::Result<Guarded>> {
+) -> ReceiverStream<io::Result<LimitedConnection>> {
     // A refused connection is closed without an answer: HTTP/2 has none before its handshake.
-    let gate = Gate::new(limits, GateMetrics::default());
-    let mut door = Door::new(listener, gate, |_| String::new());
+    let limiter = ConnectionLimiter::new(limits, ConnectionMetrics::default());
+    let mut accepting = Listener::new(listener, limiter, |_| String::new());
     let (sender, receiver) = mpsc::channel(1);
     placewright_tasks::spawn(Task::GrpcDoor, async move {
         loop {
             let admitted = tokio::select! {
                 () = sender.closed() => break,
-                admitted = door.next() => admitted,
+                admitted = accepting.next() => admitted,
             };
             prepare(&admitted.stream, admitted.remote);
             if sender
-                .send(Ok(Guarded::new(admitted, times)))
+                .send(Ok(LimitedConnection::new(admitted, times)))
                 .await
                 .is_err()
             {

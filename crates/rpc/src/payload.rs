@@ -5,7 +5,7 @@ use placewright_records::Form;
 use placewright_records::message::{self, Part, Versions};
 use tonic::Status;
 
-use crate::bounds::{Absurd, At, Bounded, LIST_MAX};
+use crate::bounds::{FieldPath, LIST_MAX, LimitExceeded, Validate};
 use crate::channel::BATCH_BYTES;
 use crate::proto::cell::Payload;
 use crate::versions::check;
@@ -43,7 +43,7 @@ fn no_such(version: u32) -> Status {
 }
 
 /// Decodes a payload and checks it against the limits. `what` names it in errors.
-pub(crate) fn unpack<T: Form + Bounded>(
+pub(crate) fn unpack<T: Form + Validate>(
     here: Versions,
     what: &'static str,
     payload: &Payload,
@@ -51,13 +51,13 @@ pub(crate) fn unpack<T: Form + Bounded>(
     check_before::<T>(here, what, payload)?;
     let unpacked = message::decode(payload.version, &payload.body);
     let unpacked: T = unpacked.map_err(|error| unreadable(what, error))?;
-    unpacked.check(At::message(what))?;
+    unpacked.check(FieldPath::message(what))?;
     Ok(unpacked)
 }
 
 /// Decodes a list and drops the items that are beyond the limits or that only a later release
 /// knows, because the others do not depend on them.
-pub(crate) fn unpack_good<T: Form + Bounded>(
+pub(crate) fn unpack_good<T: Form + Validate>(
     here: Versions,
     what: &'static str,
     payload: &Payload,
@@ -74,14 +74,14 @@ pub(crate) fn unpack_good<T: Form + Bounded>(
     }
     let mut bad = None;
     let before = list.len();
-    list.retain(|one| match one.check(At::message(what)) {
+    list.retain(|one| match one.check(FieldPath::message(what)) {
         Ok(()) => true,
         Err(absurd) => {
             bad.get_or_insert(absurd);
             false
         }
     });
-    if let Some(Absurd(why)) = bad {
+    if let Some(LimitExceeded(why)) = bad {
         let count = before - list.len();
         tracing::error!(
             why,
@@ -94,7 +94,7 @@ pub(crate) fn unpack_good<T: Form + Bounded>(
 
 /// Checks the version and the length of a list. That is done before decoding: an item of one byte
 /// here may take a hundred bytes in memory.
-fn check_before<T: Bounded>(
+fn check_before<T: Validate>(
     here: Versions,
     what: &'static str,
     payload: &Payload,
@@ -104,7 +104,7 @@ fn check_before<T: Bounded>(
         && let Some(count) = message::claimed_count(&payload.body)
     {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        At::message(what).count(count, LIST_MAX)?;
+        FieldPath::message(what).count(count, LIST_MAX)?;
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ fn unreadable(what: &'static str, error: placewright_records::FormError) -> Stat
 }
 
 /// Decodes a server's answer; `peer` names the server in the error.
-pub(crate) fn unpack_from<T: Form + Bounded>(
+pub(crate) fn unpack_from<T: Form + Validate>(
     here: Versions,
     peer: &str,
     what: &'static str,

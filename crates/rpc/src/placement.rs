@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use placewright_conductor::{Answer, Ask};
-use placewright_link::{Coming, LinkError, PlacementLink};
+use placewright_conductor::{ClaimRequest, ClaimResponse};
+use placewright_link::{LinkError, LinkFuture, PlacementLink};
 use placewright_records::message::Versions;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
-use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
+use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
 use crate::payload::{pack, pack_parts, unpack, unpack_from};
 use crate::proto::cell::placement_client::PlacementClient as Client;
@@ -19,7 +19,7 @@ use crate::versions::{Agreed, first_identity, identity};
 /// A client of placement, for cells.
 #[derive(Clone, Debug)]
 pub struct PlacementClient {
-    peer: Peer,
+    peer: PeerChannel,
     agreed: Agreed,
 }
 
@@ -31,7 +31,7 @@ impl PlacementClient {
     /// The address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
         Ok(Self {
-            peer: Peer::new("placement", options)?,
+            peer: PeerChannel::new("placement", options)?,
             agreed: Agreed::default(),
         })
     }
@@ -60,7 +60,7 @@ impl PlacementClient {
             .agree(peer.options.versions, &peer.name, &identity)
     }
 
-    async fn ask_all(&self, asks: &[Ask]) -> Result<Vec<Answer>, LinkError> {
+    async fn ask_all(&self, asks: &[ClaimRequest]) -> Result<Vec<ClaimResponse>, LinkError> {
         let peer = &self.peer;
         let mut answers = Vec::with_capacity(asks.len());
         let parts = pack_parts(self.version().await?, asks);
@@ -68,7 +68,7 @@ impl PlacementClient {
             let ask = |mut to: Client<Channel>, request| async move { to.ask(request).await };
             let answer = peer.call(&self.client(), &payload, ask).await?;
             let here = peer.options.versions;
-            let mut some: Vec<Answer> = unpack_from(here, &peer.name, "answers", &answer)?;
+            let mut some: Vec<ClaimResponse> = unpack_from(here, &peer.name, "answers", &answer)?;
             if some.len() != count {
                 return Err(LinkError::Refused {
                     peer: peer.name.clone(),
@@ -82,7 +82,7 @@ impl PlacementClient {
 }
 
 impl PlacementLink for PlacementClient {
-    fn ask(&self, asks: Vec<Ask>) -> Coming<'_, Vec<Answer>> {
+    fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         Box::pin(async move { self.agreed.checked(self.ask_all(&asks).await) })
     }
 }
@@ -101,7 +101,7 @@ impl Placement for PlacementService {
 
     async fn ask(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
         let payload = request.get_ref();
-        let asks: Vec<Ask> = unpack(self.here, "asks", payload)?;
+        let asks: Vec<ClaimRequest> = unpack(self.here, "asks", payload)?;
         let answers = self.placement.ask(asks).await;
         let answers = answers.map_err(|error| status(&error))?;
         Ok(Response::new(pack(payload.version, &answers)?))

@@ -21,7 +21,7 @@ use crate::placement::PlacementService;
 use crate::proto::agent::agents_server::AgentsServer;
 use crate::proto::cell::cell_server::CellServer;
 use crate::proto::cell::placement_server::PlacementServer;
-use crate::token::{Check, Token};
+use crate::token::{AuthInterceptor, Token};
 
 /// The most concurrent calls of one connection. A role has one stream or a few calls on each.
 const STREAMS_MAX: u32 = 200;
@@ -99,7 +99,7 @@ pub async fn serve(
     options: ServeOptions,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let check = || Check(options.token.clone());
+    let check = || AuthInterceptor(options.token.clone());
     let here = options.versions;
     let cell = services.cell.map(|cell| {
         let server = CellServer::new(CellService { cell, here });

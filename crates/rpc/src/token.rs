@@ -100,9 +100,9 @@ pub(crate) fn sign<T>(token: Option<&Token>, request: &mut Request<T>) {
 
 /// An interceptor that rejects calls without the right token; it passes all calls if there is none.
 #[derive(Clone, Debug)]
-pub(crate) struct Check(pub(crate) Option<Token>);
+pub(crate) struct AuthInterceptor(pub(crate) Option<Token>);
 
-impl tonic::service::Interceptor for Check {
+impl tonic::service::Interceptor for AuthInterceptor {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
         match &self.0 {
             Some(token) if !token.is_in(request.metadata()) => Err(Status::unauthenticated(
@@ -110,7 +110,7 @@ impl tonic::service::Interceptor for Check {
             )),
             _ => {
                 if let Some(caller) = request.extensions().get::<Caller>() {
-                    caller.is_let_in();
+                    caller.set_authenticated();
                 }
                 Ok(request)
             }

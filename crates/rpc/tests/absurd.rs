@@ -16,9 +16,9 @@ use placewright_agent::simulated::{self, Simulated, Uniform};
 use placewright_agent::{Agent, Options};
 use placewright_cell::Cell;
 use placewright_conductor::message::Envelope;
-use placewright_conductor::{Answer, Ask, CellId, HostId, Message};
+use placewright_conductor::{CellId, ClaimRequest, ClaimResponse, HostId, Message};
 use placewright_journal::MemoryJournal;
-use placewright_link::{CellLink as _, Coming, PlacementLink};
+use placewright_link::{CellLink as _, LinkFuture, PlacementLink};
 use placewright_placement::Timestamp;
 use placewright_records::message;
 use placewright_rpc::proto::agent as proto;
@@ -121,8 +121,8 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
 struct Nothing;
 
 impl PlacementLink for Nothing {
-    fn ask(&self, asks: Vec<Ask>) -> Coming<'_, Vec<Answer>> {
-        Box::pin(async move { Ok(asks.iter().map(|_| Answer::Stale).collect()) })
+    fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+        Box::pin(async move { Ok(asks.iter().map(|_| ClaimResponse::Stale).collect()) })
     }
 }
 

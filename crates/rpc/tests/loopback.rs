@@ -7,10 +7,13 @@ mod peers;
 
 use std::time::Duration;
 
-use peers::{Fake, Running, client_options, envelopes, every_order, every_word, instance, listen};
-use placewright_conductor::{Answer, Reply};
+use peers::{
+    Fake, Running, client_options, envelopes, every_message_of_agents, every_message_to_agents,
+    instance, listen,
+};
+use placewright_conductor::{ClaimResponse, Reply};
 use placewright_link::{
-    Act, AgentLink as _, CellLink as _, CellNews, LinkError, PlacementLink as _,
+    AgentLink as _, CellEvent, CellLink as _, CellOperation, LinkError, PlacementLink as _,
 };
 use placewright_rpc::proto::agent::agents_client::AgentsClient;
 use placewright_rpc::proto::agent::{AgentMessage, Alive, FromAgent, agent_message};
@@ -36,7 +39,7 @@ async fn control_reaches_a_cell() {
     let expected: Vec<Reply> = (0..12).map(|n| Reply::Refused(n.to_string())).collect();
     assert_eq!(replies, expected);
     assert_eq!(client.deliver(Vec::new()).await.unwrap(), []);
-    let act = Act::Shelve {
+    let act = CellOperation::Shelve {
         instance: instance(7),
     };
     let reply = client.act(act).await.unwrap();
@@ -54,7 +57,7 @@ async fn news_arrive_all_and_in_order() {
     let mut news = client.follow().await.unwrap();
     for number in 0..20_000 {
         let one = timeout(SOON, news.recv()).await.unwrap().unwrap();
-        let expected = CellNews::Instance {
+        let expected = CellEvent::Instance {
             instance: instance(number),
             view: None,
         };
@@ -81,7 +84,9 @@ async fn a_cell_reaches_placement() {
     let running = Running::start(listen().await, &fake, None);
     let client = PlacementClient::new(client_options(running.address)).unwrap();
     let answers = client.ask(peers::asks(1000)).await.unwrap();
-    let expected: Vec<Answer> = (0..1000).map(|index| Answer::Swapped { index }).collect();
+    let expected: Vec<ClaimResponse> = (0..1000)
+        .map(|index| ClaimResponse::Swapped { index })
+        .collect();
     assert_eq!(answers, expected);
 }
 
@@ -91,15 +96,15 @@ async fn agents_and_their_cell_say_everything_that_they_can() {
     let running = Running::start(listen().await, &fake, None);
     let client = AgentClient::new(client_options(running.address)).unwrap();
     let mut connection = client.connect().await.unwrap();
-    for word in every_word() {
+    for word in every_message_of_agents() {
         connection.to_cell.send(word).await.unwrap();
     }
-    for order in every_order() {
+    for order in every_message_to_agents() {
         let heard = timeout(SOON, connection.from_cell.recv()).await.unwrap();
         assert_eq!(heard, Some(order));
     }
     let mut heard = fake.heard.lock().await;
-    for word in every_word() {
+    for word in every_message_of_agents() {
         let arrived = timeout(SOON, heard.recv()).await.unwrap();
         assert_eq!(arrived, Some(Some(word)));
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use peers::{Fake, Running, client_options, envelopes, instance, listen};
 use placewright_conductor::message::Envelope;
-use placewright_conductor::{Answer, Ask, Reply, Want};
-use placewright_link::{AgentLink as _, CellLink as _, CellNews, LinkError, PlacementLink as _};
+use placewright_conductor::{ClaimChange, ClaimRequest, ClaimResponse, Reply};
+use placewright_link::{AgentLink as _, CellEvent, CellLink as _, LinkError, PlacementLink as _};
 use placewright_records::Form;
 use placewright_records::message::{self, Versions};
 use placewright_rpc::proto::agent::FromAgent;
@@ -53,11 +53,11 @@ fn speaking(address: SocketAddr, versions: Versions) -> ClientOptions {
     }
 }
 
-fn ask() -> Ask {
-    Ask {
+fn ask() -> ClaimRequest {
+    ClaimRequest {
         instance: instance(1),
         number: 7,
-        want: Want::Release { last: true },
+        want: ClaimChange::Release { last: true },
     }
 }
 
@@ -72,7 +72,7 @@ async fn assert_talk(options: ClientOptions) {
     let mut news = client.follow().await.unwrap();
     for number in 0..500 {
         let one = timeout(SOON, news.recv()).await.unwrap().unwrap();
-        let expected = CellNews::Instance {
+        let expected = CellEvent::Instance {
             instance: instance(number),
             view: None,
         };
@@ -84,7 +84,7 @@ async fn assert_talk(options: ClientOptions) {
 async fn assert_asks(options: ClientOptions) {
     let placement = PlacementClient::new(options).unwrap();
     let answers = placement.ask(vec![ask()]).await.unwrap();
-    assert_eq!(answers, [Answer::Swapped { index: 7 }]);
+    assert_eq!(answers, [ClaimResponse::Swapped { index: 7 }]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,8 +209,8 @@ impl Cell for First {
     ) -> Result<Response<Self::FollowStream>, Status> {
         let () = of_version_2(request.get_ref())?;
         let (to, from) = tokio::sync::mpsc::channel(1);
-        let news: Vec<CellNews> = (0..500)
-            .map(|number| CellNews::Instance {
+        let news: Vec<CellEvent> = (0..500)
+            .map(|number| CellEvent::Instance {
                 instance: instance(number),
                 view: None,
             })
@@ -227,11 +227,11 @@ impl Placement for First {
     }
 
     async fn ask(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let asks: Vec<Ask> = of_version_2(request.get_ref())?;
-        let index = |ask: &Ask| Answer::Swapped {
+        let asks: Vec<ClaimRequest> = of_version_2(request.get_ref())?;
+        let index = |ask: &ClaimRequest| ClaimResponse::Swapped {
             index: u32::try_from(ask.number).unwrap(),
         };
-        let answers: Vec<Answer> = asks.iter().map(index).collect();
+        let answers: Vec<ClaimResponse> = asks.iter().map(index).collect();
         Ok(in_version_2(&answers))
     }
 }
@@ -267,7 +267,7 @@ async fn control_of_the_first_releases_is_understood() {
         .unwrap()
         .into_inner();
     let first = timeout(SOON, news.message()).await.unwrap().unwrap();
-    let news: Vec<CellNews> = of_version_2(&first.unwrap()).unwrap();
+    let news: Vec<CellEvent> = of_version_2(&first.unwrap()).unwrap();
     assert!(!news.is_empty());
 }
 

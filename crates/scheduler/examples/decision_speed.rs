@@ -20,7 +20,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use placewright_placement::group::{Level, Relation, Rule, Scope as Place};
+use placewright_placement::group::{Level, Relation, Rule, RuleScope as Place};
 use placewright_placement::{
     Command, ConsumerGeneration, ConsumerUuid, Intent, Inventory, State, Timestamp, decide,
 };

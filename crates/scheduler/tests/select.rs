@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use placewright_placement::group::{Level, Relation, Rule, Scope as Place};
+use placewright_placement::group::{Level, Relation, Rule, RuleScope as Place};
 use placewright_placement::{
     Command, ConsumerGeneration, ConsumerUuid, Intent, Inventory, ProviderId, State, Timestamp,
     decide, find_candidates,

@@ -154,7 +154,7 @@ fn placement() -> State {
     let mut state = State::default();
     run(&mut state, &Command::SyncStandardNames { at: AT });
     let rule = Rule {
-        scope: group::Scope::Host,
+        scope: group::RuleScope::Host,
         relation: Relation::FewerThan(1),
     };
     let group = Command::SetGroup {
@@ -353,9 +353,9 @@ fn masks_and_one_exact_test_leave_three_hosts() {
     let search = HostSearch::new(&state, &prepared.query).unwrap().unwrap();
     assert_eq!(search.words(), 1, "one word of 64 hosts holds the fleet");
     let word = search.word(0);
-    assert_eq!(of_mask(word.fitting), [0, 2, 4, 5, 7]);
-    assert_eq!(of_mask(word.unsure), [6]);
-    assert_eq!(of_mask(search.kind_word(0)), [0, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(of_mask(word.feasible), [0, 2, 4, 5, 7]);
+    assert_eq!(of_mask(word.undecided), [6]);
+    assert_eq!(of_mask(search.eligible_word(0)), [0, 2, 3, 4, 5, 6, 7]);
     assert!(!search.fits(ProviderId(6)), "no NUMA node has 4 CPUs");
 
     let feasible = scheduler

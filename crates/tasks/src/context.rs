@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::{Contained, Task};
+use crate::{ContainedWork, Task};
 
 /// The kind of work that the current thread is doing, which decides what a panic means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) enum Context {
     /// A long-lived task; its panic ends the process.
     Task(Task),
     /// Work for one caller; its panic ends only this work.
-    Contained(Contained),
+    Contained(ContainedWork),
 }
 
 thread_local! {

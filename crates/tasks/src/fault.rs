@@ -8,7 +8,7 @@ use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
 use crate::context::{self, Context};
-use crate::{Contained, Task};
+use crate::{ContainedWork, Task};
 
 /// The exit code of a process that lost one of its tasks (`EX_SOFTWARE` of sysexits.h).
 pub const EXIT_CODE: i32 = 70;
@@ -20,7 +20,7 @@ const ABORT_AFTER: Duration = Duration::from_millis(800);
 
 /// The error for work that panicked and was contained; the log has the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Panicked(pub Contained);
+pub struct Panicked(pub ContainedWork);
 
 impl std::fmt::Display for Panicked {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -44,7 +44,7 @@ static HAS_FAULT: AtomicBool = AtomicBool::new(false);
 /// most. A second call does nothing.
 pub fn install(flush: impl Fn() + Send + Sync + 'static) {
     if FLUSH.set(Box::new(flush)).is_ok() {
-        std::panic::set_hook(Box::new(tell));
+        std::panic::set_hook(Box::new(report_panic));
         #[cfg(feature = "fault-injection")]
         crate::injection::listen();
     }
@@ -63,7 +63,7 @@ pub fn has_fault() -> bool {
 }
 
 /// Writes the log line of a panic.
-fn tell(info: &PanicHookInfo<'_>) {
+fn report_panic(info: &PanicHookInfo<'_>) {
     PANICS.fetch_add(1, Ordering::Relaxed);
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("unnamed");
@@ -140,7 +140,7 @@ pub(crate) fn thread_panicked() -> ! {
 }
 
 /// Ends the process because a task ended although it was not stopped.
-pub fn ended(task: Task, why: &dyn std::fmt::Display) {
+pub fn task_ended(task: Task, why: &dyn std::fmt::Display) {
     let task = task.name();
     if FLUSH.get().is_none() {
         tracing::error!(task, %why, "a task ended by itself");

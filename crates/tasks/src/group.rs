@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use crate::{Task, ended, watched};
+use crate::{Task, supervise, task_ended};
 
 /// A group of tasks that are started and stopped together. Dropping it stops them.
 #[derive(Debug, Default)]
@@ -20,9 +20,9 @@ impl Tasks {
     pub fn spawn(&self, task: Task, future: impl Future<Output = ()> + Send + 'static) {
         let may_end = Arc::clone(&self.may_end);
         self.running.lock().spawn(async move {
-            watched(task, future).await;
+            supervise(task, future).await;
             if !may_end.load(Ordering::Acquire) {
-                ended(task, &"nobody stopped it");
+                task_ended(task, &"nobody stopped it");
             }
         });
     }

@@ -5,8 +5,8 @@
 //! ends although nobody stopped it, a line of the log says which, and the process ends with
 //! [`EXIT_CODE`], so that its supervisor starts it again. What was acknowledged is durable by then.
 //!
-//! What is done for one request, connection or order is contained instead ([`Contained`]): its panic is
-//! logged and counted, the caller gets an error, and no other caller is affected.
+//! What is done for one request, connection or order is contained instead ([`ContainedWork`]): its
+//! panic is logged and counted, the caller gets an error, and no other caller is affected.
 //!
 //! A process takes part by calling [`install`]. In one that did not (tests, libraries) a panic takes
 //! its usual way.
@@ -19,7 +19,7 @@ mod injection;
 mod names;
 mod watch;
 
-pub use fault::{EXIT_CODE, Panicked, ended, has_fault, install, panics};
+pub use fault::{EXIT_CODE, Panicked, has_fault, install, panics, task_ended};
 pub use group::Tasks;
-pub use names::{Contained, Role, Task};
-pub use watch::{caught, caught_now, pass, spawn, spawn_contained, spawn_thread, watched};
+pub use names::{ContainedWork, Role, Task};
+pub use watch::{caught_now, contain_panic, pass, spawn, spawn_contained, spawn_thread, supervise};

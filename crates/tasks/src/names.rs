@@ -126,11 +126,11 @@ macro_rules! contained {
     ($($(#[$doc:meta])* $what:ident = $name:literal;)*) => {
         /// Work for one caller; a panic in it affects no other.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Contained {
+        pub enum ContainedWork {
             $($(#[$doc])* $what,)*
         }
 
-        impl Contained {
+        impl ContainedWork {
             /// Every kind of contained work, in order of declaration.
             pub const ALL: &[Self] = &[$(Self::$what),*];
 

@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 
 use crate::context::{Context, within};
 use crate::fault::{Panicked, task_panicked, thread_panicked};
-use crate::{Contained, Task};
+use crate::{ContainedWork, Task};
 
 /// A point at which test builds can inject a panic; a thread calls this once in each round. Tasks
 /// need not.
@@ -24,7 +24,7 @@ pub fn pass(task: Task) {
 }
 
 pin_project! {
-    /// See [`watched`].
+    /// See [`supervise`].
     struct Watched<F> {
         task: Task,
         #[pin]
@@ -33,7 +33,7 @@ pin_project! {
 }
 
 /// The same future as a task that the process cannot do without.
-pub fn watched<F: Future>(task: Task, future: F) -> impl Future<Output = F::Output> {
+pub fn supervise<F: Future>(task: Task, future: F) -> impl Future<Output = F::Output> {
     Watched { task, future }
 }
 
@@ -55,7 +55,7 @@ impl<F: Future> Future for Watched<F> {
 
 /// Starts a task that lives as long as the process. It may end by itself, but must not panic.
 pub fn spawn(task: Task, future: impl Future<Output = ()> + Send + 'static) {
-    tokio::spawn(watched(task, future));
+    tokio::spawn(supervise(task, future));
 }
 
 /// Starts a thread that the process depends on. It may end by itself, but must not panic.
@@ -75,10 +75,10 @@ pub fn spawn_thread<T: Send + 'static>(
 }
 
 pin_project! {
-    /// See [`caught`]. Not an `async fn`, which would keep the future twice: as its argument, and where
-    /// it is pinned.
+    /// See [`contain_panic`]. Not an `async fn`, which would keep the future twice: as its
+    /// argument, and where it is pinned.
     struct Caught<F> {
-        what: Contained,
+        what: ContainedWork,
         #[pin]
         future: F,
     }
@@ -88,8 +88,8 @@ pin_project! {
 ///
 /// # Errors
 /// It panicked.
-pub fn caught<F: Future>(
-    what: Contained,
+pub fn contain_panic<F: Future>(
+    what: ContainedWork,
     future: F,
 ) -> impl Future<Output = Result<F::Output, Panicked>> {
     Caught { what, future }
@@ -116,11 +116,11 @@ impl<F: Future> Future for Caught<F> {
     }
 }
 
-/// As [`caught`], for synchronous work.
+/// As [`contain_panic`], for synchronous work.
 ///
 /// # Errors
 /// It panicked.
-pub fn caught_now<T>(what: Contained, work: impl FnOnce() -> T) -> Result<T, Panicked> {
+pub fn caught_now<T>(what: ContainedWork, work: impl FnOnce() -> T) -> Result<T, Panicked> {
     let work = || {
         #[cfg(feature = "fault-injection")]
         crate::injection::pass(what.name());
@@ -133,8 +133,8 @@ pub fn caught_now<T>(what: Contained, work: impl FnOnce() -> T) -> Result<T, Pan
 
 /// Starts a task for one caller and contains its panic.
 pub fn spawn_contained<T: Send + 'static>(
-    what: Contained,
+    what: ContainedWork,
     future: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<Result<T, Panicked>> {
-    tokio::spawn(caught(what, future))
+    tokio::spawn(contain_panic(what, future))
 }

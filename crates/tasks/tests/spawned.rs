@@ -28,11 +28,15 @@ const ALLOWED: &[(&str, usize, &str)] = &[
         "read the output of a process, which is waited for",
     ),
     (
-        "auth/src/flight.rs",
+        "auth/src/single_flight.rs",
         2,
         "requests to Keystone, which are waited for; a panic is an error there",
     ),
-    ("cell/src/asks.rs", 1, "calls to placement, each `caught`"),
+    (
+        "cell/src/claim_requests.rs",
+        1,
+        "calls to placement, each `caught`",
+    ),
     (
         "bench/src",
         usize::MAX,

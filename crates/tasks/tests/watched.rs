@@ -6,25 +6,25 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use placewright_tasks::{
-    Contained, EXIT_CODE, Panicked, Role, Task, Tasks, caught, caught_now, install, panics,
-    spawn_contained, spawn_thread, watched,
+    ContainedWork, EXIT_CODE, Panicked, Role, Task, Tasks, caught_now, contain_panic, install,
+    panics, spawn_contained, spawn_thread, supervise,
 };
 
 #[tokio::test]
 async fn what_is_contained_is_an_error_for_its_caller_alone() {
-    let answer = caught(Contained::HttpRequest, async { 7 }).await;
+    let answer = contain_panic(ContainedWork::HttpRequest, async { 7 }).await;
     assert_eq!(answer, Ok(7));
-    let answer = caught(Contained::HttpRequest, async {
+    let answer = contain_panic(ContainedWork::HttpRequest, async {
         tokio::task::yield_now().await;
         panic!("on purpose");
     });
     let answer: Result<(), Panicked> = answer.await;
-    assert_eq!(answer, Err(Panicked(Contained::HttpRequest)));
-    let spawned = spawn_contained(Contained::Follower, async { panic!("on purpose") });
+    assert_eq!(answer, Err(Panicked(ContainedWork::HttpRequest)));
+    let spawned = spawn_contained(ContainedWork::Follower, async { panic!("on purpose") });
     let spawned: Result<(), Panicked> = spawned.await.unwrap();
-    assert_eq!(spawned, Err(Panicked(Contained::Follower)));
-    let now: Result<(), Panicked> = caught_now(Contained::Decision, || panic!("on purpose"));
-    assert_eq!(now, Err(Panicked(Contained::Decision)));
+    assert_eq!(spawned, Err(Panicked(ContainedWork::Follower)));
+    let now: Result<(), Panicked> = caught_now(ContainedWork::Decision, || panic!("on purpose"));
+    assert_eq!(now, Err(Panicked(ContainedWork::Decision)));
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn tasks_that_were_told_to_may_end() {
 #[test]
 fn names_are_told_apart() {
     let mut names: Vec<&str> = Task::ALL.iter().map(|task| task.name()).collect();
-    names.extend(Contained::ALL.iter().map(|what| what.name()));
+    names.extend(ContainedWork::ALL.iter().map(|what| what.name()));
     let count = names.len();
     names.sort_unstable();
     names.dedup();
@@ -71,10 +71,10 @@ fn a_process_of_its_own() {
         "group" => tasks.spawn(Task::CellAsks, async { panic!("on purpose") }),
         "end" => tasks.spawn(Task::CellAsks, async {}),
         "thread" => drop(spawn_thread(Task::EngineWriter, || panic!("on purpose")).unwrap()),
-        "main" => runtime.block_on(watched(Task::Main, async { panic!("on purpose") })),
+        "main" => runtime.block_on(supervise(Task::Main, async { panic!("on purpose") })),
         "contained" => {
             let caught: Result<(), Panicked> =
-                caught_now(Contained::Decision, || panic!("on purpose"));
+                caught_now(ContainedWork::Decision, || panic!("on purpose"));
             assert!(caught.is_err());
             return;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use placewright_conductor::HostId;
 use placewright_conductor::cell_conductor::{Effect, Event};
-use placewright_link::{AgentConnection, AgentLink, HostStart, ToAgent, ToCell};
+use placewright_link::{AgentConnection, AgentLink, SessionStart, ToAgent, ToCell};
 use placewright_types::host_state::NumberedUpdate;
 
 use crate::world::World;
@@ -26,7 +26,7 @@ pub trait Hosts: Send + Sync + 'static {
     }
 
     /// The soft state that a host reports when it begins a session.
-    fn report(&self, _start: &HostStart) -> Option<NumberedUpdate> {
+    fn report(&self, _start: &SessionStart) -> Option<NumberedUpdate> {
         None
     }
 }
@@ -108,7 +108,7 @@ async fn begin(connection: &AgentConnection, host: HostId, known: &impl Hosts) -
     let name = known.name(host);
     let start = known.with(host, |agent| {
         agent.restart();
-        HostStart {
+        SessionStart {
             host,
             name,
             session: agent.session,

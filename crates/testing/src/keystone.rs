@@ -34,7 +34,7 @@ struct State {
     own_tokens: HashSet<String>,
     own_lifetime: Duration,
     logins: usize,
-    questions: usize,
+    validations: usize,
     last_query: String,
     last_login: Value,
     answer: Option<u16>,
@@ -73,7 +73,7 @@ impl FakeKeystone {
                 own_tokens: HashSet::new(),
                 own_lifetime: Duration::from_secs(3600),
                 logins: 0,
-                questions: 0,
+                validations: 0,
                 last_query: String::new(),
                 last_login: Value::Null,
                 answer: None,
@@ -153,8 +153,8 @@ impl FakeKeystone {
         self.shared.state.lock().logins
     }
 
-    pub fn questions(&self) -> usize {
-        self.shared.state.lock().questions
+    pub fn validations(&self) -> usize {
+        self.shared.state.lock().validations
     }
 
     pub fn last_query(&self) -> String {
@@ -214,7 +214,7 @@ async fn answer(
             .get(name)
             .map_or("", |value| value.to_str().unwrap())
     };
-    state.questions += 1;
+    state.validations += 1;
     state.last_query = parts.uri.query().unwrap_or_default().to_owned();
     if let Some(status) = state.answer {
         return Ok(reply(status, String::new()));

@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 use placewright_cell::Cell;
 use placewright_conductor::cell_conductor::{Effect, Event};
 use placewright_conductor::super_conductor::{Command, NewBuild};
-use placewright_conductor::{CellId, Control, HostId, Spec};
+use placewright_conductor::{CellId, ControlState, HostId, Spec};
 use placewright_control::{
-    CellConfig, Clock, Conductor, ControlMachine, Options, Ranker, Runtime, Views, now,
-    submit_placement,
+    CellConfig, Clock, ControlHandle, ControlMachine, Options, Runtime, SchedulerHandle, Views,
+    now, submit_placement,
 };
 use placewright_engine::Engine;
 use placewright_journal::{Journal, MemoryJournal, SqliteJournal, SqliteOptions};
-use placewright_link::{AgentLink, CellLink, HostStart};
+use placewright_link::{AgentLink, CellLink, SessionStart};
 use placewright_placement::{self as placement, Inventory};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport, NumberedUpdate};
@@ -44,7 +44,7 @@ pub struct Fleet {
 /// A running installation with control, cells and agents.
 pub struct Site {
     pub runtime: Arc<Runtime>,
-    pub conductor: Conductor,
+    pub conductor: ControlHandle,
     /// The clock that tells control how old things are.
     pub clock: Clock,
     pub cells: BTreeMap<CellId, Arc<Cell>>,
@@ -98,9 +98,9 @@ impl Site {
         submit_placement(&engine, names).await.unwrap().unwrap();
         let scheduler =
             Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
-        let ranker = Ranker::new(engine.clone(), scheduler);
+        let ranker = SchedulerHandle::new(engine.clone(), scheduler);
         let clock = Clock::movable();
-        let conductor = Conductor::with_clock(engine.clone(), options(), clock.clone());
+        let conductor = ControlHandle::with_clock(engine.clone(), options(), clock.clone());
         let runtime = Runtime::start(conductor.clone(), ranker).unwrap();
         let mut site = Self {
             runtime,
@@ -229,7 +229,11 @@ impl Site {
     }
 
     /// Waits until a condition holds of control's state and the cells' reports.
-    pub async fn until(&self, what: &str, holds: impl Fn(&Control, &Views) -> bool + Send + Copy) {
+    pub async fn until(
+        &self,
+        what: &str,
+        holds: impl Fn(&ControlState, &Views) -> bool + Send + Copy,
+    ) {
         for _ in 0..1200 {
             if self.conductor.read(holds).await {
                 return;
@@ -343,7 +347,7 @@ impl agents::Hosts for Mutex<Fleet> {
         format!("host-{host}")
     }
 
-    fn report(&self, start: &HostStart) -> Option<NumberedUpdate> {
+    fn report(&self, start: &SessionStart) -> Option<NumberedUpdate> {
         self.lock().deaf.retain(|deaf| *deaf != start.host);
         let mut report = HostReport {
             instances: start.guests.iter().map(|(id, _)| guest(id.0)).collect(),

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use agent::Agent;
 use placewright_conductor::cell_conductor::{self, EffectPlace, Event, Options};
-use placewright_conductor::control::{Change, Command, Control, Outcome, Refusal};
+use placewright_conductor::control::{Change, Command, ControlState, Outcome, Refusal};
 use placewright_conductor::message::Envelope;
-use placewright_conductor::super_conductor::{self, Effect, NewBuild, Wish};
+use placewright_conductor::super_conductor::{self, Effect, NewBuild, RankedCandidates};
 use placewright_conductor::{
-    Amounts, Answer, Ask, Candidate, CellId, Fault, HostId, InstanceId, Message, MigrationId,
-    MoveKind, Reply, Rules, Spec,
+    Amounts, Candidate, CellId, ClaimRequest, ClaimResponse, Fault, HostId, InstanceId, Message,
+    MigrationId, MoveKind, Reply, Rules, Spec,
 };
 use placewright_placement::{self as placement, Inventory, Timestamp};
 use placewright_records as records;
@@ -31,13 +31,13 @@ pub enum Packet {
     ToControl(Message, Reply),
     ToAgent(HostId, cell_conductor::Effect),
     FromAgent(CellId, Event),
-    Ask(CellId, Ask),
-    Answer(CellId, InstanceId, u64, Answer),
+    Ask(CellId, ClaimRequest),
+    Answer(CellId, InstanceId, u64, ClaimResponse),
 }
 
 #[derive(Clone)]
 pub struct World {
-    pub control: Control,
+    pub control: ControlState,
     pub cells: BTreeMap<CellId, cell_conductor::State>,
     pub agents: BTreeMap<HostId, Agent>,
     pub network: Vec<Packet>,
@@ -98,7 +98,7 @@ impl World {
     /// `cells` cells with `hosts` hosts of `vcpus` virtual processors each.
     pub fn new(cells: u32, hosts: u32, vcpus: i32) -> Self {
         let mut world = Self {
-            control: Control::default(),
+            control: ControlState::default(),
             cells: BTreeMap::new(),
             agents: BTreeMap::new(),
             network: Vec::new(),
@@ -387,15 +387,18 @@ impl World {
         use super_conductor::Command;
         match effect {
             Effect::Schedule { instances, .. } => {
-                let mut wishes = Vec::new();
+                let mut ranked = Vec::new();
                 for instance in &instances {
-                    wishes.push(Wish {
+                    ranked.push(RankedCandidates {
                         instance: *instance,
                         candidates: self.candidates(2),
                         alternates: self.alternates,
                     });
                 }
-                let placed = self.try_conduct(Command::Place { wishes, least: 1 });
+                let placed = self.try_conduct(Command::Place {
+                    ranked_candidates: ranked,
+                    least: 1,
+                });
                 let unplaced: Vec<InstanceId> = match placed {
                     Ok(super_conductor::Outcome::Placed(chosen)) => {
                         let pairs = instances.iter().zip(chosen);

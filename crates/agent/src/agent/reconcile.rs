@@ -8,15 +8,15 @@ use placewright_conductor::HostId;
 
 use super::AgentError;
 use crate::description::HostDescription;
-use crate::driver::{Driver, ListedGuest, Task, Verb};
-use crate::record::{Guest, GuestKey, GuestState, Record};
+use crate::driver::{Driver, ListedGuest, Operation, Task};
+use crate::record::{Guest, GuestKey, GuestLog, GuestState};
 
 /// The most guests that are removed concurrently.
 const REMOVED_AT_ONCE: usize = 32;
 
 /// Removes half-built guests, and makes the record match the driver's list.
 pub(super) async fn reconcile(
-    record: &mut Record,
+    record: &mut GuestLog,
     hosts: &BTreeMap<HostId, Arc<HostDescription>>,
     driver: &dyn Driver,
 ) -> Result<(), AgentError> {
@@ -47,7 +47,7 @@ pub(super) async fn reconcile(
     let tasks = half.filter_map(|((host, guest), _)| {
         let description = hosts.get(host)?;
         Some(Task {
-            verb: Verb::Destroy,
+            verb: Operation::Destroy,
             host: *host,
             host_name: description.name.as_str().into(),
             instance: guest.0,

@@ -9,19 +9,19 @@ use futures_util::future::{AbortHandle, FutureExt as _, abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use placewright_conductor::HostId;
 use placewright_link::{AgentConnection, AgentLink, LinkError, ToAgent, ToCell};
-use placewright_tasks::{Contained, caught};
+use placewright_tasks::{ContainedWork, contain_panic};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
-use super::work::Place;
+use super::work::WorkContext;
 use super::{Options, Ready, checked};
 use crate::description::HostDescription;
 use crate::driver::{Driver, DriverError};
-use crate::host::{Action, Ending, Host, Outcome, Room};
-use crate::record::Record;
+use crate::host::{Action, Host, Outcome, PhysicalCapacity, WorkResult};
+use crate::record::GuestLog;
 
 /// Work of a host that has ended.
-type Ended = (HostId, Ending);
+type HostWorkResult = (HostId, WorkResult);
 /// An attempt to connect to the cell.
 type Connecting = Pin<Box<dyn Future<Output = Result<AgentConnection, LinkError>> + Send>>;
 
@@ -39,11 +39,11 @@ const RECONNECT_MIN: Duration = Duration::from_millis(100);
 pub(super) struct Runner {
     options: Options,
     driver: Arc<dyn Driver>,
-    record: Record,
-    hosts: BTreeMap<HostId, Slot>,
+    record: GuestLog,
+    hosts: BTreeMap<HostId, HostEntry>,
     to_placement: mpsc::UnboundedSender<Arc<HostDescription>>,
     ready: Arc<watch::Sender<Ready>>,
-    working: FuturesUnordered<Pin<Box<dyn Future<Output = Ended> + Send>>>,
+    working: FuturesUnordered<Pin<Box<dyn Future<Output = HostWorkResult> + Send>>>,
     /// Handles that cancel work under way, by host and number of the work.
     cancels: BTreeMap<(HostId, u64), AbortHandle>,
     outbox: VecDeque<ToCell>,
@@ -53,7 +53,7 @@ pub(super) struct Runner {
 }
 
 /// A host, its latest description, and the permits for its concurrent builds.
-struct Slot {
+struct HostEntry {
     host: Host,
     name: Arc<str>,
     description: Arc<HostDescription>,
@@ -64,7 +64,7 @@ impl Runner {
     pub(super) fn new(
         options: Options,
         driver: Arc<dyn Driver>,
-        record: Record,
+        record: GuestLog,
         hosts: BTreeMap<HostId, Arc<HostDescription>>,
         to_placement: mpsc::UnboundedSender<Arc<HostDescription>>,
         ready: Arc<watch::Sender<Ready>>,
@@ -91,8 +91,8 @@ impl Runner {
     fn add(&mut self, id: HostId, description: Arc<HostDescription>) {
         let guests = self.record.guests_of(id);
         let guests = guests.map(|(key, guest)| (key, guest.clone()));
-        let slot = Slot {
-            host: Host::new(id, guests, Room::of(&description)),
+        let slot = HostEntry {
+            host: Host::new(id, guests, PhysicalCapacity::of(&description)),
             name: description.name.as_str().into(),
             description: Arc::clone(&description),
             builds: Arc::new(Semaphore::new(self.options.builds_max.max(1))),
@@ -153,7 +153,7 @@ impl Runner {
                     self.take_ended(ended);
                 }
                 () = room(to_cell.as_ref()), if needs_room => {}
-                _ = gather.tick(), if !self.news.is_empty() => self.tell_news(),
+                _ = gather.tick(), if !self.news.is_empty() => self.send_updates(),
                 _ = heartbeat.tick() => self.say_alive(to_cell.is_some()),
                 hosts = seen.recv(), if is_inspected => match hosts {
                     Some(hosts) => self.see(hosts, to_cell.is_some()),
@@ -214,7 +214,7 @@ impl Runner {
         };
         let start = slot.host.begin_session(session, &slot.name);
         self.outbox.push_back(ToCell::Started(Box::new(start)));
-        self.tell(id);
+        self.send_host_updates(id);
     }
 
     fn take_all(&mut self, first: ToAgent, from_cell: &mut Option<mpsc::Receiver<ToAgent>>) {
@@ -256,7 +256,7 @@ impl Runner {
             }
             ToAgent::SendState { host } => {
                 if let Some(slot) = self.hosts.get_mut(&host) {
-                    slot.host.tell_all();
+                    slot.host.request_full_report();
                 }
                 host
             }
@@ -271,7 +271,7 @@ impl Runner {
         self.act(host, actions);
     }
 
-    fn take_ended(&mut self, (host, ending): Ended) {
+    fn take_ended(&mut self, (host, ending): HostWorkResult) {
         self.end_one(host, ending);
         for _ in 0..AT_ONCE {
             let Some(Some((host, ending))) = self.working.next().now_or_never() else {
@@ -281,7 +281,7 @@ impl Runner {
         }
     }
 
-    fn end_one(&mut self, host: HostId, ending: Ending) {
+    fn end_one(&mut self, host: HostId, ending: WorkResult) {
         self.cancels.remove(&(host, ending.number));
         let now_ms = self.now_ms();
         let mut actions = Vec::new();
@@ -296,13 +296,13 @@ impl Runner {
         let Some(slot) = self.hosts.get(&id) else {
             return;
         };
-        if slot.host.has_news() {
+        if slot.host.has_updates() {
             self.news.insert(id);
         }
         for action in actions {
             match action {
                 Action::Work(work) => {
-                    let place = Place {
+                    let place = WorkContext {
                         driver: Arc::clone(&self.driver),
                         host: id,
                         host_name: Arc::clone(&slot.name),
@@ -310,11 +310,11 @@ impl Runner {
                         prepare_timeout: self.options.prepare_timeout,
                     };
                     let (number, guest) = (work.number, work.guest);
-                    let doing = caught(Contained::DriverWork, place.carry_out(work));
+                    let doing = contain_panic(ContainedWork::DriverWork, place.carry_out(work));
                     let (doing, cancel) = abortable(doing);
                     self.cancels.insert((id, number), cancel);
                     self.working.push(Box::pin(async move {
-                        let ending = Ending {
+                        let ending = WorkResult {
                             number,
                             guest,
                             outcome: match doing.await {
@@ -364,17 +364,17 @@ impl Runner {
     }
 
     /// Sends the soft state of changed hosts, if the connection has room.
-    fn tell_news(&mut self) {
+    fn send_updates(&mut self) {
         for id in std::mem::take(&mut self.news) {
             if self.outbox.len() >= WAITING_MAX {
                 self.news.insert(id);
             } else {
-                self.tell(id);
+                self.send_host_updates(id);
             }
         }
     }
 
-    fn tell(&mut self, id: HostId) {
+    fn send_host_updates(&mut self, id: HostId) {
         let Some(slot) = self.hosts.get_mut(&id) else {
             return;
         };
@@ -421,8 +421,8 @@ impl Runner {
             if slot.description == description {
                 continue;
             }
-            slot.host.set_room(Room::of(&description));
-            slot.host.tell_all();
+            slot.host.set_room(PhysicalCapacity::of(&description));
+            slot.host.request_full_report();
             slot.description = Arc::clone(&description);
             self.news.insert(id);
             let _ = self.to_placement.send(description);

@@ -7,11 +7,11 @@ use placewright_conductor::HostId;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::driver::{Driver, DriverError, Task, Verb};
+use crate::driver::{Driver, DriverError, Operation, Task};
 use crate::host::{Outcome, Work};
 
 /// What is needed to carry out work on one host.
-pub(super) struct Place {
+pub(super) struct WorkContext {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) host: HostId,
     pub(super) host_name: Arc<str>,
@@ -20,7 +20,7 @@ pub(super) struct Place {
     pub(super) prepare_timeout: Duration,
 }
 
-impl Place {
+impl WorkContext {
     pub(super) async fn carry_out(self, work: Work) -> Outcome {
         // The semaphore is never closed.
         let _permit = match work.is_undone {
@@ -35,7 +35,7 @@ impl Place {
                 let is_undone = false;
                 return Outcome::Failed { error, is_undone };
             }
-            let undone = self.one(Verb::Destroy, &work).await;
+            let undone = self.one(Operation::Destroy, &work).await;
             if let Err(error) = &undone {
                 tracing::warn!(
                     host = %self.host_name, instance = %work.guest.0, %error,
@@ -48,7 +48,7 @@ impl Place {
         Outcome::Done
     }
 
-    async fn one(&self, verb: Verb, work: &Work) -> Result<(), DriverError> {
+    async fn one(&self, verb: Operation, work: &Work) -> Result<(), DriverError> {
         let doing = self.driver.carry_out(Task {
             verb,
             host: self.host,
@@ -57,7 +57,7 @@ impl Place {
             number: work.guest.1,
             order: work.order.clone(),
         });
-        if verb != Verb::Prepare {
+        if verb != Operation::Prepare {
             return doing.await;
         }
         timeout(self.prepare_timeout, doing)

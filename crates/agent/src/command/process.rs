@@ -20,7 +20,7 @@ const ERRORS_BYTES_MAX: usize = 2000;
 const LINGER: Duration = Duration::from_millis(500);
 
 /// A process to run.
-pub(super) struct Call {
+pub(super) struct ProcessSpec {
     pub(super) program: PathBuf,
     /// The variables that it inherits from this process's environment.
     pub(super) inherited: Vec<(OsString, OsString)>,
@@ -31,7 +31,7 @@ pub(super) struct Call {
 }
 
 /// The result of a process that has ended.
-pub(super) struct Done {
+pub(super) struct ProcessResult {
     /// Its exit code; none if a signal ended it.
     pub(super) code: Option<i32>,
     pub(super) output: Vec<u8>,
@@ -40,9 +40,9 @@ pub(super) struct Done {
 }
 
 /// Kills the process with its whole group when dropped, unless it has ended.
-struct Group(Option<rustix::process::Pid>);
+struct ProcessGroupGuard(Option<rustix::process::Pid>);
 
-impl Drop for Group {
+impl Drop for ProcessGroupGuard {
     fn drop(&mut self) {
         if let Some(leader) = self.0 {
             // It fails only when no process of the group is left.
@@ -53,7 +53,7 @@ impl Drop for Group {
 
 /// Runs a process to its end. If the future is dropped or the time is over, the process is killed
 /// with its whole group.
-pub(super) async fn run(call: Call) -> Result<Done, DriverError> {
+pub(super) async fn run(call: ProcessSpec) -> Result<ProcessResult, DriverError> {
     let name = call.program.display().to_string();
     let cannot = |error: std::io::Error| DriverError::of_host(format!("{name}: {error}"));
     let mut child = Command::new(&call.program)
@@ -68,7 +68,7 @@ pub(super) async fn run(call: Call) -> Result<Done, DriverError> {
         .spawn()
         .map_err(cannot)?;
     let id = child.id().and_then(|id| i32::try_from(id).ok());
-    let mut group = Group(id.and_then(rustix::process::Pid::from_raw));
+    let mut group = ProcessGroupGuard(id.and_then(rustix::process::Pid::from_raw));
     let output = child.stdout.take().map(|pipe| tokio::spawn(whole(pipe)));
     let errors = child.stderr.take().map(|pipe| tokio::spawn(tail(pipe)));
     let code = match timeout(call.limit, feed_and_wait(&mut child, &call.input)).await {
@@ -89,7 +89,7 @@ pub(super) async fn run(call: Call) -> Result<Done, DriverError> {
         }
     };
     let errors = read(errors).await;
-    Ok(Done {
+    Ok(ProcessResult {
         code,
         output: read(output).await,
         errors: String::from_utf8_lossy(&errors).into_owned(),

@@ -39,7 +39,7 @@ pub(super) struct Client {
 }
 
 /// A response of placement, and the request that it belongs to.
-pub(super) struct Given {
+pub(super) struct PlacementResponse {
     what: String,
     status: StatusCode,
     body: Vec<u8>,
@@ -88,7 +88,7 @@ impl Client {
         (read(&self.requests), read(&self.writes))
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Given, PlacementError> {
+    pub(super) async fn get(&self, path: &str) -> Result<PlacementResponse, PlacementError> {
         self.send(Method::GET, path, None::<&()>).await
     }
 
@@ -96,7 +96,7 @@ impl Client {
         &self,
         path: &str,
         body: Option<&impl Serialize>,
-    ) -> Result<Given, PlacementError> {
+    ) -> Result<PlacementResponse, PlacementError> {
         self.send(Method::PUT, path, body).await
     }
 
@@ -104,7 +104,7 @@ impl Client {
         &self,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<Given, PlacementError> {
+    ) -> Result<PlacementResponse, PlacementError> {
         self.send(Method::POST, path, Some(body)).await
     }
 
@@ -113,7 +113,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&impl Serialize>,
-    ) -> Result<Given, PlacementError> {
+    ) -> Result<PlacementResponse, PlacementError> {
         let what = format!("{method} {path}");
         self.requests.fetch_add(1, Ordering::Relaxed);
         if method != Method::GET {
@@ -151,12 +151,12 @@ impl Client {
                 continue;
             }
             let body = answer.bytes().await.map_err(broken)?.to_vec();
-            return Ok(Given { what, status, body });
+            return Ok(PlacementResponse { what, status, body });
         }
     }
 }
 
-impl Given {
+impl PlacementResponse {
     pub(super) fn is_missing(&self) -> bool {
         self.status == StatusCode::NOT_FOUND
     }

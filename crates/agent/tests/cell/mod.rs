@@ -12,9 +12,11 @@ use std::sync::Arc;
 
 use placewright_agent::HostDescription;
 use placewright_agent::simulated::Uniform;
-use placewright_conductor::cell_conductor::{Failure, Order, Place, Step};
+use placewright_conductor::cell_conductor::{Failure, GuestRef, Order, Step};
 use placewright_conductor::{Amounts, HostId, InstanceId, Spec};
-use placewright_link::{AgentConnection, AgentLink, Coming, HostStart, LinkError, ToAgent, ToCell};
+use placewright_link::{
+    AgentConnection, AgentLink, LinkError, LinkFuture, SessionStart, ToAgent, ToCell,
+};
 use placewright_placement::Timestamp;
 use placewright_types::host_state::NumberedUpdate;
 use tokio::sync::{Mutex, mpsc};
@@ -44,7 +46,7 @@ impl Link {
 }
 
 impl AgentLink for Link {
-    fn connect(&self) -> Coming<'_, AgentConnection> {
+    fn connect(&self) -> LinkFuture<'_, AgentConnection> {
         Box::pin(async {
             let mut failures = self.failures.lock().await;
             if *failures > 0 {
@@ -94,7 +96,7 @@ impl End {
     }
 
     /// Waits until so many hosts have begun their sessions.
-    pub async fn hear_starts(&mut self, hosts: usize) -> BTreeMap<HostId, HostStart> {
+    pub async fn hear_starts(&mut self, hosts: usize) -> BTreeMap<HostId, SessionStart> {
         let mut starts = BTreeMap::new();
         while starts.len() < hosts {
             match self.hear().await {
@@ -159,7 +161,7 @@ pub fn order(host: HostId, instance: InstanceId, step: Step, memory: i64) -> Ord
             resources: vec![("MEMORY_MB".into(), memory)],
         }],
         origin: None,
-        target: Some(Place { host, number: 1 }),
+        target: Some(GuestRef { host, number: 1 }),
     }
 }
 

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use placewright_auth::Rule;
-use placewright_conductor::Control;
+use placewright_conductor::ControlState;
 use placewright_conductor::super_conductor::{Aggregate, Change, Command};
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{number, zones};
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
-use crate::fields::{self, Fields};
+use crate::fields::{self, ObjectParser};
 use crate::time;
 
-fn shown(call: &Call<'_>, control: &Control, uuid: Uuid, row: &Aggregate) -> Value {
+fn shown(call: &RoutedRequest<'_>, control: &ControlState, uuid: Uuid, row: &Aggregate) -> Value {
     let hosts = row.hosts.iter().filter_map(|host| {
         let mapping = control.conductor.hosts().get(host)?;
         Some(mapping.name.as_str())
@@ -37,7 +37,7 @@ fn shown(call: &Call<'_>, control: &Control, uuid: Uuid, row: &Aggregate) -> Val
     value
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HostAggregatesIndex)?;
     let values = call.read(|control, _| {
         let rows = control.conductor.aggregates().iter();
@@ -51,7 +51,10 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 /// Finds the aggregate of the path by its integer id or UUID.
-fn find<'s>(call: &Call<'_>, control: &'s Control) -> ApiResult<(Uuid, &'s Aggregate)> {
+fn find<'s>(
+    call: &RoutedRequest<'_>,
+    control: &'s ControlState,
+) -> ApiResult<(Uuid, &'s Aggregate)> {
     let text = call.parameter("aggregate_id");
     let mut rows = control.conductor.aggregates().iter();
     let found = match Uuid::try_parse(text) {
@@ -62,12 +65,12 @@ fn find<'s>(call: &Call<'_>, control: &'s Control) -> ApiResult<(Uuid, &'s Aggre
     Ok((*found.0, found.1))
 }
 
-async fn reply(call: &Call<'_>, uuid: Uuid, row: Aggregate) -> ApiResult<Reply> {
+async fn reply(call: &RoutedRequest<'_>, uuid: Uuid, row: Aggregate) -> ApiResult<Reply> {
     let value = call.read(|control, _| shown(call, control, uuid, &row));
     Reply::value(200, &json!({"aggregate": value.await}))
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HostAggregatesShow)?;
     let value = call.try_read(|control, _| {
         let (uuid, row) = find(call, control)?;
@@ -77,16 +80,19 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 /// Parses the name and the zone in a body.
-fn read(call: &Call<'_>, body: &Value) -> ApiResult<(Option<String>, Option<Option<String>>)> {
+fn read(
+    call: &RoutedRequest<'_>,
+    body: &Value,
+) -> ApiResult<(Option<String>, Option<Option<String>>)> {
     let _ = call;
-    let mut fields = Fields::of_body(body)?;
-    let mut wish = fields.object("aggregate")?;
-    let name = wish.name("name")?.map(str::to_owned);
-    let zone = wish.nullable_text("availability_zone", 1..=255)?;
+    let mut fields = ObjectParser::of_body(body)?;
+    let mut parsed = fields.object("aggregate")?;
+    let name = parsed.name("name")?.map(str::to_owned);
+    let zone = parsed.nullable_text("availability_zone", 1..=255)?;
     if let Some(Some(zone)) = zone {
         check_zone("aggregate.availability_zone", zone)?;
     }
-    wish.finish()?;
+    parsed.finish()?;
     fields.finish()?;
     Ok((name, zone.map(|zone| zone.map(str::to_owned))))
 }
@@ -103,7 +109,7 @@ fn check_zone(path: &str, zone: &str) -> ApiResult<()> {
     Ok(())
 }
 
-fn check_name(control: &Control, own: Option<Uuid>, name: &str) -> ApiResult<()> {
+fn check_name(control: &ControlState, own: Option<Uuid>, name: &str) -> ApiResult<()> {
     let mut rows = control.conductor.aggregates().iter();
     if rows.any(|(uuid, row)| Some(*uuid) != own && row.name == name) {
         let message = format!("There is an aggregate with the name {name} already.");
@@ -112,7 +118,7 @@ fn check_name(control: &Control, own: Option<Uuid>, name: &str) -> ApiResult<()>
     Ok(())
 }
 
-pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HostAggregatesCreate)?;
     let (name, zone) = read(call, &call.json()?)?;
     let name = name.ok_or_else(|| ApiError::field("aggregate.name", "it is missing"))?;
@@ -156,8 +162,8 @@ fn set(aggregate: Uuid, before: Option<&Aggregate>, row: &Aggregate) -> Command 
 
 /// Replaces the aggregate of the path by what `change` makes of it.
 async fn replace(
-    call: &Call<'_>,
-    change: impl Fn(&Control, Uuid, &mut Aggregate) -> ApiResult<()> + Send + Sync,
+    call: &RoutedRequest<'_>,
+    change: impl Fn(&ControlState, Uuid, &mut Aggregate) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<Reply> {
     let (uuid, row) = call
         .change(|control, _| {
@@ -173,7 +179,7 @@ async fn replace(
 }
 
 /// Rejects an aggregate that would put a host into two availability zones.
-fn check_zones(control: &Control, own: Uuid, row: &Aggregate) -> ApiResult<()> {
+fn check_zones(control: &ControlState, own: Uuid, row: &Aggregate) -> ApiResult<()> {
     let Some(zone) = row.metadata.get(zones::KEY) else {
         return Ok(());
     };
@@ -196,7 +202,7 @@ fn check_zones(control: &Control, own: Uuid, row: &Aggregate) -> ApiResult<()> {
     Ok(())
 }
 
-pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HostAggregatesUpdate)?;
     let (name, zone) = read(call, &call.json()?)?;
     if name.is_none() && zone.is_none() {
@@ -217,7 +223,7 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
     .await
 }
 
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HostAggregatesDelete)?;
     let aggregate = call.read(|control, _| {
         let (uuid, row) = find(call, control)?;
@@ -236,14 +242,14 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(200))
 }
 
-pub(crate) async fn action(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn action(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
-    let mut fields = Fields::of_body(&body)?;
+    let mut fields = ObjectParser::of_body(&body)?;
     if fields.has("set_metadata") {
         call.allow(Rule::HostAggregatesSetMetadata)?;
-        let mut wish = fields.object("set_metadata")?;
-        let changes = read_metadata(wish.need("metadata")?)?;
-        wish.finish()?;
+        let mut parsed = fields.object("set_metadata")?;
+        let changes = read_metadata(parsed.need("metadata")?)?;
+        parsed.finish()?;
         fields.finish()?;
         return replace(call, |_, _, row| {
             for (key, value) in &changes {
@@ -262,9 +268,9 @@ pub(crate) async fn action(call: &Call<'_>) -> ApiResult<Reply> {
     } else {
         ("remove_host", Rule::HostAggregatesRemoveHost)
     };
-    let mut wish = fields.object(key)?;
-    let name = wish.needed_text("host", 1..=255)?;
-    wish.finish()?;
+    let mut parsed = fields.object(key)?;
+    let name = parsed.needed_text("host", 1..=255)?;
+    parsed.finish()?;
     fields.finish()?;
     call.allow(rule)?;
     replace(call, |control, _, row| {

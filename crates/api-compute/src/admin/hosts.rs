@@ -1,7 +1,7 @@
 //! Hosts as control and their cells know them, for listings.
 
 use placewright_conductor::super_conductor::Service;
-use placewright_conductor::{CellId, Control, HostId};
+use placewright_conductor::{CellId, ControlState, HostId};
 use placewright_control::Views;
 use placewright_link::HostView;
 use placewright_placement::Timestamp;
@@ -20,13 +20,13 @@ pub(crate) struct HostRow<'s> {
 
 impl<'s> HostRow<'s> {
     /// All hosts, ordered by name.
-    pub(crate) fn all(control: &'s Control, views: &'s Views) -> Vec<Self> {
+    pub(crate) fn all(control: &'s ControlState, views: &'s Views) -> Vec<Self> {
         let names = control.conductor.host_names().iter();
         let rows = names.filter_map(|(_, id)| Self::find(control, views, *id));
         rows.collect()
     }
 
-    pub(crate) fn find(control: &'s Control, views: &'s Views, id: HostId) -> Option<Self> {
+    pub(crate) fn find(control: &'s ControlState, views: &'s Views, id: HostId) -> Option<Self> {
         let mapping = control.conductor.hosts().get(&id)?;
         Some(Self {
             id,
@@ -70,7 +70,7 @@ impl<'s> HostRow<'s> {
 }
 
 /// Whether a cell is down according to control, or is silent.
-pub(crate) fn is_down(control: &Control, views: &Views, cell: CellId) -> bool {
+pub(crate) fn is_down(control: &ControlState, views: &Views, cell: CellId) -> bool {
     let row = control.conductor.cells().get(&cell);
     let said = row.is_none_or(|row| row.down_since.is_some());
     said || !views.is_up(cell)

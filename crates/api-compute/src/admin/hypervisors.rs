@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use placewright_auth::Rule;
-use placewright_conductor::{Control, HostId, InstanceId};
+use placewright_conductor::{ControlState, HostId, InstanceId};
 use placewright_control::Views;
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::hosts::HostRow;
 use super::number;
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
 use crate::page;
 
@@ -27,7 +27,7 @@ struct Amounts {
 }
 
 impl Amounts {
-    fn of(control: &Control, host: HostId) -> Self {
+    fn of(control: &ControlState, host: HostId) -> Self {
         let placement = &control.placement;
         let mut amounts = Self::default();
         let Some(top) = placement.provider_id(host.0) else {
@@ -89,7 +89,7 @@ fn guests(views: &Views) -> Guests {
     guests
 }
 
-fn brief(call: &Call<'_>, row: &HostRow<'_>) -> Value {
+fn brief(call: &RoutedRequest<'_>, row: &HostRow<'_>) -> Value {
     let id = if call.version.since(53) {
         json!(row.id)
     } else {
@@ -103,7 +103,12 @@ fn brief(call: &Call<'_>, row: &HostRow<'_>) -> Value {
     })
 }
 
-fn detailed(call: &Call<'_>, control: &Control, row: &HostRow<'_>, guests: usize) -> Value {
+fn detailed(
+    call: &RoutedRequest<'_>,
+    control: &ControlState,
+    row: &HostRow<'_>,
+    guests: usize,
+) -> Value {
     let mut value = brief(call, row);
     let id = value["id"].clone();
     value["host_ip"] = json!("127.0.0.1");
@@ -128,9 +133,9 @@ fn detailed(call: &Call<'_>, control: &Control, row: &HostRow<'_>, guests: usize
 }
 
 fn with_servers(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     value: &mut Value,
-    control: &Control,
+    control: &ControlState,
     ids: Option<&Vec<InstanceId>>,
 ) {
     let ids = ids.map_or(&[][..], Vec::as_slice);
@@ -146,17 +151,17 @@ fn with_servers(
     value["servers"] = json!(servers.collect::<Vec<_>>());
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HypervisorsList)?;
     listed(call, "/os-hypervisors", false).await
 }
 
-pub(crate) async fn detail(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn detail(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HypervisorsDetail)?;
     listed(call, "/os-hypervisors/detail", true).await
 }
 
-async fn listed(call: &Call<'_>, path: &str, is_detailed: bool) -> ApiResult<Reply> {
+async fn listed(call: &RoutedRequest<'_>, path: &str, is_detailed: bool) -> ApiResult<Reply> {
     let query = &call.query;
     let pattern = query
         .get("hypervisor_hostname_pattern")
@@ -225,7 +230,11 @@ async fn listed(call: &Call<'_>, path: &str, is_detailed: bool) -> ApiResult<Rep
 }
 
 /// Finds the hypervisor of the path.
-fn find<'s>(call: &Call<'_>, control: &'s Control, views: &'s Views) -> ApiResult<HostRow<'s>> {
+fn find<'s>(
+    call: &RoutedRequest<'_>,
+    control: &'s ControlState,
+    views: &'s Views,
+) -> ApiResult<HostRow<'s>> {
     let text = call.parameter("hypervisor_id");
     let found = if call.version.since(53) {
         let id = Uuid::try_parse(text).map_err(|_| {
@@ -239,7 +248,7 @@ fn find<'s>(call: &Call<'_>, control: &'s Control, views: &'s Views) -> ApiResul
     found.ok_or_else(|| error::missing("hypervisor", text))
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HypervisorsShow)?;
     let wants_servers = match call.version.since(53) {
         true => call.query.boolean("with_servers")?.unwrap_or(false),
@@ -258,7 +267,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"hypervisor": value.await?}))
 }
 
-pub(crate) async fn statistics(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn statistics(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HypervisorsStatistics)?;
     let value = call.read(|control, views| {
         let guests = guests(views);
@@ -281,18 +290,18 @@ pub(crate) async fn statistics(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 /// Hosts whose name contains the text in the path, before version 2.53.
-pub(crate) async fn search(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn search(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HypervisorsSearch)?;
     matching(call, false).await
 }
 
 /// The same with the servers of each host.
-pub(crate) async fn servers(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn servers(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HypervisorsServers)?;
     matching(call, true).await
 }
 
-async fn matching(call: &Call<'_>, wants_servers: bool) -> ApiResult<Reply> {
+async fn matching(call: &RoutedRequest<'_>, wants_servers: bool) -> ApiResult<Reply> {
     let pattern = call.parameter("hypervisor_id");
     let values = call.read(|control, views| {
         let guests = if wants_servers {
@@ -319,7 +328,7 @@ async fn matching(call: &Call<'_>, wants_servers: bool) -> ApiResult<Reply> {
 }
 
 /// A host's uptime is not known, but old clients ask for it.
-pub(crate) async fn uptime(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn uptime(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HypervisorsUptime)?;
     let value = call.read(|control, views| {
         let row = find(call, control, views)?;

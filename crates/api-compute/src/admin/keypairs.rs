@@ -7,8 +7,8 @@ use placewright_conductor::super_conductor::{Bound, Command, Keypair, Refusal};
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
-use crate::call::Call;
-use crate::fields::Fields;
+use crate::call::RoutedRequest;
+use crate::fields::ObjectParser;
 use crate::{error, page, time};
 
 /// The most characters of a public key; one of RSA with 16,384 bits has 2,800.
@@ -16,12 +16,12 @@ const KEY_MAX: usize = 16_384;
 
 /// The user whose key pairs a request is about; from version 2.10 on it may be another than the
 /// caller.
-fn user<'q>(call: &'q Call<'_>) -> &'q str {
+fn user<'q>(call: &'q RoutedRequest<'_>) -> &'q str {
     let other = call.query.get("user_id").filter(|_| call.version.since(10));
     other.unwrap_or_else(|| call.user())
 }
 
-fn brief(call: &Call<'_>, name: &str, row: &Keypair) -> Value {
+fn brief(call: &RoutedRequest<'_>, name: &str, row: &Keypair) -> Value {
     let mut value = json!({
         "name": name,
         "public_key": row.public_key,
@@ -33,7 +33,7 @@ fn brief(call: &Call<'_>, name: &str, row: &Keypair) -> Value {
     value
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let user = user(call);
     call.allow_on(Rule::KeypairsIndex, call.project(), user)?;
     let rows = call.read(|control, _| {
@@ -58,7 +58,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(200, &body)
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (user, name) = (user(call), call.parameter("name"));
     call.allow_on(Rule::KeypairsShow, call.project(), user)?;
     let key = (user.to_owned(), name.to_owned());
@@ -87,33 +87,33 @@ fn id_of(user: &str, name: &str) -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
-    let mut fields = Fields::of_body(&body)?;
-    let mut wish = fields.object("keypair")?;
-    let name = wish.name("name")?;
-    let name = name.ok_or_else(|| wish.wrong("name", "it is missing"))?;
+    let mut fields = ObjectParser::of_body(&body)?;
+    let mut parsed = fields.object("keypair")?;
+    let name = parsed.name("name")?;
+    let name = name.ok_or_else(|| parsed.wrong("name", "it is missing"))?;
     check_name(call, name)?;
-    let public_key = wish.nullable_text("public_key", 1..=KEY_MAX)?.flatten();
+    let public_key = parsed.nullable_text("public_key", 1..=KEY_MAX)?.flatten();
     let public_key = public_key.ok_or_else(|| {
-        wish.wrong(
+        parsed.wrong(
             "public_key",
             "it is missing: keys are imported, not made here",
         )
     })?;
     let kind = match call.version.since(2) {
-        true => wish.text("type", 1..=16)?.unwrap_or("ssh"),
+        true => parsed.text("type", 1..=16)?.unwrap_or("ssh"),
         false => "ssh",
     };
     if kind != "ssh" {
         let message = format!("it must be ssh, not {kind:?}");
-        return Err(wish.wrong("type", message));
+        return Err(parsed.wrong("type", message));
     }
     let mut user = call.user();
     if call.version.since(10) {
-        user = wish.text("user_id", 1..=255)?.unwrap_or(user);
+        user = parsed.text("user_id", 1..=255)?.unwrap_or(user);
     }
-    wish.finish()?;
+    parsed.finish()?;
     fields.finish()?;
     call.allow_on(Rule::KeypairsCreate, call.project(), user)?;
     let fingerprint = fingerprint(public_key)
@@ -155,7 +155,7 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(status, &json!({"keypair": value}))
 }
 
-fn check_name(call: &Call<'_>, name: &str) -> ApiResult<()> {
+fn check_name(call: &RoutedRequest<'_>, name: &str) -> ApiResult<()> {
     let is_fine = |c: char| {
         c.is_ascii_alphanumeric()
             || matches!(c, ' ' | '_' | '-')
@@ -186,7 +186,7 @@ fn fingerprint(key: &str) -> Option<String> {
     Some(pairs.join(":"))
 }
 
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (user, name) = (user(call), call.parameter("name"));
     call.allow_on(Rule::KeypairsDelete, call.project(), user)?;
     call.carry_out(Command::SetKeypair {

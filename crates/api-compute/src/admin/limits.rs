@@ -1,11 +1,11 @@
 //! Limits and quotas: all are unlimited, and usage is counted.
 
 use placewright_auth::Rule;
-use placewright_conductor::Control;
+use placewright_conductor::ControlState;
 use placewright_http::{ApiResult, Reply};
 use serde_json::{Value, json};
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
 
 /// The usage of a project.
@@ -18,7 +18,7 @@ struct Used {
 }
 
 impl Used {
-    fn of(control: &Control, project: &str) -> Self {
+    fn of(control: &ControlState, project: &str) -> Self {
         let conductor = &control.conductor;
         let listing = conductor.listing();
         let mut used = Self {
@@ -40,7 +40,7 @@ impl Used {
     }
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::LimitsShow)?;
     let other = call.query.get("tenant_id");
     if other.is_some() {
@@ -83,7 +83,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
 
 /// The quotas of the request's version, each as `show` formats its limit and usage.
 fn quota_set(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     project: &str,
     used: &Used,
     show: fn(limit: i64, used: u64) -> Value,
@@ -120,7 +120,7 @@ fn quota_set(
     json!({"quota_set": set})
 }
 
-pub(crate) async fn quotas(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn quotas(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let project = call.parameter("project_id");
     call.allow_on(Rule::QuotasShow, project, call.user())?;
     Reply::value(
@@ -129,7 +129,7 @@ pub(crate) async fn quotas(call: &Call<'_>) -> ApiResult<Reply> {
     )
 }
 
-pub(crate) async fn default_quotas(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn default_quotas(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::QuotasDefaults)?;
     let project = call.parameter("project_id");
     Reply::value(
@@ -138,7 +138,7 @@ pub(crate) async fn default_quotas(call: &Call<'_>) -> ApiResult<Reply> {
     )
 }
 
-pub(crate) async fn detailed_quotas(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn detailed_quotas(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let project = call.parameter("project_id");
     call.allow_on(Rule::QuotasDetail, project, call.user())?;
     let used = call.read(|control, _| Used::of(control, project)).await;
@@ -147,12 +147,12 @@ pub(crate) async fn detailed_quotas(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 /// The list of extensions, by which old clients detect features; it is empty.
-pub(crate) async fn extensions(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn extensions(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ExtensionsList)?;
     Reply::value(200, &json!({"extensions": []}))
 }
 
-pub(crate) async fn extension(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn extension(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ExtensionsList)?;
     Err(error::missing("extension", call.parameter("alias")))
 }

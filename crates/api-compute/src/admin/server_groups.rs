@@ -2,25 +2,25 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Bound, Command, GroupTopology, Refusal, ServerGroup};
-use placewright_conductor::{Control, InstanceId};
+use placewright_conductor::{ControlState, InstanceId};
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_scheduler::request::{GroupPolicy, ServerGroup as Request, TopologyRule};
 use placewright_scheduler::select::rules::of_group;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
-use crate::fields::{self, Fields};
+use crate::fields::{self, ObjectParser};
 use crate::page;
-use crate::slices::Sliced;
+use crate::slices::SliceResult;
 use crate::topology;
 
 /// The greatest number of members per host that a rule may allow.
 const PER_HOST_MAX: i64 = i32::MAX as i64;
 
 /// The group in the form that the scheduler needs.
-pub(crate) fn for_scheduler(control: &Control, uuid: Uuid, row: &ServerGroup) -> Request {
+pub(crate) fn for_scheduler(control: &ControlState, uuid: Uuid, row: &ServerGroup) -> Request {
     let topology = control.conductor.group_topologies().get(&uuid);
     // This API wrote the rules, so they can be parsed.
     let topology = topology.and_then(|one| serde_json::from_str(&one.rules).ok());
@@ -44,7 +44,7 @@ fn policy(name: &str) -> Option<GroupPolicy> {
     })
 }
 
-fn shown(call: &Call<'_>, control: &Control, uuid: Uuid, row: &ServerGroup) -> Value {
+fn shown(call: &RoutedRequest<'_>, control: &ControlState, uuid: Uuid, row: &ServerGroup) -> Value {
     let mappings = control.conductor.mappings();
     let is_there = |id: &&InstanceId| mappings.get(*id).is_some_and(|one| !one.is_deleting);
     let members: Vec<&InstanceId> = row.members.iter().filter(is_there).collect();
@@ -70,7 +70,7 @@ fn shown(call: &Call<'_>, control: &Control, uuid: Uuid, row: &ServerGroup) -> V
     value
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ServerGroupsIndex)?;
     if call.version.since(75) {
         call.query.only(&["all_projects", "limit", "offset"])?;
@@ -93,7 +93,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     let ids = ids.await;
     let groups = call.gather(|control, _, after: Option<&usize>| {
         let from = after.map_or(0, |after| after + 1);
-        Sliced::look(ids.iter().enumerate().skip(from), |_, uuid| {
+        SliceResult::look(ids.iter().enumerate().skip(from), |_, uuid| {
             let row = control.conductor.groups().get(uuid)?;
             Some(shown(call, control, *uuid, row))
         })
@@ -103,8 +103,8 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
 
 /// Finds the group of the path.
 fn find<'s>(
-    call: &Call<'_>,
-    control: &'s Control,
+    call: &RoutedRequest<'_>,
+    control: &'s ControlState,
     rule: Rule,
 ) -> ApiResult<(Uuid, &'s ServerGroup)> {
     let text = call.parameter("server_group_id");
@@ -118,7 +118,7 @@ fn find<'s>(
     Ok((uuid, row))
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let group = call.try_read(|control, _| {
         let (uuid, row) = find(call, control, Rule::ServerGroupsShow)?;
         Ok(shown(call, control, uuid, row))
@@ -126,25 +126,25 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"server_group": group.await?}))
 }
 
-pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ServerGroupsCreate)?;
     let body = call.json()?;
-    let mut fields = Fields::of_body(&body)?;
-    let mut wish = fields.object("server_group")?;
-    let name = wish.name("name")?;
-    let name = name.ok_or_else(|| wish.wrong("name", "it is missing"))?;
+    let mut fields = ObjectParser::of_body(&body)?;
+    let mut parsed = fields.object("server_group")?;
+    let name = parsed.name("name")?;
+    let name = name.ok_or_else(|| parsed.wrong("name", "it is missing"))?;
     let (policy_name, per_host, rules) = if call.version.since(64) {
-        read_policy(&mut wish)?
+        read_policy(&mut parsed)?
     } else {
-        (read_policies(&mut wish)?, None, Vec::new())
+        (read_policies(&mut parsed)?, None, Vec::new())
     };
     let is_soft = policy_name.starts_with("soft-");
     let known = policy(policy_name).filter(|_| !is_soft || call.version.since(15));
     let known = known.ok_or_else(|| {
         let message = format!("there is no policy {policy_name:?}");
-        wish.wrong("policy", message)
+        parsed.wrong("policy", message)
     })?;
-    wish.finish()?;
+    parsed.finish()?;
     fields.finish()?;
     check_topology(call, &rules).await?;
     let uuid = Uuid::new_v4();
@@ -195,7 +195,7 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 /// Rejects topology rules that a group cannot have.
-async fn check_topology(call: &Call<'_>, rules: &[TopologyRule]) -> ApiResult<()> {
+async fn check_topology(call: &RoutedRequest<'_>, rules: &[TopologyRule]) -> ApiResult<()> {
     let path = format!("server_group.rules.{}", topology::NAME);
     if let Some(place) = rules.iter().position(|rule| !rule.to.is_empty()) {
         let field = format!("{path}[{place}].to");
@@ -210,12 +210,12 @@ async fn check_topology(call: &Call<'_>, rules: &[TopologyRule]) -> ApiResult<()
 type Policy<'a> = (&'a str, Option<u32>, Vec<TopologyRule>);
 
 /// Parses one policy with its rules, from version 2.64 on.
-fn read_policy<'a>(wish: &mut Fields<'a>) -> ApiResult<Policy<'a>> {
-    let policy = wish.needed_text("policy", 1..=64)?;
-    let Some(rules) = wish.take("rules") else {
+fn read_policy<'a>(parsed: &mut ObjectParser<'a>) -> ApiResult<Policy<'a>> {
+    let policy = parsed.needed_text("policy", 1..=64)?;
+    let Some(rules) = parsed.take("rules") else {
         return Ok((policy, None, Vec::new()));
     };
-    let mut rules = Fields::new(wish.path_of("rules"), rules)?;
+    let mut rules = ObjectParser::new(parsed.path_of("rules"), rules)?;
     let most = rules.integer("max_server_per_host", 1..=PER_HOST_MAX)?;
     let topology = match rules.take(topology::NAME) {
         Some(value) => topology::read(&rules.path_of(topology::NAME), value)?,
@@ -224,25 +224,25 @@ fn read_policy<'a>(wish: &mut Fields<'a>) -> ApiResult<Policy<'a>> {
     rules.finish()?;
     if most.is_some() && policy != "anti-affinity" {
         let message = "only the policy anti-affinity has max_server_per_host";
-        return Err(wish.wrong("rules", message));
+        return Err(parsed.wrong("rules", message));
     }
     let most = most.and_then(|most| u32::try_from(most).ok());
     Ok((policy, most, topology))
 }
 
 /// Parses a list with one policy, before version 2.64.
-fn read_policies<'a>(wish: &mut Fields<'a>) -> ApiResult<&'a str> {
-    let value = wish.need("policies")?;
+fn read_policies<'a>(parsed: &mut ObjectParser<'a>) -> ApiResult<&'a str> {
+    let value = parsed.need("policies")?;
     match value.as_array().map(Vec::as_slice) {
         Some([Value::String(policy)]) => Ok(policy),
         _ => {
-            let path = wish.path_of("policies");
+            let path = parsed.path_of("policies");
             Err(fields::wrong(&path, "a list with one policy", value))
         }
     }
 }
 
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let found = call.try_read(|control, _| {
         let (uuid, _) = find(call, control, Rule::ServerGroupsDelete)?;
         Ok(uuid)

@@ -4,21 +4,21 @@ use placewright_auth::Rule;
 use placewright_conductor::HostId;
 use placewright_conductor::super_conductor::{Change, Command, Refusal, Service};
 use placewright_http::{ApiError, ApiResult, Reply};
-use placewright_link::Act;
+use placewright_link::CellOperation;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::hosts::HostRow;
 use super::{number, zones};
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
-use crate::fields::Fields;
+use crate::fields::ObjectParser;
 use crate::time;
 
 const BINARY: &str = "nova-compute";
 
 /// The JSON representation of a service.
-fn shown(call: &Call<'_>, row: &HostRow<'_>, zone: &str) -> Value {
+fn shown(call: &RoutedRequest<'_>, row: &HostRow<'_>, zone: &str) -> Value {
     if call.version.since(69) && row.is_out_of_reach {
         return json!({"binary": BINARY, "host": row.name, "status": "UNKNOWN"});
     }
@@ -39,7 +39,7 @@ fn shown(call: &Call<'_>, row: &HostRow<'_>, zone: &str) -> Value {
     value
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ServicesList)?;
     if call.version.since(75) {
         call.query.only(&["host", "binary"])?;
@@ -58,7 +58,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
 
 /// Changes an operator's settings of a host's service.
 async fn change(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     host: HostId,
     change: impl Fn(&mut Service) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<()> {
@@ -77,7 +77,7 @@ async fn change(
 }
 
 /// The host of the service in the path.
-fn host_of(call: &Call<'_>) -> ApiResult<HostId> {
+fn host_of(call: &RoutedRequest<'_>) -> ApiResult<HostId> {
     let text = call.parameter("service_id");
     match Uuid::try_parse(text) {
         Ok(id) => Ok(HostId(id)),
@@ -88,14 +88,14 @@ fn host_of(call: &Call<'_>) -> ApiResult<HostId> {
     }
 }
 
-pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ServicesUpdate)?;
     if !call.version.since(53) {
         return update_by_name(call).await;
     }
     let host = host_of(call)?;
     let body = call.json()?;
-    let mut fields = Fields::of_body(&body)?;
+    let mut fields = ObjectParser::of_body(&body)?;
     let status = fields.text("status", 1..=16)?;
     let disabled = match status {
         None => None,
@@ -143,9 +143,9 @@ fn no_service(error: ApiError, host: HostId) -> ApiError {
 }
 
 /// Before version 2.53 the path names the operation, and the body the host.
-async fn update_by_name(call: &Call<'_>) -> ApiResult<Reply> {
+async fn update_by_name(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
-    let mut fields = Fields::of_body(&body)?;
+    let mut fields = ObjectParser::of_body(&body)?;
     let name = fields.needed_text("host", 1..=255)?;
     let binary = fields.needed_text("binary", 1..=255)?;
     let (mut reason, mut forced_down) = (None, None);
@@ -193,7 +193,7 @@ async fn update_by_name(call: &Call<'_>) -> ApiResult<Reply> {
 
 /// Removes the service of a host that will not come back. Its provider in placement has to be
 /// removed there.
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ServicesDelete)?;
     let text = call.parameter("service_id");
     let found = call.read(|control, views| {
@@ -219,6 +219,6 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
         }
         Err(refusal) => return Err(error::of_refusal(refusal)),
     }
-    call.act(cell, Act::RemoveHost { host }).await?;
+    call.act(cell, CellOperation::RemoveHost { host }).await?;
     Ok(Reply::empty(204))
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use placewright_auth::Rule;
-use placewright_conductor::{Control, HostId};
+use placewright_conductor::{ControlState, HostId};
 use placewright_http::{ApiResult, Reply};
 use serde_json::{Map, Value, json};
 
 use super::hosts::HostRow;
-use crate::call::Call;
-use crate::slices::Sliced;
+use crate::call::RoutedRequest;
+use crate::slices::SliceResult;
 use crate::time;
 
 /// The zone of hosts that are in no other.
@@ -20,7 +20,7 @@ pub(crate) const DEFAULT: &str = "nova";
 pub(crate) const KEY: &str = "availability_zone";
 
 /// The zone of a host.
-pub(crate) fn of_host(control: &Control, host: HostId) -> &str {
+pub(crate) fn of_host(control: &ControlState, host: HostId) -> &str {
     let aggregates = control.conductor.aggregates().values();
     let mut zones = aggregates.filter_map(|aggregate| {
         let zone = aggregate.metadata.get(KEY)?;
@@ -30,7 +30,7 @@ pub(crate) fn of_host(control: &Control, host: HostId) -> &str {
 }
 
 /// Whether a zone exists.
-pub(crate) fn exists(control: &Control, zone: &str) -> bool {
+pub(crate) fn exists(control: &ControlState, zone: &str) -> bool {
     let mut aggregates = control.conductor.aggregates().values();
     zone == DEFAULT
         || aggregates.any(|row| row.metadata.get(KEY).is_some_and(|known| known == zone))
@@ -51,22 +51,22 @@ struct Zone {
     hosts: Map<String, Value>,
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ZonesList)?;
     zones(call, false).await
 }
 
-pub(crate) async fn detail(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn detail(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ZonesDetail)?;
     zones(call, true).await
 }
 
-async fn zones(call: &Call<'_>, with_hosts: bool) -> ApiResult<Reply> {
+async fn zones(call: &RoutedRequest<'_>, with_hosts: bool) -> ApiResult<Reply> {
     let hosts = call.gather(|control, views, after: Option<&String>| {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let names = control.conductor.host_names();
         let rows = names.range::<String, _>((after, Bound::Unbounded));
-        Sliced::look(rows.map(|(name, id)| (name.clone(), id)), |_, id| {
+        SliceResult::look(rows.map(|(name, id)| (name.clone(), id)), |_, id| {
             let row = HostRow::find(control, views, *id)?;
             Some(Host {
                 zone: of_host(control, row.id).to_owned(),

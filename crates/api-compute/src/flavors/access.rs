@@ -5,9 +5,9 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
 use super::{find, replace};
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
-use crate::fields::Fields;
+use crate::fields::ObjectParser;
 
 fn shown(id: &str, projects: &[String]) -> Value {
     let pairs = projects
@@ -16,7 +16,7 @@ fn shown(id: &str, projects: &[String]) -> Value {
     json!({"flavor_access": pairs.collect::<Vec<_>>()})
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::FlavorAccessList)?;
     let id = call.parameter("flavor_id");
     let projects = call.read(|control, _| {
@@ -30,18 +30,18 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(200, &shown(id, &projects.await?))
 }
 
-pub(crate) async fn action(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn action(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
-    let mut fields = Fields::of_body(&body)?;
+    let mut fields = ObjectParser::of_body(&body)?;
     let is_added = fields.has("addTenantAccess");
     let (key, rule) = if is_added {
         ("addTenantAccess", Rule::FlavorAccessAdd)
     } else {
         ("removeTenantAccess", Rule::FlavorAccessRemove)
     };
-    let mut wish = fields.object(key)?;
-    let project = wish.needed_text("tenant", 1..=255)?;
-    wish.finish()?;
+    let mut parsed = fields.object(key)?;
+    let project = parsed.needed_text("tenant", 1..=255)?;
+    parsed.finish()?;
     fields.finish()?;
     call.allow(rule)?;
     let after = replace(call, |flavor| {

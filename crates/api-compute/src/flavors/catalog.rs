@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{find, is_visible, replace};
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
-use crate::fields::Fields;
+use crate::fields::ObjectParser;
 use crate::page;
-use crate::slices::Sliced;
+use crate::slices::SliceResult;
 
 /// The greatest amount of a flavor's resource.
 const AMOUNT_MAX: i64 = i32::MAX as i64;
 
 /// The JSON representation of a flavor in the request's version.
-fn shown(call: &Call<'_>, id: &str, flavor: &Flavor) -> Value {
+fn shown(call: &RoutedRequest<'_>, id: &str, flavor: &Flavor) -> Value {
     let swap = if flavor.swap_mb == 0 && !call.version.since(75) {
         json!("")
     } else {
@@ -43,13 +43,13 @@ fn shown(call: &Call<'_>, id: &str, flavor: &Flavor) -> Value {
     if call.version.since(55) {
         value["description"] = json!(flavor.description);
     }
-    if call.version.since(61) && call.may(Rule::FlavorExtraSpecsIndex) {
+    if call.version.since(61) && call.is_allowed(Rule::FlavorExtraSpecsIndex) {
         value["extra_specs"] = json!(flavor.extra_specs);
     }
     value
 }
 
-fn brief(call: &Call<'_>, id: &str, flavor: &Flavor) -> Value {
+fn brief(call: &RoutedRequest<'_>, id: &str, flavor: &Flavor) -> Value {
     let mut value = json!({
         "id": id,
         "name": flavor.name,
@@ -61,11 +61,11 @@ fn brief(call: &Call<'_>, id: &str, flavor: &Flavor) -> Value {
     value
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     listed(call, "/flavors", brief).await
 }
 
-pub(crate) async fn detail(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn detail(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     listed(call, "/flavors/detail", shown).await
 }
 
@@ -80,8 +80,8 @@ struct Filter {
 }
 
 impl Filter {
-    fn of(call: &Call<'_>) -> ApiResult<Self> {
-        let is_admin = call.may(Rule::FlavorAccessList);
+    fn of(call: &RoutedRequest<'_>) -> ApiResult<Self> {
+        let is_admin = call.is_allowed(Rule::FlavorAccessList);
         let is_public = match call.query.get("is_public") {
             _ if !is_admin => None,
             None => Some(true),
@@ -127,7 +127,7 @@ impl Filter {
         })
     }
 
-    fn takes(&self, call: &Call<'_>, flavor: &Flavor) -> bool {
+    fn takes(&self, call: &RoutedRequest<'_>, flavor: &Flavor) -> bool {
         self.is_public
             .is_none_or(|public| public == flavor.is_public)
             && flavor.memory_mb as usize >= self.min_ram
@@ -158,9 +158,9 @@ impl Filter {
 }
 
 async fn listed(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     path: &str,
-    show: fn(&Call<'_>, &str, &Flavor) -> Value,
+    show: fn(&RoutedRequest<'_>, &str, &Flavor) -> Value,
 ) -> ApiResult<Reply> {
     let filter = Filter::of(call)?;
     let found = call.gather(|control, _, after: Option<&String>| {
@@ -169,7 +169,7 @@ async fn listed(
             .conductor
             .flavors()
             .range::<String, _>((after, Bound::Unbounded));
-        Sliced::look(
+        SliceResult::look(
             all.map(|(id, flavor)| (id.clone(), flavor)),
             |id, flavor| {
                 let is_taken = filter.takes(call, flavor);
@@ -192,13 +192,13 @@ async fn listed(
     Reply::value(200, &body)
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let id = call.parameter("flavor_id");
     let flavor = call.read(|control, _| find(call, control, id).cloned());
     Reply::value(200, &json!({"flavor": shown(call, id, &flavor.await?)}))
 }
 
-pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::FlavorsCreate)?;
     let body = call.json()?;
     let (id, flavor) = read(call, &body)?;
@@ -224,46 +224,48 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 fn amount<'a>(
-    wish: &mut Fields<'a>,
+    parsed: &mut ObjectParser<'a>,
     key: &'a str,
     least: i64,
     default: Option<i64>,
 ) -> ApiResult<u32> {
-    let number = wish.integer(key, least..=AMOUNT_MAX)?.or(default);
-    let number = number.ok_or_else(|| wish.wrong(key, "it is missing"))?;
+    let number = parsed.integer(key, least..=AMOUNT_MAX)?.or(default);
+    let number = number.ok_or_else(|| parsed.wrong(key, "it is missing"))?;
     Ok(u32::try_from(number).unwrap_or(0))
 }
 
-fn read(call: &Call<'_>, body: &Value) -> ApiResult<(String, Flavor)> {
-    let mut fields = Fields::of_body(body)?;
-    let mut wish = fields.object("flavor")?;
-    let name = wish.name("name")?;
-    let name = name.ok_or_else(|| wish.wrong("name", "it is missing"))?;
-    let id = match wish.take("id").or_else(|| wish.take("flavorid")) {
+fn read(call: &RoutedRequest<'_>, body: &Value) -> ApiResult<(String, Flavor)> {
+    let mut fields = ObjectParser::of_body(body)?;
+    let mut parsed = fields.object("flavor")?;
+    let name = parsed.name("name")?;
+    let name = name.ok_or_else(|| parsed.wrong("name", "it is missing"))?;
+    let id = match parsed.take("id").or_else(|| parsed.take("flavorid")) {
         None | Some(Value::Null) => Uuid::new_v4().to_string(),
         Some(Value::Number(number)) => number.to_string(),
         Some(Value::String(text)) if text == "auto" => Uuid::new_v4().to_string(),
         Some(Value::String(text)) => text.clone(),
-        Some(_) => return Err(wish.wrong("id", "it must be a text")),
+        Some(_) => return Err(parsed.wrong("id", "it must be a text")),
     };
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ' ' | '_' | '-');
     if !(1..=255).contains(&id.len()) || !id.chars().all(is_fine) || id.trim() != id {
         let message = "it must have 1 to 255 letters, digits, blanks and . _ -, no blank at an end";
-        return Err(wish.wrong("id", message));
+        return Err(parsed.wrong("id", message));
     }
-    let memory_mb = amount(&mut wish, "ram", 1, None)?;
-    let vcpus = amount(&mut wish, "vcpus", 1, None)?;
-    let root_gb = amount(&mut wish, "disk", 0, None)?;
-    let swap_mb = amount(&mut wish, "swap", 0, Some(0))?;
-    let ephemeral_gb = amount(&mut wish, "OS-FLV-EXT-DATA:ephemeral", 0, Some(0))?;
+    let memory_mb = amount(&mut parsed, "ram", 1, None)?;
+    let vcpus = amount(&mut parsed, "vcpus", 1, None)?;
+    let root_gb = amount(&mut parsed, "disk", 0, None)?;
+    let swap_mb = amount(&mut parsed, "swap", 0, Some(0))?;
+    let ephemeral_gb = amount(&mut parsed, "OS-FLV-EXT-DATA:ephemeral", 0, Some(0))?;
     // Accepted for old clients, without effect.
-    wish.take("rxtx_factor");
-    let is_public = wish.boolean("os-flavor-access:is_public")?.unwrap_or(true);
+    parsed.take("rxtx_factor");
+    let is_public = parsed
+        .boolean("os-flavor-access:is_public")?
+        .unwrap_or(true);
     let description = match call.version.since(55) {
-        true => wish.nullable_text("description", 0..=65_535)?.flatten(),
+        true => parsed.nullable_text("description", 0..=65_535)?.flatten(),
         false => None,
     };
-    wish.finish()?;
+    parsed.finish()?;
     fields.finish()?;
     let projects = if is_public {
         Vec::new()
@@ -285,14 +287,14 @@ fn read(call: &Call<'_>, body: &Value) -> ApiResult<(String, Flavor)> {
     Ok((id, flavor))
 }
 
-pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::FlavorsUpdate)?;
     let body = call.json()?;
-    let mut fields = Fields::of_body(&body)?;
-    let mut wish = fields.object("flavor")?;
-    let description = wish.nullable_text("description", 0..=65_535)?;
-    let description = description.ok_or_else(|| wish.wrong("description", "it is missing"))?;
-    wish.finish()?;
+    let mut fields = ObjectParser::of_body(&body)?;
+    let mut parsed = fields.object("flavor")?;
+    let description = parsed.nullable_text("description", 0..=65_535)?;
+    let description = description.ok_or_else(|| parsed.wrong("description", "it is missing"))?;
+    parsed.finish()?;
     fields.finish()?;
     let flavor = replace(call, |flavor| {
         flavor.description = description.map(str::to_owned);
@@ -302,7 +304,7 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"flavor": shown(call, id, &flavor.await?)}))
 }
 
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::FlavorsDelete)?;
     let id = call.parameter("flavor_id");
     call.read(|control, _| find(call, control, id).map(|_| ()))

@@ -6,15 +6,15 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
 use super::{catalog, find, replace};
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
-use crate::fields::{self, Fields};
+use crate::fields::{self, ObjectParser};
 
 /// The most extra specs of a flavor.
 const SPECS_MAX: usize = 1000;
 
 /// Parses extra specs; numbers are converted to texts.
-fn read(call: &Call<'_>, path: &str, value: &Value) -> ApiResult<Vec<(String, String)>> {
+fn read(call: &RoutedRequest<'_>, path: &str, value: &Value) -> ApiResult<Vec<(String, String)>> {
     let mut value = value.clone();
     if let Value::Object(map) = &mut value {
         for one in map.values_mut() {
@@ -30,14 +30,14 @@ fn read(call: &Call<'_>, path: &str, value: &Value) -> ApiResult<Vec<(String, St
     Ok(specs)
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::FlavorExtraSpecsIndex)?;
     let id = call.parameter("flavor_id");
     let specs = call.try_read(|control, _| Ok(find(call, control, id)?.extra_specs.clone()));
     Reply::value(200, &json!({"extra_specs": specs.await?}))
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::FlavorExtraSpecsShow)?;
     let (id, key) = (call.parameter("flavor_id"), call.parameter("key"));
     let value = call.read(|control, _| {
@@ -54,10 +54,10 @@ fn pair(key: &str, value: String) -> Value {
     Value::Object(map)
 }
 
-pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::FlavorExtraSpecsCreate)?;
     let body = call.json()?;
-    let mut fields = Fields::of_body(&body)?;
+    let mut fields = ObjectParser::of_body(&body)?;
     let specs = read(call, "extra_specs", fields.need("extra_specs")?)?;
     fields.finish()?;
     replace(call, |flavor| add(flavor, &specs)).await?;
@@ -73,7 +73,7 @@ fn add(flavor: &mut Flavor, specs: &[(String, String)]) -> ApiResult<()> {
     Ok(())
 }
 
-pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::FlavorExtraSpecsUpdate)?;
     let key = call.parameter("key");
     let body = call.json()?;
@@ -89,7 +89,7 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(200, &body)
 }
 
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::FlavorExtraSpecsDelete)?;
     let key = call.parameter("key");
     replace(call, |flavor| match flavor.extra_specs.remove(key) {

@@ -9,7 +9,7 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::Value;
 
 use super::{delete, find};
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::fields;
 
 /// Actions of the compute API that have nothing to do with placement, and are not implemented.
@@ -49,28 +49,28 @@ const NOT_OFFERED: [&str; 33] = [
     "detach",
 ];
 
-pub(crate) async fn act(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn act(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
     let map = body
         .as_object()
         .ok_or_else(|| fields::wrong("", "an object", &body))?;
     let mut actions = map.iter();
-    let (Some((name, wish)), None) = (actions.next(), actions.next()) else {
+    let (Some((name, parsed)), None) = (actions.next(), actions.next()) else {
         let message = "The body must have the one action that is wanted.";
         return Err(ApiError::bad_request(message));
     };
     match name.as_str() {
-        "resize" => moves::resize(call, wish).await,
+        "resize" => moves::resize(call, parsed).await,
         "confirmResize" => moves::confirm(call).await,
         "revertResize" => moves::revert(call).await,
-        "migrate" => moves::migrate(call, wish).await,
-        "os-migrateLive" => moves::live_migrate(call, wish).await,
-        "evacuate" => moves::evacuate(call, wish).await,
+        "migrate" => moves::migrate(call, parsed).await,
+        "os-migrateLive" => moves::live_migrate(call, parsed).await,
+        "evacuate" => moves::evacuate(call, parsed).await,
         "shelve" => moves::shelve(call).await,
         "shelveOffload" => moves::shelve_offload(call).await,
-        "unshelve" => moves::unshelve(call, wish).await,
-        "rebuild" => rebuild::rebuild(call, wish).await,
-        "lock" => lock::lock(call, wish).await,
+        "unshelve" => moves::unshelve(call, parsed).await,
+        "rebuild" => rebuild::rebuild(call, parsed).await,
+        "lock" => lock::lock(call, parsed).await,
         "unlock" => lock::unlock(call).await,
         "forceDelete" => {
             delete::now(call, Rule::ServersForceDelete).await?;
@@ -85,7 +85,7 @@ pub(crate) async fn act(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 /// Rejects an action with 501, or 404 if the server does not exist.
-async fn not_offered(call: &Call<'_>, name: &str) -> ApiResult<Reply> {
+async fn not_offered(call: &RoutedRequest<'_>, name: &str) -> ApiResult<Reply> {
     let read =
         call.read(|control, views| find(call, control, views, Rule::ServersStart).map(|_| ()));
     read.await?;
@@ -95,8 +95,8 @@ async fn not_offered(call: &Call<'_>, name: &str) -> ApiResult<Reply> {
 }
 
 /// The arguments of an action that may also be null or missing.
-fn nullable(wish: &Value) -> Value {
-    match wish {
+fn nullable(parsed: &Value) -> Value {
+    match parsed {
         Value::Null => Value::Object(serde_json::Map::new()),
         other => other.clone(),
     }

@@ -6,7 +6,7 @@ use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{
     self, Bound, Command, INSTANCE_BYTES, NewBuild, of_spec,
 };
-use placewright_conductor::{Body as SpecBody, Control, InstanceId, Rules, Spec};
+use placewright_conductor::{ControlState, InstanceId, Rules, SharedText as SpecBody, Spec};
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
@@ -14,20 +14,22 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::body::{self, Body, Server};
+use super::common_fields::{
+    access_address, certificates, check_hostname, disk_config, read_user_data,
+};
 use super::devices::{PARTS_MAX, boots_from_volume, is_first, read_boot};
 use super::hints::Hints;
-use super::wishes::{access_address, certificates, check_hostname, disk_config, read_user_data};
 use super::{metadata, tags};
 use crate::admin::zones;
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
-use crate::fields::{self, Fields};
+use crate::fields::{self, ObjectParser};
 
 /// The most servers of one request.
 const COUNT_MAX: i64 = 1000;
 
 /// A create request after parsing, before anything that it refers to is looked up.
-struct Wish<'a> {
+struct CreateRequest<'a> {
     name: &'a str,
     flavor: String,
     zone: Option<&'a str>,
@@ -41,64 +43,65 @@ struct Wish<'a> {
     server: Server,
 }
 
-pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ServersCreate)?;
     let json = call.json()?;
-    let wish = read(call, &json)?;
+    let parsed = read(call, &json)?;
     let (request, public_key) = call
-        .read(|control, _| look_up(call, control, &wish))
+        .read(|control, _| look_up(call, control, &parsed))
         .await?;
     if let Err(error) = translate(&request, call.core.translate()) {
         return Err(ApiError::bad_request(format!("{error}.")));
     }
-    let is_empty_disk = request.flavor.root_gb == 0 && !wish.is_bfv && wish.server.image.is_some();
-    if is_empty_disk && !call.may(Rule::ServersCreateZeroDisk) {
+    let is_empty_disk =
+        request.flavor.root_gb == 0 && !parsed.is_bfv && parsed.server.image.is_some();
+    if is_empty_disk && !call.is_allowed(Rule::ServersCreateZeroDisk) {
         let message = "With a flavor whose disk is 0, servers must boot from a volume.";
         return Err(ApiError::forbidden(message));
     }
-    accept(call, &wish, request, public_key).await
+    accept(call, &parsed, request, public_key).await
 }
 
 /// Stores the build requests.
 async fn accept(
-    call: &Call<'_>,
-    wish: &Wish<'_>,
+    call: &RoutedRequest<'_>,
+    parsed: &CreateRequest<'_>,
     mut request: RequestSpec,
     public_key: Option<String>,
 ) -> ApiResult<Reply> {
     let new_id = |_| InstanceId(Uuid::new_v4());
-    let instances: Vec<InstanceId> = (0..wish.count).map(new_id).collect();
-    let rules = wish.hints.bind(&mut request, &instances);
+    let instances: Vec<InstanceId> = (0..parsed.count).map(new_id).collect();
+    let rules = parsed.hints.bind(&mut request, &instances);
     let reservation = Uuid::new_v4();
     let reservation_id = format!("r-{:08x}", reservation.as_fields().0);
     let mut body = Body {
         request,
-        min_count: wish.least,
-        server: wish.server.clone(),
+        min_count: parsed.least,
+        server: parsed.server.clone(),
     };
     body.server.reservation_id.clone_from(&reservation_id);
     body.server.public_key = public_key;
     let common = body.common()?;
-    check_size(call, wish.count, common.len())?;
+    check_size(call, parsed.count, common.len())?;
     let rules = Rules::from(rules);
-    let mut builds = Vec::with_capacity(wish.count as usize);
+    let mut builds = Vec::with_capacity(parsed.count as usize);
     for (index, instance) in (0..).zip(instances) {
-        let name = if wish.count == 1 {
-            wish.name.to_owned()
+        let name = if parsed.count == 1 {
+            parsed.name.to_owned()
         } else {
-            format!("{}-{}", wish.name, index + 1)
+            format!("{}-{}", parsed.name, index + 1)
         };
-        let hostname = if wish.server.hostname.is_empty() {
+        let hostname = if parsed.server.hostname.is_empty() {
             body::hostname(&name).unwrap_or_else(|| format!("server-{instance}"))
         } else {
-            wish.server.hostname.clone()
+            parsed.server.hostname.clone()
         };
         let own = Body::own(index, &hostname)?;
         let spec = Spec {
             name,
             project: call.project().to_owned(),
             user: call.user().to_owned(),
-            group: wish.hints.group,
+            group: parsed.hints.group,
             rules: rules.clone(),
             body: SpecBody::parted(Arc::clone(&common), own),
             created_at: call.at,
@@ -106,13 +109,13 @@ async fn accept(
         builds.push(NewBuild { instance, spec });
     }
     let first = builds.first().map_or(Uuid::nil(), |build| build.instance.0);
-    submit(call, wish.hints.group, reservation, builds).await?;
-    accepted(call, wish, first, &reservation_id)
+    submit(call, parsed.hints.group, reservation, builds).await?;
+    accepted(call, parsed, first, &reservation_id)
 }
 
 /// Submits the build requests to control.
 async fn submit(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     group: Option<Uuid>,
     reservation: Uuid,
     builds: Vec<NewBuild>,
@@ -152,16 +155,16 @@ async fn submit(
 
 /// The response to a request that was accepted.
 fn accepted(
-    call: &Call<'_>,
-    wish: &Wish<'_>,
+    call: &RoutedRequest<'_>,
+    parsed: &CreateRequest<'_>,
     first: Uuid,
     reservation_id: &str,
 ) -> ApiResult<Reply> {
-    if wish.wants_reservation {
+    if parsed.wants_reservation {
         return Reply::value(202, &json!({"reservation_id": reservation_id}));
     }
     let path = format!("/servers/{first}");
-    let groups = &wish.server.security_groups;
+    let groups = &parsed.server.security_groups;
     let groups: Vec<Value> = match groups.is_empty() {
         true => vec![json!({"name": "default"})],
         false => groups.iter().map(|name| json!({"name": name})).collect(),
@@ -169,10 +172,10 @@ fn accepted(
     let mut server = json!({
         "id": first,
         "links": call.links(&path),
-        "OS-DCF:diskConfig": wish.server.disk_config,
+        "OS-DCF:diskConfig": parsed.server.disk_config,
         "security_groups": groups,
     });
-    if let Some(password) = &wish.server.admin_pass {
+    if let Some(password) = &parsed.server.admin_pass {
         server["adminPass"] = json!(password);
     }
     let reply = Reply::value(202, &json!({"server": server}))?;
@@ -180,7 +183,7 @@ fn accepted(
 }
 
 /// Checks the size of the records: each cell stores a whole record of each server.
-fn check_size(call: &Call<'_>, count: u32, bytes: usize) -> ApiResult<()> {
+fn check_size(call: &RoutedRequest<'_>, count: u32, bytes: usize) -> ApiResult<()> {
     let most = call.core.limits().reservation_bytes_max;
     if bytes.saturating_mul(count as usize) <= most {
         return Ok(());
@@ -196,28 +199,30 @@ fn check_size(call: &Call<'_>, count: u32, bytes: usize) -> ApiResult<()> {
 
 /// Looks up what the request refers to: flavor, key pair, group, zone, hosts.
 fn look_up(
-    call: &Call<'_>,
-    control: &Control,
-    wish: &Wish<'_>,
+    call: &RoutedRequest<'_>,
+    control: &ControlState,
+    parsed: &CreateRequest<'_>,
 ) -> ApiResult<(RequestSpec, Option<String>)> {
     let conductor = &control.conductor;
-    let flavor = crate::flavors::find(call, control, &wish.flavor).map_err(|_| {
+    let flavor = crate::flavors::find(call, control, &parsed.flavor).map_err(|_| {
         ApiError::field(
             "server.flavorRef",
-            format!("there is no flavor {}", wish.flavor),
+            format!("there is no flavor {}", parsed.flavor),
         )
     })?;
     let mut request = RequestSpec::new(flavor_of(flavor));
     call.project().clone_into(&mut request.project_id);
     call.user().clone_into(&mut request.user_id);
-    request.num_instances = wish.count;
-    request.is_bfv = wish.is_bfv;
-    wish.hints.look_up(call, control, &mut request)?;
-    request.requested_destination.clone_from(&wish.destination);
-    let image = wish.server.image.as_deref();
+    request.num_instances = parsed.count;
+    request.is_bfv = parsed.is_bfv;
+    parsed.hints.look_up(call, control, &mut request)?;
+    request
+        .requested_destination
+        .clone_from(&parsed.destination);
+    let image = parsed.server.image.as_deref();
     request.image = image.and_then(|image| call.core.images().find(image));
-    look_up_place(control, wish, &mut request)?;
-    let key = match &wish.server.key_name {
+    look_up_place(control, parsed, &mut request)?;
+    let key = match &parsed.server.key_name {
         None => None,
         Some(name) => {
             let key = (call.user().to_owned(), name.clone());
@@ -232,9 +237,13 @@ fn look_up(
 }
 
 /// Looks up the zone and the hosts that the request names.
-fn look_up_place(control: &Control, wish: &Wish<'_>, request: &mut RequestSpec) -> ApiResult<()> {
+fn look_up_place(
+    control: &ControlState,
+    parsed: &CreateRequest<'_>,
+    request: &mut RequestSpec,
+) -> ApiResult<()> {
     let conductor = &control.conductor;
-    if let Some(zone) = wish.zone {
+    if let Some(zone) = parsed.zone {
         if !zones::exists(control, zone) {
             let message = format!("there is no zone {zone}");
             return Err(ApiError::field("server.availability_zone", message));
@@ -247,7 +256,7 @@ fn look_up_place(control: &Control, wish: &Wish<'_>, request: &mut RequestSpec) 
         }
         Err(ApiError::field(field, format!("there is no host {host}")))
     };
-    if let Some(forced) = wish.forced {
+    if let Some(forced) = parsed.forced {
         let (host, node) = forced.split_once(':').unwrap_or((forced, ""));
         for (name, names) in [
             (host, &mut request.force_hosts),
@@ -259,7 +268,7 @@ fn look_up_place(control: &Control, wish: &Wish<'_>, request: &mut RequestSpec) 
             }
         }
     }
-    if let Some(destination) = &wish.destination {
+    if let Some(destination) = &parsed.destination {
         for (field, name) in [
             ("server.host", &destination.host),
             ("server.hypervisor_hostname", &destination.node),
@@ -286,52 +295,52 @@ pub(crate) fn flavor_of(flavor: &super_conductor::Flavor) -> placewright_schedul
 }
 
 /// Parses the body of a create request.
-fn read<'a>(call: &Call<'_>, json: &'a Value) -> ApiResult<Wish<'a>> {
-    let mut fields = Fields::of_body(json)?;
-    let mut wish = fields.object("server")?;
+fn read<'a>(call: &RoutedRequest<'_>, json: &'a Value) -> ApiResult<CreateRequest<'a>> {
+    let mut fields = ObjectParser::of_body(json)?;
+    let mut parsed = fields.object("server")?;
     let version = call.version;
-    let name = wish.name("name")?;
-    let name = name.ok_or_else(|| wish.wrong("name", "it is missing"))?;
-    let flavor = flavor_ref(&mut wish)?;
+    let name = parsed.name("name")?;
+    let name = name.ok_or_else(|| parsed.wrong("name", "it is missing"))?;
+    let flavor = flavor_ref(&mut parsed)?;
     let mut server = Server {
         flavor_id: flavor.clone(),
         ..Server::default()
     };
-    read_boot(call, &mut wish, &mut server)?;
+    read_boot(call, &mut parsed, &mut server)?;
     let is_bfv = boots_from_volume(&server.block_device_mapping_v2);
-    read_image(&mut wish, &mut server)?;
-    if let Some(value) = wish.take("metadata") {
+    read_image(&mut parsed, &mut server)?;
+    if let Some(value) = parsed.take("metadata") {
         server.metadata = metadata::read("server.metadata", value)?;
     }
     if version.since(19) {
-        let description = wish.nullable_text("description", 0..=255)?.flatten();
+        let description = parsed.nullable_text("description", 0..=255)?.flatten();
         server.description = description.map(str::to_owned);
     }
     if version.since(52)
-        && let Some(value) = wish.take("tags")
+        && let Some(value) = parsed.take("tags")
     {
         server.tags = tags::read("server.tags", value)?;
     }
     if version.since(90)
-        && let Some(hostname) = wish.text("hostname", 2..=255)?
+        && let Some(hostname) = parsed.text("hostname", 2..=255)?
     {
         check_hostname(call, "server.hostname", hostname)?;
         hostname.clone_into(&mut server.hostname);
     }
-    read_rest(call, &mut wish, &mut server)?;
-    let (zone, forced, destination) = read_place(call, &mut wish)?;
-    let least = wish.integer("min_count", 1..=COUNT_MAX)?;
-    let most = wish.integer("max_count", 1..=COUNT_MAX)?;
+    read_rest(call, &mut parsed, &mut server)?;
+    let (zone, forced, destination) = read_place(call, &mut parsed)?;
+    let least = parsed.integer("min_count", 1..=COUNT_MAX)?;
+    let most = parsed.integer("max_count", 1..=COUNT_MAX)?;
     let most = most.unwrap_or(least.unwrap_or(1));
     if least.is_some_and(|least| least > most) {
-        return Err(wish.wrong("min_count", "it must not be more than max_count"));
+        return Err(parsed.wrong("min_count", "it must not be more than max_count"));
     }
-    let wants_reservation = wish.boolean("return_reservation_id")?.unwrap_or(false);
-    wish.finish()?;
+    let wants_reservation = parsed.boolean("return_reservation_id")?.unwrap_or(false);
+    parsed.finish()?;
     let count = u32::try_from(most).unwrap_or(1);
     let hints = Hints::read(call, &mut fields, count)?;
     fields.finish()?;
-    Ok(Wish {
+    Ok(CreateRequest {
         name,
         flavor,
         zone,
@@ -347,7 +356,7 @@ fn read<'a>(call: &Call<'_>, json: &'a Value) -> ApiResult<Wish<'a>> {
 }
 
 /// The flavor id in a field; it may be a URL that ends with the id.
-pub(crate) fn flavor_ref(fields: &mut Fields<'_>) -> ApiResult<String> {
+pub(crate) fn flavor_ref(fields: &mut ObjectParser<'_>) -> ApiResult<String> {
     match fields.need("flavorRef")? {
         Value::Number(number) => Ok(number.to_string()),
         Value::String(text) if (1..=255).contains(&text.len()) => {
@@ -362,19 +371,19 @@ pub(crate) fn flavor_ref(fields: &mut Fields<'_>) -> ApiResult<String> {
 }
 
 /// The image, which is required unless the server boots from a volume.
-fn read_image(wish: &mut Fields<'_>, server: &mut Server) -> ApiResult<()> {
-    let image = wish.text("imageRef", 0..=255)?.unwrap_or("");
+fn read_image(parsed: &mut ObjectParser<'_>, server: &mut Server) -> ApiResult<()> {
+    let image = parsed.text("imageRef", 0..=255)?.unwrap_or("");
     if image.is_empty() {
         let mappings = &server.block_device_mapping_v2;
         let boots = mappings
             .as_array()
             .is_some_and(|all| all.iter().any(is_first));
         if !boots {
-            return Err(wish.wrong("imageRef", "an image or a volume to boot from is needed"));
+            return Err(parsed.wrong("imageRef", "an image or a volume to boot from is needed"));
         }
         return Ok(());
     }
-    server.image = Some(image_id(&wish.path_of("imageRef"), image)?);
+    server.image = Some(image_id(&parsed.path_of("imageRef"), image)?);
     Ok(())
 }
 
@@ -390,50 +399,59 @@ pub(crate) fn image_id(path: &str, text: &str) -> ApiResult<String> {
     }
 }
 
-fn read_rest(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> ApiResult<()> {
-    server.key_name = wish
+fn read_rest(
+    call: &RoutedRequest<'_>,
+    parsed: &mut ObjectParser<'_>,
+    server: &mut Server,
+) -> ApiResult<()> {
+    server.key_name = parsed
         .nullable_text("key_name", 1..=255)?
         .flatten()
         .map(str::to_owned);
-    server.user_data = read_user_data(wish)?;
-    server.config_drive = wish.boolean("config_drive")?.unwrap_or(false);
-    server.admin_pass = wish.text("adminPass", 0..=255)?.map(str::to_owned);
-    server.access_ip_v4 = access_address(wish, "accessIPv4")?.flatten();
-    server.access_ip_v6 = access_address(wish, "accessIPv6")?.flatten();
-    disk_config(wish)?
+    server.user_data = read_user_data(parsed)?;
+    server.config_drive = parsed.boolean("config_drive")?.unwrap_or(false);
+    server.admin_pass = parsed.text("adminPass", 0..=255)?.map(str::to_owned);
+    server.access_ip_v4 = access_address(parsed, "accessIPv4")?.flatten();
+    server.access_ip_v6 = access_address(parsed, "accessIPv6")?.flatten();
+    disk_config(parsed)?
         .unwrap_or("MANUAL")
         .clone_into(&mut server.disk_config);
-    if let Some(value) = wish.take("security_groups") {
-        let path = wish.path_of("security_groups");
+    if let Some(value) = parsed.take("security_groups") {
+        let path = parsed.path_of("security_groups");
         let all = fields::list(&path, value, PARTS_MAX)?;
         for (place, one) in all.iter().enumerate() {
-            let mut group = Fields::new(format!("{path}[{place}]"), one)?;
+            let mut group = ObjectParser::new(format!("{path}[{place}]"), one)?;
             let name = group.needed_text("name", 1..=255)?;
             group.finish()?;
             server.security_groups.push(name.to_owned());
         }
     }
-    if !call.version.since(57) && wish.take("personality").is_some() {
+    if !call.version.since(57) && parsed.take("personality").is_some() {
         let message = "files cannot be put into servers; use user_data";
-        return Err(wish.wrong("personality", message));
+        return Err(parsed.wrong("personality", message));
     }
     if call.version.since(63) {
-        server.trusted_image_certificates = certificates(wish)?;
+        server.trusted_image_certificates = certificates(parsed)?;
     }
     Ok(())
 }
 
 /// The requested zone, the host that an administrator forces, and the requested destination.
-type Place<'a> = (Option<&'a str>, Option<&'a str>, Option<Destination>);
+type RequestedPlace<'a> = (Option<&'a str>, Option<&'a str>, Option<Destination>);
 
 /// Parses zone, forced host and requested host.
-fn read_place<'a>(call: &Call<'_>, wish: &mut Fields<'a>) -> ApiResult<Place<'a>> {
-    let zone = wish.nullable_text("availability_zone", 1..=255)?.flatten();
+fn read_place<'a>(
+    call: &RoutedRequest<'_>,
+    parsed: &mut ObjectParser<'a>,
+) -> ApiResult<RequestedPlace<'a>> {
+    let zone = parsed
+        .nullable_text("availability_zone", 1..=255)?
+        .flatten();
     let (zone, forced) = match zone.and_then(|zone| zone.split_once(':')) {
         Some((zone, forced)) => {
             if forced.matches(':').count() > 1 {
                 let message = "it must be a zone, zone:host, zone:host:node or zone::node";
-                return Err(wish.wrong("availability_zone", message));
+                return Err(parsed.wrong("availability_zone", message));
             }
             call.allow(Rule::ServersCreateForcedHost)?;
             (Some(zone).filter(|zone| !zone.is_empty()), Some(forced))
@@ -442,8 +460,8 @@ fn read_place<'a>(call: &Call<'_>, wish: &mut Fields<'a>) -> ApiResult<Place<'a>
     };
     let (mut host, mut node) = (None, None);
     if call.version.since(74) {
-        host = wish.text("host", 1..=255)?;
-        node = wish.text("hypervisor_hostname", 1..=255)?;
+        host = parsed.text("host", 1..=255)?;
+        node = parsed.text("hypervisor_hostname", 1..=255)?;
     }
     if host.is_none() && node.is_none() {
         return Ok((zone, forced, None));
@@ -451,7 +469,7 @@ fn read_place<'a>(call: &Call<'_>, wish: &mut Fields<'a>) -> ApiResult<Place<'a>
     call.allow(Rule::ServersCreateDestination)?;
     if forced.is_some() {
         let message = "it cannot name a host when host or hypervisor_hostname does";
-        return Err(wish.wrong("availability_zone", message));
+        return Err(parsed.wrong("availability_zone", message));
     }
     let destination = Destination {
         host: host.map(str::to_owned),

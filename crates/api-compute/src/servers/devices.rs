@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::body::Server;
-use crate::call::Call;
-use crate::fields::{self, Fields};
+use crate::call::RoutedRequest;
+use crate::fields::{self, ObjectParser};
 
 /// The most networks, block devices or security groups of a server.
 pub(super) const PARTS_MAX: usize = 128;
@@ -18,36 +18,36 @@ const DEVICE_FIELDS_MAX: usize = 32;
 
 /// Parses networks and block devices, which are stored as they are.
 pub(super) fn read_boot(
-    call: &Call<'_>,
-    wish: &mut Fields<'_>,
+    call: &RoutedRequest<'_>,
+    parsed: &mut ObjectParser<'_>,
     server: &mut Server,
 ) -> ApiResult<()> {
-    match wish.take("networks") {
+    match parsed.take("networks") {
         None if call.version.since(37) => {
             let message = "it is missing: a list, or auto or none";
-            return Err(wish.wrong("networks", message));
+            return Err(parsed.wrong("networks", message));
         }
         None => {}
         Some(value) => {
-            check_networks(call, &wish.path_of("networks"), value)?;
+            check_networks(call, &parsed.path_of("networks"), value)?;
             server.networks = value.clone();
         }
     }
-    let mappings = wish.take("block_device_mapping_v2");
-    let old = wish.take("block_device_mapping");
+    let mappings = parsed.take("block_device_mapping_v2");
+    let old = parsed.take("block_device_mapping");
     for (key, value) in [
         ("block_device_mapping_v2", mappings),
         ("block_device_mapping", old),
     ] {
         let Some(value) = value else { continue };
-        let path = wish.path_of(key);
+        let path = parsed.path_of(key);
         let all = fields::list(&path, value, PARTS_MAX)?;
         for (place, one) in all.iter().enumerate() {
             check_device(&format!("{path}[{place}]"), one)?;
         }
         if mappings.is_some() && old.is_some() {
             let message = "it cannot come together with block_device_mapping_v2";
-            return Err(wish.wrong("block_device_mapping", message));
+            return Err(parsed.wrong("block_device_mapping", message));
         }
         server.block_device_mapping_v2 = if key == "block_device_mapping" {
             from_old_mappings(all)
@@ -122,7 +122,7 @@ pub(super) fn boots_from_volume(mappings: &Value) -> bool {
     })
 }
 
-fn check_networks(call: &Call<'_>, path: &str, value: &Value) -> ApiResult<()> {
+fn check_networks(call: &RoutedRequest<'_>, path: &str, value: &Value) -> ApiResult<()> {
     let all = match value {
         Value::Array(_) => fields::list(path, value, PARTS_MAX)?,
         Value::String(word)
@@ -134,7 +134,7 @@ fn check_networks(call: &Call<'_>, path: &str, value: &Value) -> ApiResult<()> {
     };
     for (place, one) in all.iter().enumerate() {
         let path = format!("{path}[{place}]");
-        let mut network = Fields::new(path.as_str(), one)?;
+        let mut network = ObjectParser::new(path.as_str(), one)?;
         for key in ["uuid", "port"] {
             let text = network.nullable_text(key, 0..=255)?.flatten();
             if let Some(text) = text

@@ -20,7 +20,7 @@ const SOMETHING_ELSE: &str = "The server could not be made what it was asked to 
 /// The explanation of a search without a host, as far as owners may see it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Why {
+struct Explanation {
     impossible: Vec<String>,
     filters: Vec<Removed>,
     removed_by_rules: usize,
@@ -47,8 +47,8 @@ pub(crate) fn for_owner(fault: &Fault) -> String {
             _ => fault.message.clone(),
         };
     }
-    let why: Why = serde_json::from_str(&fault.details).unwrap_or_default();
-    let wishes: Vec<&str> = wishes(&why).into_iter().collect();
+    let why: Explanation = serde_json::from_str(&fault.details).unwrap_or_default();
+    let wishes: Vec<&str> = unsatisfied_parts(&why).into_iter().collect();
     match wishes.split_last() {
         None => NO_HOST.to_owned(),
         Some((last, [])) => format!("{NO_HOST} No host does for its {last}."),
@@ -60,11 +60,11 @@ pub(crate) fn for_owner(fault: &Fault) -> String {
 }
 
 /// The parts of the request that no host satisfies.
-fn wishes(why: &Why) -> BTreeSet<&'static str> {
+fn unsatisfied_parts(why: &Explanation) -> BTreeSet<&'static str> {
     let mut wishes: BTreeSet<&str> = why
         .impossible
         .iter()
-        .filter_map(|constraint| wish_of_constraint(constraint))
+        .filter_map(|constraint| part_of_constraint(constraint))
         .collect();
     if !wishes.is_empty() {
         return wishes;
@@ -77,7 +77,7 @@ fn wishes(why: &Why) -> BTreeSet<&'static str> {
         wishes.insert(RULES);
     }
     match emptied {
-        Some(one) => wishes.extend(wish_of_filter(&one.filter)),
+        Some(one) => wishes.extend(part_of_filter(&one.filter)),
         None if why.removed_by_rules > 0 && why.left == 0 => drop(wishes.insert(RULES)),
         None => {}
     }
@@ -86,7 +86,7 @@ fn wishes(why: &Why) -> BTreeSet<&'static str> {
 
 /// The part of the request that a constraint of the query comes from: traits come from the flavor
 /// or the image. Aggregates may be an operator's restriction, and reveal nothing.
-fn wish_of_constraint(constraint: &str) -> Option<&'static str> {
+fn part_of_constraint(constraint: &str) -> Option<&'static str> {
     if constraint.starts_with("resources") || constraint.contains(" of all groups together") {
         return Some("flavor");
     }
@@ -96,7 +96,7 @@ fn wish_of_constraint(constraint: &str) -> Option<&'static str> {
 }
 
 /// The part of the request that a filter checks; none for filters that check hosts only.
-fn wish_of_filter(filter: &str) -> Option<&'static str> {
+fn part_of_filter(filter: &str) -> Option<&'static str> {
     Some(match filter {
         "AvailabilityZoneFilter" => "zone",
         "AggregateInstanceExtraSpecsFilter"

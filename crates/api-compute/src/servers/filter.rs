@@ -8,10 +8,10 @@ use placewright_placement::Timestamp;
 
 use super::body::Shown;
 use super::pattern::Pattern;
-use super::seen::Seen;
+use super::server_view::ServerView;
 use super::status::WORDS;
 use super::tags::TAGS_MAX;
-use crate::call::Call;
+use crate::call::RoutedRequest;
 
 /// The conditions of a listing of servers.
 pub(crate) struct Filter {
@@ -22,14 +22,14 @@ pub(crate) struct Filter {
     /// Conditions on a server's state, checked first because they are cheap.
     conditions: Vec<Condition>,
     /// Conditions that need the parsed body of the specification.
-    costly: Vec<Costly>,
+    costly: Vec<BodyCondition>,
     /// Regular expressions for names and descriptions, matched without a lock.
-    patterns: Vec<(Matched, Pattern)>,
+    patterns: Vec<(PatternField, Pattern)>,
 }
 
 /// The text that a regular expression is matched with.
 #[derive(Clone, Copy)]
-enum Matched {
+enum PatternField {
     Name,
     Description,
 }
@@ -50,7 +50,7 @@ enum Condition {
 }
 
 /// A condition on the body of a server's specification, which has to be parsed.
-enum Costly {
+enum BodyCondition {
     Flavor(String),
     Image(String),
     KeyName(String),
@@ -132,7 +132,7 @@ impl Filter {
     /// # Errors
     ///
     /// 400 for invalid values, 403 for other projects.
-    pub(crate) fn of(call: &Call<'_>, rule_for_all: Rule) -> ApiResult<Self> {
+    pub(crate) fn of(call: &RoutedRequest<'_>, rule_for_all: Rule) -> ApiResult<Self> {
         let mut filter = Self {
             project: Some(call.project().to_owned()),
             is_empty: false,
@@ -148,7 +148,7 @@ impl Filter {
             call.allow(rule_for_all)?;
             filter.project = None;
         }
-        let may_all = call.may(Rule::ServersAllFilters);
+        let may_all = call.is_allowed(Rule::ServersAllFilters);
         for (key, value) in call.query.iter() {
             if OF_PAGES.contains(&key) {
                 continue;
@@ -171,7 +171,7 @@ impl Filter {
         Ok(filter)
     }
 
-    fn add(&mut self, call: &Call<'_>, key: &str, value: &str) -> ApiResult<()> {
+    fn add(&mut self, call: &RoutedRequest<'_>, key: &str, value: &str) -> ApiResult<()> {
         use Condition as C;
         let text = || value.to_owned();
         match key {
@@ -180,7 +180,7 @@ impl Filter {
             "uuid" => self.conditions.push(C::Id(text())),
             "name" | "display_name" => {
                 let pattern = Pattern::read(call, key, value)?;
-                self.patterns.push((Matched::Name, pattern));
+                self.patterns.push((PatternField::Name, pattern));
             }
             "host" | "node" | "hypervisor_hostname" => self.conditions.push(C::Host(text())),
             "availability_zone" => self.conditions.push(C::Zone(text())),
@@ -200,17 +200,19 @@ impl Filter {
             "changes-before" => {
                 self.conditions.extend(call.query.time(key)?.map(C::Before));
             }
-            "flavor" | "instance_type_id" => self.costly.push(Costly::Flavor(last_part(value))),
-            "image" | "image_ref" => self.costly.push(Costly::Image(last_part(value))),
-            "key_name" => self.costly.push(Costly::KeyName(text())),
-            "reservation_id" => self.costly.push(Costly::Reservation(text())),
+            "flavor" | "instance_type_id" => {
+                self.costly.push(BodyCondition::Flavor(last_part(value)));
+            }
+            "image" | "image_ref" => self.costly.push(BodyCondition::Image(last_part(value))),
+            "key_name" => self.costly.push(BodyCondition::KeyName(text())),
+            "reservation_id" => self.costly.push(BodyCondition::Reservation(text())),
             "description" | "display_description" => {
                 let pattern = Pattern::read(call, key, value)?;
-                self.patterns.push((Matched::Description, pattern));
+                self.patterns.push((PatternField::Description, pattern));
             }
             "config_drive" => {
                 let wanted = call.query.boolean(key)?.unwrap_or(true);
-                self.costly.push(Costly::ConfigDrive(wanted));
+                self.costly.push(BodyCondition::ConfigDrive(wanted));
             }
             "tags" | "tags-any" | "not-tags" | "not-tags-any" => {
                 let tags = value.split(',').filter(|tag| !tag.is_empty());
@@ -219,7 +221,7 @@ impl Filter {
                     let message = format!("it must have at most {TAGS_MAX} tags, as a server has");
                     return Err(ApiError::field(key, message));
                 }
-                self.costly.push(Costly::Tags {
+                self.costly.push(BodyCondition::Tags {
                     tags,
                     all: !key.ends_with("-any"),
                     not: key.starts_with("not-"),
@@ -228,7 +230,7 @@ impl Filter {
             // Deleted servers are not kept, and servers have no addresses.
             "deleted" | "soft_deleted" => {
                 let wanted = call.query.boolean(key)?.unwrap_or(true);
-                self.is_empty |= wanted && call.may(Rule::ServersAllFilters);
+                self.is_empty |= wanted && call.is_allowed(Rule::ServersAllFilters);
             }
             "ip" | "ip6" | "access_ip_v4" | "access_ip_v6" => self.is_empty |= !value.is_empty(),
             _ => {}
@@ -237,7 +239,7 @@ impl Filter {
     }
 
     /// Adds repeated parameters: one of their values has to match.
-    fn add_repeated(&mut self, call: &Call<'_>) -> ApiResult<()> {
+    fn add_repeated(&mut self, call: &RoutedRequest<'_>) -> ApiResult<()> {
         let all = |key| -> Vec<String> {
             let values = call.query.all(key);
             values.map(str::to_owned).collect()
@@ -256,13 +258,15 @@ impl Filter {
                 Some(_) if statuses.len() == 1 => self.is_empty = true,
                 _ => {}
             }
-            if statuses.iter().any(|one| one == "DELETED") && !call.may(Rule::ServersAllFilters) {
+            if statuses.iter().any(|one| one == "DELETED")
+                && !call.is_allowed(Rule::ServersAllFilters)
+            {
                 let message = "Only administrators may list deleted servers.";
                 return Err(ApiError::forbidden(message));
             }
             self.conditions.push(Condition::Status(statuses));
         }
-        let may = call.version.since(83) || call.may(Rule::ServersAllFilters);
+        let is_allowed = call.version.since(83) || call.is_allowed(Rule::ServersAllFilters);
         for (key, make) in [
             (
                 "vm_state",
@@ -274,7 +278,7 @@ impl Filter {
             ),
         ] {
             let values = all(key);
-            if may && !values.is_empty() {
+            if is_allowed && !values.is_empty() {
                 self.conditions.push(make(values));
             }
         }
@@ -296,10 +300,10 @@ impl Filter {
     }
 
     /// The texts that the patterns are matched with, in the patterns' order.
-    pub(crate) fn texts(&self, seen: &Seen<'_>) -> Vec<String> {
-        let text = |matched: &Matched| match matched {
-            Matched::Name => seen.name().to_owned(),
-            Matched::Description => seen.description().unwrap_or_default(),
+    pub(crate) fn texts(&self, seen: &ServerView<'_>) -> Vec<String> {
+        let text = |matched: &PatternField| match matched {
+            PatternField::Name => seen.name().to_owned(),
+            PatternField::Description => seen.description().unwrap_or_default(),
         };
         self.patterns
             .iter()
@@ -314,7 +318,7 @@ impl Filter {
     }
 
     /// Whether a server of that project matches all conditions except the patterns.
-    pub(crate) fn takes(&self, seen: &Seen<'_>) -> bool {
+    pub(crate) fn takes(&self, seen: &ServerView<'_>) -> bool {
         if !self.conditions.iter().all(|one| one.takes(seen)) {
             return false;
         }
@@ -327,7 +331,7 @@ impl Filter {
 }
 
 impl Condition {
-    fn takes(&self, seen: &Seen<'_>) -> bool {
+    fn takes(&self, seen: &ServerView<'_>) -> bool {
         let is_in = |all: &[String], one: &str| all.iter().any(|known| known == one);
         match self {
             Self::User(user) => *user == seen.mapping.user,
@@ -350,8 +354,8 @@ impl Condition {
     }
 }
 
-impl Costly {
-    fn takes(&self, seen: &Seen<'_>, shown: &Shown) -> bool {
+impl BodyCondition {
+    fn takes(&self, seen: &ServerView<'_>, shown: &Shown) -> bool {
         let server = &shown.server;
         match self {
             Self::Flavor(id) => server.flavor_id == *id,

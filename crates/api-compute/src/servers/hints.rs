@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use placewright_conductor::{Control, HardRule, InstanceId};
+use placewright_conductor::{ControlState, HardRule, InstanceId};
 use placewright_http::{ApiError, ApiResult};
-use placewright_placement::group::{self, Relation, Scope};
+use placewright_placement::group::{self, Relation, RuleScope};
 use placewright_scheduler::request::{RequestSpec, TopologyRule};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::admin::server_groups;
-use crate::call::Call;
-use crate::fields::{self, Fields};
+use crate::call::RoutedRequest;
+use crate::fields::{self, ObjectParser};
 use crate::topology::{self, OTHERS_MAX};
 
 /// The keys under which a body may have hints; errors name the first.
@@ -40,7 +40,11 @@ pub(super) struct Hints {
 impl Hints {
     /// Parses the hints of a request for `servers` servers. Hints about other instances also become
     /// rules of the claim.
-    pub(super) fn read(call: &Call<'_>, fields: &mut Fields<'_>, servers: u32) -> ApiResult<Self> {
+    pub(super) fn read(
+        call: &RoutedRequest<'_>,
+        fields: &mut ObjectParser<'_>,
+        servers: u32,
+    ) -> ApiResult<Self> {
         let (texts, topology) = read_texts(call, fields)?;
         let group = uuids(&texts, "group")?.first().copied();
         let mut rules = Vec::new();
@@ -72,8 +76,8 @@ impl Hints {
     /// Looks up what the hints refer to, and adds it to the request.
     pub(super) fn look_up(
         &self,
-        call: &Call<'_>,
-        control: &Control,
+        call: &RoutedRequest<'_>,
+        control: &ControlState,
         request: &mut RequestSpec,
     ) -> ApiResult<()> {
         request.scheduler_hints.clone_from(&self.texts);
@@ -134,7 +138,10 @@ impl Hints {
 }
 
 /// Parses the hints for filters and the topology rules.
-fn read_texts(call: &Call<'_>, fields: &mut Fields<'_>) -> ApiResult<(Texts, Vec<TopologyRule>)> {
+fn read_texts(
+    call: &RoutedRequest<'_>,
+    fields: &mut ObjectParser<'_>,
+) -> ApiResult<(Texts, Vec<TopologyRule>)> {
     let mut texts = BTreeMap::new();
     let mut topology = Vec::new();
     let (mut bytes, most) = (0, call.core.limits().hint_bytes_max);
@@ -183,7 +190,7 @@ fn shortened(name: &str) -> String {
 
 /// Whether a server is invisible to the caller. A hint that names one is treated as if it named a
 /// missing server: no server has the nil UUID.
-fn is_foreign(call: &Call<'_>, control: &Control, id: Uuid) -> bool {
+fn is_foreign(call: &RoutedRequest<'_>, control: &ControlState, id: Uuid) -> bool {
     let mapping = control.conductor.mappings().get(&InstanceId(id));
     mapping.is_some_and(|one| one.project != call.project() && !call.sees_all_projects())
 }
@@ -206,7 +213,7 @@ fn uuids(texts: &BTreeMap<String, Vec<String>>, name: &str) -> ApiResult<Vec<Uui
 fn on_host(relation: Relation, others: Vec<Uuid>) -> HardRule {
     HardRule {
         rule: group::Rule {
-            scope: Scope::Host,
+            scope: RuleScope::Host,
             relation,
         },
         others,

@@ -1,7 +1,7 @@
 //! The history of a server: its actions, and the attempts on hosts.
 
 use placewright_auth::Rule;
-use placewright_conductor::{Action, Control, InstanceId};
+use placewright_conductor::{Action, ControlState, InstanceId};
 use placewright_control::Views;
 use placewright_http::{ApiResult, Reply};
 use placewright_placement::Timestamp;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::fault;
 use super::find;
-use super::seen::Seen;
+use super::server_view::ServerView;
 use super::show::host_id;
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::{error, page, time};
 
 /// What is known of a server besides its actions.
-struct About {
+struct ServerContext {
     id: InstanceId,
     project: String,
     user: String,
@@ -25,7 +25,7 @@ struct About {
 }
 
 /// An action with its request id.
-struct Numbered {
+struct ActionWithId {
     id: String,
     action: Action,
 }
@@ -43,9 +43,14 @@ fn request_id(instance: InstanceId, number: usize) -> String {
     )
 }
 
-fn about(call: &Call<'_>, control: &Control, views: &Views, rule: Rule) -> ApiResult<About> {
+fn about(
+    call: &RoutedRequest<'_>,
+    control: &ControlState,
+    views: &Views,
+    rule: Rule,
+) -> ApiResult<ServerContext> {
     let seen = find(call, control, views, rule)?;
-    Ok(About {
+    Ok(ServerContext {
         id: seen.id,
         project: seen.mapping.project.clone(),
         user: seen.mapping.user.clone(),
@@ -55,7 +60,7 @@ fn about(call: &Call<'_>, control: &Control, views: &Views, rule: Rule) -> ApiRe
 }
 
 /// The creation of a server of which no cell has reported yet.
-fn own(seen: &Seen<'_>) -> Option<Action> {
+fn own(seen: &ServerView<'_>) -> Option<Action> {
     if seen.view.is_some() {
         return None;
     }
@@ -70,7 +75,10 @@ fn own(seen: &Seen<'_>) -> Option<Action> {
 }
 
 /// All actions of the server in the path, the latest first.
-async fn all(call: &Call<'_>, rule: Rule) -> ApiResult<(About, Vec<Numbered>)> {
+async fn all(
+    call: &RoutedRequest<'_>,
+    rule: Rule,
+) -> ApiResult<(ServerContext, Vec<ActionWithId>)> {
     let mut about = call
         .read(|control, views| about(call, control, views, rule))
         .await?;
@@ -98,11 +106,11 @@ async fn all(call: &Call<'_>, rule: Rule) -> ApiResult<(About, Vec<Numbered>)> {
     let actions = actions
         .drain(..)
         .enumerate()
-        .map(|(number, action)| Numbered {
+        .map(|(number, action)| ActionWithId {
             id: request_id(about.id, number),
             action,
         });
-    let mut actions: Vec<Numbered> = actions.collect();
+    let mut actions: Vec<ActionWithId> = actions.collect();
     actions.reverse();
     Ok((about, actions))
 }
@@ -112,7 +120,7 @@ fn changed_at(action: &Action) -> Timestamp {
     action.finished_at.or(tried).unwrap_or(action.started_at)
 }
 
-fn shown(call: &Call<'_>, about: &About, one: &Numbered) -> Value {
+fn shown(call: &RoutedRequest<'_>, about: &ServerContext, one: &ActionWithId) -> Value {
     let action = &one.action;
     let mut value = json!({
         "action": action.name,
@@ -132,7 +140,7 @@ fn shown(call: &Call<'_>, about: &About, one: &Numbered) -> Value {
     value
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (about, mut actions) = all(call, Rule::InstanceActionsList).await?;
     if call.version.since(58) {
         let since = call.query.time("changes-since")?;
@@ -158,13 +166,13 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(200, &body)
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (about, actions) = all(call, Rule::InstanceActionsShow).await?;
     let wanted = call.parameter("request_id");
     let found = actions.iter().find(|one| one.id == wanted);
     let found = found.ok_or_else(|| error::missing("action", wanted))?;
     let mut value = shown(call, &about, found);
-    let sees_all = call.may(Rule::InstanceActionsEvents);
+    let sees_all = call.is_allowed(Rule::InstanceActionsEvents);
     if sees_all || call.version.since(51) {
         value["events"] = events(call, &about, found, sees_all);
     }
@@ -172,9 +180,15 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 /// The events of an action: the search for a host, then the steps of hosts.
-fn events(call: &Call<'_>, about: &About, one: &Numbered, sees_all: bool) -> Value {
+fn events(
+    call: &RoutedRequest<'_>,
+    about: &ServerContext,
+    one: &ActionWithId,
+    sees_all: bool,
+) -> Value {
     let action = &one.action;
-    let sees_details = call.version.since(84) && call.may(Rule::InstanceActionsEventsDetails);
+    let sees_details =
+        call.version.since(84) && call.is_allowed(Rule::InstanceActionsEventsDetails);
     let event = |name: String, from, until: Option<Timestamp>, failure: Option<&str>| {
         let result = match (until, failure) {
             (_, Some(_)) => Some("Error"),

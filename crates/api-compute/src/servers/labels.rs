@@ -5,11 +5,11 @@ use placewright_conductor::super_conductor::{Change, Command, Labels, of_labels}
 use placewright_http::ApiResult;
 
 use super::body::Shown;
-use super::seen::Seen;
-use crate::call::Call;
+use super::server_view::ServerView;
+use crate::call::RoutedRequest;
 
 /// The present labels of a server.
-pub(crate) fn of(seen: &Seen<'_>) -> Labels {
+pub(crate) fn of(seen: &ServerView<'_>) -> Labels {
     if let Some(labels) = seen.labels {
         return labels.clone();
     }
@@ -26,7 +26,7 @@ pub(crate) fn of(seen: &Seen<'_>) -> Labels {
 }
 
 /// The command that changes a server's labels, if they have not changed meanwhile.
-pub(crate) fn command(call: &Call<'_>, seen: &Seen<'_>, labels: &Labels) -> Command {
+pub(crate) fn command(call: &RoutedRequest<'_>, seen: &ServerView<'_>, labels: &Labels) -> Command {
     let before = seen.labels.map(|labels| Box::new(labels.clone()));
     let more = of_labels(labels).saturating_sub(seen.labels.map_or(0, of_labels));
     Command::Bounded {
@@ -43,7 +43,7 @@ pub(crate) fn command(call: &Call<'_>, seen: &Seen<'_>, labels: &Labels) -> Comm
 
 /// Changes the labels of the server in the path.
 pub(crate) async fn change(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     rule: Rule,
     change: impl Fn(&mut Labels) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<Labels> {

@@ -10,25 +10,25 @@ use std::ops::Bound;
 use bytes::Bytes;
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::ListKey;
-use placewright_conductor::{Control, InstanceId};
+use placewright_conductor::{ControlState, InstanceId};
 use placewright_control::Views;
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::filter::Filter;
-use super::pattern::Effort;
-use super::seen::Seen;
-use super::show::{self, Sight};
+use super::pattern::MatchBudget;
+use super::server_view::ServerView;
+use super::show::{self, Visibility};
 use super::sort::{Key, Order};
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::page;
-use crate::slices::{Slice, Sliced};
+use crate::slices::{SliceResult, TimeSlice};
 
 /// After so many rows of the index, a page that is not full is searched for among all servers.
 const LOOKS_ALONG: usize = 8000;
 
-pub(crate) async fn brief(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn brief(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let rules = (Rule::ServersIndex, Rule::ServersIndexAllProjects);
     listed(call, "/servers", rules, |call, seen, _| {
         show::brief(call, seen)
@@ -36,16 +36,16 @@ pub(crate) async fn brief(call: &Call<'_>) -> ApiResult<Reply> {
     .await
 }
 
-pub(crate) async fn detail(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn detail(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let rules = (Rule::ServersDetail, Rule::ServersDetailAllProjects);
     listed(call, "/servers/detail", rules, show::detailed).await
 }
 
 async fn listed(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     path: &str,
     (rule, rule_for_all): (Rule, Rule),
-    show: fn(&Call<'_>, &Seen<'_>, Sight) -> Value,
+    show: fn(&RoutedRequest<'_>, &ServerView<'_>, Visibility) -> Value,
 ) -> ApiResult<Reply> {
     call.allow(rule)?;
     let filter = Filter::of(call, rule_for_all)?;
@@ -59,7 +59,7 @@ async fn listed(
         }
     };
     let ids = found(call, &filter, &order, marker, limit).await?;
-    let sight = Sight::of(call);
+    let sight = Visibility::of(call);
     let page = written(call, &ids, |seen| show(call, seen, sight)).await?;
     let last = page.last.map(|last| last.to_string()).unwrap_or_default();
     let links = if page.is_cut {
@@ -134,9 +134,9 @@ struct Page {
 
 /// Serializes servers until the page has reached its limit of bytes.
 async fn written(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     ids: &[InstanceId],
-    show: impl Fn(&Seen<'_>) -> Value + Send + Sync,
+    show: impl Fn(&ServerView<'_>) -> Value + Send + Sync,
 ) -> ApiResult<Page> {
     let mut page = Page::default();
     page.text.push(OPENING);
@@ -149,8 +149,8 @@ async fn written(
         }
         let part = call.read(|control, views| {
             let rows = rest.iter().enumerate();
-            Sliced::look(rows, |_, id| {
-                let seen = Seen::find(control, views, *id);
+            SliceResult::look(rows, |_, id| {
+                let seen = ServerView::find(control, views, *id);
                 Some((*id, seen.map(|seen| show(&seen))))
             })
         });
@@ -176,7 +176,7 @@ async fn written(
 
 /// The servers of the page, in order.
 async fn found(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     filter: &Filter,
     order: &Order,
     marker: Option<InstanceId>,
@@ -186,7 +186,7 @@ async fn found(
         None => None,
         Some(id) => {
             let key = call.try_read(|control, views| {
-                let seen = Seen::find(control, views, id);
+                let seen = ServerView::find(control, views, id);
                 // A server that the caller may not see is treated as missing.
                 let seen = seen.filter(|seen| {
                     seen.mapping.project == call.project() || call.sees_all_projects()
@@ -200,11 +200,11 @@ async fn found(
     if filter.is_empty() || limit == 0 {
         return Ok(Vec::new());
     }
-    let mut effort = Effort::of(call);
+    let mut effort = MatchBudget::of(call);
     if let Some(descends) = order.by_age() {
         let after = marker.as_ref().map(|(_, place)| *place);
-        let from = Behind::Age(after, descends);
-        let found = along(call, filter, from, limit, &mut effort).await?;
+        let from = ScanPosition::Age(after, descends);
+        let found = scan_index(call, filter, from, limit, &mut effort).await?;
         if let Some(found) = found {
             return Ok(found);
         }
@@ -215,7 +215,7 @@ async fn found(
 
 /// A position from which a scan of servers continues.
 #[derive(Clone, Copy)]
-enum Behind {
+enum ScanPosition {
     /// After a position in order of age; true for the youngest first.
     Age(Option<ListKey>, bool),
     /// After an id: not in the order of a listing, but rows that are near in memory are read
@@ -223,20 +223,20 @@ enum Behind {
     Id(Option<InstanceId>),
 }
 
-impl Behind {
+impl ScanPosition {
     /// The servers after the position, each with the position after it.
     fn servers<'s>(
         self,
-        control: &'s Control,
+        control: &'s ControlState,
         views: &'s Views,
         project: Option<&'s str>,
-    ) -> Box<dyn Iterator<Item = (Self, Option<Seen<'s>>)> + 's> {
+    ) -> Box<dyn Iterator<Item = (Self, Option<ServerView<'s>>)> + 's> {
         let conductor = &control.conductor;
         match self {
             Self::Age(after, descends) => {
                 let places = conductor.listing().after(project, after, descends);
                 Box::new(places.map(move |place| {
-                    let seen = Seen::find(control, views, place.1);
+                    let seen = ServerView::find(control, views, place.1);
                     (Self::Age(Some(place), descends), seen)
                 }))
             }
@@ -245,7 +245,7 @@ impl Behind {
                 let mappings = conductor.mappings().range((after, Bound::Unbounded));
                 Box::new(mappings.map(move |(id, mapping)| {
                     let is_wanted = project.is_none_or(|project| project == mapping.project);
-                    let seen = is_wanted.then(|| Seen::of(control, views, *id, mapping));
+                    let seen = is_wanted.then(|| ServerView::of(control, views, *id, mapping));
                     (Self::Id(Some(*id)), seen.flatten())
                 }))
             }
@@ -254,28 +254,28 @@ impl Behind {
 }
 
 /// A part of a scan: the servers found, and where to continue; none at the end.
-struct Part<T> {
+struct ScanPart<T> {
     /// The servers found, each with the texts that the patterns are matched with.
     found: Vec<(T, Vec<String>)>,
     looked_at: usize,
-    next: Option<Behind>,
+    next: Option<ScanPosition>,
 }
 
-impl<T> Part<T> {
+impl<T> ScanPart<T> {
     /// Scans servers until so many are found or the time slice is over.
     fn look(
-        (control, views): (&Control, &Views),
+        (control, views): (&ControlState, &Views),
         filter: &Filter,
-        from: Behind,
+        from: ScanPosition,
         most: usize,
-        take: impl Fn(&Seen<'_>) -> Option<T>,
+        take: impl Fn(&ServerView<'_>) -> Option<T>,
     ) -> Self {
         let mut part = Self {
             found: Vec::new(),
             looked_at: 0,
             next: None,
         };
-        let mut slice = Slice::begin();
+        let mut slice = TimeSlice::begin();
         let mut last = None;
         for (place, seen) in from.servers(control, views, filter.project()) {
             if part.found.len() == most || slice.is_over() {
@@ -294,7 +294,7 @@ impl<T> Part<T> {
     }
 
     /// The servers whose texts match the patterns. No lock is held meanwhile.
-    async fn matched(self, filter: &Filter, effort: &mut Effort) -> ApiResult<Vec<T>> {
+    async fn matched(self, filter: &Filter, effort: &mut MatchBudget) -> ApiResult<Vec<T>> {
         if !filter.has_patterns() {
             return Ok(self.found.into_iter().map(|(one, _)| one).collect());
         }
@@ -304,19 +304,19 @@ impl<T> Part<T> {
 
 /// The servers of a page in order of age. None if the filter skips so many that a scan of all
 /// servers is faster.
-async fn along(
-    call: &Call<'_>,
+async fn scan_index(
+    call: &RoutedRequest<'_>,
     filter: &Filter,
-    mut from: Behind,
+    mut from: ScanPosition,
     limit: usize,
-    effort: &mut Effort,
+    effort: &mut MatchBudget,
 ) -> ApiResult<Option<Vec<InstanceId>>> {
     let mut ids = Vec::new();
     let mut looked_at = 0;
     while looked_at < LOOKS_ALONG {
         let most = limit - ids.len();
         let part = call.read(|control, views| {
-            Part::look((control, views), filter, from, most, |seen| Some(seen.id))
+            ScanPart::look((control, views), filter, from, most, |seen| Some(seen.id))
         });
         let part = part.await;
         looked_at += part.looked_at;
@@ -333,31 +333,31 @@ async fn along(
 
 /// The servers of a page in any order.
 async fn sorted(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     filter: &Filter,
     order: &Order,
     marker: Option<&Key>,
     limit: usize,
-    effort: &mut Effort,
+    effort: &mut MatchBudget,
 ) -> ApiResult<Vec<InstanceId>> {
     let is_behind = |key: &Key| marker.is_none_or(|marker| order.compare(marker, key).is_lt());
-    let key = |seen: &Seen<'_>| Some(order.key(seen)).filter(is_behind);
+    let key = |seen: &ServerView<'_>| Some(order.key(seen)).filter(is_behind);
     // A project with few of all servers is scanned by its index.
     let mut from = call
         .read(|control, _| {
             let listing = control.conductor.listing();
             let is_small = listing.count(filter.project()) < listing.count(None) / 4;
             if is_small {
-                Behind::Age(None, false)
+                ScanPosition::Age(None, false)
             } else {
-                Behind::Id(None)
+                ScanPosition::Id(None)
             }
         })
         .await;
     let mut keys = Vec::new();
     loop {
-        let part =
-            call.read(|control, views| Part::look((control, views), filter, from, usize::MAX, key));
+        let part = call
+            .read(|control, views| ScanPart::look((control, views), filter, from, usize::MAX, key));
         let part = part.await;
         let next = part.next;
         keys.append(&mut part.matched(filter, effort).await?);

@@ -7,9 +7,9 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
 use super::{find, labels};
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
-use crate::fields::{self, Fields};
+use crate::fields::{self, ObjectParser};
 
 /// The most items of a server's metadata.
 const ITEMS_MAX: usize = 128;
@@ -30,7 +30,7 @@ fn check(path: &str, metadata: &BTreeMap<String, String>) -> ApiResult<()> {
     Ok(())
 }
 
-async fn of_server(call: &Call<'_>, rule: Rule) -> ApiResult<BTreeMap<String, String>> {
+async fn of_server(call: &RoutedRequest<'_>, rule: Rule) -> ApiResult<BTreeMap<String, String>> {
     let read = call.read(|control, views| {
         let seen = find(call, control, views, rule)?;
         Ok(labels::of(&seen).metadata)
@@ -42,18 +42,18 @@ fn reply(metadata: &BTreeMap<String, String>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"metadata": metadata}))
 }
 
-fn wish(body: &Value) -> ApiResult<BTreeMap<String, String>> {
-    let mut fields = Fields::of_body(body)?;
+fn parsed(body: &Value) -> ApiResult<BTreeMap<String, String>> {
+    let mut fields = ObjectParser::of_body(body)?;
     let metadata = read("metadata", fields.need("metadata")?)?;
     fields.finish()?;
     Ok(metadata)
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     reply(&of_server(call, Rule::ServerMetadataIndex).await?)
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let key = call.parameter("key");
     let metadata = of_server(call, Rule::ServerMetadataShow).await?;
     let value = metadata.get(key);
@@ -63,45 +63,45 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 /// Adds or replaces items.
-pub(crate) async fn add(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn add(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
-    let wish = wish(&body)?;
+    let parsed = parsed(&body)?;
     let after = labels::change(call, Rule::ServerMetadataCreate, |labels| {
-        labels.metadata.extend(wish.clone());
+        labels.metadata.extend(parsed.clone());
         check("metadata", &labels.metadata)
     });
     reply(&after.await?.metadata)
 }
 
-pub(crate) async fn replace(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn replace(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
-    let wish = wish(&body)?;
+    let parsed = parsed(&body)?;
     let after = labels::change(call, Rule::ServerMetadataUpdateAll, |labels| {
-        labels.metadata.clone_from(&wish);
+        labels.metadata.clone_from(&parsed);
         Ok(())
     });
     reply(&after.await?.metadata)
 }
 
-pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn set(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let key = call.parameter("key");
     let body = call.json()?;
-    let mut fields = Fields::of_body(&body)?;
-    let wish = read("meta", fields.need("meta")?)?;
+    let mut fields = ObjectParser::of_body(&body)?;
+    let parsed = read("meta", fields.need("meta")?)?;
     fields.finish()?;
-    if wish.len() != 1 || !wish.contains_key(key) {
+    if parsed.len() != 1 || !parsed.contains_key(key) {
         let message = format!("it must have the one key {key:?} of the path");
         return Err(ApiError::field("meta", message));
     }
     let after = labels::change(call, Rule::ServerMetadataUpdate, |labels| {
-        labels.metadata.extend(wish.clone());
+        labels.metadata.extend(parsed.clone());
         check("meta", &labels.metadata)
     });
     after.await?;
-    Reply::value(200, &json!({"meta": wish}))
+    Reply::value(200, &json!({"meta": parsed}))
 }
 
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let key = call.parameter("key");
     let after = labels::change(call, Rule::ServerMetadataDelete, |labels| {
         match labels.metadata.remove(key) {

@@ -4,16 +4,16 @@ use std::ops::Bound;
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Migration, MigrationStatus};
-use placewright_conductor::{Control, HostId, MigrationId, MoveKind};
+use placewright_conductor::{ControlState, HostId, MigrationId, MoveKind};
 use placewright_control::Views;
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
-use super::seen::Seen;
+use super::server_view::ServerView;
 use super::{body::Shown, find};
 use crate::admin::number;
-use crate::call::Call;
-use crate::slices::Sliced;
+use crate::call::RoutedRequest;
+use crate::slices::SliceResult;
 use crate::{error, page, time};
 
 /// A migration with what is shown of its server and hosts.
@@ -31,9 +31,14 @@ struct Row {
 }
 
 impl Row {
-    fn of(control: &Control, views: &Views, id: MigrationId, record: &Migration) -> Option<Self> {
+    fn of(
+        control: &ControlState,
+        views: &Views,
+        id: MigrationId,
+        record: &Migration,
+    ) -> Option<Self> {
         let conductor = &control.conductor;
-        let seen = Seen::find(control, views, record.instance)?;
+        let seen = ServerView::find(control, views, record.instance)?;
         let name = |host: Option<HostId>| {
             let host = host?;
             Some(conductor.hosts().get(&host)?.name.clone())
@@ -78,7 +83,7 @@ impl Row {
 }
 
 /// The status of a migration, in the terms of the compute API.
-fn status(record: &Migration, seen: &Seen<'_>) -> &'static str {
+fn status(record: &Migration, seen: &ServerView<'_>) -> &'static str {
     let is_live = matches!(record.kind, MoveKind::LiveMigrate);
     match record.status {
         MigrationStatus::Accepted => "accepted",
@@ -97,7 +102,7 @@ fn status(record: &Migration, seen: &Seen<'_>) -> &'static str {
     }
 }
 
-fn shown(call: &Call<'_>, row: &Row) -> Value {
+fn shown(call: &RoutedRequest<'_>, row: &Row) -> Value {
     let mut value = json!({
         "id": row.number(),
         "instance_uuid": row.record.instance,
@@ -138,7 +143,7 @@ fn is_listed(record: &Migration) -> bool {
     record.kind != MoveKind::Unshelve
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.allow(Rule::MigrationsIndex)?;
     let query = &call.query;
     let since = match call.version.since(59) {
@@ -172,7 +177,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
             .conductor
             .migrations()
             .range((after, Bound::Unbounded));
-        Sliced::look(all.map(|(id, record)| (*id, record)), |id, record| {
+        SliceResult::look(all.map(|(id, record)| (*id, record)), |id, record| {
             let listed = is_listed(record).then_some(record)?;
             let row = Row::of(control, views, *id, listed)?;
             takes(&row).then_some(row)
@@ -201,7 +206,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 /// The server's live migrations that are under way.
-async fn live(call: &Call<'_>, rule: Rule) -> ApiResult<Vec<Row>> {
+async fn live(call: &RoutedRequest<'_>, rule: Rule) -> ApiResult<Vec<Row>> {
     let read = call.read(|control, views| {
         let seen = find(call, control, views, rule)?;
         let conductor = &control.conductor;
@@ -217,7 +222,7 @@ async fn live(call: &Call<'_>, rule: Rule) -> ApiResult<Vec<Row>> {
     read.await
 }
 
-fn shown_live(call: &Call<'_>, row: &Row) -> Value {
+fn shown_live(call: &RoutedRequest<'_>, row: &Row) -> Value {
     let mut value = json!({
         "id": row.number(),
         "server_uuid": row.record.instance,
@@ -246,31 +251,31 @@ fn shown_live(call: &Call<'_>, row: &Row) -> Value {
     value
 }
 
-pub(crate) async fn of_server(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn of_server(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let rows = live(call, Rule::ServerMigrationsIndex).await?;
     let values: Vec<Value> = rows.iter().map(|row| shown_live(call, row)).collect();
     Reply::value(200, &json!({"migrations": values}))
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let row = one(call).await?;
     Reply::value(200, &json!({"migration": shown_live(call, &row)}))
 }
 
-async fn one(call: &Call<'_>) -> ApiResult<Row> {
+async fn one(call: &RoutedRequest<'_>) -> ApiResult<Row> {
     let wanted = call.parameter("migration_id");
     let rows = live(call, Rule::ServerMigrationsShow).await?;
     let found = rows.into_iter().find(|row| row.has_id(wanted));
     found.ok_or_else(|| error::missing("live migration under way", wanted))
 }
 
-pub(crate) async fn abort(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn abort(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     one(call).await?;
     let message = "Live migrations cannot be broken off: they end, or fail, by themselves.";
     Err(ApiError::not_implemented(message))
 }
 
-pub(crate) async fn force(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn force(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     one(call).await?;
     let message = "Live migrations cannot be forced to end: how they run is the driver's business.";
     Err(ApiError::not_implemented(message))

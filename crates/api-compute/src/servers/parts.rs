@@ -6,19 +6,19 @@ use placewright_http::{ApiResult, Reply};
 use serde_json::json;
 
 use super::{find, show};
-use crate::call::Call;
+use crate::call::RoutedRequest;
 
-pub(crate) async fn addresses(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn addresses(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     exists(call, Rule::ServersShow).await?;
     Reply::value(200, &json!({"addresses": {}}))
 }
 
-pub(crate) async fn interfaces(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn interfaces(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     exists(call, Rule::ServerInterfacesList).await?;
     Reply::value(200, &json!({"interfaceAttachments": []}))
 }
 
-pub(crate) async fn volumes(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn volumes(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let server = call.parameter("server_id");
     let read = call.try_read(|control, views| {
         let seen = find(call, control, views, Rule::ServerVolumesList)?;
@@ -35,7 +35,7 @@ pub(crate) async fn volumes(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"volumeAttachments": volumes}))
 }
 
-pub(crate) async fn security_groups(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn security_groups(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let read = call.try_read(|control, views| {
         let seen = find(call, control, views, Rule::ServersShow)?;
         Ok(seen.shown().server.security_groups)
@@ -45,7 +45,7 @@ pub(crate) async fn security_groups(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"security_groups": groups}))
 }
 
-async fn exists(call: &Call<'_>, rule: Rule) -> ApiResult<()> {
+async fn exists(call: &RoutedRequest<'_>, rule: Rule) -> ApiResult<()> {
     let read = call.read(|control, views| find(call, control, views, rule).map(|_| ()));
     read.await
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use placewright_http::{ApiError, ApiResult};
 use regex::{Regex, RegexBuilder};
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 
 /// The most bytes of a compiled expression; the work for a text is at most proportional to it.
 const COMPILED_BYTES_MAX: usize = 1 << 17;
@@ -29,7 +29,7 @@ impl Pattern {
     /// # Errors
     ///
     /// 400 if the expression is not valid, too long, or too large when compiled.
-    pub(crate) fn read(call: &Call<'_>, key: &str, text: &str) -> ApiResult<Self> {
+    pub(crate) fn read(call: &RoutedRequest<'_>, key: &str, text: &str) -> ApiResult<Self> {
         let (length, most) = (text.chars().count(), call.core.limits().pattern_chars_max);
         if length > most {
             let message =
@@ -64,15 +64,15 @@ impl Pattern {
 
 /// The time that one listing has spent on matching.
 #[derive(Debug)]
-pub(crate) struct Effort {
+pub(crate) struct MatchBudget {
     spent: Duration,
     most: Duration,
     turn: Duration,
     looked_at: usize,
 }
 
-impl Effort {
-    pub(crate) fn of(call: &Call<'_>) -> Self {
+impl MatchBudget {
+    pub(crate) fn of(call: &RoutedRequest<'_>) -> Self {
         Self {
             spent: Duration::ZERO,
             most: call.core.limits().match_time_max,

@@ -9,32 +9,32 @@ use serde_json::{Value, json};
 use super::body::{Shown, ShownFlavor};
 use super::fault;
 use super::find;
-use super::seen::Seen;
+use super::server_view::ServerView;
 use super::status::Status;
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::time;
 
 /// Which parts of servers the caller may see.
 #[derive(Clone, Copy)]
-pub(crate) struct Sight {
+pub(crate) struct Visibility {
     extended: bool,
     host_status: bool,
     /// Whether faults are shown with all their details.
     faults: bool,
 }
 
-impl Sight {
-    pub(crate) fn of(call: &Call<'_>) -> Self {
+impl Visibility {
+    pub(crate) fn of(call: &RoutedRequest<'_>) -> Self {
         Self {
-            extended: call.may(Rule::ServersExtendedAttributes),
-            host_status: call.version.since(16) && call.may(Rule::ServersHostStatus),
+            extended: call.is_allowed(Rule::ServersExtendedAttributes),
+            host_status: call.version.since(16) && call.is_allowed(Rule::ServersHostStatus),
             faults: call.sees_all_projects(),
         }
     }
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
-    let sight = Sight::of(call);
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let sight = Visibility::of(call);
     let server = call.try_read(|control, views| {
         let seen = find(call, control, views, Rule::ServersShow)?;
         Ok(whole(call, &seen, sight))
@@ -43,7 +43,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 /// A single server, with fields that listings do not have.
-pub(crate) fn whole(call: &Call<'_>, seen: &Seen<'_>, sight: Sight) -> Value {
+pub(crate) fn whole(call: &RoutedRequest<'_>, seen: &ServerView<'_>, sight: Visibility) -> Value {
     let shown = seen.shown();
     let mut value = if is_minimal(call, seen) {
         let mut value = minimal(call, seen);
@@ -64,7 +64,7 @@ pub(crate) fn whole(call: &Call<'_>, seen: &Seen<'_>, sight: Sight) -> Value {
 }
 
 /// A server in a listing without details.
-pub(crate) fn brief(call: &Call<'_>, seen: &Seen<'_>) -> Value {
+pub(crate) fn brief(call: &RoutedRequest<'_>, seen: &ServerView<'_>) -> Value {
     let path = format!("/servers/{}", seen.id);
     if is_minimal(call, seen) {
         return json!({"id": seen.id, "status": "UNKNOWN", "links": call.links(&path)});
@@ -73,11 +73,11 @@ pub(crate) fn brief(call: &Call<'_>, seen: &Seen<'_>) -> Value {
 }
 
 /// From version 2.69 on, little is shown of a server whose cell is down.
-fn is_minimal(call: &Call<'_>, seen: &Seen<'_>) -> bool {
+fn is_minimal(call: &RoutedRequest<'_>, seen: &ServerView<'_>) -> bool {
     call.version.since(69) && seen.status() == Status::UNKNOWN
 }
 
-fn minimal(call: &Call<'_>, seen: &Seen<'_>) -> Value {
+fn minimal(call: &RoutedRequest<'_>, seen: &ServerView<'_>) -> Value {
     json!({
         "id": seen.id,
         "status": "UNKNOWN",
@@ -88,7 +88,11 @@ fn minimal(call: &Call<'_>, seen: &Seen<'_>) -> Value {
 }
 
 /// A server in a listing with details.
-pub(crate) fn detailed(call: &Call<'_>, seen: &Seen<'_>, sight: Sight) -> Value {
+pub(crate) fn detailed(
+    call: &RoutedRequest<'_>,
+    seen: &ServerView<'_>,
+    sight: Visibility,
+) -> Value {
     if is_minimal(call, seen) {
         return minimal(call, seen);
     }
@@ -163,7 +167,7 @@ pub(crate) fn detailed(call: &Call<'_>, seen: &Seen<'_>, sight: Sight) -> Value 
 }
 
 /// Adds the fields of the request's version.
-fn versioned(call: &Call<'_>, seen: &Seen<'_>, shown: &Shown, value: &mut Value) {
+fn versioned(call: &RoutedRequest<'_>, seen: &ServerView<'_>, shown: &Shown, value: &mut Value) {
     let (server, labels, version) = (&shown.server, seen.labels, call.version);
     let lock = labels.and_then(|labels| labels.lock.as_ref());
     if version.since(9) {
@@ -192,7 +196,7 @@ fn versioned(call: &Call<'_>, seen: &Seen<'_>, shown: &Shown, value: &mut Value)
     }
 }
 
-fn hostname<'v>(seen: &'v Seen<'_>, shown: &'v Shown) -> &'v str {
+fn hostname<'v>(seen: &'v ServerView<'_>, shown: &'v Shown) -> &'v str {
     seen.labels
         .map_or(shown.server.hostname.as_str(), |labels| {
             labels.hostname.as_str()
@@ -200,7 +204,7 @@ fn hostname<'v>(seen: &'v Seen<'_>, shown: &'v Shown) -> &'v str {
 }
 
 /// Adds the fields for operators.
-fn extended(call: &Call<'_>, seen: &Seen<'_>, shown: &Shown, value: &mut Value) {
+fn extended(call: &RoutedRequest<'_>, seen: &ServerView<'_>, shown: &Shown, value: &mut Value) {
     let host = seen.host().map(|(_, name)| name);
     value["OS-EXT-SRV-ATTR:host"] = json!(host);
     value["OS-EXT-SRV-ATTR:hypervisor_hostname"] = json!(host);
@@ -217,7 +221,7 @@ fn extended(call: &Call<'_>, seen: &Seen<'_>, shown: &Shown, value: &mut Value) 
     }
 }
 
-fn host_status(seen: &Seen<'_>) -> &'static str {
+fn host_status(seen: &ServerView<'_>) -> &'static str {
     let Some((host, _)) = seen.host() else {
         return "";
     };
@@ -248,7 +252,7 @@ pub(crate) fn host_id(project: &str, host: &str) -> String {
     text
 }
 
-fn image(call: &Call<'_>, shown: &Shown) -> Value {
+fn image(call: &RoutedRequest<'_>, shown: &Shown) -> Value {
     match &shown.server.image {
         None => json!(""),
         Some(id) => json!({
@@ -259,7 +263,7 @@ fn image(call: &Call<'_>, shown: &Shown) -> Value {
 }
 
 /// The flavor as it was when the server was created or resized: embedded from version 2.47 on.
-fn flavor(call: &Call<'_>, shown: &Shown) -> Value {
+fn flavor(call: &RoutedRequest<'_>, shown: &Shown) -> Value {
     let ShownFlavor {
         name,
         vcpus,
@@ -288,7 +292,7 @@ fn flavor(call: &Call<'_>, shown: &Shown) -> Value {
 }
 
 /// The volumes that the server was created with. They are references; nothing is attached here.
-pub(crate) fn volumes(call: &Call<'_>, mappings: &Value) -> Value {
+pub(crate) fn volumes(call: &RoutedRequest<'_>, mappings: &Value) -> Value {
     let all = mappings.as_array().map_or(&[][..], Vec::as_slice);
     let of_volumes = all.iter().filter(|one| one["source_type"] == "volume");
     let shown = of_volumes.map(|one| {

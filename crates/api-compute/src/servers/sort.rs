@@ -7,8 +7,8 @@ use placewright_conductor::InstanceId;
 use placewright_http::{ApiError, ApiResult};
 
 use super::body::Shown;
-use super::seen::Seen;
-use crate::call::Call;
+use super::server_view::ServerView;
+use crate::call::RoutedRequest;
 
 /// The columns that servers are sorted by, the most significant first.
 pub(crate) struct Order {
@@ -114,7 +114,7 @@ impl Column {
         self == Self::Host
     }
 
-    fn value(self, seen: &Seen<'_>, shown: &OnceCell<Shown>) -> Value {
+    fn value(self, seen: &ServerView<'_>, shown: &OnceCell<Shown>) -> Value {
         let text = |text: Option<&str>| Value::Text(text.unwrap_or("").to_owned());
         let server = || &shown.get_or_init(|| seen.shown()).server;
         match self {
@@ -149,7 +149,7 @@ impl Column {
 
 impl Order {
     /// The order that a request wants; the default is the youngest first.
-    pub(crate) fn of(call: &Call<'_>) -> ApiResult<Self> {
+    pub(crate) fn of(call: &RoutedRequest<'_>) -> ApiResult<Self> {
         let mut columns = Vec::new();
         let mut directions = call.query.all("sort_dir");
         let mut descends = true;
@@ -199,7 +199,7 @@ impl Order {
     }
 
     /// The sort key of a server.
-    pub(crate) fn key(&self, seen: &Seen<'_>) -> Key {
+    pub(crate) fn key(&self, seen: &ServerView<'_>) -> Key {
         let shown = OnceCell::new();
         let columns = self.columns.iter();
         let mut values = columns.map(|(column, _)| column.value(seen, &shown));

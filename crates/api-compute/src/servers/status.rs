@@ -116,9 +116,15 @@ fn task(job: &JobView) -> Option<&'static str> {
         (JobKind::Move(MoveKind::ColdMigrate | MoveKind::Resize), stage) => match stage {
             Stage::Verify => return None,
             Stage::Reserved => "resize_prep",
-            Stage::Clear(Next::Return) | Stage::Ask(Next::Return) => "resize_reverting",
-            Stage::Clear(Next::Settle(_)) | Stage::Ask(Next::Settle(_)) => "resize_finish",
-            Stage::Step(_) | Stage::Swap | Stage::Clear(_) | Stage::Ask(_) => "resize_migrating",
+            Stage::AwaitDestroyed(Next::Return) | Stage::AwaitClaim(Next::Return) => {
+                "resize_reverting"
+            }
+            Stage::AwaitDestroyed(Next::Settle(_)) | Stage::AwaitClaim(Next::Settle(_)) => {
+                "resize_finish"
+            }
+            Stage::Step(_) | Stage::Swap | Stage::AwaitDestroyed(_) | Stage::AwaitClaim(_) => {
+                "resize_migrating"
+            }
         },
     })
 }
@@ -150,7 +156,7 @@ pub(crate) const WORDS: [&str; 20] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use placewright_conductor::Keep;
+    use placewright_conductor::MoveSide;
     use placewright_conductor::cell_conductor::Step;
     use placewright_placement::Timestamp;
 
@@ -176,7 +182,7 @@ mod tests {
     fn states_and_jobs_have_their_words() {
         let resize = JobKind::Move(MoveKind::Resize);
         let live = JobKind::Move(MoveKind::LiveMigrate);
-        let settle = Stage::Clear(Next::Settle(Keep::Target));
+        let settle = Stage::AwaitDestroyed(Next::Settle(MoveSide::Target));
         for (state, job, word, task) in [
             (VmState::Active, None, "ACTIVE", None),
             (VmState::Building, None, "BUILD", Some("spawning")),
@@ -201,7 +207,7 @@ mod tests {
             ),
             (
                 VmState::Resized,
-                Some((resize, Stage::Clear(Next::Return))),
+                Some((resize, Stage::AwaitDestroyed(Next::Return))),
                 "REVERT_RESIZE",
                 Some("resize_reverting"),
             ),

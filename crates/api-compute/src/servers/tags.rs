@@ -5,9 +5,9 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
 use super::{find, labels};
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::error;
-use crate::fields::{self, Fields};
+use crate::fields::{self, ObjectParser};
 
 /// The most tags of a server.
 pub(super) const TAGS_MAX: usize = 50;
@@ -41,7 +41,7 @@ fn check(path: &str, tag: &str) -> ApiResult<()> {
     Ok(())
 }
 
-async fn of_server(call: &Call<'_>, rule: Rule) -> ApiResult<Vec<String>> {
+async fn of_server(call: &RoutedRequest<'_>, rule: Rule) -> ApiResult<Vec<String>> {
     let read = call.read(|control, views| {
         let seen = find(call, control, views, rule)?;
         Ok(labels::of(&seen).tags)
@@ -49,12 +49,12 @@ async fn of_server(call: &Call<'_>, rule: Rule) -> ApiResult<Vec<String>> {
     read.await
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let tags = of_server(call, Rule::ServerTagsIndex).await?;
     Reply::value(200, &json!({"tags": tags}))
 }
 
-pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let tag = call.parameter("tag");
     let tags = of_server(call, Rule::ServerTagsShow).await?;
     if tags.iter().any(|known| known == tag) {
@@ -64,7 +64,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     }
 }
 
-pub(crate) async fn add(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn add(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let tag = call.parameter("tag");
     check("tag", tag)?;
     let read = call.try_read(|control, views| {
@@ -92,9 +92,9 @@ pub(crate) async fn add(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(201).with_location(call.link(&path)))
 }
 
-pub(crate) async fn replace(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn replace(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
-    let mut fields = Fields::of_body(&body)?;
+    let mut fields = ObjectParser::of_body(&body)?;
     let tags = read("tags", fields.need("tags")?)?;
     fields.finish()?;
     labels::change(call, Rule::ServerTagsUpdateAll, |labels| {
@@ -105,7 +105,7 @@ pub(crate) async fn replace(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"tags": tags}))
 }
 
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let tag = call.parameter("tag");
     labels::change(call, Rule::ServerTagsDelete, |labels| {
         let before = labels.tags.len();
@@ -119,7 +119,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(204))
 }
 
-pub(crate) async fn clear(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn clear(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     labels::change(call, Rule::ServerTagsDeleteAll, |labels| {
         labels.tags.clear();
         Ok(())

@@ -6,32 +6,32 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::json;
 
 use super::body::Body;
-use super::show::{self, Sight};
-use super::wishes::{access_address, check_hostname, disk_config};
+use super::common_fields::{access_address, check_hostname, disk_config};
+use super::show::{self, Visibility};
 use super::{find, find_unlocked, labels};
-use crate::call::Call;
-use crate::fields::Fields;
+use crate::call::RoutedRequest;
+use crate::fields::ObjectParser;
 
-pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
-    let mut fields = Fields::of_body(&body)?;
-    let mut wish = fields.object("server")?;
-    let name = wish.name("name")?;
+    let mut fields = ObjectParser::of_body(&body)?;
+    let mut parsed = fields.object("server")?;
+    let name = parsed.name("name")?;
     let description = match call.version.since(19) {
-        true => wish.nullable_text("description", 0..=255)?,
+        true => parsed.nullable_text("description", 0..=255)?,
         false => None,
     };
     let hostname = match call.version.since(90) {
-        true => wish.text("hostname", 2..=255)?,
+        true => parsed.text("hostname", 2..=255)?,
         false => None,
     };
     if let Some(hostname) = hostname {
         check_hostname(call, "server.hostname", hostname)?;
     }
-    let v4 = access_address(&mut wish, "accessIPv4")?;
-    let v6 = access_address(&mut wish, "accessIPv6")?;
-    let disk = disk_config(&mut wish)?;
-    wish.finish()?;
+    let v4 = access_address(&mut parsed, "accessIPv4")?;
+    let v6 = access_address(&mut parsed, "accessIPv6")?;
+    let disk = disk_config(&mut parsed)?;
+    parsed.finish()?;
     fields.finish()?;
 
     if v4.is_some() || v6.is_some() || disk.is_some() {
@@ -62,7 +62,7 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
         Ok(())
     })
     .await?;
-    let sight = Sight::of(call);
+    let sight = Visibility::of(call);
     let server = call.try_read(|control, views| {
         let seen = find(call, control, views, Rule::ServersUpdate)?;
         let mut value = show::whole(call, &seen, sight);
@@ -90,7 +90,10 @@ pub(crate) fn withhold_newer(value: &mut serde_json::Value) {
     }
 }
 
-async fn change_body(call: &Call<'_>, change: impl Fn(&mut Body) + Send + Sync) -> ApiResult<()> {
+async fn change_body(
+    call: &RoutedRequest<'_>,
+    change: impl Fn(&mut Body) + Send + Sync,
+) -> ApiResult<()> {
     call.change(|control, views| {
         let seen = find_unlocked(call, control, views, Rule::ServersUpdate)?;
         let latest = seen.mapping.migrations.last();

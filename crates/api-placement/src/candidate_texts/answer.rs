@@ -8,7 +8,7 @@ use placewright_placement::{
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-use super::summary_texts::SummaryTexts;
+use super::summary_cache::SummaryCache;
 use crate::microversion::Microversion;
 
 /// Access to the names of providers and resource classes.
@@ -40,16 +40,16 @@ pub(crate) fn write(
     query: &CandidateQuery,
     found: &Candidates,
     version: Microversion,
-    texts: &SummaryTexts,
+    texts: &SummaryCache,
 ) -> Bytes {
     let capacity = 64 + found.len() * CANDIDATE_BYTES + found.summaries().len() * SUMMARY_BYTES;
     let mut writer = Writer::with_capacity(capacity);
     writer.open_object();
     writer.key("allocation_requests");
     writer.open_array();
-    let mut stencil = Stencil::default();
+    let mut template = CandidateTemplate::default();
     for candidate in found.iter() {
-        stencil.write(&mut writer, state, query, &candidate, version);
+        template.write(&mut writer, state, query, &candidate, version);
     }
     writer.close_array();
     writer.key("provider_summaries");
@@ -79,14 +79,14 @@ fn sole_host(candidate: &CandidateView<'_>) -> Option<ProviderId> {
 /// The text of a candidate with a single provider, used as a template: the next such candidate with
 /// the same amounts differs only in the provider's UUID.
 #[derive(Debug, Default)]
-pub(crate) struct Stencil {
+pub(crate) struct CandidateTemplate {
     text: Vec<u8>,
     /// The offsets of UUIDs in the text.
     places: Vec<usize>,
     amounts: Vec<(ClassId, u32)>,
 }
 
-impl Stencil {
+impl CandidateTemplate {
     /// Writes a candidate, from the template if possible.
     pub(crate) fn write(
         &mut self,

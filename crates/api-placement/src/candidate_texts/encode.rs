@@ -9,7 +9,7 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
-use super::answer::{Names, Stencil};
+use super::answer::{CandidateTemplate, Names};
 use crate::microversion::Microversion;
 
 /// The approximate size of a piece.
@@ -32,7 +32,7 @@ pub(crate) struct Encoder {
     names: Copied,
     gone: HashSet<ProviderId>,
     summaries: Vec<Bytes>,
-    stencil: Stencil,
+    template: CandidateTemplate,
     writer: Writer,
     part: Part,
 }
@@ -75,7 +75,7 @@ impl Encoder {
             names: Copied { providers, classes },
             gone,
             summaries,
-            stencil: Stencil::default(),
+            template: CandidateTemplate::default(),
             writer,
             part: Part::Candidates(0),
         }
@@ -99,7 +99,7 @@ impl Encoder {
                 if let Some(candidate) = self.found.get(next) {
                     if self.gone.is_empty() || !names_any(&candidate, &self.gone) {
                         let (query, version) = (&self.query, self.version);
-                        (self.stencil).write(writer, &self.names, query, &candidate, version);
+                        (self.template).write(writer, &self.names, query, &candidate, version);
                     }
                     self.part = Part::Candidates(next + 1);
                     return;

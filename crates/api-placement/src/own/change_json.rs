@@ -5,7 +5,7 @@
 //! meanwhile is `null`, and its number identifies it.
 
 use placewright_http::json::Writer;
-use placewright_placement::group::{Distance, Level, Relation, Rule, Scope};
+use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};
 use placewright_placement::{Change, ClassId, Inventory, State, Timestamp, TraitId};
 use uuid::Uuid;
 
@@ -288,8 +288,8 @@ fn rule(writer: &mut Writer, rule: &Rule) {
     writer.open_object();
     writer.key("scope");
     match &rule.scope {
-        Scope::Host => writer.text("host"),
-        Scope::Level(name) => writer.text(name),
+        RuleScope::Host => writer.text("host"),
+        RuleScope::Level(name) => writer.text(name),
     }
     match rule.relation {
         Relation::Same => {

@@ -13,7 +13,7 @@ use placewright_control::ControlMachine;
 use placewright_engine::{Engine, Entries, FollowError, Follower, Machine as _};
 use placewright_http::json::Writer;
 use placewright_http::{ApiError, ApiResult, Query, Reply};
-use placewright_tasks::{Contained, spawn_contained};
+use placewright_tasks::{ContainedWork, spawn_contained};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -60,7 +60,7 @@ pub(super) fn follow(
         large_events: service.followers.large_events(),
         _place: place,
     };
-    spawn_contained(Contained::HttpConnection, stream.run());
+    spawn_contained(ContainedWork::HttpConnection, stream.run());
     Ok(Reply::events(receiver))
 }
 

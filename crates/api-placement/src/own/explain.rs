@@ -8,7 +8,7 @@ use placewright_control::{explanation_json, now};
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_placement::{CandidateQuery, RequestGroup, explain};
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::checks;
 use crate::microversion::{self, Microversion};
 use crate::resources::candidates;
@@ -28,7 +28,7 @@ pub(super) async fn show(
     version: Microversion,
     query: &str,
 ) -> ApiResult<Reply> {
-    let call = Call {
+    let call = RoutedRequest {
         service,
         version,
         parameters: ["", ""],

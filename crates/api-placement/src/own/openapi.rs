@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::check_parameters;
 use crate::microversion::Microversion;
 use crate::pattern::Pattern;
-use crate::routes::{Entry, Needs, Operation, Route, TABLE};
+use crate::routes::{Entry, HeaderRequirements, Operation, Route, TABLE};
 use crate::schema::Schema;
 use crate::schemas;
 
@@ -147,7 +147,7 @@ fn operation(entry: &Entry, operation: &Operation, version: Microversion) -> Val
     if let Some(schema) = query_schema(entry.route, operation.method, version) {
         described["parameters"] = query_parameters(schema).into();
     }
-    if operation.needs == Needs::JsonBody
+    if operation.needs == HeaderRequirements::JsonBody
         && let Some(schema) = body_schema(entry.route, operation.method, version)
     {
         described["requestBody"] = json!({

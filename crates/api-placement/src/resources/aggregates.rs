@@ -4,12 +4,16 @@ use placewright_http::json::Writer;
 use placewright_http::{ApiResult, Reply};
 use placewright_placement::{Command, Outcome};
 
-use crate::call::{self, Call};
+use crate::call::{self, RoutedRequest};
 use crate::json::Json;
-use crate::refusals::{self, Attempt};
+use crate::refusals::{self, RefusedOperation};
 use crate::schemas;
 
-fn reply<'a>(call: &Call<'_>, aggregates: impl Iterator<Item = &'a str>, generation: u64) -> Reply {
+fn reply<'a>(
+    call: &RoutedRequest<'_>,
+    aggregates: impl Iterator<Item = &'a str>,
+    generation: u64,
+) -> Reply {
     let mut writer = Writer::with_capacity(256);
     writer.open_object();
     writer.plain_key("aggregates");
@@ -24,10 +28,10 @@ fn reply<'a>(call: &Call<'_>, aggregates: impl Iterator<Item = &'a str>, generat
     }
     writer.close_object();
     // The time at which a provider became a member is not recorded.
-    Reply::json(writer).modified(call.caches(), Some(call.now()))
+    Reply::json(writer).modified(call.has_cache_headers(), Some(call.now()))
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let uuid = call.provider_uuid()?;
     let found = call
         .read(|state| {
@@ -42,7 +46,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     found.ok_or_else(|| refusals::provider_not_found(call.parameter()))
 }
 
-pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn set(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let provider = call.provider_uuid()?;
     let body = call
         .json_of_provider(provider, schemas::providers::aggregates(call.version))
@@ -67,7 +71,10 @@ pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
         aggregates: aggregates.clone(),
         at: call.at,
     };
-    let generation = match call.submit(command, Attempt::SetAggregates).await? {
+    let generation = match call
+        .submit(command, RefusedOperation::SetAggregates)
+        .await?
+    {
         Outcome::Generation(generation) => generation,
         _ => 0,
     };

@@ -12,9 +12,9 @@ use placewright_placement::{
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use crate::call::{self, Call};
+use crate::call::{self, RoutedRequest};
 use crate::json::Json;
-use crate::refusals::{self, Attempt};
+use crate::refusals::{self, RefusedOperation};
 use crate::{schemas, uuids};
 
 /// The type of a consumer that was never given one.
@@ -33,7 +33,12 @@ pub(crate) struct Claims {
 
 impl Claims {
     /// Adds a consumer with the members of its validated body.
-    pub(crate) fn add(&mut self, call: &Call<'_>, consumer: ConsumerUuid, body: &Json<'_>) {
+    pub(crate) fn add(
+        &mut self,
+        call: &RoutedRequest<'_>,
+        consumer: ConsumerUuid,
+        body: &Json<'_>,
+    ) {
         let options = &call.service.options;
         let text = |key: &str, missing: &str| {
             body.get(key)
@@ -123,8 +128,8 @@ impl Claims {
     /// When there is such a provider.
     pub(crate) async fn refuse_unknown(
         &self,
-        call: &Call<'_>,
-        attempt: Attempt<'_>,
+        call: &RoutedRequest<'_>,
+        attempt: RefusedOperation<'_>,
     ) -> ApiResult<()> {
         let Some(unknown) = &self.unknown else {
             return Ok(());
@@ -196,7 +201,7 @@ pub(crate) fn entries_of_all(by_consumer: &Json<'_>) -> usize {
 ///
 /// 400 for a key that is not a UUID, apart from the final newline that the pattern tolerates; 413
 /// for too many allocations.
-pub(crate) fn claims_of(call: &Call<'_>, by_consumer: &Json<'_>) -> ApiResult<Claims> {
+pub(crate) fn claims_of(call: &RoutedRequest<'_>, by_consumer: &Json<'_>) -> ApiResult<Claims> {
     call.check_entries(entries_of_all(by_consumer), ENTRIES)?;
     let mut claims = Claims::default();
     claims.consumers.reserve(by_consumer.members().len());
@@ -211,14 +216,14 @@ fn malformed(consumer: &str) -> ApiError {
     ApiError::bad_request(format!("Malformed consumer_uuid: {consumer}"))
 }
 
-pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn set(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let consumer = uuids::normalise(call.parameter()).ok_or_else(|| malformed(call.parameter()))?;
     let consumer = ConsumerUuid::from_uuid(consumer);
     let body = call.json(schemas::allocations::put(call.version))?;
     call.check_entries(entries_of(&body), ENTRIES)?;
     let mut claims = Claims::default();
     claims.add(call, consumer, &body);
-    let attempt = Attempt::Allocate(consumer.as_str());
+    let attempt = RefusedOperation::Allocate(consumer.as_str());
     claims.refuse_unknown(call, attempt).await?;
     let command = Command::Claim {
         consumers: claims.consumers,
@@ -228,30 +233,31 @@ pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(204))
 }
 
-pub(crate) async fn set_several(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn set_several(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json(schemas::allocations::post(call.version))?;
     let claims = claims_of(call, &body)?;
     claims
-        .refuse_unknown(call, Attempt::AllocateSeveral)
+        .refuse_unknown(call, RefusedOperation::AllocateSeveral)
         .await?;
     let command = Command::Claim {
         consumers: claims.consumers,
         at: call.at,
     };
-    call.submit(command, Attempt::AllocateSeveral).await?;
-    Ok(Reply::empty(204))
-}
-
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
-    let text = call.parameter();
-    let consumer = ConsumerUuid::parse(text)
-        .ok_or_else(|| ApiError::not_found(format!("No allocations for consumer '{text}'")))?;
-    call.submit(Command::Release { consumer }, Attempt::Release)
+    call.submit(command, RefusedOperation::AllocateSeveral)
         .await?;
     Ok(Reply::empty(204))
 }
 
-pub(crate) async fn of_consumer(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let text = call.parameter();
+    let consumer = ConsumerUuid::parse(text)
+        .ok_or_else(|| ApiError::not_found(format!("No allocations for consumer '{text}'")))?;
+    call.submit(Command::Release { consumer }, RefusedOperation::Release)
+        .await?;
+    Ok(Reply::empty(204))
+}
+
+pub(crate) async fn of_consumer(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let uuid = ConsumerUuid::parse(call.parameter());
     let (writer, modified) = call
         .read(|state| {
@@ -289,7 +295,7 @@ pub(crate) async fn of_consumer(call: &Call<'_>) -> ApiResult<Reply> {
         })
         .await;
     let modified = modified.unwrap_or_else(|| call.now());
-    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
 }
 
 /// The amounts that a consumer holds of one provider, by class.
@@ -310,7 +316,12 @@ fn by_provider(consumer: &Consumer) -> Vec<(ProviderId, Amounts)> {
 }
 
 /// The consumer's own fields in versions from 1.12 on.
-fn write_consumer(writer: &mut Writer, call: &Call<'_>, state: &State, consumer: &Consumer) {
+fn write_consumer(
+    writer: &mut Writer,
+    call: &RoutedRequest<'_>,
+    state: &State,
+    consumer: &Consumer,
+) {
     if call.version.since(12) {
         writer.key("project_id");
         writer.text(state.project_name(consumer.project));
@@ -330,7 +341,7 @@ fn write_consumer(writer: &mut Writer, call: &Call<'_>, state: &State, consumer:
     }
 }
 
-pub(crate) async fn of_provider(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn of_provider(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let not_found = || {
         let uuid = call.parameter();
         ApiError::not_found(format!(
@@ -369,7 +380,7 @@ pub(crate) async fn of_provider(call: &Call<'_>) -> ApiResult<Reply> {
         },
     );
     let modified = modified.unwrap_or_else(|| call.now());
-    Ok(Reply::json_in_pieces(pieces, permit).modified(call.caches(), Some(modified)))
+    Ok(Reply::json_in_pieces(pieces, permit).modified(call.has_cache_headers(), Some(modified)))
 }
 
 /// The approximate size of a consumer in a response, besides its amounts.

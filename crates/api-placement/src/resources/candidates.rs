@@ -1,43 +1,43 @@
 //! `/allocation_candidates`
 
-mod gather;
+mod collect;
 
 use std::collections::HashSet;
 
 use placewright_http::{ApiError, ApiResult, Query, Reply};
 use placewright_placement::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup};
 
-use self::gather::{Found, Gathered, LIMIT, Question};
+use self::collect::{CollectResult, Collector, LIMIT, SearchRequest};
 use super::filters;
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::microversion::Microversion;
 use crate::pattern::{group_number, group_suffix};
 use crate::render::code;
 use crate::{python, schemas};
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let query = parse(call)?;
     let kept = &call.service.candidates;
     // A random sample is a new one each time, so it is not cached.
     let asked = (query.options.seed.is_none()).then_some((call.version, call.query));
-    let question = Question {
+    let question = SearchRequest {
         query: &query,
         version: call.version,
         asked,
         kept,
         bytes_max: call.service.gateway.options().answer_bytes_max,
     };
-    let begin = || Gathered::new(&query);
+    let begin = || Collector::new(&query);
     let found = call.read_in_slices(begin, |state, gathered| gathered.go_on(state, &question));
     let reply = match found.await? {
-        Found::Whole(answer) => Reply::text(200, "application/json", answer),
-        Found::Large(large) => {
+        CollectResult::Whole(answer) => Reply::text(200, "application/json", answer),
+        CollectResult::Large(large) => {
             let permit = call.admit_answer(large.bytes(), large.held(), LIMIT)?;
             let mut encoder = large.encoder(query, call.version);
             Reply::json_in_pieces(move || encoder.piece(), permit)
         }
     };
-    Ok(reply.modified(call.caches(), Some(call.now())))
+    Ok(reply.modified(call.has_cache_headers(), Some(call.now())))
 }
 
 /// Parses the query of a request.
@@ -45,7 +45,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
 /// # Errors
 ///
 /// 400 when any part of it is wrong.
-pub(crate) fn parse(call: &Call<'_>) -> ApiResult<CandidateQuery> {
+pub(crate) fn parse(call: &RoutedRequest<'_>) -> ApiResult<CandidateQuery> {
     let version = call.version;
     let query = call.query(schemas::candidates::list(version))?;
     let wide = RequestWide::of(&query)?;

@@ -5,10 +5,10 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_placement::{Command, Inventory, Outcome, Refusal, State};
 use uuid::Uuid;
 
-use crate::call::{self, Call};
+use crate::call::{self, RoutedRequest};
 use crate::json::Json;
 use crate::pattern::Pattern;
-use crate::refusals::{Attempt, to_error};
+use crate::refusals::{RefusedOperation, to_error};
 use crate::schemas;
 
 /// The fields of an inventory in the order in which they are shown.
@@ -89,14 +89,14 @@ fn write_generation(writer: &mut Writer, generation: u64) {
     }
 }
 
-fn not_found(call: &Call<'_>) -> ApiError {
+fn not_found(call: &RoutedRequest<'_>) -> ApiError {
     let uuid = call.parameter();
     ApiError::not_found(format!(
         "No resource provider with uuid {uuid} found : No resource provider with uuid {uuid} found"
     ))
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let uuid = call.provider_uuid().map_err(|_| not_found(call))?;
     let found = call
         .read(|state| {
@@ -123,10 +123,10 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
         })
         .await;
     let (writer, modified) = found.ok_or_else(|| not_found(call))?;
-    Ok(Reply::json(writer).modified(call.caches(), modified))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), modified))
 }
 
-pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn get(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let uuid = call.provider_uuid().map_err(|_| not_found(call))?;
     let class = call.parameters[1];
     let found = call
@@ -152,10 +152,10 @@ pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
             call.parameter()
         ))
     })?;
-    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
 }
 
-pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let provider = call.provider_uuid()?;
     let record = call
         .json_of_provider(provider, &schemas::inventories::CREATE)
@@ -174,12 +174,12 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
         at: call.at,
     };
     let outcome = call
-        .submit(command, Attempt::AddInventory(call.parameter()))
+        .submit(command, RefusedOperation::AddInventory(call.parameter()))
         .await?;
     let reply = Reply::json(one(&record, generation_of(&outcome))).with_status(201);
     Ok(reply
         .with_location(location)
-        .modified(call.caches(), Some(call.now())))
+        .modified(call.has_cache_headers(), Some(call.now())))
 }
 
 fn generation_of(outcome: &Outcome) -> u64 {
@@ -189,7 +189,7 @@ fn generation_of(outcome: &Outcome) -> u64 {
     }
 }
 
-pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let provider = call.provider_uuid()?;
     let record = call
         .json_of_provider(provider, &schemas::inventories::UPDATE)
@@ -203,10 +203,10 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
         at: call.at,
     };
     let outcome = call
-        .submit(command, Attempt::UpdateInventory(call.parameter()))
+        .submit(command, RefusedOperation::UpdateInventory(call.parameter()))
         .await?;
     let reply = Reply::json(one(&record, generation_of(&outcome)));
-    Ok(reply.modified(call.caches(), Some(call.now())))
+    Ok(reply.modified(call.has_cache_headers(), Some(call.now())))
 }
 
 /// The inventories of a validated body, including those under keys that no pattern of the schema
@@ -238,14 +238,14 @@ pub(super) fn first_refusal(state: &State, uuid: Uuid, given: u64) -> Option<Ref
     })
 }
 
-pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn set(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let provider = call.provider_uuid()?;
     let body = call
         .json_of_provider(provider, &schemas::inventories::SET)
         .await?;
     let given = body.get("inventories").unwrap_or(&Json::Null);
     call.check_entries(given.members().len(), "inventories")?;
-    let attempt = Attempt::SetInventories(call.parameter());
+    let attempt = RefusedOperation::SetInventories(call.parameter());
     let generation = call::generation(body.get("resource_provider_generation"));
     let inventories = match records(given) {
         Ok(inventories) => inventories,
@@ -280,10 +280,10 @@ pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
     writer.close_object();
     writer.close_object();
     let modified = (!given.members().is_empty()).then(|| call.now());
-    Ok(Reply::json(writer).modified(call.caches(), modified))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), modified))
 }
 
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let provider = call.provider_uuid()?;
     let class = call.parameters[1];
     let command = Command::DeleteInventory {
@@ -291,12 +291,12 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
         class: class.to_owned(),
         at: call.at,
     };
-    call.submit(command, Attempt::DeleteInventory(class))
+    call.submit(command, RefusedOperation::DeleteInventory(class))
         .await?;
     Ok(Reply::empty(204))
 }
 
-pub(crate) async fn delete_all(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete_all(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let provider = call.provider_uuid()?;
     let command = Command::SetInventories {
         provider,
@@ -305,6 +305,7 @@ pub(crate) async fn delete_all(call: &Call<'_>) -> ApiResult<Reply> {
         may_reserve_all: true,
         at: call.at,
     };
-    call.submit(command, Attempt::DeleteInventories).await?;
+    call.submit(command, RefusedOperation::DeleteInventories)
+        .await?;
     Ok(Reply::empty(204))
 }

@@ -9,10 +9,10 @@ use placewright_placement::{
 use uuid::Uuid;
 
 use super::filters;
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::json::Json;
 use crate::microversion::Microversion;
-use crate::refusals::{self, Attempt};
+use crate::refusals::{self, RefusedOperation};
 use crate::{schemas, uuids};
 
 fn path(uuid: Uuid) -> String {
@@ -116,7 +116,7 @@ fn modified_at(provider: &Provider) -> i64 {
 }
 
 /// Parses the query of `GET /resource_providers`.
-fn parse(call: &Call<'_>) -> ApiResult<ProviderQuery> {
+fn parse(call: &RoutedRequest<'_>) -> ApiResult<ProviderQuery> {
     let query = call.query(schemas::providers::list(call.version))?;
     // The order decides which error is reported when there are several.
     let aggregates = filters::aggregates(&query, "", call.version)?;
@@ -219,7 +219,7 @@ impl Gathered {
     }
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let query = parse(call)?;
     let found = call.read_in_slices(Gathered::default, |state, gathered| {
         gathered.go_on(state, &query)
@@ -247,10 +247,10 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
         },
     );
     let modified = modified.unwrap_or_else(|| call.now());
-    Ok(Reply::json_in_pieces(pieces, permit).modified(call.caches(), Some(modified)))
+    Ok(Reply::json_in_pieces(pieces, permit).modified(call.has_cache_headers(), Some(modified)))
 }
 
-pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn get(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let uuid = call.provider_uuid()?;
     let found = call
         .read(|state| {
@@ -261,7 +261,7 @@ pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
         })
         .await;
     let (writer, modified) = found.ok_or_else(|| refusals::provider_not_found(call.parameter()))?;
-    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
 }
 
 /// The parent in a body; only a UUID in canonical form can be found.
@@ -287,12 +287,12 @@ fn name_of(body: &Json<'_>) -> String {
         .to_owned()
 }
 
-fn unknown_parent(attempt: &Attempt<'_>) -> ApiError {
+fn unknown_parent(attempt: &RefusedOperation<'_>) -> ApiError {
     let refusal = Refusal::ParentNotFound { uuid: Uuid::nil() };
     refusals::to_error(&refusal, attempt)
 }
 
-pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json(schemas::providers::create(call.version))?;
     let name = name_of(&body);
     let wanted = body
@@ -300,7 +300,7 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
         .and_then(Json::text)
         .and_then(uuids::normalise);
     let uuid = wanted.unwrap_or_else(Uuid::new_v4);
-    let attempt = Attempt::CreateProvider { name: &name, uuid };
+    let attempt = RefusedOperation::CreateProvider { name: &name, uuid };
     if name.is_empty() {
         return Err(ApiError::bad_request(format!(
             "Unable to create resource provider \"\", {uuid}: Object action create failed because: \
@@ -330,12 +330,12 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(reply.with_location(path(uuid)))
 }
 
-pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let uuid = call.provider_uuid()?;
     let body = call
         .json_of_provider(uuid, schemas::providers::update(call.version))
         .await?;
-    let attempt = Attempt::UpdateProvider(call.parameter());
+    let attempt = RefusedOperation::UpdateProvider(call.parameter());
     let may_move = call.version.since(37);
     let parent = match parent_of(&body) {
         Parent::Unknown => {
@@ -362,10 +362,10 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
         Shown::of_view(&view).write(&mut writer, call.version);
     }
     let modified = before.map(|before| before.seconds());
-    Ok(Reply::json(writer).modified(call.caches(), modified))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), modified))
 }
 
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let target = call.parameter();
     let uuid = uuids::canonical(target).ok_or_else(|| {
         ApiError::not_found(format!(
@@ -374,7 +374,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     })?;
     call.submit(
         Command::DeleteProvider { uuid },
-        Attempt::DeleteProvider(target),
+        RefusedOperation::DeleteProvider(target),
     )
     .await?;
     Ok(Reply::empty(204))

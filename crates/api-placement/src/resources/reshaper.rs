@@ -5,9 +5,9 @@ use placewright_placement::{Command, InventoryReplacement, Refusal, State};
 
 use super::allocations::{claims_of, entries_of_all};
 use super::inventories::{self, records};
-use crate::call::{self, Call};
+use crate::call::{self, RoutedRequest};
 use crate::json::Json;
-use crate::refusals::{self, Attempt, to_error};
+use crate::refusals::{self, RefusedOperation, to_error};
 use crate::{schemas, uuids};
 
 /// The number of changed entries in a validated body: inventories and amounts of allocations.
@@ -23,7 +23,7 @@ fn entries_of(body: &Json<'_>) -> usize {
     inventories + entries_of_all(body.get("allocations").unwrap_or(&Json::Null))
 }
 
-pub(crate) async fn reshape(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn reshape(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json(schemas::allocations::reshape(call.version))?;
     call.check_entries(entries_of(&body), "inventories and allocations")?;
     let mut inventories = Vec::new();
@@ -39,7 +39,9 @@ pub(crate) async fn reshape(call: &Call<'_>) -> ApiResult<Reply> {
                     inventories: Vec::new(),
                 }));
                 let earlier = call.read(|state| first_refusal(state, &inventories)).await;
-                return Err(earlier.map_or(error, |refusal| to_error(&refusal, &Attempt::Reshape)));
+                return Err(earlier.map_or(error, |refusal| {
+                    to_error(&refusal, &RefusedOperation::Reshape)
+                }));
             }
         }
     }
@@ -47,16 +49,18 @@ pub(crate) async fn reshape(call: &Call<'_>) -> ApiResult<Reply> {
     if claims.has_unknown() {
         let earlier = call.read(|state| first_refusal(state, &inventories)).await;
         if let Some(refusal) = earlier {
-            return Err(to_error(&refusal, &Attempt::Reshape));
+            return Err(to_error(&refusal, &RefusedOperation::Reshape));
         }
     }
-    claims.refuse_unknown(call, Attempt::Reshape).await?;
+    claims
+        .refuse_unknown(call, RefusedOperation::Reshape)
+        .await?;
     let command = Command::Reshape {
         inventories,
         consumers: claims.consumers,
         at: call.at,
     };
-    call.submit(command, Attempt::Reshape).await?;
+    call.submit(command, RefusedOperation::Reshape).await?;
     Ok(Reply::empty(204))
 }
 

@@ -5,9 +5,9 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_placement::state::Named;
 use placewright_placement::{Command, Outcome, Refusal};
 
-use crate::call::{self, Call};
+use crate::call::{self, RoutedRequest};
 use crate::json::{self, Json};
-use crate::refusals::{Attempt, to_error};
+use crate::refusals::{RefusedOperation, to_error};
 use crate::schemas;
 
 fn path(name: &str) -> String {
@@ -40,7 +40,7 @@ fn modified_at(class: &Named, now: i64) -> i64 {
     }
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let now = call.now();
     let (writer, modified) = call
         .read(|state| {
@@ -59,10 +59,10 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
         })
         .await;
     let modified = if modified == i64::MIN { now } else { modified };
-    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
 }
 
-pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn get(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (name, now) = (call.parameter(), call.now());
     let modified = call
         .read(|state| state.class(name).map(|class| modified_at(class, now)))
@@ -72,11 +72,11 @@ pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
     };
     let mut writer = Writer::with_capacity(128);
     write(&mut writer, name);
-    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
 }
 
 fn not_found(name: &str) -> ApiError {
-    ApiError::not_found(format!("No such resource class {name}.")).at_door()
+    ApiError::not_found(format!("No such resource class {name}.")).before_routing()
 }
 
 /// A name for the `Location` header: without the newline that the pattern allows.
@@ -89,7 +89,7 @@ fn checked_name(value: &Json<'_>) -> ApiResult<String> {
     }
 }
 
-pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let name = checked_name(&call.json(&schemas::names::RESOURCE_CLASS)?)?;
     let location = path(&name);
     let command = Command::CreateClass {
@@ -97,12 +97,12 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
         ensure: false,
         at: call.at,
     };
-    call.submit(command, Attempt::Class).await?;
+    call.submit(command, RefusedOperation::Class).await?;
     Ok(Reply::empty(201).with_location(location))
 }
 
 /// `PUT` before microversion 1.7 renames a class to the name in the body.
-pub(crate) async fn rename(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn rename(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let new_name = checked_name(&call.json(&schemas::names::RESOURCE_CLASS)?)?;
     let name = call.parameter();
     let mut writer = Writer::with_capacity(128);
@@ -120,12 +120,12 @@ pub(crate) async fn rename(call: &Call<'_>) -> ApiResult<Reply> {
         Err(Refusal::ClassStandard { .. }) => Err(ApiError::bad_request(format!(
             "Cannot update standard resource class {name}"
         ))),
-        Err(refusal) => Err(to_error(&refusal, &Attempt::Class)),
+        Err(refusal) => Err(to_error(&refusal, &RefusedOperation::Class)),
     }
 }
 
 /// `PUT` from microversion 1.7 on creates a class if it is missing; the body is ignored.
-pub(crate) async fn ensure(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn ensure(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     // The reference pastes the name into JSON, so escapes in it are decoded.
     let mut body = Vec::from(b"{\"name\": \"");
     body.extend_from_slice(call.parameter().as_bytes());
@@ -140,17 +140,17 @@ pub(crate) async fn ensure(call: &Call<'_>) -> ApiResult<Reply> {
         ensure: true,
         at: call.at,
     };
-    let created = match call.submit(command, Attempt::Class).await? {
+    let created = match call.submit(command, RefusedOperation::Class).await? {
         Outcome::Named { created, .. } => created,
         _ => false,
     };
     Ok(Reply::empty(if created { 201 } else { 204 }).with_location(location))
 }
 
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let command = Command::DeleteClass {
         name: call.parameter().to_owned(),
     };
-    call.submit(command, Attempt::Class).await?;
+    call.submit(command, RefusedOperation::Class).await?;
     Ok(Reply::empty(204))
 }

@@ -5,9 +5,9 @@ use placewright_http::{ApiError, ApiResult, Query, Reply};
 use placewright_placement::state::Named;
 use placewright_placement::{Command, Outcome, Timestamp};
 
-use crate::call::{self, Call};
+use crate::call::{self, RoutedRequest};
 use crate::json::Json;
-use crate::refusals::Attempt;
+use crate::refusals::RefusedOperation;
 use crate::schema::{self, Formats};
 use crate::schemas;
 
@@ -82,7 +82,7 @@ fn write<'a>(writer: &mut Writer, traits: impl Iterator<Item = &'a Named>) -> Op
     modified
 }
 
-pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let filters = Filters::of(&call.query(&schemas::names::LIST_TRAITS)?)?;
     let (writer, modified) = call
         .read(|state| {
@@ -96,10 +96,10 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
         })
         .await;
     let modified = modified.unwrap_or_else(|| call.now());
-    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
 }
 
-pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn get(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let name = call.parameter();
     let modified = call
         .read(|state| {
@@ -108,10 +108,10 @@ pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
         })
         .await;
     let modified = modified.ok_or_else(|| not_found(name))?;
-    Ok(Reply::empty(204).modified(call.caches(), Some(modified)))
+    Ok(Reply::empty(204).modified(call.has_cache_headers(), Some(modified)))
 }
 
-pub(crate) async fn ensure(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn ensure(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let name = call.parameter();
     let text = Json::Text(name.into());
     let fits = schema::validate(&text, &schemas::names::CUSTOM_TRAIT, Formats::Body).is_ok();
@@ -127,7 +127,7 @@ pub(crate) async fn ensure(call: &Call<'_>) -> ApiResult<Reply> {
         name: name.to_owned(),
         at: call.at,
     };
-    let (created, modified_at) = match call.submit(command, Attempt::Trait).await? {
+    let (created, modified_at) = match call.submit(command, RefusedOperation::Trait).await? {
         Outcome::Named {
             created,
             modified_at,
@@ -136,14 +136,14 @@ pub(crate) async fn ensure(call: &Call<'_>) -> ApiResult<Reply> {
     };
     let reply = Reply::empty(if created { 201 } else { 204 });
     let reply = reply.with_location(format!("/traits/{name}"));
-    Ok(reply.modified(call.caches(), Some(modified_at)))
+    Ok(reply.modified(call.has_cache_headers(), Some(modified_at)))
 }
 
-pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let command = Command::DeleteTrait {
         name: call.parameter().to_owned(),
     };
-    call.submit(command, Attempt::Trait).await?;
+    call.submit(command, RefusedOperation::Trait).await?;
     Ok(Reply::empty(204))
 }
 
@@ -153,7 +153,7 @@ fn close_with_generation(writer: &mut Writer, generation: u64) {
     writer.close_object();
 }
 
-pub(crate) async fn of_provider(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn of_provider(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let not_found = || {
         let uuid = call.parameter();
         ApiError::not_found(format!(
@@ -177,10 +177,10 @@ pub(crate) async fn of_provider(call: &Call<'_>) -> ApiResult<Reply> {
         .await;
     let (writer, modified) = found.ok_or_else(not_found)?;
     let modified = modified.unwrap_or_else(|| call.now());
-    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
 }
 
-pub(crate) async fn set_of_provider(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn set_of_provider(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     // Here the body is validated before the provider.
     let body = call.json(&schemas::names::SET_TRAITS)?;
     let provider = call.provider_uuid()?;
@@ -202,7 +202,7 @@ pub(crate) async fn set_of_provider(call: &Call<'_>) -> ApiResult<Reply> {
     };
     // The response's values come with the outcome, because a read would wait for the next append
     // too.
-    let (generation, modified) = match call.submit(command, Attempt::SetTraits).await? {
+    let (generation, modified) = match call.submit(command, RefusedOperation::SetTraits).await? {
         Outcome::Traits {
             generation,
             modified_at,
@@ -217,10 +217,10 @@ pub(crate) async fn set_of_provider(call: &Call<'_>) -> ApiResult<Reply> {
     writer.close_array();
     close_with_generation(&mut writer, generation);
     let modified = modified.unwrap_or_else(|| call.now());
-    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
 }
 
-pub(crate) async fn delete_of_provider(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete_of_provider(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let provider = call.provider_uuid()?;
     let command = Command::SetTraits {
         provider,
@@ -228,6 +228,6 @@ pub(crate) async fn delete_of_provider(call: &Call<'_>) -> ApiResult<Reply> {
         traits: Vec::new(),
         at: call.at,
     };
-    call.submit(command, Attempt::SetTraits).await?;
+    call.submit(command, RefusedOperation::SetTraits).await?;
     Ok(Reply::empty(204))
 }

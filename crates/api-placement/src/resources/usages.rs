@@ -6,13 +6,13 @@ use placewright_http::json::Writer;
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_placement::{ClassId, Consumer, State};
 
-use crate::call::Call;
+use crate::call::RoutedRequest;
 use crate::schemas;
 
 /// Usage by class, in the order of the class numbers.
 type Sums = BTreeMap<ClassId, u64>;
 
-pub(crate) async fn of_provider(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn of_provider(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let not_found = || {
         let uuid = call.parameter();
         ApiError::not_found(format!(
@@ -40,7 +40,7 @@ pub(crate) async fn of_provider(call: &Call<'_>) -> ApiResult<Reply> {
         })
         .await;
     let reply = Reply::json(writer.ok_or_else(not_found)?);
-    Ok(reply.modified(call.caches(), Some(call.now())))
+    Ok(reply.modified(call.has_cache_headers(), Some(call.now())))
 }
 
 fn add(sums: &mut Sums, consumer: &Consumer) {
@@ -161,7 +161,7 @@ impl Gathered {
     }
 }
 
-pub(crate) async fn of_project(call: &Call<'_>) -> ApiResult<Reply> {
+pub(crate) async fn of_project(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let query = call.query(schemas::usages::get(call.version))?;
     let by_type = call.version.since(38);
     let question = Question {
@@ -175,5 +175,5 @@ pub(crate) async fn of_project(call: &Call<'_>) -> ApiResult<Reply> {
             gathered.go_on(state, &question)
         })
         .await;
-    Ok(Reply::json(writer).modified(call.caches(), Some(call.now())))
+    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(call.now())))
 }

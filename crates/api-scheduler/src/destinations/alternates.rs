@@ -2,14 +2,17 @@
 
 use std::collections::HashSet;
 
-use placewright_control::placer::Offer;
+use placewright_control::placer::FeasibleHost;
 
-use super::look;
-use super::{Place, Round};
+use super::search;
+use super::{SelectedHost, SelectionRequest};
 
 /// Alternates for each instance that has a host, in the same cell: neither selected hosts nor
 /// alternates of other instances, if there are enough others.
-pub(super) fn alternates(round: &Round, places: &mut [Option<Place>]) -> Vec<Vec<Offer>> {
+pub(super) fn alternates(
+    round: &SelectionRequest,
+    places: &mut [Option<SelectedHost>],
+) -> Vec<Vec<FeasibleHost>> {
     let wanted = round.ask.alternates;
     if wanted == 0 {
         return places.iter().map(|_| Vec::new()).collect();
@@ -25,7 +28,7 @@ pub(super) fn alternates(round: &Round, places: &mut [Option<Place>]) -> Vec<Vec
         let cell = place.offer.cell;
         let mates = std::mem::take(&mut place.others).into_iter();
         let mates = mates.filter(|offer| offer.cell == cell);
-        let (mut found, shared): (Vec<Offer>, Vec<Offer>) =
+        let (mut found, shared): (Vec<FeasibleHost>, Vec<FeasibleHost>) =
             mates.partition(|offer| !taken.contains(&offer.slot));
         if found.len() < wanted && place.are_all {
             found.extend(shared);
@@ -40,10 +43,15 @@ pub(super) fn alternates(round: &Round, places: &mut [Option<Place>]) -> Vec<Vec
 }
 
 /// Alternates from a separate search, when the ranking of the selection had too few.
-fn search(round: &Round, index: usize, place: &Place, taken: &HashSet<u32>) -> Vec<Offer> {
+fn search(
+    round: &SelectionRequest,
+    index: usize,
+    place: &SelectedHost,
+    taken: &HashSet<u32>,
+) -> Vec<FeasibleHost> {
     let instance = round.ask.instances[index];
     let find = |count, without: &[u32]| {
-        let found = look::in_cell(
+        let found = search::in_cell(
             &round.core,
             &round.request,
             instance,

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A figure, and its target.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Bar {
+pub(crate) struct TargetedFigure {
     name: &'static str,
     figure: f64,
     /// "at least" or "at most".
@@ -14,8 +14,8 @@ pub(crate) struct Bar {
 }
 
 /// A figure that must not be smaller than its bound.
-pub(crate) fn at_least(name: &'static str, figure: f64, bound: f64) -> Bar {
-    Bar {
+pub(crate) fn at_least(name: &'static str, figure: f64, bound: f64) -> TargetedFigure {
+    TargetedFigure {
         name,
         figure,
         relation: "at least",
@@ -25,8 +25,8 @@ pub(crate) fn at_least(name: &'static str, figure: f64, bound: f64) -> Bar {
 }
 
 /// A figure that must not be larger than its bound.
-pub(crate) fn at_most(name: &'static str, figure: f64, bound: f64) -> Bar {
-    Bar {
+pub(crate) fn at_most(name: &'static str, figure: f64, bound: f64) -> TargetedFigure {
+    TargetedFigure {
         name,
         figure,
         relation: "at most",
@@ -36,12 +36,12 @@ pub(crate) fn at_most(name: &'static str, figure: f64, bound: f64) -> Bar {
 }
 
 /// Prints the figures as text, or the whole report as JSON if there is one.
-pub(crate) fn report(bars: &[Bar], json: Option<&impl Serialize>) -> anyhow::Result<()> {
+pub(crate) fn report(bars: &[TargetedFigure], json: Option<&impl Serialize>) -> anyhow::Result<()> {
     if let Some(json) = json {
         outln!("{}", serde_json::to_string(json)?);
         return Ok(());
     }
-    for Bar {
+    for TargetedFigure {
         name,
         figure,
         relation,

@@ -12,13 +12,13 @@ use clap::Args;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::bar::{Bar, at_least, at_most, report};
+use super::bar::{TargetedFigure, at_least, at_most, report};
 use super::server_process::{ServerProcess, free_address};
 use crate::replay::api::{Access, Api};
-use crate::replay::board::{Board, End};
-use crate::replay::drive::{Drive, Pace, Work};
+use crate::replay::drive::{PaceOptions, ReplayRun, ServerPlan};
 use crate::replay::flavors::Flavors;
 use crate::replay::fleet::Fleet;
+use crate::replay::progress_table::{TaskEnd, TaskProgress};
 use crate::replay::{clean_up, servers, usage};
 
 /// Arguments of `placewright bench boots`.
@@ -99,7 +99,7 @@ struct Figures {
     /// The VCPU allocated beyond those of the active servers; none if others use the installation
     /// too.
     allocations_left: Option<u64>,
-    bars: Vec<Bar>,
+    bars: Vec<TargetedFigure>,
 }
 
 impl BootsBench {
@@ -180,19 +180,22 @@ impl BootsBench {
             extra_specs: BTreeMap::new(),
         };
         let flavor = Flavors::read(&api).await?.ensure(&api, &wanted).await?;
-        let work = |number| Work {
+        let work = |number| ServerPlan {
             name: format!("bench-{number}"),
             flavor: Arc::clone(&flavor),
             create_at: Duration::ZERO,
             delete_at: None,
         };
-        let board = Arc::new(Board::new(self.servers as usize, self.in_flight as usize));
+        let board = Arc::new(TaskProgress::new(
+            self.servers as usize,
+            self.in_flight as usize,
+        ));
         let (_never, stop) = watch::channel(false);
-        let drive = Arc::new(Drive {
+        let drive = Arc::new(ReplayRun {
             api: Arc::clone(&api),
             works: (0..self.servers).map(work).collect(),
             board: Arc::clone(&board),
-            pace: Pace {
+            pace: PaceOptions {
                 connections,
                 patience: Duration::from_secs(self.patience.into()),
             },
@@ -216,19 +219,24 @@ impl BootsBench {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
-    fn figures(&self, board: &Board, time: Duration, allocations_left: Option<u64>) -> Figures {
+    fn figures(
+        &self,
+        board: &TaskProgress,
+        time: Duration,
+        allocations_left: Option<u64>,
+    ) -> Figures {
         let entries = board.entries();
         let active = board.counts().active;
         for entry in entries
             .iter()
-            .filter(|entry| entry.end != Some(End::Active))
+            .filter(|entry| entry.end != Some(TaskEnd::Active))
             .take(3)
         {
             eprintln!("not active: {:?}: {:?}", entry.server, entry.end);
         }
         let ended = entries
             .iter()
-            .filter(|entry| entry.end == Some(End::Active));
+            .filter(|entry| entry.end == Some(TaskEnd::Active));
         let mut latencies: Vec<_> = ended.map(|entry| entry.latency).collect();
         latencies.sort_unstable();
         let at = |percent: usize| {
@@ -284,7 +292,7 @@ async fn wait_for_hosts(api: &Api, wanted: usize) -> anyhow::Result<()> {
 
 /// The difference between the allocated VCPU and one for each active server. What a failed build
 /// held is released with the last message about it, which may come a moment after its status.
-async fn allocations_left(api: &Api, board: &Board) -> anyhow::Result<u64> {
+async fn allocations_left(api: &Api, board: &TaskProgress) -> anyhow::Result<u64> {
     let server = board.any_server().context("no server was accepted")?;
     let project = servers::show(api, server).await?.tenant_id;
     let start = Instant::now();

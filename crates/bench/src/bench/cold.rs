@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use super::bar::{Bar, at_most, report};
+use super::bar::{TargetedFigure, at_most, report};
 use super::fleet::{Size, build};
 use super::server_process::ServerProcess;
 
@@ -48,7 +48,7 @@ struct Report {
     empty_ready_ms: f64,
     empty_again_ready_ms: f64,
     empty_resident_mib: f64,
-    bars: Vec<Bar>,
+    bars: Vec<TargetedFigure>,
 }
 
 impl ColdBench {

@@ -12,9 +12,9 @@ use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
 
-use super::bar::{Bar, at_least, at_most, report};
+use super::bar::{TargetedFigure, at_least, at_most, report};
 use super::connection::Connection;
-use super::figures::Figures;
+use super::figures::PhaseResults;
 use super::http::longest;
 use super::requests::{Numbers, Target};
 use super::run::{First, Phase, run};
@@ -64,12 +64,12 @@ const SEED: u64 = 3;
 
 #[derive(Debug, Serialize)]
 struct Report {
-    load: Figures,
-    states: Figures,
-    fill: Figures,
-    destinations: Figures,
+    load: PhaseResults,
+    states: PhaseResults,
+    fill: PhaseResults,
+    destinations: PhaseResults,
     server_cpu_s: f64,
-    bars: Vec<Bar>,
+    bars: Vec<TargetedFigure>,
 }
 
 impl DestinationsBench {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::bar::{Bar, at_least, at_most, report};
-use super::figures::Figures;
+use super::bar::{TargetedFigure, at_least, at_most, report};
+use super::figures::PhaseResults;
 use super::http::{HttpBench, PhaseName};
 use super::server_process::ServerProcess;
 use crate::arguments::positive;
@@ -43,9 +43,9 @@ const P99_MS: f64 = 25.0;
 
 #[derive(Debug, Serialize)]
 struct Report {
-    load: Figures,
-    claims: Figures,
-    bars: Vec<Bar>,
+    load: PhaseResults,
+    claims: PhaseResults,
+    bars: Vec<TargetedFigure>,
 }
 
 impl DurableBench {

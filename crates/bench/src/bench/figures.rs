@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The measurements of one or more connections.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Measurements {
     /// The duration of each request, in microseconds.
     pub(crate) latencies_us: Vec<u32>,
     /// The number of responses by status; 0 stands for a broken connection.
@@ -16,7 +16,7 @@ pub(crate) struct Seen {
     pub(crate) first_error: Option<String>,
 }
 
-impl Seen {
+impl Measurements {
     /// Adds the measurements of another connection.
     pub(crate) fn add(&mut self, other: Self) {
         self.latencies_us.extend(other.latencies_us);
@@ -29,7 +29,7 @@ impl Seen {
 
 /// The results of one phase.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Figures {
+pub(crate) struct PhaseResults {
     pub(crate) phase: String,
     pub(crate) connections: usize,
     pub(crate) seconds: f64,
@@ -49,9 +49,14 @@ pub(crate) struct Figures {
     pub(crate) first_error: Option<String>,
 }
 
-impl Figures {
+impl PhaseResults {
     /// Computes the results of a phase that took `time`.
-    pub(crate) fn new(phase: &str, connections: usize, time: Duration, mut seen: Seen) -> Self {
+    pub(crate) fn new(
+        phase: &str,
+        connections: usize,
+        time: Duration,
+        mut seen: Measurements,
+    ) -> Self {
         seen.latencies_us.sort_unstable();
         let at = |share: f64| quantile_ms(&seen.latencies_us, share);
         let is_success = |status: &u16| (200..300).contains(status);
@@ -133,12 +138,12 @@ mod tests {
 
     #[test]
     fn figures_count_successes_and_rank_times() {
-        let seen = Seen {
+        let seen = Measurements {
             latencies_us: (1..=1000).rev().map(|number| number * 1000).collect(),
             by_status: [(204, 900), (409, 99), (0, 1)].into(),
             first_error: None,
         };
-        let figures = Figures::new("claims", 8, Duration::from_secs(2), seen);
+        let figures = PhaseResults::new("claims", 8, Duration::from_secs(2), seen);
         assert_eq!((figures.succeeded, figures.failed), (900, 100));
         assert_eq!(figures.requests_per_second, 450.0);
         assert_eq!(

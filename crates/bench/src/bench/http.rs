@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use placewright_client::server_url;
 
 use super::connection::Connection;
-use super::figures::Figures;
+use super::figures::PhaseResults;
 use super::requests::{HOST_STEPS, Numbers, Target, write_claim, write_host, write_host_deletion};
 use super::run::{First, Phase, run};
 use crate::arguments::positive;
@@ -111,7 +111,7 @@ impl HttpBench {
     /// # Errors
     ///
     /// As [`HttpBench::measure`].
-    pub(crate) async fn measure_one(&self) -> anyhow::Result<Figures> {
+    pub(crate) async fn measure_one(&self) -> anyhow::Result<PhaseResults> {
         self.measure().await?.pop().context("no phase")
     }
 
@@ -124,7 +124,7 @@ impl HttpBench {
         if self.json {
             outln!("{}", serde_json::to_string(&figures)?);
         } else {
-            figures.iter().for_each(Figures::print);
+            figures.iter().for_each(PhaseResults::print);
         }
         Ok(figures.iter().all(|figures| figures.failed == 0))
     }
@@ -134,7 +134,7 @@ impl HttpBench {
     /// # Errors
     ///
     /// The URL is not valid, or there is no server.
-    pub(crate) async fn measure(&self) -> anyhow::Result<Vec<Figures>> {
+    pub(crate) async fn measure(&self) -> anyhow::Result<Vec<PhaseResults>> {
         let (address, target) = self.target()?;
         let target = Arc::new(target);
         let seed = self.seed.unwrap_or_else(|| {

@@ -18,7 +18,7 @@ use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
 use serde::Serialize;
 
-use super::bar::{Bar, at_least, at_most, report};
+use super::bar::{TargetedFigure, at_least, at_most, report};
 use super::server_process::cpu_s_of;
 
 mod audit;
@@ -26,7 +26,7 @@ mod fleet;
 mod racer;
 
 use audit::Audit;
-use racer::{Racer, Tally};
+use racer::{RaceResults, RacingScheduler};
 
 /// Arguments of `placewright bench races`.
 #[derive(Debug, Args)]
@@ -70,14 +70,14 @@ struct Round {
     /// The processor time of all threads, including the engine's.
     cpu_s: f64,
     decisions_per_second: f64,
-    tally: Tally,
+    tally: RaceResults,
 }
 
 #[derive(Debug, Serialize)]
 struct Report {
     rounds: Vec<Round>,
     audit: Audit,
-    bars: Vec<Bar>,
+    bars: Vec<TargetedFigure>,
 }
 
 impl RacesBench {
@@ -114,13 +114,13 @@ impl RacesBench {
 
     /// Runs a number of schedulers concurrently.
     fn round(&self, engine: &Engine<ControlMachine>, schedulers: usize) -> anyhow::Result<Round> {
-        let racers: Vec<Racer> = (0..schedulers)
-            .map(|number| Racer::new(engine, number, schedulers, self.stale))
+        let racers: Vec<RacingScheduler> = (0..schedulers)
+            .map(|number| RacingScheduler::new(engine, number, schedulers, self.stale))
             .collect::<anyhow::Result<_>>()?;
         let left = AtomicU64::new(self.decisions);
         let cpu_before_s = cpu_s_of(std::process::id())?;
         let start = Instant::now();
-        let tallies: Vec<anyhow::Result<Tally>> = std::thread::scope(|scope| {
+        let tallies: Vec<anyhow::Result<RaceResults>> = std::thread::scope(|scope| {
             let running: Vec<_> = racers
                 .into_iter()
                 .map(|racer| scope.spawn(|| racer.race(&left)))
@@ -133,7 +133,7 @@ impl RacesBench {
         });
         let seconds = start.elapsed().as_secs_f64();
         let cpu_s = cpu_s_of(std::process::id())? - cpu_before_s;
-        let mut tally = Tally::default();
+        let mut tally = RaceResults::default();
         for one in tallies {
             tally.add(&one.context("a scheduler failed")?);
         }
@@ -148,7 +148,8 @@ impl RacesBench {
 }
 
 fn judge(rounds: Vec<Round>, before: &Audit, audit: Audit) -> Report {
-    let sum = |of: fn(&Tally) -> u64| count(rounds.iter().map(|round| of(&round.tally)).sum());
+    let sum =
+        |of: fn(&RaceResults) -> u64| count(rounds.iter().map(|round| of(&round.tally)).sum());
     let (one, four) = (
         rounds[0].decisions_per_second,
         rounds[1].decisions_per_second,

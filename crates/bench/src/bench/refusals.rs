@@ -12,7 +12,9 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Bytes;
 use placewright_api_scheduler::{KeepOptions, SchedulerService};
-use placewright_control::{ClaimMetrics, ControlMachine, Placement, Ranker, submit_placement};
+use placewright_control::{
+    ClaimMetrics, ControlMachine, Placement, SchedulerHandle, submit_placement,
+};
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
 use placewright_placement::{
@@ -27,7 +29,7 @@ use placewright_scheduler::select::Scheduler;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::bar::{Bar, at_most, report};
+use super::bar::{TargetedFigure, at_most, report};
 use super::requests::Numbers;
 
 mod storm;
@@ -99,7 +101,7 @@ struct Report {
     kinds: Vec<Kind>,
     /// The claims without refusals beside them, and with.
     storm: Vec<Claims>,
-    bars: Vec<Bar>,
+    bars: Vec<TargetedFigure>,
 }
 
 impl RefusalsBench {
@@ -139,7 +141,7 @@ impl RefusalsBench {
             .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
         self.fill(&engine, &mut scheduler).await?;
         let placement = Placement::new(engine.clone(), ClaimMetrics::default());
-        let ranker = Ranker::new(engine.clone(), scheduler);
+        let ranker = SchedulerHandle::new(engine.clone(), scheduler);
         let keep = KeepOptions::default();
         let service = SchedulerService::new(in_process::gateway()?, placement, ranker, keep);
         let service = Arc::new(service);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use super::connection::Connection;
-use super::figures::{Figures, Seen};
+use super::figures::{Measurements, PhaseResults};
 
 /// Writes request number `step` of unit `unit` of a phase into the first buffer; the second is a
 /// temporary one for a body.
@@ -51,7 +51,7 @@ impl First {
 const BROKEN_MAX: u32 = 20;
 
 /// Runs a phase and combines the measurements of all connections.
-pub(crate) async fn run(address: SocketAddr, connections: usize, phase: Phase) -> Figures {
+pub(crate) async fn run(address: SocketAddr, connections: usize, phase: Phase) -> PhaseResults {
     let name = phase.name;
     let phase = Arc::new(phase);
     let next_unit = Arc::new(AtomicU64::new(0));
@@ -66,11 +66,11 @@ pub(crate) async fn run(address: SocketAddr, connections: usize, phase: Phase) -
             start,
         ));
     }
-    let mut seen = Seen::default();
+    let mut seen = Measurements::default();
     for one in tasks.join_all().await {
         seen.add(one);
     }
-    Figures::new(name, connections, start.elapsed(), seen)
+    PhaseResults::new(name, connections, start.elapsed(), seen)
 }
 
 /// Opens connections and sends their first requests. What fails here fails again when it is
@@ -98,8 +98,8 @@ async fn drive(
     phase: Arc<Phase>,
     next_unit: Arc<AtomicU64>,
     start: Instant,
-) -> Seen {
-    let mut seen = Seen::default();
+) -> Measurements {
+    let mut seen = Measurements::default();
     let (mut request, mut body) = (String::new(), String::new());
     let mut broken_in_a_row = 0;
     loop {

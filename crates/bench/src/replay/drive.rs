@@ -11,12 +11,12 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::api::{Api, CallError};
-use super::board::{Board, End};
+use super::progress_table::{TaskEnd, TaskProgress};
 use super::servers::{self, Listed, Wanted};
 
 /// A server to request.
 #[derive(Debug, Clone)]
-pub(crate) struct Work {
+pub(crate) struct ServerPlan {
     pub(crate) name: String,
     /// The id of its flavor.
     pub(crate) flavor: Arc<str>,
@@ -28,7 +28,7 @@ pub(crate) struct Work {
 
 /// The concurrency and the patience of a run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct PaceOptions {
     /// The most concurrent requests for servers.
     pub(crate) connections: usize,
     /// How long to wait without any progress.
@@ -49,17 +49,17 @@ const LATE: Duration = Duration::from_secs(10);
 const LATE_AT_A_TIME: usize = 20;
 
 /// A run of a replay.
-pub(crate) struct Drive {
+pub(crate) struct ReplayRun {
     pub(crate) api: Arc<Api>,
-    pub(crate) works: Arc<[Work]>,
-    pub(crate) board: Arc<Board>,
-    pub(crate) pace: Pace,
+    pub(crate) works: Arc<[ServerPlan]>,
+    pub(crate) board: Arc<TaskProgress>,
+    pub(crate) pace: PaceOptions,
     /// Becomes true when the user stops the run.
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) start: Instant,
 }
 
-impl Drive {
+impl ReplayRun {
     /// Runs to the end: all servers requested, ended, and deleted if wanted.
     pub(crate) async fn run(self: &Arc<Self>) {
         let next = Arc::new(AtomicUsize::new(0));
@@ -162,12 +162,12 @@ impl Drive {
         if self.board.counts().building == 0 {
             return Ok(None);
         }
-        let see = |server: Listed, end: Option<End>| {
+        let see = |server: Listed, end: Option<TaskEnd>| {
             if let Some(end) = end {
                 self.board.see(server.id, end, Instant::now());
             }
         };
-        let active = |server| see(server, Some(End::Active));
+        let active = |server| see(server, Some(TaskEnd::Active));
         let date = servers::list(&self.api, wanted("ACTIVE", false), active).await?;
         let failed = |server: Listed| {
             let end = server.end();
@@ -187,7 +187,7 @@ impl Drive {
         let end = match servers::show(&self.api, server).await {
             Ok(shown) => shown.end(),
             Err(error) if error.is_not_found() => {
-                Some(End::Lost("accepted, and not there any more".to_owned()))
+                Some(TaskEnd::Lost("accepted, and not there any more".to_owned()))
             }
             Err(error) => return Err(error),
         };
@@ -240,11 +240,11 @@ impl Drive {
 }
 
 /// How a task ended whose request was not accepted.
-fn not_accepted(error: &CallError) -> End {
+fn not_accepted(error: &CallError) -> TaskEnd {
     match error {
         CallError::Refused { status, reason } if status.is_client_error() => {
-            End::Refused(format!("status {}: {reason}", status.as_u16()))
+            TaskEnd::Refused(format!("status {}: {reason}", status.as_u16()))
         }
-        _ => End::Lost(error.to_string()),
+        _ => TaskEnd::Lost(error.to_string()),
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::board::Counts;
+use super::progress_table::Counts;
 
 /// The interval of lines without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::board::{End, Entry};
-use super::drive::Work;
-use super::retries::Retries;
+use super::drive::ServerPlan;
+use super::progress_table::{TaskEnd, TaskState};
+use super::retries::BuildRetries;
 use super::usage::{Amounts, Sample, percent};
 
 /// The results of a replay.
@@ -34,7 +34,7 @@ pub(crate) struct Report {
     pub(crate) latency_p50_ms: f64,
     pub(crate) latency_p99_ms: f64,
     pub(crate) latency_max_ms: f64,
-    pub(crate) retries: Option<Retries>,
+    pub(crate) retries: Option<BuildRetries>,
     /// Whether the user stopped the run.
     pub(crate) stopped: bool,
     /// Tasks by name that did not end as they should, with the reason.
@@ -55,14 +55,14 @@ pub(crate) struct Allocated {
 
 /// The data of a run that has ended.
 pub(crate) struct Run<'a> {
-    pub(crate) works: &'a [Work],
-    pub(crate) entries: &'a [Entry],
+    pub(crate) works: &'a [ServerPlan],
+    pub(crate) entries: &'a [TaskState],
     pub(crate) samples: &'a [Sample],
     pub(crate) totals: &'a Amounts,
     pub(crate) hosts: usize,
     pub(crate) time: Duration,
     pub(crate) stopped: bool,
-    pub(crate) retries: Option<Retries>,
+    pub(crate) retries: Option<BuildRetries>,
 }
 
 /// The most complaints that are shown.
@@ -81,15 +81,15 @@ impl Report {
         for (work, entry) in run.works.iter().zip(run.entries) {
             deleted += u64::from(entry.deleted);
             match &entry.end {
-                Some(End::Active) => {
+                Some(TaskEnd::Active) => {
                     placed += 1;
                     latencies.push(entry.latency);
                 }
-                Some(End::Refused(reason)) => {
+                Some(TaskEnd::Refused(reason)) => {
                     refused += 1;
                     *refused_by_reason.entry(kind_of(reason)).or_default() += 1;
                 }
-                Some(End::Lost(reason)) => complaints.push(match entry.server {
+                Some(TaskEnd::Lost(reason)) => complaints.push(match entry.server {
                     Some(server) => format!("{} (server {server}): {reason}", work.name),
                     None => format!("{}: {reason}", work.name),
                 }),

@@ -11,7 +11,7 @@ use super::api::{Api, CallError, Service};
 
 /// Builds beyond the first of each server.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(crate) struct Retries {
+pub(crate) struct BuildRetries {
     /// Builds on another host after one that failed.
     pub(crate) builds: u64,
     /// Servers with such builds.
@@ -57,14 +57,14 @@ pub(crate) async fn count(
     api: &Arc<Api>,
     servers: Vec<Uuid>,
     connections: usize,
-) -> Result<Retries, CallError> {
+) -> Result<BuildRetries, CallError> {
     let servers: Arc<[Uuid]> = servers.into();
     let next = Arc::new(AtomicUsize::new(0));
     let mut workers = JoinSet::new();
     for _ in 0..connections {
         let (api, servers, next) = (Arc::clone(api), Arc::clone(&servers), Arc::clone(&next));
         workers.spawn(async move {
-            let mut retries = Retries::default();
+            let mut retries = BuildRetries::default();
             while let Some(server) = servers.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let again = builds_of(&api, *server).await?.saturating_sub(1);
                 retries.builds += again;
@@ -73,9 +73,9 @@ pub(crate) async fn count(
             Ok(retries)
         });
     }
-    let mut sum = Retries::default();
+    let mut sum = BuildRetries::default();
     for retries in workers.join_all().await {
-        let retries: Retries = retries?;
+        let retries: BuildRetries = retries?;
         sum.builds += retries.builds;
         sum.servers += retries.servers;
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::api::{Api, CallError, Service};
-use super::board::End;
+use super::progress_table::TaskEnd;
 
 /// The image that servers boot from: Placewright stores the reference and does not look it up.
 const IMAGE: &str = "70ace000-0000-4000-8000-000000000001";
@@ -61,14 +61,14 @@ struct Shown {
 
 impl Listed {
     /// How the server ended, if it did.
-    pub(crate) fn end(&self) -> Option<End> {
+    pub(crate) fn end(&self) -> Option<TaskEnd> {
         match self.status.as_str() {
-            "ACTIVE" => Some(End::Active),
+            "ACTIVE" => Some(TaskEnd::Active),
             "ERROR" => Some(match self.fault.as_ref().map(Fault::reason) {
-                Some(reason) if !reason.is_empty() => End::Refused(reason),
-                _ => End::Lost("ERROR without a reason".to_owned()),
+                Some(reason) if !reason.is_empty() => TaskEnd::Refused(reason),
+                _ => TaskEnd::Lost("ERROR without a reason".to_owned()),
             }),
-            "DELETED" | "SOFT_DELETED" => Some(End::Lost("somebody deleted it".to_owned())),
+            "DELETED" | "SOFT_DELETED" => Some(TaskEnd::Lost("somebody deleted it".to_owned())),
             _ => None,
         }
     }

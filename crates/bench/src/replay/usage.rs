@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::api::{Api, CallError, Service};
-use super::board::Counts;
+use super::progress_table::Counts;
 
 /// Amounts by resource class.
 pub(crate) type Amounts = BTreeMap<String, u64>;

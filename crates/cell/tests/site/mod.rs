@@ -14,9 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use placewright_cell::{Cell, Options};
 use placewright_conductor::super_conductor::{self, Command};
-use placewright_conductor::{Answer, Ask, CellId, HostId, InstanceId};
+use placewright_conductor::{CellId, ClaimRequest, ClaimResponse, HostId, InstanceId};
 use placewright_journal::{Journal, MemoryJournal, SqliteOptions};
-use placewright_link::{AgentLink, CellLink as _, Coming, LinkError, PlacementLink};
+use placewright_link::{AgentLink, CellLink as _, LinkError, LinkFuture, PlacementLink};
 use placewright_placement::Timestamp;
 use placewright_testing::agents;
 use placewright_testing::random::Rng;
@@ -43,12 +43,12 @@ pub struct AskFaults {
     /// Of so many calls, one is carried out and its answer lost; 0 for none.
     pub loses_one_in: usize,
     pub calls: usize,
-    pub asks: usize,
+    pub claim_requests: usize,
     pub rng: Option<Rng>,
 }
 
 impl PlacementLink for Control {
-    fn ask(&self, asks: Vec<Ask>) -> Coming<'_, Vec<Answer>> {
+    fn ask(&self, claim_requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         let unreachable = || LinkError::Unreachable {
             peer: "placement".into(),
             why: "the test says so".into(),
@@ -57,7 +57,7 @@ impl PlacementLink for Control {
             let is_lost = {
                 let mut faults = self.faults.lock();
                 faults.calls += 1;
-                faults.asks += asks.len();
+                faults.claim_requests += claim_requests.len();
                 if faults.is_down {
                     return Err(unreachable());
                 }
@@ -69,7 +69,7 @@ impl PlacementLink for Control {
             {
                 let mut world = self.world.lock();
                 world.at = now();
-                for ask in asks {
+                for ask in claim_requests {
                     match world.try_conduct(Command::Ask(ask)) {
                         Ok(super_conductor::Outcome::Answered(answer)) => answers.push(answer),
                         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 mod agent;
 mod control;
 mod flow;
-mod work;
+mod unit_of_work;
 
 use placewright_placement::Timestamp;
 use thiserror::Error;
@@ -12,7 +12,7 @@ use super::event::Event;
 use super::state::{Change, JobKind, Meta, Stage, State, Step, VmState};
 use crate::ids::{HostId, InstanceId};
 use crate::message::Reply;
-use work::Work;
+use unit_of_work::UnitOfWork;
 
 /// The time limits for agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +42,12 @@ pub enum Refusal {
     /// The instance is in a state that does not allow the operation.
     #[error("instance {0} is not in a state for it")]
     WrongState(InstanceId),
-    /// The answer belongs to an attempt or ask that is over.
+    /// The answer belongs to an attempt or claim request that is over.
     #[error("attempt {given} of instance {instance} is over")]
     Stale {
         /// The instance that the answer names.
         instance: InstanceId,
-        /// The attempt or ask number of the answer.
+        /// The attempt or claim request number of the answer.
         given: u64,
     },
     /// The host is unknown or in a later session.
@@ -60,7 +60,7 @@ pub enum Refusal {
 
 /// The input of a decision besides its event: a state, a time and options.
 #[derive(Clone, Copy)]
-struct Now<'a> {
+struct DecisionContext<'a> {
     state: &'a State,
     at: Timestamp,
     options: &'a Options,
@@ -81,7 +81,7 @@ pub fn decide(
     options: &Options,
     changes: &mut Vec<Change>,
 ) -> Result<Reply, Refusal> {
-    let now = Now { state, at, options };
+    let now = DecisionContext { state, at, options };
     match event {
         Event::Message(envelope) => return Ok(now.message(envelope, changes)),
         Event::Shelve { instance } => {
@@ -146,13 +146,13 @@ pub fn decide(
     Ok(Reply::Accepted)
 }
 
-impl<'a> Now<'a> {
-    fn work(self, instance: InstanceId) -> Result<Work<'a>, Refusal> {
-        Work::load(self, instance).ok_or(Refusal::NoInstance(instance))
+impl<'a> DecisionContext<'a> {
+    fn work(self, instance: InstanceId) -> Result<UnitOfWork<'a>, Refusal> {
+        UnitOfWork::load(self, instance).ok_or(Refusal::NoInstance(instance))
     }
 
     /// Loads an instance on a host that has no job and is in one of these states.
-    fn idle(self, instance: InstanceId, states: &[VmState]) -> Result<Work<'a>, Refusal> {
+    fn idle(self, instance: InstanceId, states: &[VmState]) -> Result<UnitOfWork<'a>, Refusal> {
         let work = self.work(instance)?;
         if work.job.is_some() {
             return Err(Refusal::Busy(instance));
@@ -166,16 +166,16 @@ impl<'a> Now<'a> {
     fn tick(self, changes: &mut Vec<Change>) {
         for (instance, job) in &self.state.jobs {
             if job.deadline.is_some_and(|deadline| deadline <= self.at)
-                && let Some(mut work) = Work::load(self, *instance)
+                && let Some(mut work) = UnitOfWork::load(self, *instance)
             {
                 work.step_failed("The host did not answer in time.", true);
                 work.store(changes);
             }
             // Its host may have gone down in the same event that made it wait.
-            if matches!(job.stage, Stage::Clear(_))
-                && let Some(mut work) = Work::load(self, *instance)
+            if matches!(job.stage, Stage::AwaitDestroyed(_))
+                && let Some(mut work) = UnitOfWork::load(self, *instance)
             {
-                work.check_cleared();
+                work.check_destroyed();
                 work.store(changes);
             }
         }

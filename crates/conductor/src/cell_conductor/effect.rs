@@ -5,8 +5,8 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use placewright_placement::Timestamp;
 
-use super::state::{Change, Job, JobKind, Next, Place, Stage, State, Step};
-use crate::ask::{Ask, Want};
+use super::state::{Change, GuestRef, Job, JobKind, Next, Stage, State, Step};
+use crate::claim_request::{ClaimChange, ClaimRequest};
 use crate::ids::{HostId, InstanceId};
 use crate::message::MoveKind;
 use crate::spec::{Amounts, Spec};
@@ -32,11 +32,11 @@ pub enum Effect {
         session: u64,
         /// The instance that the guest belongs to.
         instance: InstanceId,
-        /// The number of the guest; see [`Place`].
+        /// The number of the guest; see [`GuestRef`].
         number: u32,
     },
     /// Send a request to placement.
-    Ask(Ask),
+    Ask(ClaimRequest),
 }
 
 /// The position of [`State::effects_from`].
@@ -69,9 +69,9 @@ pub struct Order {
     /// The allocations of the instance on the target.
     pub amounts: Vec<Amounts>,
     /// Where it comes from, in a move.
-    pub origin: Option<Place>,
+    pub origin: Option<GuestRef>,
     /// The guest that is built or moved to.
-    pub target: Option<Place>,
+    pub target: Option<GuestRef>,
 }
 
 impl State {
@@ -146,7 +146,7 @@ impl State {
                 Change::Job(instance, Some(job)) if self.is_latest(*instance, job, changes) => {
                     effects.extend(self.job_effect(*instance, job));
                 }
-                // A new ask has a new number.
+                // A new claim request has a new number.
                 Change::Instance(instance, Some(_)) => {
                     let with_job =
                         |one: &Change| matches!(one, Change::Job(of, _) if of == instance);
@@ -234,21 +234,24 @@ impl State {
     fn job_effect(&self, id: InstanceId, job: &Job) -> Option<Effect> {
         let row = self.instances.get(&id)?;
         let ask = |want| {
-            Some(Effect::Ask(Ask {
+            Some(Effect::Ask(ClaimRequest {
                 instance: id,
                 number: row.claim,
                 want,
             }))
         };
         match job.stage {
-            Stage::Reserved | Stage::Verify | Stage::Clear(_) | Stage::Ask(Next::Return) => None,
-            Stage::Swap => ask(Want::Swap {
+            Stage::Reserved
+            | Stage::Verify
+            | Stage::AwaitDestroyed(_)
+            | Stage::AwaitClaim(Next::Return) => None,
+            Stage::Swap => ask(ClaimChange::Swap {
                 candidates: job.alternates.clone(),
             }),
-            Stage::Ask(Next::Release) => ask(Want::Release {
+            Stage::AwaitClaim(Next::Release) => ask(ClaimChange::Release {
                 last: job.kind == JobKind::Delete,
             }),
-            Stage::Ask(Next::Settle(keep)) => ask(Want::Settle {
+            Stage::AwaitClaim(Next::Settle(keep)) => ask(ClaimChange::Settle {
                 migration: job.migration?,
                 keep,
                 fault: job.fault.clone(),

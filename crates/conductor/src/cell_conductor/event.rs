@@ -2,7 +2,7 @@
 
 use placewright_placement::Timestamp;
 
-use crate::ask::Answer;
+use crate::claim_request::ClaimResponse;
 use crate::fault::Fault;
 use crate::ids::{HostId, InstanceId};
 use crate::message::Envelope;
@@ -74,14 +74,14 @@ pub enum Event {
         /// The number of the guest.
         number: u32,
     },
-    /// Placement answered an ask.
+    /// Placement answered a claim request.
     Answered {
         /// The instance that asked.
         instance: InstanceId,
-        /// The number of the ask.
+        /// The number of the claim request.
         number: u64,
         /// The answer of control.
-        answer: Answer,
+        answer: ClaimResponse,
     },
     /// Time has passed: deadlines are checked against the time of the event.
     Tick,

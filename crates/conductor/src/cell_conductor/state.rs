@@ -2,7 +2,7 @@
 
 use placewright_placement::Timestamp;
 
-use crate::ask::Keep;
+use crate::claim_request::MoveSide;
 use crate::fault::{Action, Fault};
 use crate::ids::{HostId, InstanceId, MigrationId};
 use crate::message::MoveKind;
@@ -54,10 +54,10 @@ pub struct Instance {
     /// The instance's lifecycle state.
     pub vm_state: VmState,
     /// Its guest, which names the host; `None` without one.
-    pub guest: Option<Place>,
+    pub guest: Option<GuestRef>,
     /// The availability zone of its candidate.
     pub zone: Option<String>,
-    /// The number of the last claim or ask; see [`crate::ask`].
+    /// The number of the last claim or claim request; see [`crate::claim_request`].
     pub claim: u64,
     /// The number of the last step requested from an agent.
     pub attempt: u32,
@@ -91,7 +91,7 @@ pub enum VmState {
 /// A guest: an instance on a particular host. An instance that moves has two, possibly on one
 /// host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct GuestRef {
     /// The host that has, or should have, the guest.
     pub host: HostId,
     /// The number of the guest: the attempt that first requested it.
@@ -116,7 +116,7 @@ pub struct Job {
     /// Further candidates, the best first.
     pub alternates: Vec<Candidate>,
     /// The guest that a move starts from.
-    pub origin: Option<Place>,
+    pub origin: Option<GuestRef>,
     /// The new specification, if the job changes it.
     pub spec: Option<Spec>,
     /// The state that is restored if the job fails.
@@ -126,7 +126,7 @@ pub struct Job {
     /// The reason of the failure, once the job fails.
     pub fault: Option<Fault>,
     /// The guests that have to be gone before the job continues.
-    pub clearing: Vec<Place>,
+    pub clearing: Vec<GuestRef>,
 }
 
 /// The kind of a job.
@@ -156,9 +156,9 @@ pub enum Stage {
     /// The user has to confirm or revert the move.
     Verify,
     /// Guests have to be destroyed first.
-    Clear(Next),
+    AwaitDestroyed(Next),
     /// Placement is asked to release or settle.
-    Ask(Next),
+    AwaitClaim(Next),
 }
 
 /// A step that an agent carries out.
@@ -184,7 +184,7 @@ pub enum Next {
     /// Release the allocations of the instance.
     Release,
     /// End the move on this side.
-    Settle(Keep),
+    Settle(MoveSide),
     /// Have the source take the guest back.
     Return,
 }
@@ -201,8 +201,8 @@ pub struct Target {
 impl Target {
     /// The guest on the target host.
     #[must_use]
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn place(&self) -> GuestRef {
+        GuestRef {
             host: self.candidate.host,
             number: self.number,
         }
@@ -212,7 +212,7 @@ impl Target {
 impl Job {
     /// The host that carries out a step.
     #[must_use]
-    pub fn host_of(&self, step: Step) -> Option<Place> {
+    pub fn host_of(&self, step: Step) -> Option<GuestRef> {
         match step {
             Step::Prepare | Step::Arrive => self.target.as_ref().map(Target::place),
             Step::Leave | Step::Return | Step::Offload | Step::Rebuild => self.origin,

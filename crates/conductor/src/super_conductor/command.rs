@@ -8,10 +8,10 @@ use uuid::Uuid;
 use super::state::{
     Aggregate, Change, Flavor, GroupTopology, Keypair, Labels, ServerGroup, Service,
 };
-use crate::ask::{Answer, Ask};
+use crate::claim_request::{ClaimRequest, ClaimResponse};
 use crate::fault::Fault;
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
-use crate::message::{MoveKind, Verdict};
+use crate::message::{MoveDecision, MoveKind};
 use crate::spec::{Candidate, Spec};
 
 /// A command to the super conductor. The time of the decision comes with it.
@@ -60,7 +60,7 @@ pub enum Command {
     /// Claims hosts for waiting build requests.
     Place {
         /// The candidates of each instance; each instance once.
-        wishes: Vec<Wish>,
+        ranked_candidates: Vec<RankedCandidates>,
         /// How many must find a host; with fewer, nothing changes at all.
         least: usize,
     },
@@ -91,7 +91,7 @@ pub enum Command {
         instance: InstanceId,
     },
     /// A request of a cell to placement.
-    Ask(Ask),
+    Ask(ClaimRequest),
     /// Accepts a move from the API.
     StartMove {
         /// The UUID of the new migration.
@@ -146,7 +146,7 @@ pub enum Command {
         /// The UUID of the move.
         migration: MigrationId,
         /// Whether to confirm or to revert.
-        verdict: Verdict,
+        verdict: MoveDecision,
     },
     /// Creates, replaces or removes a flavor.
     SetFlavor {
@@ -298,7 +298,7 @@ pub struct NewBuild {
 
 /// A placement request: the ranked candidates of one instance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wish {
+pub struct RankedCandidates {
     /// The UUID of the instance.
     pub instance: InstanceId,
     /// The candidates, the best first.
@@ -315,7 +315,7 @@ pub enum Outcome {
     /// The index of the candidate that each instance got.
     Placed(Vec<Option<u32>>),
     /// The answer for the cell.
-    Answered(Answer),
+    Answered(ClaimResponse),
 }
 
 /// A typed refusal. A refused command changes nothing.

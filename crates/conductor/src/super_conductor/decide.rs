@@ -3,31 +3,31 @@
 mod ask;
 mod build;
 mod cell;
-mod mend;
 mod moves;
 mod rebuild;
+mod repair;
 mod table;
 
 use placewright_placement::{self as placement, Timestamp};
 
-use super::command::{Bound, Command, NewBuild, Outcome, Refusal, Wish};
+use super::command::{Bound, Command, NewBuild, Outcome, RankedCandidates, Refusal};
 use super::state::{Cell, Change, Mapping, State};
 use crate::ids::{CellId, HostId, InstanceId};
 use crate::spec::Candidate;
 
 /// The facts of one command, about both states.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Facts {
+pub(crate) struct DecidedChanges {
     pub(crate) placement: Vec<placement::Change>,
     pub(crate) conductor: Vec<Change>,
 }
 
 /// The context of a command that is being decided.
-struct Round<'a> {
+struct DecisionContext<'a> {
     state: &'a State,
     placement: &'a placement::State,
     at: Timestamp,
-    facts: &'a mut Facts,
+    facts: &'a mut DecidedChanges,
 }
 
 /// Decides a command on the states of control and of placement.
@@ -45,8 +45,8 @@ pub fn decide(
     at: Timestamp,
     changes: &mut (Vec<placement::Change>, Vec<Change>),
 ) -> Result<Outcome, Refusal> {
-    let mut facts = Facts::default();
-    let mut round = Round {
+    let mut facts = DecidedChanges::default();
+    let mut round = DecisionContext {
         state,
         placement,
         at,
@@ -58,7 +58,7 @@ pub fn decide(
     Ok(outcome)
 }
 
-impl<'a> Round<'a> {
+impl<'a> DecisionContext<'a> {
     fn decide(&mut self, command: &Command) -> Result<Outcome, Refusal> {
         match command {
             Command::SetCell {
@@ -74,7 +74,10 @@ impl<'a> Round<'a> {
                 reservation,
                 builds,
             } => self.create_builds(*reservation, builds),
-            Command::Place { wishes, least } => self.place(wishes, *least),
+            Command::Place {
+                ranked_candidates,
+                least,
+            } => self.place(ranked_candidates, *least),
             Command::Bury { instances, fault } => self.bury(instances, fault),
             Command::CreateAccepted { instance } => Ok(self.create_accepted(*instance)),
             Command::Reclaim {

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use placewright_placement::Timestamp;
 use uuid::Uuid;
 
-use super::holdings::Holdings;
+use super::record_sizes::RecordSizes;
 use super::state::{Change, Mapping, ServerGroup};
 use crate::ids::InstanceId;
 use crate::table::Index;
@@ -21,7 +21,7 @@ pub struct Listing {
     all: BTreeSet<ListKey>,
     of_projects: BTreeMap<String, BTreeSet<ListKey>>,
     groups: BTreeMap<String, BTreeSet<Uuid>>,
-    holdings: Holdings,
+    holdings: RecordSizes,
 }
 
 impl Listing {

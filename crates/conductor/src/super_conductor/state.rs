@@ -7,10 +7,10 @@ use placewright_placement::group::Rule;
 use uuid::Uuid;
 
 use super::listing::Listing;
-use crate::ask::{Answer, Keep};
+use crate::claim_request::{ClaimResponse, MoveSide};
 use crate::fault::Fault;
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
-use crate::message::{MoveKind, Verdict};
+use crate::message::{MoveDecision, MoveKind};
 use crate::spec::{Amounts, Candidate, Spec};
 use crate::table::tables;
 
@@ -138,10 +138,10 @@ pub struct Mapping {
     pub created_at: Timestamp,
     /// Whether it is being deleted; lists then omit it.
     pub is_deleting: bool,
-    /// The number of the last claim or ask; see [`crate::ask`].
+    /// The number of the last claim or claim request; see [`crate::claim_request`].
     pub claim: u64,
-    /// The answer to that ask; `None` for a claim that control made itself.
-    pub answer: Option<Answer>,
+    /// The answer to that claim request; `None` for a claim that control made itself.
+    pub answer: Option<ClaimResponse>,
     /// The number of moves so far.
     pub turn: u32,
     /// Its moves, the latest last.
@@ -178,7 +178,7 @@ pub struct Move {
     /// The allocations of the instance before the move.
     pub held: Vec<Amounts>,
     /// The user's decision, once it is made.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<MoveDecision>,
 }
 
 /// The stage of a move.
@@ -194,7 +194,7 @@ pub enum MoveStage {
         selection: Candidate,
         /// Further candidates in the same cell.
         alternates: Vec<Candidate>,
-        /// The number of the claim; see [`crate::ask`].
+        /// The number of the claim; see [`crate::claim_request`].
         claim: u64,
     },
     /// The cell is carrying out the move.
@@ -244,11 +244,11 @@ pub enum MigrationStatus {
 impl MigrationStatus {
     /// The status of a settled move.
     #[must_use]
-    pub fn settled(keep: Keep, failed: bool) -> Self {
+    pub fn settled(keep: MoveSide, failed: bool) -> Self {
         match (keep, failed) {
-            (Keep::Target, _) => Self::Confirmed,
-            (Keep::Source, false) => Self::Reverted,
-            (Keep::Source, true) => Self::Error,
+            (MoveSide::Target, _) => Self::Confirmed,
+            (MoveSide::Source, false) => Self::Reverted,
+            (MoveSide::Source, true) => Self::Error,
         }
     }
 }

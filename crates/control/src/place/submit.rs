@@ -4,24 +4,24 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::placer::{Correction, Next, correct};
-use crate::scheduler::Moment;
+use crate::scheduler::LogicalTime;
 use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
 use placewright_conductor::{Fault, InstanceId};
 use uuid::Uuid;
 
 use super::Shared;
-use crate::conductor::Answer;
-use crate::plan::{Attempt, Plan, others_were_faster};
+use crate::handle::Answer;
+use crate::plan::{Attempt, PlacementPlan, others_were_faster};
 
 /// A command that was submitted, with the future of its answer.
 pub(crate) struct Submitted {
     pub(super) answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
-    pub(super) then: Then,
+    pub(super) then: AnswerHandler,
     pub(super) claims: usize,
 }
 
 /// How the answer to a command is handled.
-pub(super) enum Then {
+pub(super) enum AnswerHandler {
     /// It decides a claim.
     Claim(Box<Attempt>),
     /// These instances and moves are no longer busy.
@@ -30,38 +30,38 @@ pub(super) enum Then {
 
 impl Shared {
     /// Carries out a plan that was made at `since`.
-    pub(super) fn submit(&self, plan: Plan, since: Moment) -> Option<Submitted> {
+    pub(super) fn submit(&self, plan: PlacementPlan, since: LogicalTime) -> Option<Submitted> {
         let claims = plan.claims();
         match plan {
-            Plan::Nothing { ids } => {
+            PlacementPlan::Nothing { ids } => {
                 self.end(&ids);
                 None
             }
-            Plan::Claim(mut attempt) => {
+            PlacementPlan::Claim(mut attempt) => {
                 let command = match attempt.migration {
                     Some(migration) => attempt.placing.place_move(migration),
                     None => attempt.placing.place(),
                 };
-                Some(self.submitted(command, Then::Claim(attempt), claims))
+                Some(self.submitted(command, AnswerHandler::Claim(attempt), claims))
             }
-            Plan::Bury { instances, fault } => {
+            PlacementPlan::Bury { instances, fault } => {
                 let fault = fault.explained(&self.ranker, since);
                 Some(self.bury(instances, fault))
             }
-            Plan::FailMove { migration, fault } => {
+            PlacementPlan::FailMove { migration, fault } => {
                 let fault = fault.explained(&self.ranker, since);
-                let then = Then::End(vec![migration.0]);
+                let then = AnswerHandler::End(vec![migration.0]);
                 Some(self.submitted(Command::FailMove { migration, fault }, then, 1))
             }
         }
     }
 
     fn bury(&self, instances: Vec<InstanceId>, fault: Fault) -> Submitted {
-        let then = Then::End(instances.iter().map(|instance| instance.0).collect());
+        let then = AnswerHandler::End(instances.iter().map(|instance| instance.0).collect());
         self.submitted(Command::Bury { instances, fault }, then, 1)
     }
 
-    fn submitted(&self, command: Command, then: Then, claims: usize) -> Submitted {
+    fn submitted(&self, command: Command, then: AnswerHandler, claims: usize) -> Submitted {
         Submitted {
             answer: Box::pin(self.conductor.submit(command)),
             then,
@@ -70,13 +70,13 @@ impl Shared {
     }
 
     /// Takes the answer to a command; some answers call for another command.
-    pub(super) fn heard(&self, answer: Answer, then: Then) -> Option<Submitted> {
+    pub(super) fn heard(&self, answer: Answer, then: AnswerHandler) -> Option<Submitted> {
         match then {
-            Then::End(ids) => {
+            AnswerHandler::End(ids) => {
                 self.end(&ids);
                 None
             }
-            Then::Claim(attempt) => self.decided(answer, attempt),
+            AnswerHandler::Claim(attempt) => self.decided(answer, attempt),
         }
     }
 
@@ -120,7 +120,7 @@ impl Shared {
     fn lost(&self, attempt: &Attempt) -> Submitted {
         let fault = others_were_faster(attempt.placing.cause());
         if let Some(migration) = attempt.migration {
-            let then = Then::End(vec![migration.0]);
+            let then = AnswerHandler::End(vec![migration.0]);
             return self.submitted(Command::FailMove { migration, fault }, then, 1);
         }
         let left = attempt.placing.unplaced();

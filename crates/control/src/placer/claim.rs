@@ -1,6 +1,6 @@
 //! The commands that claim hosts, and that give back what was claimed.
 
-use placewright_conductor::super_conductor::{Command as ConductorCommand, Wish};
+use placewright_conductor::super_conductor::{Command as ConductorCommand, RankedCandidates};
 use placewright_conductor::{Amounts, Candidate, HostId, InstanceId, MigrationId};
 use placewright_placement::{
     Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, IntentRule,
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 /// The consumer of a claim, with its owner.
 #[derive(Clone, Debug)]
-pub struct Claimant {
+pub struct ClaimConsumer {
     /// The consumer that claims.
     pub consumer: ConsumerUuid,
     /// The generation that it must have.
@@ -23,7 +23,7 @@ pub struct Claimant {
     pub consumer_type: Option<String>,
 }
 
-impl Claimant {
+impl ClaimConsumer {
     /// A consumer of instances' type that holds nothing.
     #[must_use]
     pub fn new(consumer: Uuid, project: &str, user: &str) -> Self {
@@ -65,8 +65,14 @@ pub fn first_that_fit(intents: Vec<Intent>, least: usize, at: Timestamp) -> Comm
 }
 
 /// Claims hosts for builds; for none if fewer than `least` get one.
-pub(super) fn for_builds(wishes: Vec<Wish>, least: usize) -> ConductorCommand {
-    ConductorCommand::Place { wishes, least }
+pub(super) fn for_builds(
+    ranked_candidates: Vec<RankedCandidates>,
+    least: usize,
+) -> ConductorCommand {
+    ConductorCommand::Place {
+        ranked_candidates,
+        least,
+    }
 }
 
 /// Claims a host for a move.
@@ -83,8 +89,12 @@ pub(super) fn for_move(
 }
 
 /// The wish of a build for one of some candidates.
-pub(super) fn wish(instance: Uuid, candidates: Vec<Candidate>, alternates: usize) -> Wish {
-    Wish {
+pub(super) fn ranked(
+    instance: Uuid,
+    candidates: Vec<Candidate>,
+    alternates: usize,
+) -> RankedCandidates {
+    RankedCandidates {
         instance: InstanceId(instance),
         candidates,
         alternates,

@@ -11,29 +11,29 @@ use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::select::Scheduler;
 use uuid::Uuid;
 
-use super::search::Offer;
+use super::search::FeasibleHost;
 
 /// An instance that counts on its most likely host until its claim is decided.
 #[derive(Clone, Debug)]
-pub struct Expected {
+pub struct ExpectedPlacement {
     pub(super) host: Uuid,
     pub(super) slot: u32,
     pub(super) report: InstanceReport,
 }
 
-/// What a claim made of an [`Expected`] instance, if that was not what was expected.
+/// What a claim made of an [`ExpectedPlacement`] instance, if that was not what was expected.
 #[derive(Clone, Debug)]
 pub struct Correction {
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedPlacement,
     /// The host that it got instead; none if it got none.
     pub(super) host: Option<Uuid>,
 }
 
-impl Expected {
+impl ExpectedPlacement {
     /// Counts an instance and the resources of its candidate on the candidate's host.
     pub(super) fn count(
         hosts: &mut HostTable,
-        offer: &Offer,
+        offer: &FeasibleHost,
         candidate: &IntentCandidate,
         report: InstanceReport,
     ) -> Self {

@@ -12,16 +12,16 @@ use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::select::Scheduler;
 use uuid::Uuid;
 
-use super::claim::{self, Claimant};
+use super::claim::{self, ClaimConsumer};
 use super::contention::Contention;
-use super::count::{Correction, Expected, correct};
+use super::count::{Correction, ExpectedPlacement, correct};
 use super::demand::Demand;
-use super::search::{Found, Offer};
+use super::search::{CandidatesFound, FeasibleHost};
 use super::{HOSTS_FACTOR, HOSTS_OF_CLAIM_MAX, ROUNDS};
 
 mod look;
 
-pub use look::{LookContext, LookRefusal, Looked};
+pub use look::{LookContext, LookRefusal, SearchResults};
 
 /// The instances of one request on their way to their hosts; the [module](super) says how.
 #[derive(Debug)]
@@ -76,13 +76,13 @@ enum Stage {
 #[derive(Debug)]
 pub struct Selected {
     /// The hosts of the search, best first.
-    pub found: Found,
+    pub found: CandidatesFound,
     /// The index of the candidate that is expected, or claimed, over all hosts.
     pub chosen: usize,
     /// The index of the first candidate that a claim names: those before it have no room beside
     /// the request's other instances.
     first: usize,
-    expected: Expected,
+    expected: ExpectedPlacement,
 }
 
 /// What follows on the answer to a claim.
@@ -98,7 +98,7 @@ pub enum Next {
 
 impl Selected {
     /// The candidates that a claim names, each with its host.
-    fn candidates(&self) -> impl Iterator<Item = (&Offer, &IntentCandidate)> {
+    fn candidates(&self) -> impl Iterator<Item = (&FeasibleHost, &IntentCandidate)> {
         let offers = self.found.offers.iter();
         let all = offers.flat_map(|offer| offer.candidates.iter().map(move |one| (offer, one)));
         all.skip(self.first)
@@ -305,7 +305,7 @@ impl Placing {
         let intents = self.named().map(|(instance, selected)| {
             let candidates = selected.candidates().map(|(_, one)| one.clone());
             let rules = self.demand.rules_of(instance);
-            let claimant = Claimant::new(instance, project, user);
+            let claimant = ClaimConsumer::new(instance, project, user);
             claimant.intent(self.demand.group, rules, candidates.collect())
         });
         let intents = intents.collect();
@@ -315,11 +315,11 @@ impl Placing {
     /// The command that claims the found hosts for builds, all at once.
     pub fn place(&mut self) -> ConductorCommand {
         let least = self.begin_claim();
-        let wishes = self.named().map(|(instance, selected)| {
+        let ranked_candidates = self.named().map(|(instance, selected)| {
             let candidates = in_conductors_form(selected);
-            claim::wish(instance, candidates, self.demand.alternates)
+            claim::ranked(instance, candidates, self.demand.alternates)
         });
-        claim::for_builds(wishes.collect(), least)
+        claim::for_builds(ranked_candidates.collect(), least)
     }
 
     /// The command that claims the found host for a move.

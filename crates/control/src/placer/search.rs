@@ -42,7 +42,7 @@ pub struct Search<'a> {
 
 /// A feasible host with its candidates.
 #[derive(Debug)]
-pub struct Offer {
+pub struct FeasibleHost {
     /// The slot of the host.
     pub slot: u32,
     /// Its score in the ranking.
@@ -65,27 +65,27 @@ pub struct Offer {
 
 /// The result of a search.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct CandidatesFound {
     /// The hosts, best first: those wanted, and others of the best one's cell.
-    pub offers: Vec<Offer>,
+    pub offers: Vec<FeasibleHost>,
     /// Whether there are no further hosts in the best one's cell.
     pub are_all: bool,
     /// The scores of the hosts, if they are wanted.
-    pub weighing: Option<Weighing>,
+    pub weighing: Option<ScoreExplanation>,
 }
 
 /// The scores of a ranking.
 #[derive(Debug)]
-pub struct Weighing {
+pub struct ScoreExplanation {
     /// How many hosts were feasible, and were compared.
     pub compared: usize,
     /// The best of them, best first.
-    pub hosts: Vec<Weighed>,
+    pub hosts: Vec<ScoredHost>,
 }
 
 /// A host with its score.
 #[derive(Debug)]
-pub struct Weighed {
+pub struct ScoredHost {
     /// The slot of the host.
     pub slot: u32,
     /// Its root provider.
@@ -103,7 +103,7 @@ pub struct Weighed {
 /// How many hosts of a ranking are explained.
 pub const EXPLAINED_MAX: usize = 10;
 
-impl Found {
+impl CandidatesFound {
     /// The offer that a candidate belongs to, by its index over all offers, and its index there.
     #[must_use]
     pub fn position(&self, candidate: usize) -> Option<(usize, usize)> {
@@ -145,7 +145,11 @@ impl Search<'_> {
     /// # Errors
     ///
     /// As [`Scheduler::rank`]. It is no error if no host is feasible.
-    pub fn run(&self, scheduler: &mut Scheduler, state: &State) -> Result<Found, SelectRefusal> {
+    pub fn run(
+        &self,
+        scheduler: &mut Scheduler,
+        state: &State,
+    ) -> Result<CandidatesFound, SelectRefusal> {
         // While claims name the fewest hosts, nobody else is faster, and the best hosts are named.
         let does_spread = self.hosts > HOSTS_MIN;
         let alternates = self.alternates * RANKED_PER_ALTERNATE;
@@ -179,7 +183,7 @@ impl Search<'_> {
         if !are_all && self.cell.is_none() {
             are_all = self.add_alternates(scheduler, state, &ranked, scope, &mut offers)?;
         }
-        Ok(Found {
+        Ok(CandidatesFound {
             offers,
             are_all,
             weighing,
@@ -194,9 +198,9 @@ impl Search<'_> {
         state: &State,
         ranked: &[Ranked],
         named: Option<Vec<Ranked>>,
-    ) -> Result<(Vec<Offer>, bool), SelectRefusal> {
+    ) -> Result<(Vec<FeasibleHost>, bool), SelectRefusal> {
         let mut named = named.map(|named| named.into_iter().peekable());
-        let mut offers: Vec<Offer> =
+        let mut offers: Vec<FeasibleHost> =
             Vec::with_capacity((self.hosts + self.alternates).min(ranked.len()));
         let (mut mates, mut is_cut) = (0, false);
         for one in ranked {
@@ -234,7 +238,7 @@ impl Search<'_> {
         state: &State,
         ranked: &[Ranked],
         mut scope: Scope,
-        offers: &mut Vec<Offer>,
+        offers: &mut Vec<FeasibleHost>,
     ) -> Result<bool, SelectRefusal> {
         let Some(cell) = offers.first().map(|first| first.cell) else {
             return Ok(false);
@@ -260,7 +264,7 @@ impl Search<'_> {
         scheduler: &Scheduler,
         state: &State,
         one: Ranked,
-    ) -> Result<Option<Offer>, SelectRefusal> {
+    ) -> Result<Option<FeasibleHost>, SelectRefusal> {
         let ways =
             scheduler.candidates_with_mappings(state, self.prepared, one.slot, self.candidates)?;
         let hosts = scheduler.hosts();
@@ -268,7 +272,7 @@ impl Search<'_> {
             return Ok(None);
         };
         let (candidates, mappings) = ways.into_iter().unzip();
-        Ok(Some(Offer {
+        Ok(Some(FeasibleHost {
             slot: one.slot,
             score: one.score,
             provider: host.uuid,
@@ -287,7 +291,7 @@ impl Search<'_> {
         scheduler: &mut Scheduler,
         state: &State,
         scope: &Scope,
-    ) -> Result<(Vec<Ranked>, Weighing), SelectRefusal> {
+    ) -> Result<(Vec<Ranked>, ScoreExplanation), SelectRefusal> {
         let more = Scope {
             count: scope.count.max(EXPLAINED_MAX),
             ..scope.clone()
@@ -298,7 +302,7 @@ impl Search<'_> {
         let both = ranked.iter().zip(weights.of_hosts);
         let weighed = both.filter_map(|(one, weights)| {
             let host = hosts.get(one.slot)?;
-            Some(Weighed {
+            Some(ScoredHost {
                 slot: one.slot,
                 provider: host.uuid,
                 host: host.names.service_host.clone(),
@@ -307,7 +311,7 @@ impl Search<'_> {
                 weights,
             })
         });
-        let weighing = Weighing {
+        let weighing = ScoreExplanation {
             compared: weights.compared,
             hosts: weighed.collect(),
         };

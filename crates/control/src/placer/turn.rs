@@ -8,9 +8,9 @@ const TURN: Duration = Duration::from_millis(2);
 /// The time slice for which the scheduler and the state may be locked: a request may be for a
 /// thousand hosts, and other requests are to be decided in between.
 #[derive(Debug)]
-pub struct Turn(Option<Instant>);
+pub struct TimeSlice(Option<Instant>);
 
-impl Turn {
+impl TimeSlice {
     /// A slice that begins now.
     #[must_use]
     pub fn begin() -> Self {

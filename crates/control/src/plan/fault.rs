@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::placer::Placing;
-use crate::scheduler::{Moment, Ranker, cause_of, cause_of_claim};
+use crate::scheduler::{LogicalTime, SchedulerHandle, cause_of, cause_of_claim};
 use placewright_conductor::Fault;
 use placewright_placement::Refusal;
 use placewright_scheduler::prepare::{PrepareRefusal, Prepared};
 use placewright_scheduler::request::{RequestSpec, Unreadable};
 use uuid::Uuid;
 
-use crate::conductor::now;
+use crate::handle::now;
 
 /// Why there is no host.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl PlanFault {
     }
 
     /// Makes the fault of a plan that was made at `since`. The scheduler must not be locked.
-    pub(crate) fn explained(self, ranker: &Ranker, since: Moment) -> Fault {
+    pub(crate) fn explained(self, ranker: &SchedulerHandle, since: LogicalTime) -> Fault {
         let (request, prepared, instance) = match self {
             Self::Known(fault) => return fault,
             Self::NoHost {
@@ -89,7 +89,7 @@ pub(crate) fn others_were_faster(cause: Option<&Refusal>) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use placewright_conductor::control::Control;
+    use placewright_conductor::control::ControlState;
     use placewright_scheduler::config::SchedulerConfig;
     use placewright_scheduler::prefilter::PrefilterOptions;
     use placewright_scheduler::prepare::PrepareOptions;
@@ -111,7 +111,7 @@ mod tests {
         let request: RequestSpec =
             serde_json::from_str(r#"{"flavor": {"vcpus": 1, "memory_mb": 1}, "project_id": "p"}"#)
                 .unwrap();
-        let control = Control::default();
+        let control = ControlState::default();
         let refusal = scheduler.prepare_once(&control.placement, &request).err();
         let fault = unprepared(&refusal.expect("the tenant has no aggregate"));
         assert_eq!(

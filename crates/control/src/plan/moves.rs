@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::placer::{Demand, Placing};
-use placewright_conductor::control::Control;
+use placewright_conductor::control::ControlState;
 use placewright_conductor::super_conductor::MoveStage;
 use placewright_conductor::{MigrationId, MoveKind};
 
-use super::{Attempt, Plan, PlanContext, PlanFault, Planner};
+use super::{Attempt, PlacementPlan, PlanContext, PlanFault, Planner};
 
 /// Whether a move still waits for a target host.
-pub(super) fn waits(control: &Control, migration: MigrationId) -> bool {
+pub(super) fn waits(control: &ControlState, migration: MigrationId) -> bool {
     let row = control.conductor.moves().get(&migration);
     row.is_some_and(|row| row.stage == MoveStage::Reserved)
 }
@@ -21,9 +21,9 @@ impl Planner {
         &mut self,
         context: &PlanContext<'_>,
         migration: MigrationId,
-    ) -> Result<Box<Attempt>, Plan> {
+    ) -> Result<Box<Attempt>, PlacementPlan> {
         let state = &context.control.conductor;
-        let nothing = || Plan::Nothing {
+        let nothing = || PlacementPlan::Nothing {
             ids: vec![migration.0],
         };
         let row = state.moves().get(&migration);
@@ -36,7 +36,7 @@ impl Planner {
         };
         let read = self.bodies.read(&spec.body);
         let mut request = read
-            .map_err(|error| Plan::FailMove {
+            .map_err(|error| PlacementPlan::FailMove {
                 migration,
                 fault: PlanFault::unreadable(&error),
             })?

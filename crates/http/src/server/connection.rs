@@ -13,13 +13,13 @@ use hyper::server::conn::http1::Connection;
 use hyper::service::{HttpService as HyperService, service_fn};
 use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
-use placewright_net::{Place, Seat};
-use placewright_tasks::{Contained, caught, spawn_contained};
+use placewright_net::{ConnectionPermit, ConnectionState};
+use placewright_tasks::{ContainedWork, contain_panic, spawn_contained};
 use tokio::net::TcpStream;
 
-use super::{ENDS, HANDS_OVER, HttpService, SERVES, Serving, Stage};
+use super::{ConnectionContext, ENDS, HANDS_OVER, HttpService, SERVES, ServerState};
 use crate::body::Body;
-use crate::wire::{Times, Wire};
+use crate::timed_stream::{TimedStream, Times};
 
 /// How a connection ended.
 enum End {
@@ -29,9 +29,9 @@ enum End {
     Kept,
 }
 
-impl<S: HttpService> Serving<S> {
+impl<S: HttpService> ConnectionContext<S> {
     /// Serves a connection in a task of its own.
-    pub(super) fn start(&self, stream: TcpStream, remote: SocketAddr, place: Place) {
+    pub(super) fn start(&self, stream: TcpStream, remote: SocketAddr, place: ConnectionPermit) {
         let options = self.service.options();
         let times = Times {
             first_byte: options.first_byte_timeout,
@@ -39,10 +39,14 @@ impl<S: HttpService> Serving<S> {
             head: options.head_timeout,
             write: options.write_timeout,
         };
-        let seat = Arc::clone(place.seat());
-        let io = TokioIo::new(Wire::new(stream, times, Arc::clone(&seat)));
+        let connection_state = Arc::clone(place.connection_state());
+        let io = TokioIo::new(TimedStream::new(
+            stream,
+            times,
+            Arc::clone(&connection_state),
+        ));
         let service = Arc::clone(&self.service);
-        let busy = Arc::clone(&seat);
+        let busy = Arc::clone(&connection_state);
         let answer = service_fn(move |request: Request<Incoming>| {
             busy.set_busy(true);
             // Some thousand bytes, which hyper would move about for each request.
@@ -58,8 +62,10 @@ impl<S: HttpService> Serving<S> {
         let (gauge, polls) = (metrics.connections.clone(), metrics.polls.clone());
         let (stage, kept) = (Arc::clone(&self.stage), self.kept.clone());
         gauge.inc();
-        spawn_contained(Contained::HttpConnection, async move {
-            let (end, connection) = polls.time(pin!(run(connection, &seat, &stage))).await;
+        spawn_contained(ContainedWork::HttpConnection, async move {
+            let (end, connection) = polls
+                .time(pin!(run(connection, &connection_state, &stage)))
+                .await;
             match end {
                 End::Over(Ok(())) => {}
                 End::Over(Err(error)) => tracing::debug!(%error, %remote, "connection broken"),
@@ -82,28 +88,28 @@ impl<S: HttpService> Serving<S> {
 /// Calls the service for one request; a panic becomes a 500.
 async fn answer<S: HttpService>(
     service: Arc<S>,
-    seat: Arc<Seat>,
+    connection_state: Arc<ConnectionState>,
     request: Request<Incoming>,
     remote: SocketAddr,
 ) -> Result<Response<Body>, Infallible> {
     let response = match wrong_host(&request) {
         None => {
             let answering = pin!(service.handle(request, remote));
-            let answered = caught(Contained::HttpRequest, answering).await;
+            let answered = contain_panic(ContainedWork::HttpRequest, answering).await;
             answered.unwrap_or_else(|_| broken())
         }
         Some(why) => refused(why),
     };
-    seat.set_busy(false);
+    connection_state.set_busy(false);
     Ok(response)
 }
 
 /// Serves a connection to its end, or until the successor is to take it over.
 async fn run<S>(
-    mut connection: Connection<TokioIo<Wire<TcpStream>>, S>,
-    seat: &Seat,
-    stage: &Stage,
-) -> (End, Connection<TokioIo<Wire<TcpStream>>, S>)
+    mut connection: Connection<TokioIo<TimedStream<TcpStream>>, S>,
+    connection_state: &ConnectionState,
+    stage: &ServerState,
+) -> (End, Connection<TokioIo<TimedStream<TcpStream>>, S>)
 where
     S: HyperService<Incoming, ResBody = Body> + Unpin,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -120,7 +126,7 @@ where
             if let Poll::Ready(result) = Pin::new(&mut connection).poll(context) {
                 return Poll::Ready(End::Over(result));
             }
-            if stage.is(HANDS_OVER) && seat.is_idle() {
+            if stage.is(HANDS_OVER) && connection_state.is_idle() {
                 return Poll::Ready(End::Kept);
             }
             // The stage may have changed before this connection could be notified.

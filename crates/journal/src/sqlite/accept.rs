@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 
-use super::mark::{Found, Mark};
+use super::mark::{HighWaterMark, MarkRead};
 use super::open::{self, SqliteOptions};
 use super::{SqliteJournal, Store, check, int, snapshot_file, tail};
 use crate::maintain::read_whole;
@@ -50,7 +50,7 @@ impl SqliteJournal {
             Err(JournalError::DamagedStore { .. } | JournalError::NotAJournal { .. })
                 if found.last().is_some() && snapshot > 0 =>
             {
-                put_database_aside(&store)?;
+                quarantine_database(&store)?;
                 Self::without(&store, snapshot, found)
             }
             accepted => accepted,
@@ -60,7 +60,7 @@ impl SqliteJournal {
     fn without(
         store: &Arc<Store>,
         snapshot: u64,
-        found: Found,
+        found: MarkRead,
     ) -> Result<Acceptance, JournalError> {
         let mut journal = Self {
             connection: open::connect(store, || Ok(()))?,
@@ -72,7 +72,7 @@ impl SqliteJournal {
         Ok(accepted)
     }
 
-    fn give_up(&mut self, snapshot: u64, found: Found) -> Result<Acceptance, JournalError> {
+    fn give_up(&mut self, snapshot: u64, found: MarkRead) -> Result<Acceptance, JournalError> {
         let end = self.end()?;
         let trimmed = self.first_held()?.saturating_sub(1);
         if trimmed > 0 && snapshot == 0 {
@@ -98,8 +98,9 @@ impl SqliteJournal {
         check::set_marked(&self.connection).map_err(&sqlite)?;
         let now = tail(&self.connection).map_err(&sqlite)?;
         drop(sqlite);
-        self.put_snapshots_aside(now.last)?;
-        Mark::create(&self.store.directory, now).map_err(self.store.io("write its mark"))?;
+        self.quarantine_snapshots(now.last)?;
+        HighWaterMark::create(&self.store.directory, now)
+            .map_err(self.store.io("write its mark"))?;
         let last = found.last().unwrap_or(0).max(end);
         Ok(Acceptance {
             lost: (last > now.last).then_some((now.last + 1, last)),
@@ -128,11 +129,11 @@ impl SqliteJournal {
     }
 
     /// Renames damaged snapshots after `end`, which would be taken for newer ones later.
-    fn put_snapshots_aside(&mut self, end: u64) -> Result<(), JournalError> {
+    fn quarantine_snapshots(&mut self, end: u64) -> Result<(), JournalError> {
         for snapshot in self.snapshots()? {
             if snapshot.sequence > end {
                 let path = snapshot_file::path(&self.store.directory, snapshot.sequence);
-                put_aside(&self.store, &path)?;
+                quarantine(&self.store, &path)?;
             }
         }
         Ok(())
@@ -167,17 +168,17 @@ fn restart_at(connection: &Connection, snapshot: u64) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-fn put_database_aside(store: &Store) -> Result<(), JournalError> {
+fn quarantine_database(store: &Store) -> Result<(), JournalError> {
     for name in ["journal.sqlite-shm", "journal.sqlite-wal", "journal.sqlite"] {
         let path = store.directory.join(name);
         if path.exists() {
-            put_aside(store, &path)?;
+            quarantine(store, &path)?;
         }
     }
     Ok(())
 }
 
-fn put_aside(store: &Store, path: &Path) -> Result<(), JournalError> {
+fn quarantine(store: &Store, path: &Path) -> Result<(), JournalError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lost");
     fs::rename(path, name).map_err(store.io("put a file aside"))

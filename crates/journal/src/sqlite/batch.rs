@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use super::{Tail, int, uint};
+use super::{LogEnd, int, uint};
 use crate::JournalError;
 
 /// SQLite limits a value to 10^9 bytes; this leaves some for the rest of the row.
@@ -64,7 +64,7 @@ impl<'a> Row<'a> {
     /// Verifies the row and its position after `before`; returns its records with their sequences.
     pub(super) fn check(
         &self,
-        before: Tail,
+        before: LogEnd,
     ) -> Result<impl Iterator<Item = (u64, &'a [u8])> + use<'a>, String> {
         let found = u32::try_from(self.previous)
             .map(|previous| checksum(previous, self.first, self.last, self.records));
@@ -93,8 +93,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    pub(super) fn tail(&self) -> Tail {
-        Tail {
+    pub(super) fn tail(&self) -> LogEnd {
+        LogEnd {
             last: self.last,
             checksum: u32::try_from(self.checksum).unwrap_or(0),
         }

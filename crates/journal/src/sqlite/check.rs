@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::Store;
-use super::mark::{Found, Mark};
+use super::mark::{HighWaterMark, MarkRead};
 use crate::{JournalError, private};
 
 /// A condition of the store that an operator should know of.
@@ -87,7 +87,7 @@ impl fmt::Display for Notice {
 
 /// Checks the size of the database file before SQLite opens it, which would discard the log of an
 /// empty one.
-pub(super) fn check_file(store: &Store, found: Found) -> Result<(), JournalError> {
+pub(super) fn check_file(store: &Store, found: MarkRead) -> Result<(), JournalError> {
     let bytes = |name| fs::metadata(store.directory.join(name)).map_or(0, |file| file.len());
     if bytes("journal.sqlite") > 0 {
         return Ok(());
@@ -104,25 +104,25 @@ pub(super) fn check_file(store: &Store, found: Found) -> Result<(), JournalError
 }
 
 /// Refuses an empty store whose mark says that entries were acknowledged, or is damaged.
-pub(super) fn check_empty(store: &Store, found: Found) -> Result<(), JournalError> {
+pub(super) fn check_empty(store: &Store, found: MarkRead) -> Result<(), JournalError> {
     let path = store.directory.clone();
     match found {
-        Found::At { tail, .. } if tail.last > 0 => Err(JournalError::Lost {
+        MarkRead::At { tail, .. } if tail.last > 0 => Err(JournalError::Lost {
             path,
             first: 1,
             last: tail.last,
         }),
-        Found::Unreadable => Err(JournalError::NoMark {
+        MarkRead::Unreadable => Err(JournalError::NoMark {
             path,
             what: "damaged",
             end: 0,
         }),
-        Found::At { .. } | Found::Absent => Ok(()),
+        MarkRead::At { .. } | MarkRead::Absent => Ok(()),
     }
 }
 
 /// Adds the range of missing entries to an error that does not name entries.
-pub(super) fn said(mut error: JournalError, found: Found) -> JournalError {
+pub(super) fn said(mut error: JournalError, found: MarkRead) -> JournalError {
     let last = found.last().filter(|last| *last > 0);
     if let (
         JournalError::DamagedStore { reason, .. } | JournalError::NotAJournal { reason, .. },
@@ -141,17 +141,17 @@ pub(super) fn said(mut error: JournalError, found: Found) -> JournalError {
 pub(super) fn check_acknowledged(
     store: &Store,
     connection: &Connection,
-    found: Found,
+    found: MarkRead,
 ) -> Result<(), JournalError> {
     let sqlite = store.sqlite("read");
     let path = || store.directory.clone();
     let end = super::tail(connection).map_err(&sqlite)?;
     let said = match found {
-        Found::At { tail, .. } => tail,
-        Found::Absent | Found::Unreadable => {
+        MarkRead::At { tail, .. } => tail,
+        MarkRead::Absent | MarkRead::Unreadable => {
             let is_expected = end.last > 0 && is_marked(connection).map_err(&sqlite)?;
             let what = match found {
-                Found::Absent => "missing",
+                MarkRead::Absent => "missing",
                 _ => "damaged",
             };
             return if is_expected {
@@ -208,27 +208,28 @@ fn is_marked(connection: &Connection) -> rusqlite::Result<bool> {
 pub(super) fn mark(
     store: &mut Store,
     connection: &Connection,
-    found: Found,
+    found: MarkRead,
 ) -> Result<(), JournalError> {
     let sqlite = store.sqlite("open");
     let tail = super::tail(connection).map_err(&sqlite)?;
     let path = || store.directory.clone();
     let mut notice = None;
     match found {
-        Found::At {
+        MarkRead::At {
             is_slot_damaged, ..
         } => {
             notice = is_slot_damaged.then(|| Notice::SlotDamaged { path: path() });
         }
-        Found::Absent | Found::Unreadable if tail.last > 0 => {
+        MarkRead::Absent | MarkRead::Unreadable if tail.last > 0 => {
             notice = Some(Notice::Adopted {
                 path: path(),
                 end: tail.last,
             });
         }
-        Found::Absent | Found::Unreadable => {}
+        MarkRead::Absent | MarkRead::Unreadable => {}
     }
-    let mark = Mark::resume(&store.directory, found, tail).map_err(store.io("write its mark"))?;
+    let mark =
+        HighWaterMark::resume(&store.directory, found, tail).map_err(store.io("write its mark"))?;
     set_marked(connection).map_err(&sqlite)?;
     drop(sqlite);
     store.notices.extend(notice);

@@ -35,7 +35,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
-use super::Tail;
+use super::LogEnd;
 use super::open::sync_directory;
 use crate::private;
 
@@ -56,14 +56,14 @@ const READ_ATTEMPTS: usize = 5;
 
 /// The result of reading a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum MarkRead {
     /// The file does not exist.
     Absent,
     /// The file exists, but none of its slots is valid.
     Unreadable,
     /// The last acknowledged batch; if a slot is damaged, possibly the one before it.
     At {
-        tail: Tail,
+        tail: LogEnd,
         number: u64,
         /// The durable slot with the lower number, which is overwritten next.
         older: usize,
@@ -71,7 +71,7 @@ pub(super) enum Found {
     },
 }
 
-impl Found {
+impl MarkRead {
     /// The last acknowledged entry according to the mark.
     pub(super) fn last(self) -> Option<u64> {
         match self {
@@ -81,7 +81,7 @@ impl Found {
     }
 }
 
-fn slot(number: u64, tail: Tail) -> [u8; SLOT_BYTES] {
+fn slot(number: u64, tail: LogEnd) -> [u8; SLOT_BYTES] {
     let mut slot = [0; SLOT_BYTES];
     slot[..8].copy_from_slice(MAGIC);
     slot[8..16].copy_from_slice(&number.to_le_bytes());
@@ -93,13 +93,13 @@ fn slot(number: u64, tail: Tail) -> [u8; SLOT_BYTES] {
 }
 
 /// The number and the content of a valid slot.
-fn parse(bytes: &[u8]) -> Option<(u64, Tail)> {
+fn parse(bytes: &[u8]) -> Option<(u64, LogEnd)> {
     let bytes: &[u8; SLOT_BYTES] = bytes.first_chunk()?;
     let number = |at: usize| {
         let bytes = bytes[at..at + 8].try_into();
         bytes.map_or(0, u64::from_le_bytes)
     };
-    let tail = Tail {
+    let tail = LogEnd {
         last: number(16),
         checksum: u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]),
     };
@@ -110,16 +110,16 @@ fn parse(bytes: &[u8]) -> Option<(u64, Tail)> {
 ///
 /// # Errors
 /// The file cannot be read.
-pub(super) fn read(directory: &Path) -> io::Result<Found> {
-    let mut found = Found::Absent;
+pub(super) fn read(directory: &Path) -> io::Result<MarkRead> {
+    let mut found = MarkRead::Absent;
     for _ in 0..READ_ATTEMPTS {
         found = read_once(&directory.join(NAME))?;
         if matches!(
             found,
-            Found::At {
+            MarkRead::At {
                 is_slot_damaged: false,
                 ..
-            } | Found::Absent
+            } | MarkRead::Absent
         ) {
             break;
         }
@@ -127,20 +127,20 @@ pub(super) fn read(directory: &Path) -> io::Result<Found> {
     Ok(found)
 }
 
-fn read_once(path: &Path) -> io::Result<Found> {
+fn read_once(path: &Path) -> io::Result<MarkRead> {
     let mut bytes = Vec::with_capacity(SLOTS * SLOT_EVERY);
     match File::open(path) {
         Ok(file) => (file.take((SLOTS * SLOT_EVERY) as u64)).read_to_end(&mut bytes)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Absent),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(MarkRead::Absent),
         Err(error) => return Err(error),
     };
-    let slots: Vec<Option<(u64, Tail)>> = (0..SLOTS)
+    let slots: Vec<Option<(u64, LogEnd)>> = (0..SLOTS)
         .map(|slot| bytes.get(slot * SLOT_EVERY..).and_then(parse))
         .collect();
     let newest = slots.iter().flatten().max_by_key(|(number, _)| *number);
     Ok(match newest {
-        None => Found::Unreadable,
-        Some(&(number, tail)) => Found::At {
+        None => MarkRead::Unreadable,
+        Some(&(number, tail)) => MarkRead::At {
             tail,
             number,
             // `None` compares less than any number.
@@ -151,11 +151,11 @@ fn read_once(path: &Path) -> io::Result<Found> {
 }
 
 /// The writer of a store's mark. Held by the thread that appends.
-pub(super) struct Mark {
+pub(super) struct HighWaterMark {
     file: File,
     direct: Option<Direct>,
     number: u64,
-    tail: Tail,
+    tail: LogEnd,
     /// Whether the log is known to end with `tail`: not before the first append, nor after one that
     /// failed.
     is_end: bool,
@@ -174,12 +174,12 @@ enum State {
     Failed,
 }
 
-impl Mark {
+impl HighWaterMark {
     /// Creates a mark for a store whose last batch is `tail`, replacing an existing one.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn create(directory: &Path, tail: Tail) -> io::Result<Self> {
+    pub(super) fn create(directory: &Path, tail: LogEnd) -> io::Result<Self> {
         let (path, partial) = (directory.join(NAME), directory.join(PARTIAL_NAME));
         let mut file = private::create_file(&partial)?;
         let mut bytes = vec![0; SLOTS * SLOT_EVERY];
@@ -206,9 +206,9 @@ impl Mark {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn resume(directory: &Path, found: Found, tail: Tail) -> io::Result<Self> {
+    pub(super) fn resume(directory: &Path, found: MarkRead, tail: LogEnd) -> io::Result<Self> {
         match found {
-            Found::At {
+            MarkRead::At {
                 tail: said,
                 number,
                 older,
@@ -233,12 +233,12 @@ impl Mark {
 
     /// The end of the log if the last append succeeded. For one append only, which confirms it with
     /// [`Self::set`]: after a failed one the log has to be asked.
-    pub(super) fn take_end(&mut self) -> Option<Tail> {
+    pub(super) fn take_end(&mut self) -> Option<LogEnd> {
         std::mem::take(&mut self.is_end).then_some(self.tail)
     }
 
     /// Sets the mark after an append, before it is acknowledged.
-    pub(super) fn set(&mut self, tail: Tail) {
+    pub(super) fn set(&mut self, tail: LogEnd) {
         self.tail = tail;
         self.is_end = true;
         self.number += 1;
@@ -253,7 +253,7 @@ impl Mark {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(super) fn settle(&mut self) -> io::Result<()> {
+    pub(super) fn finish_deferred(&mut self) -> io::Result<()> {
         if self.state == State::Settled {
             return Ok(());
         }
@@ -284,10 +284,10 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for HighWaterMark {
     fn drop(&mut self) {
         // Best effort: the first slot already has the value.
-        let _ = self.settle().and_then(|()| self.file.sync_data());
+        let _ = self.finish_deferred().and_then(|()| self.file.sync_data());
     }
 }
 
@@ -347,21 +347,21 @@ impl Direct {
 mod tests {
     use super::*;
 
-    fn at(last: u64) -> Tail {
-        Tail { last, checksum: 7 }
+    fn at(last: u64) -> LogEnd {
+        LogEnd { last, checksum: 7 }
     }
 
     #[test]
     fn a_mark_outlives_damage_to_two_slots_and_tells_damage_to_all() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(read(directory.path()).unwrap(), Found::Absent);
-        let mut mark = Mark::create(directory.path(), at(0)).unwrap();
+        assert_eq!(read(directory.path()).unwrap(), MarkRead::Absent);
+        let mut mark = HighWaterMark::create(directory.path(), at(0)).unwrap();
         for last in 1..=9 {
             mark.set(at(last));
             // Read before it is settled, as after a kill.
             assert_eq!(read(directory.path()).unwrap().last(), Some(last));
             if last < 9 {
-                mark.settle().unwrap();
+                mark.finish_deferred().unwrap();
             }
         }
         let path = directory.path().join(NAME);
@@ -380,7 +380,7 @@ mod tests {
         let mut older = [damaged(&[0, 1]).last(), damaged(&[0, 2]).last()];
         older.sort_unstable();
         assert_eq!(older, [Some(7), Some(8)]);
-        assert_eq!(damaged(&[0, 1, 2]), Found::Unreadable);
+        assert_eq!(damaged(&[0, 1, 2]), MarkRead::Unreadable);
         for byte in 0..SLOT_BYTES {
             let mut bytes = sound.clone();
             bytes[byte] ^= 1;
@@ -388,7 +388,7 @@ mod tests {
             let found = read(directory.path()).unwrap();
             let is_seen = matches!(
                 found,
-                Found::At {
+                MarkRead::At {
                     is_slot_damaged: true,
                     ..
                 }
@@ -397,24 +397,24 @@ mod tests {
         }
         for bytes in [&sound[..0], &[0_u8; SLOTS * SLOT_EVERY][..]] {
             std::fs::write(&path, bytes).unwrap();
-            assert_eq!(read(directory.path()).unwrap(), Found::Unreadable);
+            assert_eq!(read(directory.path()).unwrap(), MarkRead::Unreadable);
         }
     }
 
     #[test]
     fn a_mark_is_taken_up_where_it_was() {
         let directory = tempfile::tempdir().unwrap();
-        drop(Mark::create(directory.path(), at(0)).unwrap());
+        drop(HighWaterMark::create(directory.path(), at(0)).unwrap());
         for last in 1..=9 {
             let found = read(directory.path()).unwrap();
-            let mut mark = Mark::resume(directory.path(), found, at(last - 1)).unwrap();
+            let mut mark = HighWaterMark::resume(directory.path(), found, at(last - 1)).unwrap();
             mark.set(at(last));
             drop(mark);
             assert_eq!(read(directory.path()).unwrap().last(), Some(last));
         }
         // The mark now includes entries that were kept but not marked.
         let found = read(directory.path()).unwrap();
-        drop(Mark::resume(directory.path(), found, at(20)).unwrap());
+        drop(HighWaterMark::resume(directory.path(), found, at(20)).unwrap());
         assert_eq!(read(directory.path()).unwrap().last(), Some(20));
     }
 }

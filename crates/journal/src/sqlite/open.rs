@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::check::{Notice, check_acknowledged, check_empty, check_file, mark, said};
-use super::mark::Found;
+use super::mark::MarkRead;
 use super::{SqliteJournal, Store, snapshot_file};
 use crate::{JournalError, private};
 
@@ -142,7 +142,7 @@ impl SqliteJournal {
 pub(super) fn take(
     directory: &Path,
     options: SqliteOptions,
-) -> Result<(Store, Found), JournalError> {
+) -> Result<(Store, MarkRead), JournalError> {
     private::create_directory(directory).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::NotADirectory => {
             JournalError::NotAJournal {

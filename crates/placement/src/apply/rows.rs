@@ -7,24 +7,24 @@ use uuid::Uuid;
 
 use super::Step;
 use crate::change::{AllocationFact, Change};
-use crate::group::{Distance, Group, Level, Member, Placing};
+use crate::group::{Distance, Group, HostAssignment, Level, Member};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
     TraitId, TypeId, UserId,
 };
-use crate::intern::{Freed, FreedNames};
+use crate::intern::{FreedName, FreedNames};
 use crate::names;
 use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State, place_of};
-use crate::touch::What;
+use crate::tree_changes::ChangeKind;
 
 /// A consumer that was replaced, with the interned names that its removal freed. Undoing the
 /// replacement gives those names the same numbers again.
 #[derive(Debug)]
-pub(crate) struct Former {
+pub(crate) struct ReplacedConsumer {
     pub(crate) consumer: Consumer,
-    project: Option<Freed>,
-    user: Option<Freed>,
-    consumer_type: Option<Freed>,
+    project: Option<FreedName>,
+    user: Option<FreedName>,
+    consumer_type: Option<FreedName>,
 }
 
 impl State {
@@ -385,7 +385,7 @@ impl State {
     }
 
     /// Gives the interned names of a former consumer their numbers again.
-    pub(super) fn restore_owner(&mut self, former: Former) -> Consumer {
+    pub(super) fn restore_owner(&mut self, former: ReplacedConsumer) -> Consumer {
         self.projects.restore(former.project);
         let rows = self.projects.row_count();
         if self.project_consumers.len() < rows {
@@ -397,13 +397,13 @@ impl State {
     }
 
     /// Releases the interned names of a removed consumer.
-    fn release_owner(&mut self, consumer: Consumer) -> Former {
+    fn release_owner(&mut self, consumer: Consumer) -> ReplacedConsumer {
         let project = self.projects.release(consumer.project.0);
         if project.is_some() {
             self.project_consumers.truncate(self.projects.row_count());
         }
         let of_type = consumer.consumer_type;
-        Former {
+        ReplacedConsumer {
             project,
             user: self.users.release(consumer.user.0),
             consumer_type: of_type.and_then(|id| self.consumer_types.release(id.0)),
@@ -426,7 +426,7 @@ impl State {
         id: ConsumerId,
         uuid: ConsumerUuid,
         record: Option<Consumer>,
-    ) -> Option<Former> {
+    ) -> Option<ReplacedConsumer> {
         let previous = self.consumers.take(id.0);
         if let Some(previous) = &previous {
             self.note_member(id, previous.placing, false);
@@ -470,19 +470,19 @@ impl State {
             column.set_free(allocation.provider.0, &record.inventory, free);
         }
         let what = if difference >= 0 {
-            What::LessRoom
+            ChangeKind::LessRoom
         } else {
-            What::Room
+            ChangeKind::Room
         };
         self.touch_as(allocation.provider, what);
     }
 
     /// Records a change of a provider in the touch log, for readers that cache search results.
     pub(super) fn touch(&mut self, id: ProviderId) {
-        self.touch_as(id, What::Anything);
+        self.touch_as(id, ChangeKind::Anything);
     }
 
-    fn touch_as(&mut self, id: ProviderId, what: What) {
+    fn touch_as(&mut self, id: ProviderId, what: ChangeKind) {
         let Some(provider) = self.providers.get(id.0) else {
             return;
         };
@@ -509,10 +509,10 @@ impl State {
     pub(super) fn note_member(
         &mut self,
         consumer: ConsumerId,
-        placing: Option<Placing>,
+        placing: Option<HostAssignment>,
         joins: bool,
     ) {
-        let Some(Placing {
+        let Some(HostAssignment {
             host,
             group: Some(id),
         }) = placing
@@ -536,8 +536,8 @@ impl State {
     pub(super) fn replace_placing(
         &mut self,
         id: ConsumerId,
-        placing: Option<Placing>,
-    ) -> Option<Placing> {
+        placing: Option<HostAssignment>,
+    ) -> Option<HostAssignment> {
         let consumer = self.consumers.get_mut(id.0)?;
         let previous = std::mem::replace(&mut consumer.placing, placing);
         self.note_member(id, previous, false);
@@ -554,10 +554,10 @@ impl State {
     ) -> Option<Group> {
         let previous = self.groups.take(id.0);
         for member in previous.iter().flat_map(|group| &group.members) {
-            self.tell_member(member.consumer, None);
+            self.update_member(member.consumer, None);
         }
         for member in group.iter().flat_map(|group| &group.members) {
-            self.tell_member(member.consumer, Some(id));
+            self.update_member(member.consumer, Some(id));
         }
         match group {
             Some(group) => {
@@ -569,7 +569,7 @@ impl State {
         previous
     }
 
-    pub(super) fn tell_member(&mut self, id: ConsumerId, group: Option<GroupId>) {
+    pub(super) fn update_member(&mut self, id: ConsumerId, group: Option<GroupId>) {
         if let Some(Some(placing)) = self
             .consumers
             .get_mut(id.0)

@@ -25,7 +25,7 @@ impl TreeSearch {
         let mut fewest = (usize::MAX, 0);
         let mut open: Vec<Vec<u32>> = Vec::with_capacity(rest.len());
         for (index, choice) in rest.iter().enumerate() {
-            let places = self.unrefuted(plan, *choice, scratch);
+            let places = self.open_places(plan, *choice, scratch);
             fewest = fewest.min((places.len(), index));
             open.push(places);
         }
@@ -60,7 +60,7 @@ impl TreeSearch {
         found
     }
 
-    fn unrefuted(&self, plan: &Plan<'_>, choice: usize, scratch: &Scratch) -> Vec<u32> {
+    fn open_places(&self, plan: &Plan<'_>, choice: usize, scratch: &Scratch) -> Vec<u32> {
         let twin = plan.choices[choice].twin * self.places.len();
         self.options[plan.choices[choice].kind]
             .iter()

@@ -96,12 +96,13 @@ impl TreeSearch {
             .flatten()
             .copied()
             .collect();
-        self.mend(plan, &rest, &broken, scratch) || self.try_all(plan, &mut rest, scratch)
+        self.repair_subtrees(plan, &rest, &broken, scratch)
+            || self.try_all(plan, &mut rest, scratch)
     }
 
     /// Keeps the completion except for the choices whose subtree rule is broken, and searches
     /// exhaustively for those.
-    fn mend(
+    fn repair_subtrees(
         &mut self,
         plan: &Plan<'_>,
         rest: &[usize],
@@ -118,18 +119,18 @@ impl TreeSearch {
         for choice in &staying {
             self.put(plan, *choice, scratch.example[*choice]);
         }
-        let mended = self.try_all(plan, &mut moving, scratch)
+        let repaired = self.try_all(plan, &mut moving, scratch)
             && self.keeps_rules(plan, |choice| match self.chosen[choice] {
                 NOWHERE => self.witness[choice],
                 place => place,
             });
         for choice in &staying {
-            if mended {
+            if repaired {
                 self.witness[*choice] = self.chosen[*choice];
             }
             self.take(plan, *choice);
         }
-        mended
+        repaired
     }
 
     /// Searches all completions of the remaining choices by backtracking, within the step budget.

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::lookup::{SetFilter, room_for_total, room_word};
+use super::lookup::{SetFilter, capacity_word, room_for_total};
 use super::plan::Plan;
 use crate::ids::ClassId;
 
@@ -61,7 +61,7 @@ impl FlatPass {
     }
 
     /// Which of the 64 hosts of a mask satisfy everything but capacity.
-    pub(crate) fn kind_word(&self, plan: &Plan<'_>, word: usize, mask: u64) -> u64 {
+    pub(crate) fn eligible_word(&self, plan: &Plan<'_>, word: usize, mask: u64) -> u64 {
         if self.possible {
             self.filter.word(plan.state, word, mask)
         } else {
@@ -83,7 +83,7 @@ impl FlatPass {
             if mask == 0 {
                 return 0;
             }
-            mask = room_word(plan.state, *class, *amount, word, mask);
+            mask = capacity_word(plan.state, *class, *amount, word, mask);
         }
         for (class, amount) in &self.merged {
             mask = room_for_total(plan.state, *class, *amount, word, mask);

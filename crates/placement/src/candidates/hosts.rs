@@ -6,12 +6,12 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
-use super::anchors::Anchors;
 use super::answer::Candidates;
 use super::complete::Scratch;
-use super::make_ready;
-use super::plan::{Form, Plan};
+use super::plan::{CompiledQuery, Plan};
+use super::prepare;
 use super::query::{CandidateQuery, QueryRefusal};
+use super::root_selection::RootSelection;
 use super::tree::TreeSearch;
 use crate::ids::ProviderId;
 use crate::state::State;
@@ -23,7 +23,7 @@ const TREES_ASKED: u32 = 64;
 /// A prepared query that can be evaluated host by host.
 pub struct HostSearch<'a> {
     plan: Plan<'a>,
-    anchors: Arc<Anchors>,
+    anchors: Arc<RootSelection>,
     /// Buffers of a tree search, reused by the next one.
     buffers: RefCell<Option<Box<(TreeSearch, Scratch)>>>,
     /// The number of trees evaluated so far.
@@ -35,13 +35,13 @@ pub struct HostSearch<'a> {
 /// A prepared query without its borrow of the state, so that it can be evaluated again later
 /// without looking its names up.
 #[derive(Clone, Debug)]
-pub struct KeptSearch {
-    form: Arc<Form>,
-    anchors: Arc<Anchors>,
+pub struct PreparedQuery {
+    form: Arc<CompiledQuery>,
+    anchors: Arc<RootSelection>,
     structure: u64,
 }
 
-impl KeptSearch {
+impl PreparedQuery {
     /// Binds the prepared query to the current state. `None` if its names or the topology changed
     /// and it has to be prepared anew.
     #[must_use]
@@ -70,10 +70,10 @@ fn anybody_shares(state: &State) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostWord {
     /// Flat hosts that are feasible.
-    pub fitting: u64,
+    pub feasible: u64,
     /// Hosts that need a tree search ([`HostSearch::fits`]): they have child providers, or a
     /// sharing provider is in reach.
-    pub unsure: u64,
+    pub undecided: u64,
 }
 
 impl<'a> HostSearch<'a> {
@@ -83,8 +83,8 @@ impl<'a> HostSearch<'a> {
     ///
     /// As [`find_candidates`](super::find_candidates).
     pub fn new(state: &'a State, query: &CandidateQuery) -> Result<Option<Self>, QueryRefusal> {
-        Ok(make_ready(state, query)?.map(|plan| Self {
-            anchors: Arc::new(Anchors::by_host(&plan)),
+        Ok(prepare(state, query)?.map(|plan| Self {
+            anchors: Arc::new(RootSelection::by_host(&plan)),
             plan,
             buffers: RefCell::default(),
             asked: Cell::new(0),
@@ -95,11 +95,11 @@ impl<'a> HostSearch<'a> {
     /// The part of the prepared query that does not borrow the state. `None` if it depends on more
     /// than names: on sharing providers, or on the members of a tree.
     #[must_use]
-    pub fn keep(&self) -> Option<KeptSearch> {
+    pub fn keep(&self) -> Option<PreparedQuery> {
         let state = self.plan.state;
         let names_tree = self.plan.kinds.iter().any(|kind| kind.tree.is_some());
         let may_keep = !names_tree && !anybody_shares(state);
-        may_keep.then(|| KeptSearch {
+        may_keep.then(|| PreparedQuery {
             form: Arc::clone(&self.plan.form),
             anchors: Arc::clone(&self.anchors),
             structure: state.touched().structure(),
@@ -118,8 +118,8 @@ impl<'a> HostSearch<'a> {
     pub fn word(&self, word: usize) -> HostWord {
         let roots = self.anchors.word(&self.plan, word);
         HostWord {
-            fitting: roots.hosts,
-            unsure: roots.trees,
+            feasible: roots.hosts,
+            undecided: roots.trees,
         }
     }
 
@@ -129,16 +129,16 @@ impl<'a> HostSearch<'a> {
     pub fn one(&self, host: ProviderId) -> HostWord {
         let room = self.anchors.host(&self.plan, host);
         HostWord {
-            fitting: room.hosts,
-            unsure: room.trees,
+            feasible: room.hosts,
+            undecided: room.trees,
         }
     }
 
     /// Of the 64 hosts from slot `64 * word` on, those that satisfy everything but capacity: a
     /// superset of [`Self::word`], whatever the amounts.
     #[must_use]
-    pub fn kind_word(&self, word: usize) -> u64 {
-        self.anchors.kind_word(&self.plan, word)
+    pub fn eligible_word(&self, word: usize) -> u64 {
+        self.anchors.eligible_word(&self.plan, word)
     }
 
     /// Whether the result for a host can depend on providers outside its own tree.

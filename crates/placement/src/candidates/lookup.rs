@@ -42,7 +42,7 @@ pub(crate) fn any_of_traits(
     lists: &[Vec<String>],
 ) -> Result<AnyOf<TraitId>, QueryRefusal> {
     let lists = lists.iter().map(|list| trait_ids(state, list));
-    Ok(each_once(lists.collect::<Result<_, _>>()?))
+    Ok(deduplicated(lists.collect::<Result<_, _>>()?))
 }
 
 /// Up to this many lists are deduplicated by comparison; beyond, with a hash map.
@@ -50,7 +50,7 @@ const FEW_LISTS: usize = 8;
 
 /// Removes duplicate lists: a repetition asks for nothing more, and each list costs a pass over
 /// all providers.
-pub(crate) fn each_once<T>(mut lists: AnyOf<T>) -> AnyOf<T>
+pub(crate) fn deduplicated<T>(mut lists: AnyOf<T>) -> AnyOf<T>
 where
     T: Copy + Eq + std::hash::Hash,
 {
@@ -174,7 +174,7 @@ impl SetFilter {
 /// Which of the 64 providers from `64 * word` on can give an amount of a class in one allocation
 /// now, restricted to the mask.
 #[inline]
-pub(crate) fn room_word(
+pub(crate) fn capacity_word(
     state: &State,
     class: ClassId,
     amount: i64,

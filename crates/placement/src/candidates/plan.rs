@@ -7,7 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::bits::Bits;
-use super::lookup::{Members, SetFilter, room_word};
+use super::lookup::{Members, SetFilter, capacity_word};
 use super::query::{CandidateQuery, GroupPolicy};
 use super::resolve::{ResolvedGroup, ResolvedRoot};
 use crate::ids::{ClassId, ProviderId};
@@ -17,10 +17,10 @@ use crate::state::{Provider, State};
 /// A decision variable of the search: a suffixed group, or one resource class of the unsuffixed
 /// group.
 #[derive(Debug)]
-pub(crate) struct Choice {
+pub(crate) struct SearchVariable {
     /// The index of its group in the query.
     pub(crate) group: usize,
-    /// The index of its [`Kind`].
+    /// The index of its [`ProviderCondition`].
     pub(crate) kind: usize,
     /// The amounts that it takes of contended classes: (index in `contended`, amount).
     pub(crate) contended: SmallVec<[(usize, i64); 4]>,
@@ -36,7 +36,7 @@ pub(crate) struct Choice {
 
 /// The conditions on the provider of a choice; equal choices share one kind.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct ProviderCondition {
     pub(crate) resources: SmallVec<[(ClassId, i64); 4]>,
     pub(crate) filter: SetFilter,
     /// For the unsuffixed group: aggregates that the provider or its root must be in.
@@ -47,7 +47,7 @@ pub(crate) struct Kind {
     pub(crate) takes_shared: bool,
 }
 
-impl Kind {
+impl ProviderCondition {
     /// Which of the 64 providers from `64 * word` on may serve it, without the aggregates that
     /// span a tree.
     pub(crate) fn word(&self, state: &State, word: usize, mut mask: u64) -> u64 {
@@ -56,7 +56,7 @@ impl Kind {
             mask &= tree.word(word);
         }
         for (class, amount) in &self.resources {
-            mask = room_word(state, *class, *amount, word, mask);
+            mask = capacity_word(state, *class, *amount, word, mask);
         }
         mask
     }
@@ -69,7 +69,7 @@ impl Kind {
 
 /// The rules of a query that an explanation relaxes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Leniency {
+pub(crate) struct Relaxation {
     /// Whether a group without resources is allowed, with any provider or with one of its tree.
     pub(crate) bare_groups: bool,
     /// Contended classes whose sum is not checked.
@@ -80,22 +80,22 @@ pub(crate) struct Leniency {
 #[derive(Clone)]
 pub(crate) struct Plan<'a> {
     pub(crate) state: &'a State,
-    pub(crate) form: Arc<Form>,
+    pub(crate) form: Arc<CompiledQuery>,
 }
 
 impl Deref for Plan<'_> {
-    type Target = Form;
+    type Target = CompiledQuery;
 
-    fn deref(&self) -> &Form {
+    fn deref(&self) -> &CompiledQuery {
         &self.form
     }
 }
 
 /// A prepared query: all names are resolved to numbers.
 #[derive(Debug)]
-pub(crate) struct Form {
-    pub(crate) choices: Vec<Choice>,
-    pub(crate) kinds: Vec<Kind>,
+pub(crate) struct CompiledQuery {
+    pub(crate) choices: Vec<SearchVariable>,
+    pub(crate) kinds: Vec<ProviderCondition>,
     /// The number of groups of the query.
     pub(crate) groups: usize,
     /// The conditions on the root of a tree.
@@ -130,7 +130,7 @@ impl<'a> Plan<'a> {
         root: &ResolvedRoot,
         groups: Vec<ResolvedGroup>,
     ) -> Self {
-        Self::lenient(state, query, root, groups, &Leniency::default())
+        Self::lenient(state, query, root, groups, &Relaxation::default())
     }
 
     /// As [`Self::new`], with some rules relaxed.
@@ -139,11 +139,11 @@ impl<'a> Plan<'a> {
         query: &CandidateQuery,
         root: &ResolvedRoot,
         groups: Vec<ResolvedGroup>,
-        leniency: &Leniency,
+        leniency: &Relaxation,
     ) -> Self {
         let mut contended = contended_classes(&groups);
         contended.retain(|class| !leniency.apart.contains(class));
-        let mut plan = Form {
+        let mut plan = CompiledQuery {
             choices: Vec::new(),
             kinds: Vec::new(),
             groups: groups.len(),
@@ -181,7 +181,8 @@ impl<'a> Plan<'a> {
         }
         plan.resolved = groups;
         for suffixes in &query.same_subtree {
-            let named = |choice: &Choice| suffixes.contains(&query.groups[choice.group].suffix);
+            let named =
+                |choice: &SearchVariable| suffixes.contains(&query.groups[choice.group].suffix);
             plan.subtrees.push(
                 (0..plan.choices.len())
                     .filter(|choice| named(&plan.choices[*choice]))
@@ -198,7 +199,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-impl Form {
+impl CompiledQuery {
     fn add_unsuffixed(&mut self, state: &State, index: usize, group: &ResolvedGroup) {
         self.root.forbid_aggregates(&group.forbidden_aggregates);
         let mut required = SetFilter::default();
@@ -210,7 +211,7 @@ impl Form {
             self.collective = required.all.iter().cloned().collect();
         }
         let mut add = |resources: &[(ClassId, i64)]| {
-            let mut kind = Kind {
+            let mut kind = ProviderCondition {
                 resources: SmallVec::from_slice(resources),
                 filter: if alone {
                     required.clone()
@@ -246,7 +247,7 @@ impl Form {
         for (place, amount) in &contended {
             self.wanted[*place] = self.wanted[*place].saturating_add(*amount);
         }
-        self.choices.push(Choice {
+        self.choices.push(SearchVariable {
             group,
             kind,
             contended,
@@ -320,7 +321,7 @@ impl Form {
     }
 }
 
-fn granular_kind(state: &State, group: &ResolvedGroup, may_be_bare: bool) -> Kind {
+fn granular_kind(state: &State, group: &ResolvedGroup, may_be_bare: bool) -> ProviderCondition {
     let mut filter = SetFilter::default();
     filter.require_traits(&group.required);
     filter.require_aggregates(&group.member_of);
@@ -331,7 +332,7 @@ fn granular_kind(state: &State, group: &ResolvedGroup, may_be_bare: bool) -> Kin
     }
     filter.forbid_traits(&group.forbidden);
     filter.forbid_aggregates(&group.forbidden_aggregates);
-    Kind {
+    ProviderCondition {
         resources: group.resources.clone(),
         filter,
         spanning: SetFilter::default(),

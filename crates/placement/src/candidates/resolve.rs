@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 
 use super::lookup::{
-    AnyOf, SetFilter, aggregate_ids, any_of_traits, class_id, each_once, provider_named, trait_ids,
+    AnyOf, SetFilter, aggregate_ids, any_of_traits, class_id, deduplicated, provider_named,
+    trait_ids,
 };
 use super::query::{CandidateQuery, QueryRefusal, RequestGroup};
 use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
@@ -53,7 +54,7 @@ pub(crate) fn resolve_root(
     let required: Vec<TraitId> = trait_ids(state, &query.root_required)?;
     let required = required.into_iter();
     Ok(ResolvedRoot {
-        required: each_once(required.map(|id| SmallVec::from_slice(&[id])).collect()),
+        required: deduplicated(required.map(|id| SmallVec::from_slice(&[id])).collect()),
         forbidden: trait_ids(state, &query.root_forbidden)?,
     })
 }
@@ -73,7 +74,7 @@ pub(crate) fn resolve_group(state: &State, group: &RequestGroup) -> Resolved<Res
     }
     let lists = group.member_of.iter();
     let lists = lists.map(|list| aggregate_ids(state, list));
-    resolved.member_of = each_once(lists.collect());
+    resolved.member_of = deduplicated(lists.collect());
     if !resolved.member_of.is_empty() {
         let mut members = SetFilter::default();
         members.require_aggregates(&resolved.member_of);

@@ -1,13 +1,13 @@
 //! The rules that bind the choices within one tree.
 
 use super::bits::Bits;
-use super::plan::{Choice, Plan};
+use super::plan::{Plan, SearchVariable};
 use super::tree::{NOWHERE, TreeSearch};
 
 impl TreeSearch {
     /// Whether a place has capacity for one more choice.
     #[inline]
-    pub(super) fn fits(&self, plan: &Plan<'_>, choice: &Choice, place: u32) -> bool {
+    pub(super) fn fits(&self, plan: &Plan<'_>, choice: &SearchVariable, place: u32) -> bool {
         let place = place as usize;
         if plan.isolate && choice.granular && self.granular_at[place] > 0 {
             return false;
@@ -21,7 +21,7 @@ impl TreeSearch {
 
     /// Takes the capacity that a choice needs at a place.
     #[inline]
-    pub(super) fn load(&mut self, plan: &Plan<'_>, choice: &Choice, place: u32) {
+    pub(super) fn load(&mut self, plan: &Plan<'_>, choice: &SearchVariable, place: u32) {
         let place = place as usize;
         self.count_at[place] += 1;
         self.granular_at[place] += u32::from(choice.granular);
@@ -33,7 +33,7 @@ impl TreeSearch {
 
     /// Releases the capacity that a choice took.
     #[inline]
-    pub(super) fn unload(&mut self, plan: &Plan<'_>, choice: &Choice, place: u32) {
+    pub(super) fn unload(&mut self, plan: &Plan<'_>, choice: &SearchVariable, place: u32) {
         let place = place as usize;
         self.count_at[place] -= 1;
         self.granular_at[place] -= u32::from(choice.granular);

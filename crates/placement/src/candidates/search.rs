@@ -3,11 +3,11 @@
 use uuid::Uuid;
 
 use super::Candidates;
-use super::anchors::Anchors;
-use super::make_ready;
-use super::plan::{Form, Plan};
+use super::enumeration::Enumeration;
+use super::plan::{CompiledQuery, Plan};
+use super::prepare;
 use super::query::{CandidateQuery, QueryRefusal};
-use super::run::Run;
+use super::root_selection::RootSelection;
 use crate::hash::Map;
 use crate::ids::ProviderId;
 use crate::state::State;
@@ -23,7 +23,7 @@ const ANEW_MAX: u32 = 8;
 /// [`find_candidates`](super::find_candidates).
 pub struct CandidateSearch {
     query: CandidateQuery,
-    under_way: Option<UnderWay>,
+    under_way: Option<InProgress>,
     /// How often the search was started.
     begun: u32,
     /// UUIDs of the providers that candidates name, when there are several slices: a slot may be
@@ -33,9 +33,9 @@ pub struct CandidateSearch {
     noted: (usize, usize),
 }
 
-struct UnderWay {
-    form: Arc<Form>,
-    run: Run,
+struct InProgress {
+    form: Arc<CompiledQuery>,
+    run: Enumeration,
     /// The positions in the touch log (changes of any tree, changes of names) at the last slice.
     position: u64,
     structure: u64,
@@ -81,7 +81,7 @@ impl CandidateSearch {
         };
         if under_way.position != position {
             under_way.position = position;
-            let Some(anchors) = Anchors::new(&plan, false) else {
+            let Some(anchors) = RootSelection::new(&plan, false) else {
                 return Ok(true);
             };
             under_way.run.renew(&plan, anchors);
@@ -92,15 +92,15 @@ impl CandidateSearch {
     }
 
     fn begin(&mut self, state: &State, steps: usize) -> Result<bool, QueryRefusal> {
-        let Some(plan) = make_ready(state, &self.query)? else {
+        let Some(plan) = prepare(state, &self.query)? else {
             return Ok(true);
         };
-        let Some(anchors) = Anchors::new(&plan, false) else {
+        let Some(anchors) = RootSelection::new(&plan, false) else {
             return Ok(true);
         };
         let options = &self.query.options;
         let ceiling = options.max_candidates;
-        let mut run = Run::new(&plan, anchors, self.query.limit, ceiling, options);
+        let mut run = Enumeration::new(&plan, anchors, self.query.limit, ceiling, options);
         self.begun += 1;
         let steps = if self.begun > ANEW_MAX {
             usize::MAX
@@ -108,7 +108,7 @@ impl CandidateSearch {
             steps
         };
         let is_over = run.go_on(&plan, steps);
-        self.under_way = Some(UnderWay {
+        self.under_way = Some(InProgress {
             form: Arc::clone(&plan.form),
             run,
             position: state.touched().position(),
@@ -148,7 +148,7 @@ impl CandidateSearch {
     /// without.
     #[must_use]
     pub fn finish(self, state: &State) -> Candidates {
-        let Some(UnderWay { form, run, .. }) = self.under_way else {
+        let Some(InProgress { form, run, .. }) = self.under_way else {
             return Candidates::new(self.query.groups.len());
         };
         run.finish(&Plan { state, form })

@@ -11,7 +11,7 @@ use super::tree::{NOWHERE, TreeSearch};
 const STEPS: u32 = 200;
 
 /// The places open to a choice, one representative for each distinct subset of the wanted traits.
-pub(super) type Offers = SmallVec<[(Bits, u32); 4]>;
+pub(super) type CoverOptions = SmallVec<[(Bits, u32); 4]>;
 
 impl TreeSearch {
     /// Records which wanted traits each place has, and which subsets each kind can offer.
@@ -29,7 +29,7 @@ impl TreeSearch {
             self.covers.push(covers);
         }
         for options in &self.options {
-            let mut offers = Offers::new();
+            let mut offers = CoverOptions::new();
             for place in options {
                 let covers = &self.covers[*place as usize];
                 if !offers.iter().any(|(other, _)| other.covers(covers)) {
@@ -47,7 +47,7 @@ impl TreeSearch {
         }
         let mut missing = Bits::first(plan.collective.len());
         missing.subtract(&self.covers[place as usize]);
-        let mut open: SmallVec<[&Offers; 8]> = SmallVec::new();
+        let mut open: SmallVec<[&CoverOptions; 8]> = SmallVec::new();
         for (other, of) in plan.choices.iter().enumerate() {
             if other == choice || of.granular {
                 continue;
@@ -91,11 +91,11 @@ impl TreeSearch {
         if still.is_empty() {
             return true;
         }
-        let offers: SmallVec<[Offers; 4]> = open
+        let offers: SmallVec<[CoverOptions; 4]> = open
             .iter()
             .map(|choice| self.open_offers(plan, *choice, &missing, scratch))
             .collect();
-        let offers: SmallVec<[&Offers; 8]> = offers.iter().collect();
+        let offers: SmallVec<[&CoverOptions; 8]> = offers.iter().collect();
         let mut taken: SmallVec<[u32; 8]> = SmallVec::new();
         if !cover(&offers, &missing, &mut taken, &mut scratch.steps) {
             return scratch.steps == 0;
@@ -114,8 +114,8 @@ impl TreeSearch {
         choice: usize,
         missing: &Bits,
         scratch: &mut Scratch,
-    ) -> Offers {
-        let mut offers = Offers::new();
+    ) -> CoverOptions {
+        let mut offers = CoverOptions::new();
         for index in 0..self.open_count(plan, choice, scratch) {
             let place = self.open_place(plan, choice, index, scratch);
             let mut covers = self.covers[place as usize].clone();
@@ -132,7 +132,7 @@ impl TreeSearch {
 /// Selects one offer of each choice so that together they cover the missing traits (set cover by
 /// backtracking); `NOWHERE` for a choice that is not needed. False also when the steps run out.
 fn cover(
-    offers: &[&Offers],
+    offers: &[&CoverOptions],
     missing: &Bits,
     taken: &mut SmallVec<[u32; 8]>,
     steps: &mut u32,

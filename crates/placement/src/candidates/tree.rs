@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 use super::bits::Bits;
 use super::complete::Scratch;
 use super::order::Shuffle;
-use super::plan::{Kind, Plan, headroom};
+use super::plan::{Plan, ProviderCondition, headroom};
 use super::sharing::Sharing;
-use super::traits::Offers;
+use super::traits::CoverOptions;
 use crate::hash::Map;
 use crate::ids::ProviderId;
 
@@ -43,7 +43,7 @@ pub(crate) struct TreeSearch {
     /// By place: the collective trait lists that it satisfies. Filled only with such lists.
     pub(super) covers: Vec<Bits>,
     /// By kind: its offers of collective traits. Filled only with such lists.
-    pub(super) offers: Vec<Offers>,
+    pub(super) offers: Vec<CoverOptions>,
     /// By place: the root of its tree. Filled only when a candidate may use one provider of a
     /// tree.
     pub(super) tree_of: Vec<ProviderId>,
@@ -228,7 +228,7 @@ impl TreeSearch {
         &mut self,
         matches: &Matches,
         id: ProviderId,
-        may_serve: impl Fn(&Kind) -> bool,
+        may_serve: impl Fn(&ProviderCondition) -> bool,
         plan: &Plan<'_>,
     ) {
         let (word, bit) = (id.index() / 64, id.0 % 64);

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::Outcome;
-use super::ledger::{self, Current, Inventories, Ledger, Visited, Wanted};
+use super::ledger::{self, Current, Inventories, Ledger, OrderedProviders, RequestedAmount};
 use crate::change::Change;
 use crate::command::{ConsumerClaim, ConsumerGeneration};
 use crate::ids::{ConsumerUuid, Timestamp};
@@ -17,7 +17,7 @@ pub(super) fn claim(
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
     let visited = decide_claims(state, consumers, at, &Current, changes)?;
-    count_up(state, &visited, at, changes);
+    increment_generations(state, &visited, at, changes);
     Ok(Outcome::Done)
 }
 
@@ -29,7 +29,7 @@ pub(super) fn decide_claims(
     at: Timestamp,
     inventories: &impl Inventories,
     changes: &mut Vec<Change>,
-) -> Result<Visited, Refusal> {
+) -> Result<OrderedProviders, Refusal> {
     for claim in consumers {
         check_consumer_generation(state, claim.consumer, claim.generation)?;
     }
@@ -42,7 +42,7 @@ pub(super) fn decide_claims(
         ledger.give_back(consumer);
     }
     ledger.take(state, &wanted, inventories)?;
-    let mut visited = Visited::default();
+    let mut visited = OrderedProviders::default();
     record_all(state, consumers, &wanted, at, &mut visited, changes);
     Ok(visited)
 }
@@ -70,9 +70,9 @@ pub(super) fn check_consumer_generation(
 pub(super) fn record_all(
     state: &State,
     consumers: &[ConsumerClaim],
-    wanted: &[Wanted],
+    wanted: &[RequestedAmount],
     at: Timestamp,
-    visited: &mut Visited,
+    visited: &mut OrderedProviders,
     changes: &mut Vec<Change>,
 ) {
     let mut rest = wanted;
@@ -91,9 +91,9 @@ pub(super) fn record_all(
 fn record_consumer(
     state: &State,
     claim: &ConsumerClaim,
-    wanted: &[Wanted],
+    wanted: &[RequestedAmount],
     at: Timestamp,
-    visited: &mut Visited,
+    visited: &mut OrderedProviders,
     changes: &mut Vec<Change>,
 ) {
     let existing = state.consumer(claim.consumer);
@@ -117,7 +117,7 @@ fn record_consumer(
         user: claim.user.clone(),
         consumer_type: consumer_type(state, claim, existing),
         at,
-        allocations: wanted.iter().map(Wanted::fact).collect(),
+        allocations: wanted.iter().map(RequestedAmount::fact).collect(),
     });
     if let Some(left) = left_host(state, existing, wanted) {
         changes.push(left);
@@ -125,10 +125,14 @@ fn record_consumer(
 }
 
 /// A consumer that no longer has allocations from its host is no longer placed there.
-fn left_host(state: &State, existing: Option<&Consumer>, wanted: &[Wanted]) -> Option<Change> {
+fn left_host(
+    state: &State,
+    existing: Option<&Consumer>,
+    wanted: &[RequestedAmount],
+) -> Option<Change> {
     let existing = existing?;
     let host = existing.placing?.host;
-    let is_there = |item: &Wanted| {
+    let is_there = |item: &RequestedAmount| {
         state
             .provider(item.provider)
             .is_some_and(|provider| provider.root == host)
@@ -155,7 +159,12 @@ fn consumer_type(
 }
 
 /// Increments the generations of providers.
-pub(super) fn count_up(state: &State, visited: &Visited, at: Timestamp, changes: &mut Vec<Change>) {
+pub(super) fn increment_generations(
+    state: &State,
+    visited: &OrderedProviders,
+    at: Timestamp,
+    changes: &mut Vec<Change>,
+) {
     for provider in visited.iter().filter_map(|id| state.provider(id)) {
         let (uuid, generation): (Uuid, u64) = (provider.uuid, provider.generation + 1);
         changes.push(Change::GenerationSet {

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::Outcome;
-use super::claim::{check_consumer_generation, count_up, record_all};
-use super::ledger::{self, Current, Ledger, Visited};
+use super::claim::{check_consumer_generation, increment_generations, record_all};
+use super::ledger::{self, Current, Ledger, OrderedProviders};
 use crate::change::Change;
 use crate::command::{ConsumerClaim, Intent, IntentCandidate};
 use crate::group::{Group, Relation, Rule};
@@ -19,11 +19,11 @@ use crate::refusal::Refusal;
 use crate::state::State;
 
 /// The decisions made so far for the intents of one command.
-struct Round<'a> {
+struct IntentBatch<'a> {
     state: &'a State,
     at: Timestamp,
     ledger: Ledger,
-    visited: Visited,
+    visited: OrderedProviders,
     placed: Vec<(ConsumerUuid, Option<Uuid>, ProviderId)>,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn claim_first(
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
-    let mut round = Round::new(state, at);
+    let mut round = IntentBatch::new(state, at);
     let mut chosen = Vec::with_capacity(intents.len());
     let mut why = None;
     for intent in intents {
@@ -54,7 +54,7 @@ pub(super) fn claim_first(
             first: why.map(Box::new),
         });
     }
-    count_up(state, &round.visited, at, changes);
+    increment_generations(state, &round.visited, at, changes);
     Ok(Outcome::Claimed(chosen))
 }
 
@@ -63,7 +63,7 @@ pub(super) fn claim_first(
 /// Whoever makes such a command sees no candidate of an intent that the intents before it leave no
 /// room for, and so no command is refused for what its maker could have known.
 pub struct Rehearsal<'a> {
-    round: Round<'a>,
+    round: IntentBatch<'a>,
     changes: Vec<Change>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Rehearsal<'a> {
     #[must_use]
     pub fn new(state: &'a State) -> Self {
         Self {
-            round: Round::new(state, Timestamp::default()),
+            round: IntentBatch::new(state, Timestamp::default()),
             changes: Vec::new(),
         }
     }
@@ -86,19 +86,19 @@ impl<'a> Rehearsal<'a> {
     }
 }
 
-impl<'a> Round<'a> {
+impl<'a> IntentBatch<'a> {
     fn new(state: &'a State, at: Timestamp) -> Self {
         Self {
             state,
             at,
             ledger: Ledger::default(),
-            visited: Visited::default(),
+            visited: OrderedProviders::default(),
             placed: Vec::new(),
         }
     }
 }
 
-impl Round<'_> {
+impl IntentBatch<'_> {
     /// The index of the claimed candidate, or why the first candidate was rejected.
     ///
     /// The outer error refuses the whole command, because the request itself is wrong; the inner
@@ -199,7 +199,7 @@ impl Round<'_> {
             for rule in &group.rules {
                 if !self
                     .state
-                    .keeps_rule(host, rule, self.group_hosts(intent, group))
+                    .satisfies_rule(host, rule, self.group_hosts(intent, group))
                 {
                     return Err(broken(rule));
                 }
@@ -210,11 +210,12 @@ impl Round<'_> {
             let kept = match group {
                 Some(group) if one.others.is_empty() => {
                     let hosts = self.group_hosts(intent, group);
-                    self.state.keeps_rule(host, &one.rule, hosts)
+                    self.state.satisfies_rule(host, &one.rule, hosts)
                 }
                 _ => {
                     let hosts = self.hosts_towards(intent, group, &one.others);
-                    self.state.keeps_rule(host, &one.rule, hosts.into_iter())
+                    self.state
+                        .satisfies_rule(host, &one.rule, hosts.into_iter())
                 }
             };
             if !kept {
@@ -274,8 +275,8 @@ impl Round<'_> {
 /// Describes a rule for people.
 fn describe(rule: &Rule) -> String {
     let place = match &rule.scope {
-        crate::group::Scope::Host => "host",
-        crate::group::Scope::Level(name) => name,
+        crate::group::RuleScope::Host => "host",
+        crate::group::RuleScope::Level(name) => name,
     };
     match rule.relation {
         Relation::Same => format!("the same {place} as the others"),

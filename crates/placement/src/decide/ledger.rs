@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::state::{Consumer, State};
 
 /// Most claims are of one consumer on one provider for a handful of classes.
-pub(super) type Few<T> = SmallVec<[T; 6]>;
+pub(super) type SmallList<T> = SmallVec<[T; 6]>;
 
 /// Up to this many entries are scanned linearly; beyond, an index is kept.
 const FEW: usize = 16;
@@ -45,13 +45,13 @@ impl Inventories for Current {
 
 /// Providers in the order of their first mention, each once.
 #[derive(Default)]
-pub(super) struct Visited {
-    order: Few<ProviderId>,
+pub(super) struct OrderedProviders {
+    order: SmallList<ProviderId>,
     /// An index of all of them, kept once there are more than [`FEW`].
     known: Map<ProviderId, ()>,
 }
 
-impl Visited {
+impl OrderedProviders {
     pub(super) fn visit(&mut self, id: ProviderId) {
         if self.contains(id) {
             return;
@@ -79,14 +79,14 @@ impl Visited {
 }
 
 /// One requested amount, with its provider and class resolved.
-pub(super) struct Wanted {
+pub(super) struct RequestedAmount {
     pub(super) provider: ProviderId,
     pub(super) uuid: Uuid,
     pub(super) class: ClassId,
     pub(super) amount: i64,
 }
 
-impl Wanted {
+impl RequestedAmount {
     pub(super) fn fact(&self) -> AllocationFact {
         AllocationFact {
             provider: self.uuid,
@@ -98,7 +98,7 @@ impl Wanted {
 }
 
 /// The net change of one inventory: released and requested amounts.
-struct Balance {
+struct NetChange {
     provider: ProviderId,
     class: ClassId,
     given_back: i64,
@@ -108,11 +108,11 @@ struct Balance {
 /// Running balances: what one command gives back and takes so far.
 #[derive(Default)]
 pub(super) struct Ledger {
-    balances: Few<Balance>,
+    balances: SmallList<NetChange>,
     /// The index of each balance, kept once there are more than [`FEW`].
     places: Map<(ProviderId, ClassId), usize>,
     /// The balances that changed since [`Self::mark`], as they were before each change.
-    before: Few<(usize, i64, i64)>,
+    before: SmallList<(usize, i64, i64)>,
 }
 
 impl Ledger {
@@ -140,9 +140,9 @@ impl Ledger {
     }
 
     /// The balance of an inventory, which the caller is about to change.
-    fn balance(&mut self, provider: ProviderId, class: ClassId) -> &mut Balance {
+    fn balance(&mut self, provider: ProviderId, class: ClassId) -> &mut NetChange {
         let place = if self.places.is_empty() {
-            let is_it = |one: &Balance| one.provider == provider && one.class == class;
+            let is_it = |one: &NetChange| one.provider == provider && one.class == class;
             self.balances.iter().position(is_it)
         } else {
             self.places.get(&(provider, class)).copied()
@@ -156,7 +156,7 @@ impl Ledger {
 
     fn open(&mut self, provider: ProviderId, class: ClassId) -> usize {
         let place = self.balances.len();
-        self.balances.push(Balance {
+        self.balances.push(NetChange {
             provider,
             class,
             given_back: 0,
@@ -176,7 +176,7 @@ impl Ledger {
     pub(super) fn take(
         &mut self,
         state: &State,
-        wanted: &[Wanted],
+        wanted: &[RequestedAmount],
         inventories: &impl Inventories,
     ) -> Result<(), Refusal> {
         check_classes_present(state, wanted, inventories)?;
@@ -188,7 +188,7 @@ impl Ledger {
     fn take_one(
         &mut self,
         state: &State,
-        item: &Wanted,
+        item: &RequestedAmount,
         inventories: &impl Inventories,
     ) -> Result<(), Refusal> {
         let Some((inventory, capacity)) = inventories.of(state, item.provider, item.class) else {
@@ -225,17 +225,17 @@ impl Ledger {
 pub(super) fn look_up<'a>(
     state: &State,
     requests: impl Iterator<Item = &'a AllocationRequest> + Clone,
-) -> Result<Few<Wanted>, Refusal> {
-    let mut providers: Few<ProviderId> = Few::new();
+) -> Result<SmallList<RequestedAmount>, Refusal> {
+    let mut providers: SmallList<ProviderId> = SmallList::new();
     for request in requests.clone() {
         let uuid = request.provider;
         let found = state.provider_id(uuid);
         providers.push(found.ok_or(Refusal::AllocationProviderNotFound { uuid })?);
     }
-    let mut wanted = Few::new();
+    let mut wanted = SmallList::new();
     for (provider, request) in providers.into_iter().zip(requests) {
         for (class, amount) in &request.resources {
-            wanted.push(Wanted {
+            wanted.push(RequestedAmount {
                 provider,
                 uuid: request.provider,
                 class: find_class(state, class)?,
@@ -249,10 +249,11 @@ pub(super) fn look_up<'a>(
 /// Refuses a provider that has none of the classes requested anywhere in the command.
 fn check_classes_present(
     state: &State,
-    wanted: &[Wanted],
+    wanted: &[RequestedAmount],
     inventories: &impl Inventories,
 ) -> Result<(), Refusal> {
-    let lacks = |item: &&Wanted| inventories.of(state, item.provider, item.class).is_none();
+    let lacks =
+        |item: &&RequestedAmount| inventories.of(state, item.provider, item.class).is_none();
     let mut lacking = wanted.iter().filter(lacks).peekable();
     if lacking.peek().is_none() {
         return Ok(());
@@ -271,7 +272,7 @@ fn check_classes_present(
     Ok(())
 }
 
-fn no_inventory(state: &State, item: &Wanted) -> Refusal {
+fn no_inventory(state: &State, item: &RequestedAmount) -> Refusal {
     let class = state.class_name(item.class).to_owned();
     Refusal::NoInventory {
         provider: item.uuid,

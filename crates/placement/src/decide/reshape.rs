@@ -5,7 +5,7 @@
 //! from that, and clients can see both.
 
 use super::claim::{check_consumer_generation, decide_claims};
-use super::ledger::{Current, Inventories, Visited};
+use super::ledger::{Current, Inventories, OrderedProviders};
 use super::{Outcome, check_generation, inventory};
 use crate::change::Change;
 use crate::command::{ConsumerClaim, InventoryReplacement};
@@ -16,23 +16,23 @@ use crate::refusal::Refusal;
 use crate::state::{Provider, State};
 
 /// The new inventories of one provider.
-struct Plan<'a> {
+struct NewInventories<'a> {
     id: ProviderId,
     provider: &'a Provider,
     inventories: Vec<(ClassId, &'a Inventory)>,
 }
 
 /// The new inventories of all providers, indexed because a tree may have thousands.
-struct Plans<'a> {
-    all: Vec<Plan<'a>>,
+struct NewInventoryIndex<'a> {
+    all: Vec<NewInventories<'a>>,
     /// The index of the first plan of each provider.
     by_provider: Map<ProviderId, usize>,
     /// By the place of a plan and a class: the first inventory that it names.
     by_class: Map<(usize, ClassId), &'a Inventory>,
 }
 
-impl<'a> Plans<'a> {
-    fn new(all: Vec<Plan<'a>>) -> Self {
+impl<'a> NewInventoryIndex<'a> {
+    fn new(all: Vec<NewInventories<'a>>) -> Self {
         let mut by_provider = Map::default();
         let mut by_class = Map::default();
         for (place, plan) in all.iter().enumerate() {
@@ -48,13 +48,13 @@ impl<'a> Plans<'a> {
         }
     }
 
-    fn of(&self, provider: ProviderId) -> Option<&Plan<'a>> {
+    fn of(&self, provider: ProviderId) -> Option<&NewInventories<'a>> {
         self.all.get(*self.by_provider.get(&provider)?)
     }
 }
 
 /// Evaluates against the union of old and new inventories.
-impl Inventories for Plans<'_> {
+impl Inventories for NewInventoryIndex<'_> {
     fn of(&self, state: &State, provider: ProviderId, class: ClassId) -> Option<(Inventory, i64)> {
         let planned = self.by_provider.get(&provider);
         let new = planned.and_then(|place| self.by_class.get(&(*place, class)));
@@ -66,7 +66,7 @@ impl Inventories for Plans<'_> {
     }
 
     fn has_any(&self, state: &State, provider: ProviderId, classes: &Map<ClassId, ()>) -> bool {
-        let new = Plans::of(self, provider).map(|plan| &plan.inventories);
+        let new = NewInventoryIndex::of(self, provider).map(|plan| &plan.inventories);
         new.into_iter()
             .flatten()
             .any(|(class, _)| classes.contains_key(class))
@@ -81,7 +81,7 @@ pub(super) fn reshape(
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
-    let plans = Plans::new(plan(state, replacements, consumers)?);
+    let plans = NewInventoryIndex::new(plan(state, replacements, consumers)?);
     // New inventories come first, so that a replay never allocates from what is not there yet.
     for plan in &plans.all {
         for (class, inventory) in &plan.inventories {
@@ -99,7 +99,7 @@ pub(super) fn reshape(
         let stays = |class| plans.by_class.contains_key(&(place, class));
         remove_rest(state, plan, stays, &differences, changes)?;
     }
-    count_up(state, &plans, &visited, at, changes);
+    increment_generations(state, &plans, &visited, at, changes);
     Ok(Outcome::Done)
 }
 
@@ -107,7 +107,7 @@ fn plan<'a>(
     state: &'a State,
     replacements: &'a [InventoryReplacement],
     consumers: &[ConsumerClaim],
-) -> Result<Vec<Plan<'a>>, Refusal> {
+) -> Result<Vec<NewInventories<'a>>, Refusal> {
     let mut plans = Vec::with_capacity(replacements.len());
     for replacement in replacements {
         let uuid = replacement.provider;
@@ -116,7 +116,7 @@ fn plan<'a>(
             return Err(Refusal::ReshapeProviderNotFound { uuid });
         };
         check_generation(provider, Some(replacement.generation))?;
-        plans.push(Plan {
+        plans.push(NewInventories {
             id,
             provider,
             inventories: Vec::new(),
@@ -171,7 +171,7 @@ fn differences(state: &State, consumers: &[ConsumerClaim]) -> Differences {
 /// them.
 fn remove_rest(
     state: &State,
-    plan: &Plan<'_>,
+    plan: &NewInventories<'_>,
     stays: impl Fn(ClassId) -> bool,
     differences: &Differences,
     changes: &mut Vec<Change>,
@@ -202,10 +202,10 @@ fn remove_rest(
 
 /// Increments a provider's generation once for the union (unless its new inventories are empty),
 /// once for the allocations, once for the new inventories.
-fn count_up(
+fn increment_generations(
     state: &State,
-    plans: &Plans<'_>,
-    visited: &Visited,
+    plans: &NewInventoryIndex<'_>,
+    visited: &OrderedProviders,
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) {
@@ -216,7 +216,7 @@ fn count_up(
         let Some(provider) = state.provider(id) else {
             continue;
         };
-        let steps = Plans::of(plans, id)
+        let steps = NewInventoryIndex::of(plans, id)
             .map_or(0, |plan| 1 + u64::from(!plan.inventories.is_empty()))
             + u64::from(visited.contains(id));
         let generation = provider.generation + steps;

@@ -331,7 +331,7 @@ struct OnGroup {
 }
 
 /// The query that remains when only some constraints are selected.
-pub(super) struct Selected {
+pub(super) struct SelectedConstraints {
     pub(super) query: CandidateQuery,
     pub(super) root: ResolvedRoot,
     pub(super) groups: Vec<ResolvedGroup>,
@@ -347,8 +347,8 @@ impl Parts {
         &self,
         query: &CandidateQuery,
         includes: impl Fn(usize) -> bool,
-    ) -> Selected {
-        let mut selected = Selected {
+    ) -> SelectedConstraints {
+        let mut selected = SelectedConstraints {
             query: CandidateQuery {
                 nested: true,
                 ..CandidateQuery::default()
@@ -394,7 +394,7 @@ impl Parts {
     }
 }
 
-impl Selected {
+impl SelectedConstraints {
     fn take(
         &mut self,
         query: &CandidateQuery,

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 
 use super::constraint::{Part, Parts};
 use super::lineage::Lineage;
-use super::relaxed::Relaxed;
-use super::shapes::{Shape, Shapes};
+use super::relaxed::RelaxedQuery;
+use super::tree_classes::{TreeClass, TreeClasses};
 use crate::candidates::CandidateQuery;
 use crate::candidates::lookup::room_for_total;
 use crate::hash::Map;
@@ -19,7 +19,7 @@ use crate::state::State;
 const SEARCHES: u32 = 1_000;
 
 /// For every root, the constraints that it can serve.
-pub(super) struct Ledger<'a> {
+pub(super) struct ConstraintTable<'a> {
     pub(super) state: &'a State,
     pub(super) query: &'a CandidateQuery,
     pub(super) parts: &'a Parts,
@@ -31,18 +31,18 @@ pub(super) struct Ledger<'a> {
     /// By constraint: bit mask of the roots that can serve it alone.
     pub(super) serve: Vec<Vec<u64>>,
     /// Trees that can serve each constraint alone but not all together; filled by the searches.
-    pub(super) puzzles: Vec<Puzzle>,
+    pub(super) puzzles: Vec<JointInfeasibility>,
     /// The number of trees that the budget did not suffice to search.
     pub(super) unsearched: usize,
     pub(super) lineage: &'a Lineage,
     /// The aggregates that have a sharing member, in rising order.
     shared: &'a [AggregateId],
-    shapes: RefCell<Option<Shapes<'a>>>,
+    shapes: RefCell<Option<TreeClasses<'a>>>,
     searches: Cell<u32>,
 }
 
 /// Trees of one shape that can serve each constraint alone but not all together.
-pub(super) struct Puzzle {
+pub(super) struct JointInfeasibility {
     /// A representative of these trees.
     pub(super) example: ProviderId,
     /// The number of trees of this shape.
@@ -52,13 +52,13 @@ pub(super) struct Puzzle {
 }
 
 /// Look-ups that do not depend on the constraints.
-pub(super) struct Basis {
+pub(super) struct FleetIndex {
     lineage: Lineage,
     /// The aggregates that have a sharing member, in rising order.
     shared: Vec<AggregateId>,
 }
 
-impl Basis {
+impl FleetIndex {
     pub(super) fn new(state: &State) -> Self {
         Self {
             lineage: Lineage::new(state),
@@ -79,12 +79,12 @@ pub(super) struct Outcomes {
     pub(super) unknown: Vec<u64>,
 }
 
-impl<'a> Ledger<'a> {
+impl<'a> ConstraintTable<'a> {
     pub(super) fn new(
         state: &'a State,
         query: &'a CandidateQuery,
         parts: &'a Parts,
-        basis: &'a Basis,
+        basis: &'a FleetIndex,
     ) -> Self {
         let words = state.provider_slots().div_ceil(64);
         let mut reached = Vec::new();
@@ -139,15 +139,15 @@ impl<'a> Ledger<'a> {
     }
 
     /// The query reduced to the constraints that `includes` selects.
-    pub(super) fn relaxed(&self, includes: impl Fn(usize) -> bool) -> Option<Relaxed<'a>> {
-        Relaxed::new(self.state, self.query, self.parts, includes)
+    pub(super) fn relaxed(&self, includes: impl Fn(usize) -> bool) -> Option<RelaxedQuery<'a>> {
+        RelaxedQuery::new(self.state, self.query, self.parts, includes)
     }
 
-    /// The equivalence class of a tree; see [`Shapes`].
-    pub(super) fn shape(&self, root: ProviderId) -> Shape {
+    /// The equivalence class of a tree; see [`TreeClasses`].
+    pub(super) fn shape(&self, root: ProviderId) -> TreeClass {
         let mut shapes = self.shapes.borrow_mut();
         let new = || {
-            Shapes::new(
+            TreeClasses::new(
                 self.state,
                 self.query,
                 self.parts,
@@ -283,7 +283,7 @@ impl<'a> Ledger<'a> {
             last_end: count,
             independent,
         };
-        let mut numbers: Map<(Shape, usize), usize> = Map::default();
+        let mut numbers: Map<(TreeClass, usize), usize> = Map::default();
         let mut outcomes: Vec<Outcome> = Vec::new();
         for (word, trees) in trees.iter().enumerate() {
             for root in bits(*trees, word).map(ProviderId) {
@@ -316,7 +316,7 @@ impl<'a> Ledger<'a> {
                 Some(end) => {
                     found.removed[end] += outcome.roots;
                     if outcome.first_alone == count {
-                        self.puzzles.push(Puzzle {
+                        self.puzzles.push(JointInfeasibility {
                             example: outcome.example,
                             roots: outcome.roots,
                             end,
@@ -343,8 +343,8 @@ struct Outcome {
 
 /// The prefixes of the query: its first constraint, its first two, and so on.
 struct Prefixes<'l, 'a> {
-    ledger: &'l Ledger<'a>,
-    ready: Vec<Option<Option<Relaxed<'a>>>>,
+    ledger: &'l ConstraintTable<'a>,
+    ready: Vec<Option<Option<RelaxedQuery<'a>>>>,
     /// The end of the previous tree, used as a first guess: many trees are alike.
     last_end: usize,
     /// The length of the prefix for which serving each alone means serving all.

@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::constraint::Part;
-use super::effects::{Ledger, Puzzle};
-use super::lacks::Lack;
-use super::relaxed::Relaxed;
+use super::effects::{ConstraintTable, JointInfeasibility};
+use super::relaxed::RelaxedQuery;
+use super::shortfall::Shortfall;
 use crate::hash::Map;
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
@@ -18,14 +18,14 @@ pub struct NearMiss {
     /// The one with the lowest slot.
     pub example: ProviderId,
     /// The constraints that they fail, as indexes into the list of effects, with what they lack.
-    pub lacks: Vec<(usize, Lack)>,
+    pub lacks: Vec<(usize, Shortfall)>,
 }
 
 /// The number of kinds of near misses that an explanation lists.
 pub(super) const MOST: usize = 10;
 
 /// The constraints that a root fails, with what it lacks.
-type Lacks = SmallVec<[(usize, Lack); 2]>;
+type Shortfalls = SmallVec<[(usize, Shortfall); 2]>;
 
 /// The nearest misses so far, nearest first.
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl Nearest {
         }
     }
 
-    fn offer(&mut self, score: i64, roots: usize, example: ProviderId, lacks: &Lacks) {
+    fn offer(&mut self, score: i64, roots: usize, example: ProviderId, lacks: &Shortfalls) {
         let order = |other: &(i64, NearMiss)| {
             (other.0, other.1.lacks.as_slice()).cmp(&(score, lacks.as_slice()))
         };
@@ -67,9 +67,9 @@ impl Nearest {
 }
 
 /// By constraint: the query without it, memoised.
-type Rests<'a> = Map<usize, Option<Relaxed<'a>>>;
+type Rests<'a> = Map<usize, Option<RelaxedQuery<'a>>>;
 
-impl<'a> Ledger<'a> {
+impl<'a> ConstraintTable<'a> {
     /// The roots that fail fewest constraints, by what they lack.
     pub(super) fn near_misses(&self) -> Vec<NearMiss> {
         self.renew_allowance();
@@ -151,7 +151,7 @@ impl<'a> Ledger<'a> {
                 }
             }
             while let Some(slot) = bits(alike, word).next() {
-                let mut lacks = Lacks::new();
+                let mut lacks = Shortfalls::new();
                 let mut same = alike;
                 for index in &failed {
                     let lack = self.lack_of_host(*index, slot);
@@ -173,7 +173,7 @@ impl<'a> Ledger<'a> {
                 .into_iter()
                 .any(|(trees, served)| trees & !served != 0)
         };
-        let mut of_trees: Vec<(usize, Vec<Lack>)> = Vec::with_capacity(fewest);
+        let mut of_trees: Vec<(usize, Vec<Shortfall>)> = Vec::with_capacity(fewest);
         for index in (0..self.serve.len()).filter(failed) {
             let failing: Vec<u64> = (trees.iter().zip(&self.serve[index]))
                 .map(|(trees, served)| trees & !served)
@@ -183,7 +183,7 @@ impl<'a> Ledger<'a> {
         for (word, trees) in trees.iter().enumerate() {
             for root in bits(*trees, word).map(ProviderId) {
                 let failed = (of_trees.iter()).filter(|(index, _)| !self.serves(*index, root));
-                let lacks: Lacks = failed
+                let lacks: Shortfalls = failed
                     .map(|(index, lacks)| (*index, lacks[root.index()]))
                     .collect();
                 self.offer(1, root, &lacks, nearest);
@@ -193,7 +193,12 @@ impl<'a> Ledger<'a> {
 
     /// Offers trees that serve each constraint but not all at once: the constraint whose removal
     /// makes the query feasible is the one they lack.
-    fn offer_puzzle(&self, puzzle: &Puzzle, rests: &mut Rests<'a>, nearest: &mut Nearest) {
+    fn offer_puzzle(
+        &self,
+        puzzle: &JointInfeasibility,
+        rests: &mut Rests<'a>,
+        nearest: &mut Nearest,
+    ) {
         // Constraints after the end are irrelevant: the prefix up to the end is already
         // infeasible.
         for dropped in 0..=puzzle.end {
@@ -208,17 +213,17 @@ impl<'a> Ledger<'a> {
                         .is_some_and(|rest| rest.tree_fits(puzzle.example));
             if fits {
                 let lack = match self.parts.parts[dropped] {
-                    Part::Resource(_, _, amount) => Lack::Amount(amount),
-                    _ => Lack::Condition,
+                    Part::Resource(_, _, amount) => Shortfall::Amount(amount),
+                    _ => Shortfall::Condition,
                 };
-                let lacks = Lacks::from_slice(&[(dropped, lack)]);
+                let lacks = Shortfalls::from_slice(&[(dropped, lack)]);
                 self.offer(puzzle.roots, puzzle.example, &lacks, nearest);
                 return;
             }
         }
     }
 
-    fn offer(&self, roots: usize, example: ProviderId, lacks: &Lacks, nearest: &mut Nearest) {
+    fn offer(&self, roots: usize, example: ProviderId, lacks: &Shortfalls, nearest: &mut Nearest) {
         let score = lacks
             .iter()
             .map(|(index, lack)| lack.score(&self.parts.parts[*index]))

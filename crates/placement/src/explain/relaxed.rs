@@ -3,23 +3,23 @@
 use super::constraint::Parts;
 use super::lineage::Lineage;
 use crate::candidates::CandidateQuery;
-use crate::candidates::anchors::Anchors;
 use crate::candidates::complete::Scratch;
-use crate::candidates::plan::{Leniency, Plan};
+use crate::candidates::plan::{Plan, Relaxation};
+use crate::candidates::root_selection::RootSelection;
 use crate::candidates::tree::TreeSearch;
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 use crate::state::State;
 
 /// A query reduced to some of its constraints.
-pub(super) struct Relaxed<'a> {
+pub(super) struct RelaxedQuery<'a> {
     plan: Plan<'a>,
-    anchors: Anchors,
+    anchors: RootSelection,
     search: TreeSearch,
     scratch: Scratch,
 }
 
-impl<'a> Relaxed<'a> {
+impl<'a> RelaxedQuery<'a> {
     /// `None` when no provider can serve it.
     pub(super) fn new(
         state: &'a State,
@@ -31,7 +31,7 @@ impl<'a> Relaxed<'a> {
         if selected.nobody {
             return None;
         }
-        let leniency = Leniency {
+        let leniency = Relaxation {
             bare_groups: true,
             apart: selected.apart,
         };
@@ -44,7 +44,7 @@ impl<'a> Relaxed<'a> {
         );
         Some(Self {
             // Few trees are searched, so their classification is computed on demand.
-            anchors: Anchors::by_host(&plan),
+            anchors: RootSelection::by_host(&plan),
             search: TreeSearch::new(&plan),
             scratch: Scratch::new(&plan),
             plan,
@@ -74,7 +74,7 @@ impl<'a> Relaxed<'a> {
     }
 }
 
-impl Relaxed<'_> {
+impl RelaxedQuery<'_> {
     /// The roots of the trees that can serve a query of at most one choice. The flat hosts in
     /// `lone` are left out.
     pub(super) fn served_trees(&self, lone: &[u64], lineage: &Lineage) -> Vec<u64> {

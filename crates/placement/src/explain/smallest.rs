@@ -6,8 +6,8 @@
 //! is the smallest of all (implicit hitting sets, as in MARCO-style extraction of smallest
 //! unsatisfiable subsets).
 
-use super::effects::Ledger;
-use super::shapes::Shape;
+use super::effects::ConstraintTable;
+use super::tree_classes::TreeClass;
 use crate::candidates::bits::Bits;
 use crate::hash::Map;
 use crate::ids::ProviderId;
@@ -18,7 +18,7 @@ const ROUNDS: usize = 500;
 /// The step budget of one search for a hitting set.
 const STEPS: u32 = 100_000;
 
-impl Ledger<'_> {
+impl ConstraintTable<'_> {
     /// The smallest set, if it is found within the work allowed.
     pub(super) fn smallest(&self) -> Option<Vec<usize>> {
         self.renew_allowance();
@@ -48,7 +48,7 @@ impl Ledger<'_> {
         let includes = |index: usize| set.contains(&index);
         let is_independent = self.are_independent(includes);
         let mut relaxed = None;
-        let mut searched: Map<Shape, ()> = Map::default();
+        let mut searched: Map<TreeClass, ()> = Map::default();
         for (word, trees) in self.trees.iter().enumerate() {
             let left = (set.iter()).fold(*trees, |left, index| left & self.serve[*index][word]);
             for root in bits(left, word).map(ProviderId) {

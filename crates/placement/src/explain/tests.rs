@@ -8,9 +8,9 @@ use placewright_testing::fleet::{
 use proptest::prelude::*;
 
 use super::constraint::{Part, Parts};
-use super::effects::{Basis, Ledger};
-use super::lacks::{Lack, lack_of_record};
+use super::effects::{ConstraintTable, FleetIndex};
 use super::misses::MOST;
+use super::shortfall::{Shortfall, lack_of_record};
 use super::{NearMiss, explain_and_serve};
 use crate::candidates::{CandidateQuery, GroupPolicy, RequestGroup};
 use crate::ids::ProviderId;
@@ -62,7 +62,7 @@ struct Plain {
     end: usize,
 }
 
-fn plain_roots(state: &State, ledger: &Ledger<'_>) -> Vec<Plain> {
+fn plain_roots(state: &State, ledger: &ConstraintTable<'_>) -> Vec<Plain> {
     let parts = &ledger.parts.parts;
     let roots = state.roots().iter().map(ProviderId);
     let look = |root: ProviderId| {
@@ -80,7 +80,7 @@ fn plain_roots(state: &State, ledger: &Ledger<'_>) -> Vec<Plain> {
             }
             Part::Together(class, amount) => {
                 let lack = lack_of_record(state, root, *class, *amount, false);
-                lack == Lack::Condition
+                lack == Shortfall::Condition
             }
             _ => serves(ledger, root, |other| other == *index),
         };
@@ -100,7 +100,7 @@ fn plain_roots(state: &State, ledger: &Ledger<'_>) -> Vec<Plain> {
 }
 
 impl Plain {
-    fn serves(&self, ledger: &Ledger<'_>, includes: impl Fn(usize) -> bool) -> bool {
+    fn serves(&self, ledger: &ConstraintTable<'_>, includes: impl Fn(usize) -> bool) -> bool {
         if self.is_lone {
             return !self.alone.iter().any(|index| includes(*index));
         }
@@ -108,12 +108,16 @@ impl Plain {
     }
 }
 
-fn serves(ledger: &Ledger<'_>, root: ProviderId, includes: impl Fn(usize) -> bool) -> bool {
+fn serves(
+    ledger: &ConstraintTable<'_>,
+    root: ProviderId,
+    includes: impl Fn(usize) -> bool,
+) -> bool {
     (ledger.relaxed(includes)).is_some_and(|mut relaxed| relaxed.tree_fits(root))
 }
 
 /// Kinds of near misses, nearest first, each with its first root.
-fn plain_misses(state: &State, ledger: &Ledger<'_>, roots: &[Plain]) -> Vec<NearMiss> {
+fn plain_misses(state: &State, ledger: &ConstraintTable<'_>, roots: &[Plain]) -> Vec<NearMiss> {
     let parts = &ledger.parts.parts;
     let is_puzzle = |plain: &&Plain| plain.alone.is_empty() && plain.end < parts.len();
     let counts = (roots.iter()).map(|plain| match plain.alone.len() {
@@ -127,7 +131,7 @@ fn plain_misses(state: &State, ledger: &Ledger<'_>, roots: &[Plain]) -> Vec<Near
         let (class, amount, at_once) = match parts[index] {
             Part::Resource(_, class, amount) => (class, amount, true),
             Part::Together(class, amount) => (class, amount, false),
-            _ => return Lack::Condition,
+            _ => return Shortfall::Condition,
         };
         let members = state.subtree(root).into_iter();
         let lacks = members.map(|id| lack_of_record(state, id, class, amount, at_once));
@@ -135,14 +139,14 @@ fn plain_misses(state: &State, ledger: &Ledger<'_>, roots: &[Plain]) -> Vec<Near
     };
     let mut found: Vec<(i64, NearMiss)> = Vec::new();
     for plain in roots {
-        let lacks: Vec<(usize, Lack)> = if fewest == 1 && is_puzzle(&plain) {
+        let lacks: Vec<(usize, Shortfall)> = if fewest == 1 && is_puzzle(&plain) {
             let without = |dropped: &usize| plain.serves(ledger, |index| index != *dropped);
             let Some(dropped) = (0..parts.len()).find(without) else {
                 continue;
             };
             let lack = match parts[dropped] {
-                Part::Resource(_, _, amount) => Lack::Amount(amount),
-                _ => Lack::Condition,
+                Part::Resource(_, _, amount) => Shortfall::Amount(amount),
+                _ => Shortfall::Condition,
             };
             vec![(dropped, lack)]
         } else if plain.alone.len() == fewest {
@@ -172,7 +176,7 @@ fn plain_misses(state: &State, ledger: &Ledger<'_>, roots: &[Plain]) -> Vec<Near
 }
 
 /// The least number of constraints that together leave no root, by trying all sets.
-fn plain_smallest(ledger: &Ledger<'_>, roots: &[Plain]) -> Option<usize> {
+fn plain_smallest(ledger: &ConstraintTable<'_>, roots: &[Plain]) -> Option<usize> {
     let count = ledger.parts.parts.len();
     let leaves_nothing = |set: &u32| {
         let includes = |index: usize| set >> index & 1 == 1;
@@ -188,8 +192,8 @@ fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
     else {
         return Ok(());
     };
-    let basis = Basis::new(state);
-    let ledger = Ledger::new(state, query, &parts, &basis);
+    let basis = FleetIndex::new(state);
+    let ledger = ConstraintTable::new(state, query, &parts, &basis);
     let roots = plain_roots(state, &ledger);
     let count = parts.parts.len();
     prop_assert!(told.is_exact && told.unsearched == 0);

@@ -1,6 +1,6 @@
 //! Random command sequences over a small world, so that commands often meet.
 
-use placewright_placement::group::{Distance, Level, Relation, Rule, Scope};
+use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent,
     IntentCandidate, IntentRule, Inventory, InventoryReplacement, ParentChange, State, Timestamp,
@@ -123,7 +123,7 @@ fn group_uuid() -> impl Strategy<Value = Uuid> {
 }
 
 fn rule() -> impl Strategy<Value = Rule> {
-    let scope = prop::sample::select(vec![Scope::Host, Scope::Level("rack".into())]);
+    let scope = prop::sample::select(vec![RuleScope::Host, RuleScope::Level("rack".into())]);
     let relation = prop::sample::select(vec![
         Relation::Same,
         Relation::FewerThan(1),

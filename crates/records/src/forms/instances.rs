@@ -1,9 +1,9 @@
 //! Instances: specifications, candidates, failures and their history.
 
-use placewright_conductor::fault::{Action, Fault, Try};
+use placewright_conductor::fault::{Action, Attempt, Fault};
 use placewright_conductor::{
-    Amounts, Answer, Body, Candidate, CellId, HardRule, HostId, InstanceId, Keep, MigrationId,
-    MoveKind, Rules, Spec, Verdict,
+    Amounts, Candidate, CellId, ClaimResponse, HardRule, HostId, InstanceId, MigrationId,
+    MoveDecision, MoveKind, MoveSide, Rules, SharedText, Spec,
 };
 
 use crate::form::{Form, FormError, Reader, Writer};
@@ -42,7 +42,7 @@ row!(Action {
     tries,
     fault
 });
-row!(Try {
+row!(Attempt {
     host,
     attempt,
     started_at,
@@ -50,11 +50,11 @@ row!(Try {
     failure
 });
 
-names!(Keep { 0 Source, 1 Target });
-names!(Verdict { 0 Confirm, 1 Revert });
+names!(MoveSide { 0 Source, 1 Target });
+names!(MoveDecision { 0 Confirm, 1 Revert });
 names!(MoveKind { 0 ColdMigrate, 1 Resize, 2 LiveMigrate, 3 Evacuate, 4 Unshelve });
 
-choice!(Answer {
+choice!(ClaimResponse {
     0 Swapped { index },
     1 NothingFits,
     2 Done,
@@ -63,7 +63,7 @@ choice!(Answer {
 });
 
 /// One text, wherever its parts meet.
-impl Form for Body {
+impl Form for SharedText {
     fn write(&self, out: &mut Writer) {
         out.text(self.common(), self.own());
     }

@@ -1,8 +1,8 @@
 //! What control and cells say to each other.
 
 use placewright_conductor::message::{Create, Envelope, Message, MoveOrder, Reply};
-use placewright_conductor::{Ask, Want};
-use placewright_link::{Act, CellNews, HostView, InstanceView, JobView};
+use placewright_conductor::{ClaimChange, ClaimRequest};
+use placewright_link::{CellEvent, CellOperation, HostView, InstanceView, JobView};
 
 row!(Envelope { sent_at, message });
 row!(Create {
@@ -20,7 +20,7 @@ row!(MoveOrder {
     spec,
     claim
 });
-row!(Ask {
+row!(ClaimRequest {
     instance,
     number,
     want
@@ -61,13 +61,13 @@ choice!(Reply {
     1 Refused(why),
 });
 
-choice!(Want {
+choice!(ClaimChange {
     0 Swap { candidates },
     1 Release { last },
     2 Settle { migration, keep, fault },
 });
 
-choice!(Act {
+choice!(CellOperation {
     0 Shelve { instance },
     1 Rebuild { instance, spec },
     2 RemoveHost { host },
@@ -75,7 +75,7 @@ choice!(Act {
     4 RefuseRebuild { instance, fault },
 });
 
-choice!(CellNews {
+choice!(CellEvent {
     0 Instance { instance, view },
     1 Host { host, view },
     2 State { host, update },

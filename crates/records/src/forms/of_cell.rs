@@ -2,7 +2,7 @@
 
 use placewright_conductor::cell_conductor::state::Next;
 use placewright_conductor::cell_conductor::{
-    Change, Host, Instance, Job, JobKind, Meta, Place, Stage, Step, Target, VmState,
+    Change, GuestRef, Host, Instance, Job, JobKind, Meta, Stage, Step, Target, VmState,
 };
 
 row!(Meta { forgotten_before });
@@ -19,7 +19,7 @@ row!(Instance {
     created_at,
     updated_at,
 });
-row!(Place { host, number });
+row!(GuestRef { host, number });
 row!(Job {
     kind,
     migration,
@@ -53,8 +53,8 @@ choice!(Stage {
     1 Step(step),
     2 Swap,
     3 Verify,
-    4 Clear(next),
-    5 Ask(next),
+    4 AwaitDestroyed(next),
+    5 AwaitClaim(next),
 });
 
 choice!(Next {

@@ -1,7 +1,7 @@
 //! Placement's facts.
 
 use placewright_placement::change::{AllocationFact, Change};
-use placewright_placement::group::{Distance, Level, Relation, Rule, Scope};
+use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};
 use placewright_placement::{ClassId, ConsumerUuid, Inventory, Timestamp, TraitId};
 
 use crate::form::{Form, FormError, Reader, Writer};
@@ -35,7 +35,7 @@ row!(Level { name, aggregates });
 row!(Distance { from, to, distance });
 row!(Rule { scope, relation });
 
-choice!(Scope {
+choice!(RuleScope {
     0 Host,
     1 Level(name),
 });

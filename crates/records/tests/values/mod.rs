@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use placewright_conductor::cell_conductor::{
-    self as cell, Host, Instance, Job, JobKind, Meta, Place, Stage, Step, Target, VmState,
+    self as cell, GuestRef, Host, Instance, Job, JobKind, Meta, Stage, Step, Target, VmState,
 };
 use placewright_conductor::message::{Create, Envelope, Message, MoveOrder};
 use placewright_conductor::super_conductor::{
@@ -19,11 +19,12 @@ use placewright_conductor::super_conductor::{
     Rebuild, ServerGroup, Service,
 };
 use placewright_conductor::{
-    Action, Amounts, Answer, Ask, Body, Candidate, CellId, Fault, HardRule, HostId, InstanceId,
-    Keep, MigrationId, MoveKind, Reply, Spec, Try, Verdict, Want, control,
+    Action, Amounts, Attempt, Candidate, CellId, ClaimChange, ClaimRequest, ClaimResponse, Fault,
+    HardRule, HostId, InstanceId, MigrationId, MoveDecision, MoveKind, MoveSide, Reply, SharedText,
+    Spec, control,
 };
-use placewright_link::{Act, CellNews, HostView, InstanceView, JobView};
-use placewright_placement::group::{Relation, Rule, Scope};
+use placewright_link::{CellEvent, CellOperation, HostView, InstanceView, JobView};
+use placewright_placement::group::{Relation, Rule, RuleScope};
 use placewright_placement::{self as placement, Timestamp};
 use placewright_types::host_state::{
     HostFacts, HostNames, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
@@ -40,7 +41,7 @@ pub const OTHER: Uuid = Uuid::from_u128(5);
 
 pub fn rule() -> Rule {
     Rule {
-        scope: Scope::Host,
+        scope: RuleScope::Host,
         relation: Relation::FewerThan(2),
     }
 }
@@ -105,7 +106,7 @@ pub fn instances_of_control() -> Vec<Change> {
         created_at: AT,
         is_deleting: true,
         claim: 300,
-        answer: Some(Answer::Swapped { index: 1 }),
+        answer: Some(ClaimResponse::Swapped { index: 1 }),
         turn: 2,
         migrations: vec![MIGRATION],
     };
@@ -120,7 +121,7 @@ pub fn instances_of_control() -> Vec<Change> {
         spec: Some(spec()),
         turn: 2,
         held: amounts(),
-        verdict: Some(Verdict::Revert),
+        verdict: Some(MoveDecision::Revert),
     };
     let migration = Migration {
         instance: INSTANCE,
@@ -231,7 +232,7 @@ pub fn tables_of_control() -> Vec<Change> {
 
 pub fn of_cell() -> Vec<cell::Change> {
     use cell::Change;
-    let place = Place {
+    let place = GuestRef {
         host: HOST,
         number: 7,
     };
@@ -269,7 +270,7 @@ pub fn of_cell() -> Vec<cell::Change> {
         name: "create".into(),
         started_at: AT,
         finished_at: Some(AT),
-        tries: vec![Try {
+        tries: vec![Attempt {
             host: HOST,
             attempt: 1,
             started_at: AT,
@@ -318,7 +319,7 @@ pub fn of_a_reservation(count: u128) -> Vec<control::Change> {
     let changes = (1..=count).map(|number| {
         let spec = Spec {
             name: format!("vm-{number}"),
-            body: Body::parted(
+            body: SharedText::parted(
                 Arc::clone(&common),
                 format!(r#"","launch_index":{number}}}}}"#),
             ),
@@ -367,7 +368,7 @@ pub fn envelopes() -> Vec<Envelope> {
         Message::Conclude {
             instance: INSTANCE,
             migration: MIGRATION,
-            verdict: Verdict::Confirm,
+            verdict: MoveDecision::Confirm,
         },
     ];
     messages
@@ -385,16 +386,16 @@ pub fn replies() -> Vec<Reply> {
 }
 
 /// One of each act.
-pub fn acts() -> Vec<Act> {
+pub fn acts() -> Vec<CellOperation> {
     vec![
-        Act::Shelve { instance: INSTANCE },
-        Act::Rebuild {
+        CellOperation::Shelve { instance: INSTANCE },
+        CellOperation::Rebuild {
             instance: INSTANCE,
             spec: Box::new(spec()),
         },
-        Act::RemoveHost { host: HOST },
-        Act::Reconcile { host: HOST },
-        Act::RefuseRebuild {
+        CellOperation::RemoveHost { host: HOST },
+        CellOperation::Reconcile { host: HOST },
+        CellOperation::RefuseRebuild {
             instance: INSTANCE,
             fault: Box::new(fault()),
         },
@@ -402,21 +403,21 @@ pub fn acts() -> Vec<Act> {
 }
 
 /// One of each ask.
-pub fn asks() -> Vec<Ask> {
+pub fn asks() -> Vec<ClaimRequest> {
     let wants = [
-        Want::Swap {
+        ClaimChange::Swap {
             candidates: vec![candidate()],
         },
-        Want::Release { last: true },
-        Want::Settle {
+        ClaimChange::Release { last: true },
+        ClaimChange::Settle {
             migration: MIGRATION,
-            keep: Keep::Target,
+            keep: MoveSide::Target,
             fault: Some(fault()),
         },
     ];
     wants
         .into_iter()
-        .map(|want| Ask {
+        .map(|want| ClaimRequest {
             instance: INSTANCE,
             number: 7,
             want,
@@ -425,13 +426,13 @@ pub fn asks() -> Vec<Ask> {
 }
 
 /// One of each answer to an ask.
-pub fn answers() -> Vec<Answer> {
+pub fn answers() -> Vec<ClaimResponse> {
     vec![
-        Answer::Swapped { index: 1 },
-        Answer::NothingFits,
-        Answer::Done,
-        Answer::Gone,
-        Answer::Stale,
+        ClaimResponse::Swapped { index: 1 },
+        ClaimResponse::NothingFits,
+        ClaimResponse::Done,
+        ClaimResponse::Gone,
+        ClaimResponse::Stale,
     ]
 }
 
@@ -441,7 +442,7 @@ pub fn actions() -> Vec<Action> {
         name: "create".into(),
         started_at: AT,
         finished_at: Some(AT),
-        tries: vec![Try {
+        tries: vec![Attempt {
             host: HOST,
             attempt: 1,
             started_at: AT,
@@ -507,17 +508,17 @@ fn updates() -> Vec<HostUpdate> {
 }
 
 /// One of each of a cell's events.
-pub fn news() -> Vec<CellNews> {
+pub fn news() -> Vec<CellEvent> {
     let view = InstanceView {
         vm_state: VmState::Active,
         job: Some(JobView {
             kind: JobKind::Move(MoveKind::Resize),
             migration: Some(MIGRATION),
-            stage: Stage::Clear(cell::Next::Settle(Keep::Source)),
+            stage: Stage::AwaitDestroyed(cell::Next::Settle(MoveSide::Source)),
             target: Some(HOST),
         }),
         spec: u64::MAX,
-        guest: Some(Place {
+        guest: Some(GuestRef {
             host: HOST,
             number: 3,
         }),
@@ -532,19 +533,19 @@ pub fn news() -> Vec<CellNews> {
         heard_at: AT,
     };
     let mut news = vec![
-        CellNews::Instance {
+        CellEvent::Instance {
             instance: INSTANCE,
             view: Some(Box::new(view)),
         },
-        CellNews::Host {
+        CellEvent::Host {
             host: HOST,
             view: Some(host),
         },
-        CellNews::Alive { hosts: vec![HOST] },
-        CellNews::Complete,
-        CellNews::Heartbeat,
+        CellEvent::Alive { hosts: vec![HOST] },
+        CellEvent::Complete,
+        CellEvent::Heartbeat,
     ];
-    news.extend(updates().into_iter().map(|update| CellNews::State {
+    news.extend(updates().into_iter().map(|update| CellEvent::State {
         host: HOST,
         update: Box::new(NumberedUpdate {
             incarnation: 300,

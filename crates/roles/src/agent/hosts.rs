@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use placewright_agent::command::{self, Command};
 use placewright_agent::simulated::{self, Simulated, Spread, Uniform};
-use placewright_agent::{Driver, HostDescription, Verb};
+use placewright_agent::{Driver, HostDescription, Operation};
 
 use super::wrong;
 use crate::config::ConfigErrors;
@@ -88,17 +88,17 @@ fn small<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u32 {
 }
 
 /// Parses a list of `VERB=VALUE`.
-fn by_verb<T>(name: &str, list: &[String]) -> Result<BTreeMap<Verb, T>, ConfigErrors>
+fn by_verb<T>(name: &str, list: &[String]) -> Result<BTreeMap<Operation, T>, ConfigErrors>
 where
     T: FromStr,
     T::Err: std::fmt::Display,
 {
     let one = |text: &String| {
-        let verbs = || Verb::ALL.map(Verb::name).join(", ");
+        let verbs = || Operation::ALL.map(Operation::name).join(", ");
         let (verb, value) = text
             .split_once('=')
             .ok_or_else(|| wrong(name, &format!("{text:?}: write VERB=VALUE")))?;
-        let known = Verb::named(verb.trim());
+        let known = Operation::named(verb.trim());
         let verb = known.ok_or_else(|| wrong(name, &format!("{verb:?} is none of {}", verbs())))?;
         let value = value
             .trim()

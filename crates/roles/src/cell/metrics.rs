@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use placewright_cell::Cell;
-use placewright_http::Vital;
+use placewright_http::HealthSource;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -62,7 +62,11 @@ impl Collector for Figures {
                 "Orders that found no connection or a full one, and are repeated",
                 figures.orders_dropped,
             ),
-            ("asks", "Asks that placement answered", figures.asks),
+            (
+                "asks",
+                "Asks that placement answered",
+                figures.claim_requests,
+            ),
             (
                 "asks_failed",
                 "Asks that placement did not answer, and are repeated",
@@ -99,7 +103,7 @@ impl Vitals {
     }
 }
 
-impl Vital for Vitals {
+impl HealthSource for Vitals {
     fn why_not_ready(&self) -> Option<&'static str> {
         (*self.stops.borrow() > 0).then_some("stopping\n")
     }

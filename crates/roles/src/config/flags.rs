@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use super::reads::{self, Reads};
+use super::reads::{self, ReadsOptions};
 use super::{Given, Source, Value};
 use crate::options::{Form, OPTIONS, OptionSpec};
 
@@ -109,7 +109,7 @@ fn argument(spec: &OptionSpec) -> Arg {
     arg
 }
 
-impl<R: Reads> Args for FlagsOf<R> {
+impl<R: ReadsOptions> Args for FlagsOf<R> {
     fn augment_args(command: Command) -> Command {
         let config = Arg::new("config")
             .long("config")
@@ -140,7 +140,7 @@ impl<R: Reads> Args for FlagsOf<R> {
     }
 }
 
-impl<R: Reads> FromArgMatches for FlagsOf<R> {
+impl<R: ReadsOptions> FromArgMatches for FlagsOf<R> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut values = Vec::new();
         for (index, spec) in OPTIONS.iter().enumerate().filter(|(_, spec)| !spec.secret) {

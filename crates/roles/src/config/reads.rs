@@ -9,10 +9,10 @@ use crate::options::{OPTIONS, OptionSpec, SECTIONS};
 
 /// The options that a command reads, in the order of its help.
 #[derive(Debug)]
-pub struct Reader {
+pub struct CommandOptions {
     /// The command as the user writes it, such as `up`.
     pub command: &'static str,
-    parts: &'static [(&'static str, Keys)],
+    parts: &'static [(&'static str, KeySet)],
     /// Whether it also reads all other sections, except those that only one command reads.
     reads_rest: bool,
 }
@@ -22,13 +22,13 @@ const OF_OTHERS: [&str; 2] = ["cell", "agent"];
 
 /// The keys that are read of a section.
 #[derive(Debug, Clone, Copy)]
-enum Keys {
+enum KeySet {
     All,
     Only(&'static [&'static str]),
     AllBut(&'static [&'static str]),
 }
 
-impl Keys {
+impl KeySet {
     fn contains(self, name: &str) -> bool {
         match self {
             Self::All => true,
@@ -38,15 +38,15 @@ impl Keys {
     }
 }
 
-impl Reader {
+impl CommandOptions {
     /// The keys that are read of a section; none if nothing is.
-    fn keys(&self, section: &str) -> Option<Keys> {
+    fn keys(&self, section: &str) -> Option<KeySet> {
         let mut parts = self.parts.iter();
         let named = parts.find(|(name, _)| *name == section);
         let is_rest = self.reads_rest && !OF_OTHERS.contains(&section);
         named
             .map(|(_, keys)| *keys)
-            .or(is_rest.then_some(Keys::All))
+            .or(is_rest.then_some(KeySet::All))
     }
 
     /// Whether the command reads an option.
@@ -82,9 +82,9 @@ pub(crate) fn readers_of(spec: &OptionSpec) -> String {
 }
 
 /// Binds a type of flags to the command that reads them, at compile time.
-pub trait Reads {
+pub trait ReadsOptions {
     /// The command; if none, all options are read.
-    const READER: Option<&'static Reader>;
+    const READER: Option<&'static CommandOptions>;
 }
 
 macro_rules! readers {
@@ -94,8 +94,8 @@ macro_rules! readers {
             #[derive(Debug, Clone, Copy)]
             pub struct $Marker;
 
-            impl Reads for $Marker {
-                const READER: Option<&'static Reader> = $reader;
+            impl ReadsOptions for $Marker {
+                const READER: Option<&'static CommandOptions> = $reader;
             }
 
             $(#[doc = $doc])+
@@ -117,44 +117,44 @@ readers! {
     AgentFlags OfAgent = Some(&AGENT);
 }
 
-static UP: Reader = Reader {
+static UP: CommandOptions = CommandOptions {
     command: "up",
     parts: &[
-        ("placement", Keys::All),
-        ("compute", Keys::All),
-        ("scheduler", Keys::All),
+        ("placement", KeySet::All),
+        ("compute", KeySet::All),
+        ("scheduler", KeySet::All),
     ],
     reads_rest: true,
 };
 
-static CONTROL: Reader = Reader {
+static CONTROL: CommandOptions = CommandOptions {
     command: "control",
     parts: &[
-        ("placement", Keys::All),
-        ("scheduler", Keys::All),
-        ("compute", Keys::All),
+        ("placement", KeySet::All),
+        ("scheduler", KeySet::All),
+        ("compute", KeySet::All),
     ],
     reads_rest: true,
 };
 
-static CELL: Reader = Reader {
+static CELL: CommandOptions = CommandOptions {
     command: "cell",
     parts: &[
-        ("cell", Keys::All),
-        ("store", Keys::AllBut(&["path"])),
-        ("auth", Keys::Only(&["i_know_this_is_open"])),
-        ("log", Keys::All),
+        ("cell", KeySet::All),
+        ("store", KeySet::AllBut(&["path"])),
+        ("auth", KeySet::Only(&["i_know_this_is_open"])),
+        ("log", KeySet::All),
     ],
     reads_rest: false,
 };
 
-static AGENT: Reader = Reader {
+static AGENT: CommandOptions = CommandOptions {
     command: "agent",
     parts: &[
-        ("agent", Keys::All),
+        ("agent", KeySet::All),
         (
             "keystone",
-            Keys::Only(&[
+            KeySet::Only(&[
                 "auth_url",
                 "username",
                 "password",
@@ -167,13 +167,13 @@ static AGENT: Reader = Reader {
                 "request_timeout_ms",
             ]),
         ),
-        ("log", Keys::All),
+        ("log", KeySet::All),
     ],
     reads_rest: false,
 };
 
 /// The indexes of the options that are read, in the order of the help.
-pub(super) fn in_order(reader: Option<&'static Reader>) -> Vec<usize> {
+pub(super) fn in_order(reader: Option<&'static CommandOptions>) -> Vec<usize> {
     let sections = match reader {
         Some(reader) => reader.sections(),
         None => SECTIONS.iter().map(|section| section.name).collect(),
@@ -200,8 +200,8 @@ mod tests {
         for reader in [&UP, &CONTROL, &CELL, &AGENT] {
             for (section, keys) in reader.parts {
                 let names = match keys {
-                    Keys::All => &[],
-                    Keys::Only(names) | Keys::AllBut(names) => *names,
+                    KeySet::All => &[],
+                    KeySet::Only(names) | KeySet::AllBut(names) => *names,
                 };
                 assert!(SECTIONS.iter().any(|known| known.name == *section));
                 for name in names {

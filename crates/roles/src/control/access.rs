@@ -7,7 +7,7 @@ use placewright_auth::{Authenticator, Policy, PolicyConfig};
 use placewright_http::Gateway;
 use tokio::signal::unix::Signal;
 
-use super::wire;
+use super::option_conversion;
 use crate::config::ConfigErrors;
 use crate::options::{AuthStrategy, Options};
 
@@ -25,11 +25,11 @@ pub(super) fn load(
         AuthStrategy::HttpBasic => "http_basic",
         AuthStrategy::Keystone => "keystone",
     };
-    let authenticator =
-        Authenticator::new(&wire::auth(options)).map_err(|error| in_section(section, &error))?;
+    let authenticator = Authenticator::new(&option_conversion::auth(options))
+        .map_err(|error| in_section(section, &error))?;
     warnings.extend_from_slice(authenticator.warnings());
-    let (policy, odd) =
-        Policy::load(&wire::policy(options)).map_err(|error| in_section("policy", &error))?;
+    let (policy, odd) = Policy::load(&option_conversion::policy(options))
+        .map_err(|error| in_section("policy", &error))?;
     warnings.extend(odd.iter().map(|odd| format!("policy: {odd}")));
     Ok((authenticator, policy))
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use anyhow::Context as _;
-use placewright_http::{CostlyOptions, CostlyWork, HttpService, Server, Stopped, Successor};
-use placewright_tasks::{Task, watched};
+use placewright_http::{CostlyExecutor, CostlyOptions, HttpService, Server, Stopped, Successor};
+use placewright_tasks::{Task, supervise};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-use super::sockets::Port;
+use super::sockets::ListeningSocket;
 use crate::options::Options;
 
 /// The costly requests that run concurrently on each processor: while one waits for the disk,
@@ -25,7 +25,7 @@ const COSTLY_PER_PROCESSOR: usize = 2;
 pub(crate) struct ApiThreads {
     sockets: Option<Runtime>,
     costly: Option<Runtime>,
-    work: CostlyWork,
+    work: CostlyExecutor,
 }
 
 impl ApiThreads {
@@ -55,14 +55,14 @@ impl ApiThreads {
             waiting_max: placement.costly_waiting_max.count(),
         };
         Ok(Self {
-            work: CostlyWork::new(costly_options, Some(costly.handle().clone())),
+            work: CostlyExecutor::new(costly_options, Some(costly.handle().clone())),
             sockets: Some(sockets),
             costly: Some(costly),
         })
     }
 
     /// The handle that runs costly requests.
-    pub(crate) fn costly_work(&self) -> CostlyWork {
+    pub(crate) fn costly_work(&self) -> CostlyExecutor {
         self.work.clone()
     }
 
@@ -74,7 +74,7 @@ impl ApiThreads {
     pub(crate) async fn serve<S: HttpService>(
         &self,
         server: Server<S>,
-        port: Port,
+        port: ListeningSocket,
         stop: impl Future<Output = Option<Arc<dyn Successor>>> + Send + 'static,
     ) -> anyhow::Result<Stopped> {
         let runtime = self.sockets.as_ref().context("the threads have ended")?;
@@ -87,7 +87,7 @@ impl ApiThreads {
             let inherited = inherited.collect::<io::Result<_>>()?;
             anyhow::Ok(server.serve_until(listener, inherited, stop).await)
         };
-        let served = runtime.spawn(watched(Task::Serving, serve));
+        let served = runtime.spawn(supervise(Task::Serving, serve));
         served.await.context("a server panicked")?
     }
 }

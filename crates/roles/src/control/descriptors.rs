@@ -15,7 +15,7 @@ const CONNECTIONS_MIN: usize = 4;
 
 /// The limits of each kind of listener in a process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shares {
+pub(crate) struct ConnectionLimits {
     /// For each of the HTTP APIs.
     pub(crate) api: Limits,
     /// For the listener for cells.
@@ -26,7 +26,7 @@ pub(crate) struct Shares {
 
 /// The limits of control's listeners, with so many cells in its process; raises the descriptor
 /// limit.
-pub(crate) fn of_control(options: &Options, cells: usize) -> Shares {
+pub(crate) fn of_control(options: &Options, cells: usize) -> ConnectionLimits {
     let wanted = wanted(options);
     let apis = 1
         + usize::from(options.scheduler.listen.is_some())
@@ -36,7 +36,7 @@ pub(crate) fn of_control(options: &Options, cells: usize) -> Shares {
 }
 
 /// The same for a cell in a process of its own.
-pub(crate) fn of_cell(options: &Options) -> Shares {
+pub(crate) fn of_cell(options: &Options) -> ConnectionLimits {
     share_out(wanted(options), [0, 0, 1])
 }
 
@@ -65,12 +65,12 @@ fn wanted(options: &Options) -> [Limits; 3] {
     ]
 }
 
-fn share_out(wanted: [Limits; 3], counts: [usize; 3]) -> Shares {
+fn share_out(wanted: [Limits; 3], counts: [usize; 3]) -> ConnectionLimits {
     let descriptors = raise();
     let cells = counts[2];
     let reserved = RESERVED + RESERVED_FOR_A_CELL * cells + Health::CONNECTIONS_MAX;
     let [api, asks, cell] = share(descriptors, reserved, wanted, counts);
-    Shares { api, asks, cell }
+    ConnectionLimits { api, asks, cell }
 }
 
 /// Raises the process's limit of descriptors to its maximum, and returns it.

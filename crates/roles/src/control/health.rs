@@ -4,17 +4,17 @@ use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
-use placewright_http::{Health, Vital};
+use placewright_http::{Health, HealthSource};
 
 use super::sockets::Socket;
 
 /// The service whose health is reported, once it exists.
 #[derive(Clone, Default)]
-pub(crate) struct Told(Arc<OnceLock<Arc<dyn Vital>>>);
+pub(crate) struct HealthHandle(Arc<OnceLock<Arc<dyn HealthSource>>>);
 
-impl Told {
+impl HealthHandle {
     /// Sets the service whose health is reported.
-    pub(crate) fn set(&self, vital: Arc<dyn Vital>) {
+    pub(crate) fn set(&self, vital: Arc<dyn HealthSource>) {
         // The first one stays; there is only one in each process.
         let _ = self.0.set(vital);
     }
@@ -27,8 +27,8 @@ impl Told {
 /// # Errors
 ///
 /// The system has no thread, or no descriptor.
-pub(crate) fn start(socket: Option<Socket>) -> anyhow::Result<(Told, Option<TcpListener>)> {
-    let told = Told::default();
+pub(crate) fn start(socket: Option<Socket>) -> anyhow::Result<(HealthHandle, Option<TcpListener>)> {
+    let told = HealthHandle::default();
     let Some(socket) = socket else {
         return Ok((told, None));
     };

@@ -71,20 +71,20 @@ const FLUSH_LOOK: Duration = Duration::from_millis(1);
 
 /// The thread that writes. When dropped, it writes what waits and ends.
 pub(crate) struct Log {
-    lines: Arc<Lines>,
+    lines: Arc<LogQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The queue between the threads that log and the one that writes.
-struct Lines {
-    waiting: Mutex<Waiting>,
+struct LogQueue {
+    waiting: Mutex<QueuedLines>,
     wake: Condvar,
     /// The id of the thread that writes.
     writer: OnceLock<ThreadId>,
 }
 
 /// The lines that wait to be written.
-struct Waiting {
+struct QueuedLines {
     bytes: Vec<u8>,
     /// How many lines were dropped after those.
     lost: u64,
@@ -96,7 +96,7 @@ struct Waiting {
     is_writing: bool,
 }
 
-impl Waiting {
+impl QueuedLines {
     fn put(&mut self, line: &[u8]) {
         if self.newest.is_empty() && self.bytes.len() + line.len() <= WAITING_BYTES_MAX {
             self.bytes.extend_from_slice(line);
@@ -129,10 +129,10 @@ fn write_all(out: &mut impl io::Write, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-impl Lines {
+impl LogQueue {
     fn new() -> Self {
         Self {
-            waiting: Mutex::new(Waiting {
+            waiting: Mutex::new(QueuedLines {
                 bytes: Vec::with_capacity(READY_BYTES),
                 lost: 0,
                 newest: VecDeque::new(),
@@ -163,7 +163,7 @@ impl Lines {
         self.writer.get() == Some(&std::thread::current().id())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, QueuedLines> {
         // No panic under the lock can leave the data half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -211,7 +211,7 @@ impl Lines {
 
 impl Log {
     fn start(out: impl io::Write + Send + 'static) -> io::Result<Self> {
-        let lines = Arc::new(Lines::new());
+        let lines = Arc::new(LogQueue::new());
         let thread = {
             let lines = Arc::clone(&lines);
             placewright_tasks::spawn_thread(Task::Log, move || lines.run(out))?
@@ -234,7 +234,7 @@ impl Drop for Log {
 }
 
 /// Queues each line that is written to it.
-struct LineWriter(Arc<Lines>);
+struct LineWriter(Arc<LogQueue>);
 
 impl io::Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {

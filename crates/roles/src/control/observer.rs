@@ -11,7 +11,7 @@ use super::systemd;
 use crate::config::chain;
 
 /// Logs what was noticed when a store was opened.
-pub(crate) fn tell(notices: &[Notice]) {
+pub(crate) fn log_notices(notices: &[Notice]) {
     for notice in notices {
         if notice.is_warning() {
             tracing::warn!("{notice}");
@@ -23,9 +23,9 @@ pub(crate) fn tell(notices: &[Notice]) {
 
 /// Logs the engine's events and passes them on.
 #[derive(Debug)]
-pub(crate) struct Logged<O>(pub(crate) O);
+pub(crate) struct LoggingObserver<O>(pub(crate) O);
 
-impl<O: Observer> Observer for Logged<O> {
+impl<O: Observer> Observer for LoggingObserver<O> {
     fn recovering(&self, progress: &RecoveryProgress) {
         let RecoveryProgress {
             snapshot,

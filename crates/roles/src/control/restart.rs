@@ -27,15 +27,15 @@ const PASS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sockets from the predecessor process, or from systemd.
 #[derive(Debug, Default)]
-pub(crate) struct Inherited {
+pub(crate) struct InheritedSockets {
     listeners: Vec<TcpListener>,
     connections: Vec<TcpStream>,
     predecessor: Option<Predecessor>,
 }
 
-impl Inherited {
+impl InheritedSockets {
     /// Finds what systemd passed, and with `take_over` the listening sockets of the process that
-    /// uses the store now. That process continues until [`Inherited::take_over`].
+    /// uses the store now. That process continues until [`InheritedSockets::take_over`].
     pub(crate) fn find(store: &Path, take_over: bool) -> anyhow::Result<Self> {
         let mut inherited = from_systemd::find();
         if take_over {
@@ -115,7 +115,7 @@ pub(crate) fn copies<const COUNT: usize>(
 
 /// What this process needs to hand over to a successor.
 #[derive(Default)]
-pub(crate) struct Restart {
+pub(crate) struct HandOver {
     successor: Mutex<Option<Arc<dyn Successor>>>,
     /// Disconnected when the successor has all connections.
     passed: Mutex<Option<Receiver<()>>>,
@@ -124,13 +124,13 @@ pub(crate) struct Restart {
     listeners: Mutex<Option<Vec<TcpListener>>>,
 }
 
-impl std::fmt::Debug for Restart {
+impl std::fmt::Debug for HandOver {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Restart").finish_non_exhaustive()
     }
 }
 
-impl Restart {
+impl HandOver {
     /// Enables a restart: systemd keeps the listening sockets, and a successor may ask for them.
     pub(crate) fn offer(store: &Path, listeners: Vec<(&'static str, TcpListener)>) -> Arc<Self> {
         from_systemd::keep(&listeners);

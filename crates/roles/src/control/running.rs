@@ -12,7 +12,8 @@ use placewright_api_placement::PlacementService;
 use placewright_api_scheduler::SchedulerService;
 use placewright_conductor::CellId;
 use placewright_control::{
-    AuditMetrics, CellConfig, ClaimMetrics, Conductor, ControlMachine, Placement, Ranker, Runtime,
+    AuditMetrics, CellConfig, ClaimMetrics, ControlHandle, ControlMachine, Placement, Runtime,
+    SchedulerHandle,
 };
 use placewright_engine::{Engine, Observer};
 use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped};
@@ -24,13 +25,15 @@ use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 
 use super::api_threads::ApiThreads;
-use super::descriptors::{self, Shares};
+use super::descriptors::{self, ConnectionLimits};
 use super::journal_metrics::JournalMetrics;
-use super::observer::Logged;
-use super::restart::{self, Inherited, Restart};
+use super::observer::LoggingObserver;
+use super::restart::{self, HandOver, InheritedSockets};
 use super::signals::nth;
-use super::sockets::{Port, Socket, Sockets};
-use super::{Checked, access, ensure_standard_names, health, open_store, panics, wire};
+use super::sockets::{ListeningSocket, Socket, Sockets};
+use super::{
+    Checked, access, ensure_standard_names, health, open_store, option_conversion, panics,
+};
 use crate::config::{Config, ConfigErrors};
 use crate::options::{AuthStrategy, ComputeApiOptions, Options};
 
@@ -41,13 +44,13 @@ pub(crate) struct Running {
     pub(crate) runtime: Option<Arc<Runtime>>,
     pub(crate) token: Option<Token>,
     /// The connection limits of the listeners.
-    pub(crate) shares: Shares,
+    pub(crate) shares: ConnectionLimits,
     /// What is needed to hand over to a successor.
-    pub(crate) restart: Arc<Restart>,
+    pub(crate) restart: Arc<HandOver>,
     gateway: Arc<Gateway>,
-    placement: (Server<PlacementService>, Port),
-    scheduler: Option<(Server<SchedulerService>, Port)>,
-    compute: Option<(Server<ComputeService>, Port)>,
+    placement: (Server<PlacementService>, ListeningSocket),
+    scheduler: Option<(Server<SchedulerService>, ListeningSocket)>,
+    compute: Option<(Server<ComputeService>, ListeningSocket)>,
     asks: Option<TcpListener>,
     health: Option<SocketAddr>,
     directory: PathBuf,
@@ -83,14 +86,14 @@ impl Running {
         crate::warnings::log(&checked.warnings);
         let directory = options.store.directory();
         let shares = descriptors::of_control(options, cells);
-        let mut inherited = Inherited::find(&directory, options.control.take_over)?;
+        let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
         let mut registry = Registry::default();
         let metrics = HttpMetrics::new(&mut registry);
         let claims = ClaimMetrics::new(&mut registry);
         let audits = AuditMetrics::new(&mut registry);
         panics::register(&mut registry);
-        let observer = Logged(JournalMetrics::new(&mut registry));
+        let observer = LoggingObserver(JournalMetrics::new(&mut registry));
         let (vital, health) = health::start(sockets.health.take())?;
         let (mut inherited, engine) = tokio::select! {
             opened = take_over(inherited, options, observer) => opened?,
@@ -99,14 +102,14 @@ impl Running {
         let threads = ApiThreads::start(options)?;
         let placement = Placement::new(engine.clone(), claims);
         let gateway = Gateway::new(
-            wire::http(options),
+            option_conversion::http(options),
             checked.authenticator,
             checked.policy,
             metrics,
             Arc::new(registry),
         );
         let gateway = with_threads_and_store(gateway, &threads, &placement);
-        let ranker = Ranker::new(engine.clone(), checked.scheduler);
+        let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let placement = placement_api(options, &gateway, placement).with_limits(shares.api);
         let service = placement.service();
@@ -114,7 +117,7 @@ impl Running {
         let runtime = conducts
             .then(|| conduct(options, &engine, ranker, service, audits))
             .transpose()?;
-        let mut open = |socket| Port::open_maybe(socket, &mut inherited);
+        let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
             (Some(port), Some(runtime)) => {
                 let service = compute_api(options, &gateway, runtime)?;
@@ -125,7 +128,7 @@ impl Running {
         let scheduler = open(sockets.scheduler)?
             .map(|port| (Server::new(scheduler).with_limits(shares.api), port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
-        let port = Port::open(sockets.placement, &mut inherited)?;
+        let port = ListeningSocket::open(sockets.placement, &mut inherited)?;
         vital.set(Arc::clone(&gateway) as _);
         let mut running = Self {
             engine,
@@ -151,7 +154,7 @@ impl Running {
     pub(crate) fn cell_options(&self, options: &Options) -> ServeOptions {
         ServeOptions {
             token: self.token.clone(),
-            ..wire::cell(options, self.shares.cell)
+            ..option_conversion::cell(options, self.shares.cell)
         }
     }
 
@@ -167,14 +170,14 @@ impl Running {
             ("compute", compute),
             ("control", self.asks.as_ref()),
         ];
-        self.restart = Restart::offer(&self.directory, restart::copies(listeners, health));
+        self.restart = HandOver::offer(&self.directory, restart::copies(listeners, health));
         Ok(())
     }
 
     /// From now on, reads the files of authentication and policies again with each signal.
     pub(crate) fn reread_access(&self, options: &Options, hang_ups: Signal) {
         let gateway = Arc::clone(&self.gateway);
-        let reread = access::reread_on(hang_ups, wire::policy(options), gateway);
+        let reread = access::reread_on(hang_ups, option_conversion::policy(options), gateway);
         placewright_tasks::spawn(Task::Access, reread);
     }
 
@@ -278,7 +281,7 @@ impl Running {
             };
             let options = ServeOptions {
                 token: self.token,
-                ..wire::asks(options, self.shares.asks)
+                ..option_conversion::asks(options, self.shares.asks)
             };
             placewright_rpc::serve(listener, services, options, nth(stops, 1)).await
         };
@@ -306,10 +309,15 @@ fn scheduler_api(
     options: &Options,
     gateway: &Arc<Gateway>,
     placement: &Placement,
-    ranker: &Ranker,
+    ranker: &SchedulerHandle,
 ) -> SchedulerService {
     let (gateway, placement) = (Arc::clone(gateway), placement.clone());
-    SchedulerService::new(gateway, placement, ranker.clone(), wire::keep(options))
+    SchedulerService::new(
+        gateway,
+        placement,
+        ranker.clone(),
+        option_conversion::keep(options),
+    )
 }
 
 /// The Placement API on the handle of placement.
@@ -322,7 +330,7 @@ fn placement_api(
     Server::new(PlacementService::new(
         gateway,
         placement,
-        wire::placement(options),
+        option_conversion::placement(options),
     ))
 }
 
@@ -342,11 +350,11 @@ fn with_threads_and_store(
 fn conduct(
     options: &Options,
     engine: &Engine<ControlMachine>,
-    ranker: Ranker,
+    ranker: SchedulerHandle,
     service: &PlacementService,
     audits: AuditMetrics,
 ) -> anyhow::Result<Arc<Runtime>> {
-    let conductor = Conductor::new(engine.clone(), wire::conductor(options));
+    let conductor = ControlHandle::new(engine.clone(), option_conversion::conductor(options));
     let runtime = Runtime::start(conductor, ranker)?;
     service.set_audit(runtime.start_audits(audits));
     Ok(runtime)
@@ -354,10 +362,10 @@ fn conduct(
 
 /// Makes the predecessor process end, if there is one, and loads the state.
 async fn take_over(
-    mut inherited: Inherited,
+    mut inherited: InheritedSockets,
     options: &Options,
     observer: impl Observer,
-) -> anyhow::Result<(Inherited, Engine<ControlMachine>)> {
+) -> anyhow::Result<(InheritedSockets, Engine<ControlMachine>)> {
     let taken = tokio::task::spawn_blocking(move || inherited.take_over().map(|()| inherited));
     let inherited = taken.await??;
     let engine = open_store(options, options.store.directory(), observer).await?;
@@ -367,8 +375,8 @@ async fn take_over(
 
 async fn serve<S: HttpService>(
     threads: &ApiThreads,
-    service: Option<(Server<S>, Port)>,
-    restart: &Arc<Restart>,
+    service: Option<(Server<S>, ListeningSocket)>,
+    restart: &Arc<HandOver>,
     stops: &watch::Receiver<u32>,
 ) -> anyhow::Result<Stopped> {
     let Some((server, port)) = service else {

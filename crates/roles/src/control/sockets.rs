@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::restart::Inherited;
+use super::restart::InheritedSockets;
 use super::{BACKLOG, bind};
 use crate::options::Options;
 
@@ -19,7 +19,11 @@ pub(crate) enum Socket {
 
 impl Socket {
     /// Binds an address, or takes the socket that was passed for it.
-    fn take(inherited: &mut Inherited, address: SocketAddr, section: &str) -> anyhow::Result<Self> {
+    fn take(
+        inherited: &mut InheritedSockets,
+        address: SocketAddr,
+        section: &str,
+    ) -> anyhow::Result<Self> {
         match inherited.listener(address) {
             Some(listener) => {
                 listener.set_nonblocking(true)?;
@@ -53,7 +57,10 @@ impl Sockets {
     /// # Errors
     ///
     /// One of them is in use.
-    pub(crate) fn take(options: &Options, inherited: &mut Inherited) -> anyhow::Result<Self> {
+    pub(crate) fn take(
+        options: &Options,
+        inherited: &mut InheritedSockets,
+    ) -> anyhow::Result<Self> {
         let mut maybe = |listen: Option<SocketAddr>, section| {
             let socket = listen.map(|listen| Socket::take(inherited, listen, section));
             socket.transpose()
@@ -75,12 +82,12 @@ impl Sockets {
 
 /// A listening socket with the connections that the predecessor process passed on.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct ListeningSocket {
     pub(crate) listener: TcpListener,
     pub(crate) inherited: Vec<TcpStream>,
 }
 
-impl Port {
+impl ListeningSocket {
     /// Listens, if there is a socket.
     ///
     /// # Errors
@@ -88,7 +95,7 @@ impl Port {
     /// The system refuses.
     pub(crate) fn open_maybe(
         socket: Option<Socket>,
-        inherited: &mut Inherited,
+        inherited: &mut InheritedSockets,
     ) -> std::io::Result<Option<Self>> {
         let port = socket.map(|socket| Self::open(socket, inherited));
         port.transpose()
@@ -99,7 +106,7 @@ impl Port {
     /// # Errors
     ///
     /// The system refuses.
-    pub(crate) fn open(socket: Socket, inherited: &mut Inherited) -> std::io::Result<Self> {
+    pub(crate) fn open(socket: Socket, inherited: &mut InheritedSockets) -> std::io::Result<Self> {
         let listener = socket.listen()?;
         let kept = inherited.connections(listener.local_addr()?);
         let kept = kept.into_iter().filter_map(|stream| {

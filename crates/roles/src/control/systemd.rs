@@ -4,7 +4,7 @@ use placewright_tasks::Task;
 use sd_notify::NotifyState;
 
 /// Sends a message; a failure is ignored.
-fn tell(states: &[NotifyState<'_>]) {
+fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "systemd could not be told");
     }
@@ -12,19 +12,19 @@ fn tell(states: &[NotifyState<'_>]) {
 
 /// Reports that the service has started.
 pub(crate) fn ready() {
-    tell(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
 }
 
 /// Reports that the service is stopping.
 pub(crate) fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    notify(&[NotifyState::Stopping]);
 }
 
 /// Reports what the service is doing, for `systemctl status`, and extends the time-out of its
 /// start.
 pub(crate) fn loading(status: &str) {
     const MORE_TIME_US: u32 = 60_000_000;
-    tell(&[
+    notify(&[
         NotifyState::Status(status),
         NotifyState::ExtendTimeoutUsec(MORE_TIME_US),
     ]);
@@ -39,7 +39,7 @@ pub(crate) fn feed_watchdog() {
         let mut ticks = tokio::time::interval(limit / 2);
         while !placewright_tasks::has_fault() {
             ticks.tick().await;
-            tell(&[NotifyState::Watchdog]);
+            notify(&[NotifyState::Watchdog]);
         }
     });
 }

@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use placewright_agent::simulated::{self, Simulated, Spread, Uniform};
-use placewright_agent::{Driver, HostDescription, Verb};
+use placewright_agent::{Driver, HostDescription, Operation};
 
 use crate::config::ConfigErrors;
 
 /// The options of the simulation, before its hosts are spread over the cells.
 pub(super) struct Simulation {
     pub(super) hosts: Vec<HostDescription>,
-    times: BTreeMap<Verb, Spread>,
-    failures: BTreeMap<Verb, f64>,
+    times: BTreeMap<Operation, Spread>,
+    failures: BTreeMap<Operation, f64>,
 }
 
 /// A simulation of identical hosts, or of the machines of a trace.
@@ -52,8 +52,8 @@ pub(super) fn simulation(
     let rate = f64::from(fail_percent) / 100.0;
     Ok(Simulation {
         hosts,
-        times: BTreeMap::from([(Verb::Spawn, time)]),
-        failures: BTreeMap::from([(Verb::Spawn, rate)]),
+        times: BTreeMap::from([(Operation::Spawn, time)]),
+        failures: BTreeMap::from([(Operation::Spawn, rate)]),
     })
 }
 

@@ -1,10 +1,10 @@
 //! Decodes and validates messages of the agents' protocol.
 
-use placewright_conductor::cell_conductor::{Failure, Order, Place, Step};
+use placewright_conductor::cell_conductor::{Failure, GuestRef, Order, Step};
 use placewright_conductor::{Amounts, HardRule, HostId, InstanceId, Spec};
-use placewright_link::{HostStart, ToAgent, ToCell};
+use placewright_link::{SessionStart, ToAgent, ToCell};
 use placewright_placement::Timestamp;
-use placewright_placement::group::{Relation, Rule, Scope};
+use placewright_placement::group::{Relation, Rule, RuleScope};
 use placewright_types::host_state::{
     HostFacts, HostNames, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
 };
@@ -12,7 +12,7 @@ use placewright_types::platform::Platform;
 use tonic::Status;
 use uuid::Uuid;
 
-use crate::bounds::{Absurd, At, Bounded as _};
+use crate::bounds::{FieldPath, LimitExceeded, Validate as _};
 use crate::proto::agent as proto;
 use proto::agent_message::Kind as AgentKind;
 use proto::cell_message::Kind as CellKind;
@@ -53,17 +53,17 @@ pub(super) fn to_cell(message: proto::AgentMessage) -> Result<ToCell, Status> {
             }
         }
     };
-    message.check(At::message("message"))?;
+    message.check(FieldPath::message("message"))?;
     Ok(message)
 }
 
-fn started(one: proto::Started) -> Result<HostStart, Status> {
+fn started(one: proto::Started) -> Result<SessionStart, Status> {
     let guests = one.guests.iter();
     let guests = guests.map(|guest| {
         let instance = instance("started.guests.instance", &guest.instance)?;
         Ok((instance, guest.number))
     });
-    Ok(HostStart {
+    Ok(SessionStart {
         host: host("started.host", &one.host)?,
         guests: guests.collect::<Result<_, Status>>()?,
         name: one.name,
@@ -161,7 +161,7 @@ fn instance_report(one: proto::InstanceReport) -> Result<InstanceReport, Status>
 /// # Errors
 ///
 /// Names a field that is missing or not valid.
-pub(super) fn to_agent(message: proto::CellMessage) -> Result<Option<ToAgent>, Refused> {
+pub(super) fn to_agent(message: proto::CellMessage) -> Result<Option<ToAgent>, DecodeError> {
     let Some(kind) = message.kind else {
         return Ok(None);
     };
@@ -181,30 +181,30 @@ pub(super) fn to_agent(message: proto::CellMessage) -> Result<Option<ToAgent>, R
             after: one.after,
         },
     };
-    message.check(At::message("message"))?;
+    message.check(FieldPath::message("message"))?;
     Ok(Some(message))
 }
 
 /// Why a cell's message was rejected, and the answer to it if the message is a step that says which
 /// one.
-pub(super) struct Refused {
+pub(super) struct DecodeError {
     pub(super) why: Status,
     pub(super) answer: Option<ToCell>,
 }
 
-impl From<Status> for Refused {
+impl From<Status> for DecodeError {
     fn from(why: Status) -> Self {
         Self { why, answer: None }
     }
 }
 
-impl From<Absurd> for Refused {
-    fn from(absurd: Absurd) -> Self {
+impl From<LimitExceeded> for DecodeError {
+    fn from(absurd: LimitExceeded) -> Self {
         Status::from(absurd).into()
     }
 }
 
-fn step(one: proto::StepOrder) -> Result<Option<ToAgent>, Refused> {
+fn step(one: proto::StepOrder) -> Result<Option<ToAgent>, DecodeError> {
     let host = host("step.host", &one.host)?;
     let instance = instance("step.instance", &one.instance)?;
     let (session, attempt) = (one.session, one.attempt);
@@ -216,7 +216,7 @@ fn step(one: proto::StepOrder) -> Result<Option<ToAgent>, Refused> {
             session,
             order,
         };
-        step.check(At::message("message"))?;
+        step.check(FieldPath::message("message"))?;
         Ok(Some(step))
     });
     checked.map_err(|why| {
@@ -231,7 +231,7 @@ fn step(one: proto::StepOrder) -> Result<Option<ToAgent>, Refused> {
             attempt,
             failure: Some(failure),
         });
-        Refused { why, answer }
+        DecodeError { why, answer }
     })
 }
 
@@ -262,9 +262,9 @@ fn order(one: proto::StepOrder) -> Result<Option<Order>, Status> {
     }))
 }
 
-fn place(field: &str, one: Option<proto::Place>) -> Result<Option<Place>, Status> {
+fn place(field: &str, one: Option<proto::Place>) -> Result<Option<GuestRef>, Status> {
     let place = one.map(|one| {
-        Ok(Place {
+        Ok(GuestRef {
             host: host(field, &one.host)?,
             number: one.number,
         })
@@ -297,7 +297,7 @@ fn rule(one: proto::HardRule) -> Result<HardRule, Status> {
         .map(|text| uuid("spec.rules.others", text));
     Ok(HardRule {
         rule: Rule {
-            scope: one.level.map_or(Scope::Host, Scope::Level),
+            scope: one.level.map_or(RuleScope::Host, RuleScope::Level),
             relation: match (one.fewer_than, one.max_skew) {
                 (Some(count), _) => Relation::FewerThan(count),
                 (None, Some(skew)) => Relation::Spread(skew),

@@ -1,9 +1,9 @@
 //! Encodes messages of the agents' protocol.
 
-use placewright_conductor::cell_conductor::{Order, Place, Step};
+use placewright_conductor::cell_conductor::{GuestRef, Order, Step};
 use placewright_conductor::{Amounts, HardRule, Spec};
 use placewright_link::{ToAgent, ToCell};
-use placewright_placement::group::{Relation, Scope};
+use placewright_placement::group::{Relation, RuleScope};
 use placewright_types::host_state::{
     HostFacts, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
 };
@@ -206,7 +206,7 @@ fn step_order(host: String, session: u64, order: Order) -> proto::StepOrder {
     }
 }
 
-fn place(place: Place) -> proto::Place {
+fn place(place: GuestRef) -> proto::Place {
     proto::Place {
         host: place.host.to_string(),
         number: place.number,
@@ -228,8 +228,8 @@ fn spec(spec: Spec) -> proto::Spec {
 fn rule(rule: HardRule) -> proto::HardRule {
     proto::HardRule {
         level: match rule.rule.scope {
-            Scope::Host => None,
-            Scope::Level(level) => Some(level),
+            RuleScope::Host => None,
+            RuleScope::Level(level) => Some(level),
         },
         fewer_than: match rule.rule.relation {
             Relation::Same | Relation::Spread(_) => None,

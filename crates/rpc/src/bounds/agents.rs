@@ -2,55 +2,55 @@
 
 use placewright_conductor::cell_conductor::{Failure, Order};
 use placewright_conductor::{Amounts, HardRule, Spec};
-use placewright_link::{HostStart, ToAgent, ToCell};
-use placewright_placement::group::Scope;
+use placewright_link::{SessionStart, ToAgent, ToCell};
+use placewright_placement::group::RuleScope;
 use placewright_types::host_state::{
     HostFacts, HostReport, HostUpdate, InstanceReport, Metric, NumberedUpdate,
 };
 
 use super::{
-    Absurd, At, BODY_BYTES_MAX, Bounded, LIST_MAX, NAME_BYTES_MAX, PARTS_MAX, TEXT_BYTES_MAX,
-    TITLE_BYTES_MAX,
+    BODY_BYTES_MAX, FieldPath, LIST_MAX, LimitExceeded, NAME_BYTES_MAX, PARTS_MAX, TEXT_BYTES_MAX,
+    TITLE_BYTES_MAX, Validate,
 };
 
-impl Bounded for ToCell {
-    fn check(&self, _: At<'_>) -> Result<(), Absurd> {
+impl Validate for ToCell {
+    fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
-            Self::Started(start) => start.check(At::message("started")),
+            Self::Started(start) => start.check(FieldPath::message("started")),
             Self::StepEnded {
                 session, failure, ..
             } => {
-                let at = At::message("step_ended");
+                let at = FieldPath::message("step_ended");
                 at.field("session").number(*session)?;
                 let failure = failure.as_ref();
                 failure.map_or(Ok(()), |one| one.check(at.field("failure")))
             }
             Self::Destroyed { .. } => Ok(()),
-            Self::State { update, .. } => update.check(At::message("state")),
+            Self::State { update, .. } => update.check(FieldPath::message("state")),
             Self::Alive { hosts } => {
-                let at = At::message("alive");
+                let at = FieldPath::message("alive");
                 at.field("hosts").count(hosts.len(), LIST_MAX)
             }
         }
     }
 }
 
-impl Bounded for HostStart {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for SessionStart {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         at.field("name").text(&self.name, NAME_BYTES_MAX)?;
         at.field("session").session(self.session)?;
         at.field("guests").count(self.guests.len(), LIST_MAX)
     }
 }
 
-impl Bounded for Failure {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Failure {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         at.field("message").text(&self.message, TEXT_BYTES_MAX)
     }
 }
 
-impl Bounded for NumberedUpdate {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for NumberedUpdate {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         at.field("incarnation").session(self.incarnation)?;
         at.field("sequence").number(self.sequence)?;
         match &self.update {
@@ -70,8 +70,8 @@ impl Bounded for NumberedUpdate {
     }
 }
 
-impl Bounded for HostReport {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for HostReport {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         self.facts.check(at.field("facts"))?;
         at.field("metrics").each(&self.metrics, PARTS_MAX)?;
         at.field("instances").each(&self.instances, LIST_MAX)?;
@@ -80,8 +80,8 @@ impl Bounded for HostReport {
     }
 }
 
-impl Bounded for HostFacts {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for HostFacts {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let (names, platform) = (&self.names, &self.platform);
         for (field, text) in [
             ("service_host", Some(&names.service_host)),
@@ -104,11 +104,11 @@ impl Bounded for HostFacts {
     }
 }
 
-impl At<'_> {
+impl FieldPath<'_> {
     fn pairs<'a>(
         &self,
         pairs: impl ExactSizeIterator<Item = (&'a String, &'a String)>,
-    ) -> Result<(), Absurd> {
+    ) -> Result<(), LimitExceeded> {
         self.count(pairs.len(), PARTS_MAX)?;
         for (name, value) in pairs {
             self.text(name, NAME_BYTES_MAX)?;
@@ -118,50 +118,50 @@ impl At<'_> {
     }
 }
 
-impl Bounded for Metric {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Metric {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         at.field("name").text(&self.name, NAME_BYTES_MAX)?;
         at.field("value").measure(self.value)
     }
 }
 
-impl Bounded for InstanceReport {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for InstanceReport {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let properties = at.field("image_properties");
         properties.pairs(self.image_properties.iter())
     }
 }
 
-impl Bounded for ToAgent {
-    fn check(&self, _: At<'_>) -> Result<(), Absurd> {
+impl Validate for ToAgent {
+    fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
             Self::Step { session, order, .. } => {
-                let at = At::message("step");
+                let at = FieldPath::message("step");
                 at.field("session").number(*session)?;
                 order.check(at)
             }
             Self::Destroy { session, .. } => {
-                let at = At::message("destroy");
+                let at = FieldPath::message("destroy");
                 at.field("session").number(*session)
             }
             Self::SendState { .. } => Ok(()),
             Self::StartAgain { after, .. } => {
-                let at = At::message("start_again");
+                let at = FieldPath::message("start_again");
                 at.field("after").after(*after)
             }
         }
     }
 }
 
-impl Bounded for Order {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Order {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         self.spec.check(at.field("spec"))?;
         at.field("amounts").each(&self.amounts, PARTS_MAX)
     }
 }
 
-impl Bounded for Spec {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Spec {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         at.field("name").text(&self.name, TITLE_BYTES_MAX)?;
         at.field("project").text(&self.project, TITLE_BYTES_MAX)?;
         at.field("user").text(&self.user, TITLE_BYTES_MAX)?;
@@ -171,17 +171,17 @@ impl Bounded for Spec {
     }
 }
 
-impl Bounded for HardRule {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
-        if let Scope::Level(level) = &self.rule.scope {
+impl Validate for HardRule {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        if let RuleScope::Level(level) = &self.rule.scope {
             at.field("level").text(level, NAME_BYTES_MAX)?;
         }
         at.field("others").count(self.others.len(), PARTS_MAX)
     }
 }
 
-impl Bounded for Amounts {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Amounts {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let resources = at.field("resources");
         resources.count(self.resources.len(), PARTS_MAX)?;
         for (class, amount) in &self.resources {

@@ -2,43 +2,45 @@
 
 use placewright_conductor::message::{Create, Envelope, MoveOrder};
 use placewright_conductor::{
-    Action, Answer, Ask, Candidate, Fault, InstanceId, Message, Reply, Try, Want,
+    Action, Attempt, Candidate, ClaimChange, ClaimRequest, ClaimResponse, Fault, InstanceId,
+    Message, Reply,
 };
-use placewright_link::{Act, CellNews, HostView, InstanceView};
+use placewright_link::{CellEvent, CellOperation, HostView, InstanceView};
 
 use super::{
-    Absurd, At, BODY_BYTES_MAX, Bounded, LIST_MAX, NAME_BYTES_MAX, PARTS_MAX, TEXT_BYTES_MAX,
+    BODY_BYTES_MAX, FieldPath, LIST_MAX, LimitExceeded, NAME_BYTES_MAX, PARTS_MAX, TEXT_BYTES_MAX,
+    Validate,
 };
 
-impl<T: Bounded> Bounded for Vec<T> {
+impl<T: Validate> Validate for Vec<T> {
     const IS_LIST: bool = true;
 
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         at.each(self, LIST_MAX)
     }
 }
 
-impl Bounded for () {
-    fn check(&self, _: At<'_>) -> Result<(), Absurd> {
+impl Validate for () {
+    fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         Ok(())
     }
 }
 
-impl Bounded for InstanceId {
-    fn check(&self, _: At<'_>) -> Result<(), Absurd> {
+impl Validate for InstanceId {
+    fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         Ok(())
     }
 }
 
 /// Positions in a list need no limit: they refer to a list that the other side sent.
-impl Bounded for Answer {
-    fn check(&self, _: At<'_>) -> Result<(), Absurd> {
+impl Validate for ClaimResponse {
+    fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         Ok(())
     }
 }
 
-impl Bounded for Envelope {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Envelope {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         at.field("sent_at").time(self.sent_at)?;
         match &self.message {
             Message::Create(create) => create.check(at.field("create")),
@@ -49,8 +51,8 @@ impl Bounded for Envelope {
     }
 }
 
-impl Bounded for Create {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Create {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         self.spec.check(at.field("spec"))?;
         self.selection.check(at.field("selection"))?;
         at.field("alternates").each(&self.alternates, PARTS_MAX)?;
@@ -58,8 +60,8 @@ impl Bounded for Create {
     }
 }
 
-impl Bounded for MoveOrder {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for MoveOrder {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         self.selection.check(at.field("selection"))?;
         at.field("alternates").each(&self.alternates, PARTS_MAX)?;
         if let Some(spec) = &self.spec {
@@ -69,16 +71,16 @@ impl Bounded for MoveOrder {
     }
 }
 
-impl Bounded for Candidate {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Candidate {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let zone = self.zone.as_deref();
         at.field("zone").maybe_text(zone, NAME_BYTES_MAX)?;
         at.field("amounts").each(&self.amounts, PARTS_MAX)
     }
 }
 
-impl Bounded for Act {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for CellOperation {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
             Self::Rebuild { spec, .. } => spec.check(at.field("spec")),
             Self::RefuseRebuild { fault, .. } => fault.check(at.field("fault")),
@@ -87,16 +89,16 @@ impl Bounded for Act {
     }
 }
 
-impl Bounded for Fault {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Fault {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         at.field("message").text(&self.message, TEXT_BYTES_MAX)?;
         at.field("details").text(&self.details, BODY_BYTES_MAX)?;
         at.field("at").time(self.at)
     }
 }
 
-impl Bounded for Reply {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Reply {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
             Self::Accepted => Ok(()),
             Self::Refused(why) => at.text(why, TEXT_BYTES_MAX),
@@ -104,8 +106,8 @@ impl Bounded for Reply {
     }
 }
 
-impl Bounded for Action {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Action {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         at.field("name").text(&self.name, NAME_BYTES_MAX)?;
         at.field("started_at").time(self.started_at)?;
         if let Some(finished_at) = self.finished_at {
@@ -117,8 +119,8 @@ impl Bounded for Action {
     }
 }
 
-impl Bounded for Try {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for Attempt {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         at.field("started_at").time(self.started_at)?;
         at.field("finished_at").time(self.finished_at)?;
         let failure = self.failure.as_deref();
@@ -126,22 +128,22 @@ impl Bounded for Try {
     }
 }
 
-impl Bounded for Ask {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for ClaimRequest {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         at.field("number").number(self.number)?;
         match &self.want {
-            Want::Swap { candidates } => at.field("candidates").each(candidates, PARTS_MAX),
-            Want::Settle { fault, .. } => {
+            ClaimChange::Swap { candidates } => at.field("candidates").each(candidates, PARTS_MAX),
+            ClaimChange::Settle { fault, .. } => {
                 let fault = fault.as_ref();
                 fault.map_or(Ok(()), |fault| fault.check(at.field("fault")))
             }
-            Want::Release { .. } => Ok(()),
+            ClaimChange::Release { .. } => Ok(()),
         }
     }
 }
 
-impl Bounded for CellNews {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for CellEvent {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
             Self::Instance { view, .. } => {
                 let view = view.as_deref();
@@ -158,8 +160,8 @@ impl Bounded for CellNews {
     }
 }
 
-impl Bounded for InstanceView {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for InstanceView {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let zone = self.zone.as_deref();
         at.field("zone").maybe_text(zone, NAME_BYTES_MAX)?;
         if let Some(fault) = &self.fault {
@@ -170,8 +172,8 @@ impl Bounded for InstanceView {
     }
 }
 
-impl Bounded for HostView {
-    fn check(&self, at: At<'_>) -> Result<(), Absurd> {
+impl Validate for HostView {
+    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let name = self.name.as_deref();
         at.field("name").maybe_text(name, NAME_BYTES_MAX)?;
         at.field("heard_at").time(self.heard_at)

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use placewright_conductor::message::{Create, Envelope, MoveOrder};
 use placewright_conductor::{
-    Amounts, Candidate, HardRule, HostId, InstanceId, Message, MigrationId, MoveKind, Spec, Verdict,
+    Amounts, Candidate, HardRule, HostId, InstanceId, Message, MigrationId, MoveDecision, MoveKind,
+    Spec,
 };
 use placewright_placement::Timestamp;
-use placewright_placement::group::{Relation, Rule, Scope};
+use placewright_placement::group::{Relation, Rule, RuleScope};
 use placewright_rpc::proto::agent as proto;
 use placewright_testing::random;
 use proto::agent_message::Kind as Said;
@@ -300,7 +301,7 @@ fn spec(rng: &mut Rng) -> Spec {
         rules: rng
             .some(|rng| HardRule {
                 rule: Rule {
-                    scope: Scope::Host,
+                    scope: RuleScope::Host,
                     relation: Relation::Spread(rng.small()),
                 },
                 others: rng.some(Rng::uuid),
@@ -359,7 +360,7 @@ pub(crate) fn envelope(rng: &mut Rng) -> Envelope {
         _ => Message::Conclude {
             instance,
             migration,
-            verdict: Verdict::Revert,
+            verdict: MoveDecision::Revert,
         },
     };
     Envelope {

@@ -4,18 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use placewright_conductor::cell_conductor::{Failure, Order, Place, Step};
+use placewright_conductor::cell_conductor::{Failure, GuestRef, Order, Step};
 use placewright_conductor::message::{Create, Envelope};
 use placewright_conductor::{
-    Action, Amounts, Answer, Ask, Candidate, CellId, HardRule, HostId, InstanceId, Message, Reply,
-    Spec, Want,
+    Action, Amounts, Candidate, CellId, ClaimChange, ClaimRequest, ClaimResponse, HardRule, HostId,
+    InstanceId, Message, Reply, Spec,
 };
 use placewright_link::{
-    Act, AgentConnection, AgentLink, CellLink, CellNews, Coming, HostStart, LinkError,
-    PlacementLink, ToAgent, ToCell,
+    AgentConnection, AgentLink, CellEvent, CellLink, CellOperation, LinkError, LinkFuture,
+    PlacementLink, SessionStart, ToAgent, ToCell,
 };
 use placewright_placement::Timestamp;
-use placewright_placement::group::{Relation, Rule, Scope};
+use placewright_placement::group::{Relation, Rule, RuleScope};
 use placewright_rpc::{ClientOptions, ServeOptions, Services, Token, serve};
 use placewright_types::host_state::{
     HostFacts, HostNames, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
@@ -75,30 +75,30 @@ impl Fake {
 }
 
 impl CellLink for Fake {
-    fn cell(&self) -> Coming<'_, CellId> {
+    fn cell(&self) -> LinkFuture<'_, CellId> {
         Box::pin(async { self.check().await.map(|()| self.id) })
     }
 
-    fn deliver(&self, messages: Vec<Envelope>) -> Coming<'_, Vec<Reply>> {
+    fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
         let number = |one: &Envelope| one.message.instance().0.as_u128().to_string();
         let replies = messages.iter().map(|one| Reply::Refused(number(one)));
         let replies = replies.collect();
         Box::pin(async { Ok(replies) })
     }
 
-    fn act(&self, act: Act) -> Coming<'_, Reply> {
+    fn act(&self, act: CellOperation) -> LinkFuture<'_, Reply> {
         Box::pin(async move {
             match act {
-                Act::Shelve { instance } => Ok(Reply::Refused(instance.to_string())),
-                Act::Rebuild { .. }
-                | Act::RemoveHost { .. }
-                | Act::RefuseRebuild { .. }
-                | Act::Reconcile { .. } => Ok(Reply::Accepted),
+                CellOperation::Shelve { instance } => Ok(Reply::Refused(instance.to_string())),
+                CellOperation::Rebuild { .. }
+                | CellOperation::RemoveHost { .. }
+                | CellOperation::RefuseRebuild { .. }
+                | CellOperation::Reconcile { .. } => Ok(Reply::Accepted),
             }
         })
     }
 
-    fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>> {
+    fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>> {
         let action = Action {
             name: instance.to_string(),
             started_at: Timestamp(1),
@@ -109,7 +109,7 @@ impl CellLink for Fake {
         Box::pin(async { Ok(vec![action]) })
     }
 
-    fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>> {
+    fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
         let is_silent = self.mode.load(Ordering::SeqCst) == SILENT;
         Box::pin(async move {
             let (to, from) = mpsc::channel(100);
@@ -119,7 +119,7 @@ impl CellLink for Fake {
                         to.closed().await;
                         return;
                     }
-                    let news = CellNews::Instance {
+                    let news = CellEvent::Instance {
                         instance: instance(number),
                         view: None,
                     };
@@ -134,8 +134,8 @@ impl CellLink for Fake {
 }
 
 impl PlacementLink for Fake {
-    fn ask(&self, asks: Vec<Ask>) -> Coming<'_, Vec<Answer>> {
-        let index = |ask: &Ask| Answer::Swapped {
+    fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+        let index = |ask: &ClaimRequest| ClaimResponse::Swapped {
             index: u32::try_from(ask.number).unwrap(),
         };
         let answers = asks.iter().map(index).collect();
@@ -144,13 +144,13 @@ impl PlacementLink for Fake {
 }
 
 impl AgentLink for Fake {
-    fn connect(&self) -> Coming<'_, AgentConnection> {
+    fn connect(&self) -> LinkFuture<'_, AgentConnection> {
         Box::pin(async {
             let (to_agent, from_cell) = mpsc::channel(100);
             let (to_cell, mut from_agent) = mpsc::channel(100);
             let hears = self.hears.clone();
             tokio::spawn(async move {
-                for order in every_order() {
+                for order in every_message_to_agents() {
                     to_agent.send(order).await.unwrap();
                 }
                 while let Some(word) = from_agent.recv().await {
@@ -239,14 +239,14 @@ fn spec(bytes: usize) -> Spec {
         rules: vec![
             HardRule {
                 rule: Rule {
-                    scope: Scope::Host,
+                    scope: RuleScope::Host,
                     relation: Relation::FewerThan(1),
                 },
                 others: vec![Uuid::from_u128(10)],
             },
             HardRule {
                 rule: Rule {
-                    scope: Scope::Level("rack".into()),
+                    scope: RuleScope::Level("rack".into()),
                     relation: Relation::Same,
                 },
                 others: Vec::new(),
@@ -276,11 +276,11 @@ pub(crate) fn envelopes(count: u128, bytes: usize) -> Vec<Envelope> {
     (0..count).map(one).collect()
 }
 
-pub(crate) fn asks(count: u64) -> Vec<Ask> {
-    let one = |number: u64| Ask {
+pub(crate) fn asks(count: u64) -> Vec<ClaimRequest> {
+    let one = |number: u64| ClaimRequest {
         instance: instance(number.into()),
         number,
-        want: Want::Release { last: false },
+        want: ClaimChange::Release { last: false },
     };
     (0..count).map(one).collect()
 }
@@ -343,9 +343,9 @@ fn every_update() -> [HostUpdate; 11] {
 }
 
 /// One of each message that an agent can send.
-pub(crate) fn every_word() -> Vec<ToCell> {
+pub(crate) fn every_message_of_agents() -> Vec<ToCell> {
     let mut words = vec![
-        ToCell::Started(Box::new(HostStart {
+        ToCell::Started(Box::new(SessionStart {
             host: host(),
             name: "compute-1".into(),
             session: 1 << 60,
@@ -390,7 +390,7 @@ pub(crate) fn every_word() -> Vec<ToCell> {
 }
 
 /// One of each message that a cell can send.
-pub(crate) fn every_order() -> Vec<ToAgent> {
+pub(crate) fn every_message_to_agents() -> Vec<ToAgent> {
     let mut orders = vec![
         ToAgent::Destroy {
             host: host(),
@@ -404,7 +404,7 @@ pub(crate) fn every_order() -> Vec<ToAgent> {
             after: 8,
         },
     ];
-    let place = Place {
+    let place = GuestRef {
         host: host(),
         number: 1,
     };

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use hashbrown::HashMap;
 use placewright_placement::slot_set::SlotSet;
-use placewright_placement::touch::{Touch, What};
+use placewright_placement::tree_changes::{ChangeKind, TreeChange};
 use placewright_placement::{ProviderId, State, Timestamp};
 use smallvec::SmallVec;
 use uuid::Uuid;
@@ -68,7 +68,7 @@ pub struct HostChange {
     /// The slot of the host.
     pub slot: u32,
     /// The kind of the change.
-    pub what: What,
+    pub what: ChangeKind,
 }
 
 impl HostChange {
@@ -76,7 +76,7 @@ impl HostChange {
     fn all_of(slot: u32) -> Self {
         Self {
             slot,
-            what: What::Anything,
+            what: ChangeKind::Anything,
         }
     }
 }
@@ -416,7 +416,7 @@ impl HostTable {
         }
         let since = self.followed.and_then(|position| log.since(position));
         if let Some(changed) = since {
-            let mut changed: SmallVec<[Touch; 16]> = changed.collect();
+            let mut changed: SmallVec<[TreeChange; 16]> = changed.collect();
             changed.sort_unstable_by_key(|touch| (touch.root, Reverse(touch.what)));
             changed.dedup_by_key(|touch| touch.root);
             for touch in changed {
@@ -425,9 +425,9 @@ impl HostTable {
         } else {
             let highest = state.provider_slots().max(self.hosts.len());
             for slot in 0..u32::try_from(highest).unwrap_or(u32::MAX) {
-                let touch = Touch {
+                let touch = TreeChange {
                     root: ProviderId(slot),
-                    what: What::Anything,
+                    what: ChangeKind::Anything,
                 };
                 self.follow_root(state, &classes, touch);
             }
@@ -437,16 +437,16 @@ impl HostTable {
                 .provider_id(host)
                 .filter(|_| self.unbound.contains_key(&host))
             {
-                let what = What::Anything;
-                self.follow_root(state, &classes, Touch { root, what });
+                let what = ChangeKind::Anything;
+                self.follow_root(state, &classes, TreeChange { root, what });
             }
         }
         self.followed = Some(log.position());
     }
 
-    fn follow_root(&mut self, state: &State, classes: &Classes, touch: Touch) {
+    fn follow_root(&mut self, state: &State, classes: &Classes, touch: TreeChange) {
         let (root, slot) = (touch.root, touch.root.0);
-        if touch.what != What::Anything && self.known.contains(slot) {
+        if touch.what != ChangeKind::Anything && self.known.contains(slot) {
             // The slot still belongs to the same provider, or the change would be of kind
             // `Anything`.
             let amounts = Amounts::read_as(state, root, classes);

@@ -11,7 +11,7 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use placewright_placement::{CandidateQuery, HostSearch, KeptSearch, QueryRefusal, State};
+use placewright_placement::{CandidateQuery, HostSearch, PreparedQuery, QueryRefusal, State};
 use uuid::Uuid;
 
 use super::request_class::{
@@ -71,7 +71,7 @@ struct ClassEntry {
 #[derive(Debug, Default)]
 struct QueryEntry {
     /// The query with its names looked up.
-    resolved: Option<KeptSearch>,
+    resolved: Option<PreparedQuery>,
     trees: TreeResults,
     indexes: Clock<CachedIndex>,
 }
@@ -143,7 +143,7 @@ impl CachedIndex {
 #[derive(Debug, Default)]
 struct OneOff {
     /// A ring of queries.
-    resolved: Vec<(QueryKey, Option<KeptSearch>)>,
+    resolved: Vec<(QueryKey, Option<PreparedQuery>)>,
     /// The query that is replaced next.
     next: usize,
     /// Trees and index of the last of them, for their memory, and for a repetition of its search.
@@ -152,7 +152,7 @@ struct OneOff {
 }
 
 impl OneOff {
-    fn known(&self, key: QueryKey) -> Option<&KeptSearch> {
+    fn known(&self, key: QueryKey) -> Option<&PreparedQuery> {
         let mut queries = self.resolved.iter();
         let found = queries.find(|(other, _)| *other == key);
         found.and_then(|(_, resolved)| resolved.as_ref())
@@ -161,7 +161,11 @@ impl OneOff {
     fn query(
         &mut self,
         key: QueryKey,
-    ) -> (&mut Option<KeptSearch>, &mut TreeResults, &mut CachedIndex) {
+    ) -> (
+        &mut Option<PreparedQuery>,
+        &mut TreeResults,
+        &mut CachedIndex,
+    ) {
         let known = self.resolved.iter().position(|(other, _)| *other == key);
         let place = known.unwrap_or_else(|| {
             let place = self.next;
@@ -184,7 +188,7 @@ impl OneOff {
 pub(super) struct QueryCaches<'c> {
     pub(super) key: QueryKey,
     /// The query with its names looked up, if that was done.
-    pub(super) resolved: &'c mut Option<KeptSearch>,
+    pub(super) resolved: &'c mut Option<PreparedQuery>,
     pub(super) trees: &'c mut TreeResults,
     pub(super) index: &'c mut CachedIndex,
     /// Whether the request most likely never comes again.

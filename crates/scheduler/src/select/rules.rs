@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use placewright_placement::group::{Group, Place, Relation, Rule, Scope};
+use placewright_placement::group::{Group, Place, Relation, Rule, RuleScope};
 use placewright_placement::slot_set::{SlotSet, bits};
 use placewright_placement::{ConsumerUuid, IntentRule, ProviderId, State};
 use uuid::Uuid;
@@ -17,7 +17,7 @@ use crate::request::{GroupPolicy, RequestSpec, ServerGroup, TopologyRule};
 /// A rule bound to the places of the other instances.
 #[derive(Debug)]
 struct BoundRule {
-    scope: Scope,
+    scope: RuleScope,
     /// The only places that satisfy a [`Relation::Same`] rule, if there are others.
     only: Option<Vec<Place>>,
     /// The places that cannot take another instance, in rising order.
@@ -41,7 +41,7 @@ pub fn of_group(group: &ServerGroup) -> Vec<Rule> {
         Some(GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity) | None => None,
     };
     let by_policy = relation.map(|relation| Rule {
-        scope: Scope::Host,
+        scope: RuleScope::Host,
         relation,
     });
     let by_topology = group.topology_rules.iter().filter_map(hard);
@@ -76,8 +76,8 @@ pub fn hard(rule: &TopologyRule) -> Option<Rule> {
         TopologyRelation::Near | TopologyRelation::Far => return None,
     };
     let scope = match rule.level.as_deref()? {
-        HOST_LEVEL => Scope::Host,
-        level => Scope::Level(level.to_owned()),
+        HOST_LEVEL => RuleScope::Host,
+        level => RuleScope::Level(level.to_owned()),
     };
     (rule.strength == Strength::Hard).then_some(Rule { scope, relation })
 }
@@ -234,7 +234,10 @@ impl Rules {
     #[must_use]
     pub fn word(&self, word: usize, mask: u64) -> u64 {
         let base = u32::try_from(word * 64).unwrap_or(u32::MAX);
-        let about_hosts = self.bound.iter().filter(|bound| bound.scope == Scope::Host);
+        let about_hosts = self
+            .bound
+            .iter()
+            .filter(|bound| bound.scope == RuleScope::Host);
         about_hosts.fold(mask, |mask, bound| mask & bound.host_word(base))
     }
 
@@ -249,7 +252,10 @@ impl Rules {
     /// Whether a host that [`Self::word`] admits satisfies the rules at level scope.
     #[must_use]
     pub fn keeps(&self, state: &State, host: ProviderId) -> bool {
-        let mut others = self.bound.iter().filter(|bound| bound.scope != Scope::Host);
+        let mut others = self
+            .bound
+            .iter()
+            .filter(|bound| bound.scope != RuleScope::Host);
         others.all(|bound| bound.keeps(state.place(host, &bound.scope)))
     }
 }

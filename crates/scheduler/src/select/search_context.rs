@@ -83,11 +83,11 @@ impl Feasibility for SearchContext<'_, '_> {
             return BlockFeasibility::default();
         }
         let capacity = self.search.word(block);
-        mask &= capacity.fitting | capacity.unsure;
+        mask &= capacity.feasible | capacity.undecided;
         let undecided = if self.request.class_needs_exact_test {
             mask
         } else {
-            mask & capacity.unsure
+            mask & capacity.undecided
         };
         BlockFeasibility {
             feasible: mask & !undecided,
@@ -98,7 +98,7 @@ impl Feasibility for SearchContext<'_, '_> {
     fn class_eligible(&self, block: usize) -> u64 {
         match self.filtered(block) {
             0 => 0,
-            mask => mask & self.search.kind_word(block),
+            mask => mask & self.search.eligible_word(block),
         }
     }
 
@@ -117,10 +117,10 @@ impl Feasibility for SearchContext<'_, '_> {
             return false;
         }
         let capacity = self.search.one(ProviderId(slot));
-        if capacity.fitting != 0 && !self.request.class_needs_exact_test {
+        if capacity.feasible != 0 && !self.request.class_needs_exact_test {
             return true;
         }
-        capacity.fitting | capacity.unsure != 0 && self.decide_for_class(slot)
+        capacity.feasible | capacity.undecided != 0 && self.decide_for_class(slot)
     }
 
     fn request_block(&self, block: usize, mut mask: u64) -> u64 {

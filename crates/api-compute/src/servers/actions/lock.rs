@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use super::super::{find, labels};
 use super::nullable;
-use crate::call::Call;
-use crate::fields::Fields;
+use crate::call::RoutedRequest;
+use crate::fields::ObjectParser;
 
-pub(super) async fn lock(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
-    let wish = nullable(wish);
+pub(super) async fn lock(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
+    let parsed = nullable(parsed);
     let mut reason = None;
     if call.version.since(73) {
-        let mut wish = Fields::new("lock", &wish)?;
-        reason = wish.text("locked_reason", 1..=255)?.map(str::to_owned);
-        wish.finish()?;
+        let mut parsed = ObjectParser::new("lock", &parsed)?;
+        reason = parsed.text("locked_reason", 1..=255)?.map(str::to_owned);
+        parsed.finish()?;
     }
     call.change(|control, views| {
         let seen = find(call, control, views, Rule::ServersLock)?;
@@ -34,7 +34,7 @@ pub(super) async fn lock(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
     Ok(Reply::empty(202))
 }
 
-pub(super) async fn unlock(call: &Call<'_>) -> ApiResult<Reply> {
+pub(super) async fn unlock(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     call.change(|control, views| {
         let seen = find(call, control, views, Rule::ServersUnlock)?;
         let mut labels = labels::of(&seen);

@@ -6,32 +6,32 @@
 use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::super_conductor::{Change, Command};
-use placewright_conductor::{Control, MigrationId, MoveKind, Verdict};
+use placewright_conductor::{ControlState, MigrationId, MoveDecision, MoveKind};
 use placewright_control::Views;
 use placewright_http::{ApiError, ApiResult, Reply};
-use placewright_link::Act;
+use placewright_link::CellOperation;
 use placewright_scheduler::request::Destination;
 use placewright_scheduler::translate::translate;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::body::Body;
+use super::super::common_fields::disk_config;
 use super::super::create::{flavor_of, flavor_ref};
 use super::super::find_unlocked;
-use super::super::seen::Seen;
-use super::super::wishes::disk_config;
+use super::super::server_view::ServerView;
 use super::nullable;
 use crate::admin::zones;
-use crate::call::Call;
-use crate::fields::{self, Fields};
+use crate::call::RoutedRequest;
+use crate::fields::{self, ObjectParser};
 
 /// Accepts a move of the server in the path. `prepare` checks it, and returns the new
 /// specification.
 async fn start(
-    call: &Call<'_>,
+    call: &RoutedRequest<'_>,
     rule: Rule,
     kind: MoveKind,
-    prepare: impl Fn(&Seen<'_>, &mut Body) -> ApiResult<()> + Send + Sync,
+    prepare: impl Fn(&ServerView<'_>, &mut Body) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<()> {
     let migration = MigrationId(Uuid::new_v4());
     call.change(|control, views| {
@@ -59,7 +59,7 @@ async fn start(
 }
 
 /// Whether a server's state allows a move; its cell decides finally.
-fn check_state(seen: &Seen<'_>, kind: MoveKind) -> ApiResult<()> {
+fn check_state(seen: &ServerView<'_>, kind: MoveKind) -> ApiResult<()> {
     let status = seen.status();
     let state = seen.view.map(|view| view.vm_state);
     let can = match kind {
@@ -82,7 +82,7 @@ fn check_state(seen: &Seen<'_>, kind: MoveKind) -> ApiResult<()> {
     Err(busy(seen, what))
 }
 
-fn busy(seen: &Seen<'_>, what: &str) -> ApiError {
+fn busy(seen: &ServerView<'_>, what: &str) -> ApiError {
     let status = seen.status();
     let task = status
         .task
@@ -95,7 +95,7 @@ fn busy(seen: &Seen<'_>, what: &str) -> ApiError {
 }
 
 /// Restricts a move to the host with this name.
-fn destine(seen: &Seen<'_>, body: &mut Body, field: &str, host: &str) -> ApiResult<()> {
+fn destine(seen: &ServerView<'_>, body: &mut Body, field: &str, host: &str) -> ApiResult<()> {
     let conductor = &seen.control.conductor;
     let id = conductor.host_names().get(host);
     let cell = id
@@ -121,8 +121,8 @@ fn destine(seen: &Seen<'_>, body: &mut Body, field: &str, host: &str) -> ApiResu
     Ok(())
 }
 
-pub(super) async fn resize(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
-    let mut fields = Fields::new("resize", wish)?;
+pub(super) async fn resize(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
+    let mut fields = ObjectParser::new("resize", parsed)?;
     let id = flavor_ref(&mut fields)?;
     let disk = disk_config(&mut fields)?;
     fields.finish()?;
@@ -144,11 +144,11 @@ pub(super) async fn resize(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
     Ok(Reply::empty(202))
 }
 
-pub(super) async fn migrate(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
-    let wish = nullable(wish);
+pub(super) async fn migrate(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
+    let parsed = nullable(parsed);
     let mut host = None;
     if call.version.since(56) {
-        let mut fields = Fields::new("migrate", &wish)?;
+        let mut fields = ObjectParser::new("migrate", &parsed)?;
         host = fields.nullable_text("host", 1..=255)?.flatten();
         fields.finish()?;
         if host.is_some() {
@@ -168,8 +168,8 @@ pub(super) async fn migrate(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
     Ok(Reply::empty(202))
 }
 
-pub(super) async fn live_migrate(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
-    let mut fields = Fields::new("os-migrateLive", wish)?;
+pub(super) async fn live_migrate(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
+    let mut fields = ObjectParser::new("os-migrateLive", parsed)?;
     let host = fields.nullable_text("host", 1..=255)?;
     if host.is_none() && !call.version.since(25) {
         return Err(fields.wrong("host", "it is missing"));
@@ -202,15 +202,19 @@ pub(super) async fn live_migrate(call: &Call<'_>, wish: &Value) -> ApiResult<Rep
 }
 
 /// Parses the flag that skips checks, which has no effect here; some versions allow it.
-fn read_force(call: &Call<'_>, fields: &mut Fields<'_>, since: u16) -> ApiResult<()> {
+fn read_force(
+    call: &RoutedRequest<'_>,
+    fields: &mut ObjectParser<'_>,
+    since: u16,
+) -> ApiResult<()> {
     if call.version.since(since) && !call.version.since(68) {
         fields.boolean("force")?;
     }
     Ok(())
 }
 
-pub(super) async fn evacuate(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
-    let mut fields = Fields::new("evacuate", wish)?;
+pub(super) async fn evacuate(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
+    let mut fields = ObjectParser::new("evacuate", parsed)?;
     let host = fields.nullable_text("host", 1..=255)?.flatten();
     let password = fields.text("adminPass", 0..=255)?;
     if !call.version.since(14) {
@@ -250,7 +254,7 @@ pub(super) async fn evacuate(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> 
     Reply::value(200, &json!({"adminPass": password}))
 }
 
-pub(super) async fn shelve(call: &Call<'_>) -> ApiResult<Reply> {
+pub(super) async fn shelve(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let read = call.read(|control, views| {
         let seen = find_unlocked(call, control, views, Rule::ServersShelve)?;
         let is_active = seen
@@ -262,12 +266,12 @@ pub(super) async fn shelve(call: &Call<'_>) -> ApiResult<Reply> {
         }
     });
     let (cell, instance) = read.await?;
-    call.act(cell, Act::Shelve { instance }).await?;
+    call.act(cell, CellOperation::Shelve { instance }).await?;
     Ok(Reply::empty(202))
 }
 
 /// Shelved servers are removed from their hosts at once, so there is nothing left to do.
-pub(super) async fn shelve_offload(call: &Call<'_>) -> ApiResult<Reply> {
+pub(super) async fn shelve_offload(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let read = call.read(|control, views| {
         let seen = find_unlocked(call, control, views, Rule::ServersShelveOffload)?;
         Err(busy(&seen, "taken off its host"))
@@ -275,11 +279,11 @@ pub(super) async fn shelve_offload(call: &Call<'_>) -> ApiResult<Reply> {
     read.await
 }
 
-pub(super) async fn unshelve(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
-    let wish = nullable(wish);
+pub(super) async fn unshelve(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
+    let parsed = nullable(parsed);
     let (mut zone, mut host) = (None, None);
     if call.version.since(77) {
-        let mut fields = Fields::new("unshelve", &wish)?;
+        let mut fields = ObjectParser::new("unshelve", &parsed)?;
         zone = if call.version.since(91) {
             fields.nullable_text("availability_zone", 1..=255)?
         } else {
@@ -316,18 +320,18 @@ pub(super) async fn unshelve(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> 
     Ok(Reply::empty(202))
 }
 
-pub(super) async fn confirm(call: &Call<'_>) -> ApiResult<Reply> {
-    conclude(call, Rule::ServersConfirmResize, Verdict::Confirm).await?;
+pub(super) async fn confirm(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    conclude(call, Rule::ServersConfirmResize, MoveDecision::Confirm).await?;
     Ok(Reply::empty(204))
 }
 
-pub(super) async fn revert(call: &Call<'_>) -> ApiResult<Reply> {
-    conclude(call, Rule::ServersRevertResize, Verdict::Revert).await?;
+pub(super) async fn revert(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    conclude(call, Rule::ServersRevertResize, MoveDecision::Revert).await?;
     Ok(Reply::empty(202))
 }
 
-async fn conclude(call: &Call<'_>, rule: Rule, verdict: Verdict) -> ApiResult<()> {
-    let find = |control: &Control, views: &Views| {
+async fn conclude(call: &RoutedRequest<'_>, rule: Rule, verdict: MoveDecision) -> ApiResult<()> {
+    let find = |control: &ControlState, views: &Views| {
         let seen = find_unlocked(call, control, views, rule)?;
         let status = seen.status();
         let latest = seen.mapping.migrations.last().copied();

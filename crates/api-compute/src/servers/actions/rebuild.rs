@@ -3,25 +3,25 @@
 use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::super_conductor::{Command, RebuildEvent, of_spec};
-use placewright_conductor::{CellId, Control, Fault, HostId, InstanceId, Spec};
+use placewright_conductor::{CellId, ControlState, Fault, HostId, InstanceId, Spec};
 use placewright_control::Views;
 use placewright_http::{ApiError, ApiResult, Reply};
-use placewright_link::Act;
+use placewright_link::CellOperation;
 use placewright_placement::Timestamp;
 use placewright_scheduler::request::RequestSpec;
 use serde_json::{Value, json};
 
 use super::super::body::Body;
-use super::super::seen::Seen;
-use super::super::show::{self, Sight};
+use super::super::server_view::ServerView;
+use super::super::show::{self, Visibility};
 use super::super::update::withhold_newer;
-use super::super::{create, find_unlocked, labels, metadata, wishes};
-use crate::call::Call;
+use super::super::{common_fields, create, find_unlocked, labels, metadata};
+use crate::call::RoutedRequest;
 use crate::error;
-use crate::fields::Fields;
+use crate::fields::ObjectParser;
 
 /// A parsed rebuild request: the fields that change.
-struct Wish {
+struct RebuildRequest {
     image: String,
     name: Option<String>,
     description: Option<Option<String>>,
@@ -35,8 +35,8 @@ struct Wish {
     certificates: Option<Option<Vec<String>>>,
 }
 
-fn read(call: &Call<'_>, wish: &Value) -> ApiResult<Wish> {
-    let mut fields = Fields::new("rebuild", wish)?;
+fn read(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<RebuildRequest> {
+    let mut fields = ObjectParser::new("rebuild", parsed)?;
     let version = call.version;
     let image = fields.needed_text("imageRef", 1..=255)?;
     let image = create::image_id("rebuild.imageRef", image)?;
@@ -56,17 +56,17 @@ fn read(call: &Call<'_>, wish: &Value) -> ApiResult<Wish> {
     let key_name = text_since("key_name", 54, 255)?;
     let hostname = text_since("hostname", 90, 255)?.flatten();
     if let Some(hostname) = &hostname {
-        wishes::check_hostname(call, "rebuild.hostname", hostname)?;
+        common_fields::check_hostname(call, "rebuild.hostname", hostname)?;
     }
     let user_data = match version.since(57) && fields.has("user_data") {
-        true => Some(wishes::read_user_data(&mut fields)?),
+        true => Some(common_fields::read_user_data(&mut fields)?),
         false => None,
     };
     let certificates = match version.since(63) && fields.has("trusted_image_certificates") {
-        true => Some(wishes::certificates(&mut fields)?),
+        true => Some(common_fields::certificates(&mut fields)?),
         false => None,
     };
-    let wish = Wish {
+    let parsed = RebuildRequest {
         image,
         name,
         description,
@@ -74,9 +74,9 @@ fn read(call: &Call<'_>, wish: &Value) -> ApiResult<Wish> {
         hostname,
         user_data,
         key_name,
-        access_ip_v4: wishes::access_address(&mut fields, "accessIPv4")?,
-        access_ip_v6: wishes::access_address(&mut fields, "accessIPv6")?,
-        disk_config: wishes::disk_config(&mut fields)?,
+        access_ip_v4: common_fields::access_address(&mut fields, "accessIPv4")?,
+        access_ip_v6: common_fields::access_address(&mut fields, "accessIPv6")?,
+        disk_config: common_fields::disk_config(&mut fields)?,
         certificates,
     };
     fields.text("adminPass", 0..=255)?;
@@ -86,10 +86,14 @@ fn read(call: &Call<'_>, wish: &Value) -> ApiResult<Wish> {
         return Err(fields.wrong("personality", message));
     }
     fields.finish()?;
-    Ok(wish)
+    Ok(parsed)
 }
 
-fn check<'s>(call: &Call<'_>, control: &'s Control, views: &'s Views) -> ApiResult<Seen<'s>> {
+fn check<'s>(
+    call: &RoutedRequest<'_>,
+    control: &'s ControlState,
+    views: &'s Views,
+) -> ApiResult<ServerView<'s>> {
     let seen = find_unlocked(call, control, views, Rule::ServersRebuild)?;
     let can = seen.view.is_some_and(|view| {
         let is_fine = matches!(view.vm_state, VmState::Active | VmState::Error);
@@ -104,7 +108,7 @@ fn check<'s>(call: &Call<'_>, control: &'s Control, views: &'s Views) -> ApiResu
 }
 
 /// What was looked up for a rebuild.
-struct Prepared {
+struct RebuildPlan {
     id: InstanceId,
     cell: CellId,
     spec: Spec,
@@ -115,10 +119,15 @@ struct Prepared {
     check: Option<(HostId, RequestSpec, RequestSpec)>,
 }
 
-impl Prepared {
-    fn of(call: &Call<'_>, control: &Control, views: &Views, wish: &Wish) -> ApiResult<Self> {
+impl RebuildPlan {
+    fn of(
+        call: &RoutedRequest<'_>,
+        control: &ControlState,
+        views: &Views,
+        parsed: &RebuildRequest,
+    ) -> ApiResult<Self> {
         let seen = check(call, control, views)?;
-        let (spec, image) = renewed(call, control, &seen, wish)?;
+        let (spec, image) = renewed(call, control, &seen, parsed)?;
         let host = seen.view.and_then(|view| view.guest);
         Ok(Self {
             id: seen.id,
@@ -133,7 +142,7 @@ impl Prepared {
 
     /// Submits the rebuild to the cell. Control records the new specification until the cell has
     /// completed it.
-    async fn order(&self, call: &Call<'_>) -> ApiResult<()> {
+    async fn order(&self, call: &RoutedRequest<'_>) -> ApiResult<()> {
         let instance = self.id;
         let told = |event| call.carry_out(Command::Rebuild { instance, event });
         let begun = RebuildEvent::Begun {
@@ -148,7 +157,7 @@ impl Prepared {
             }),
         };
         call.carry_out(begin).await?;
-        let order = Act::Rebuild {
+        let order = CellOperation::Rebuild {
             instance,
             spec: Box::new(self.spec.clone()),
         };
@@ -163,7 +172,7 @@ impl Prepared {
 
     /// Asks the scheduler whether the host is feasible for the new image. The server keeps its
     /// allocation: nothing is claimed.
-    async fn refusal(&self, call: &Call<'_>) -> Option<Fault> {
+    async fn refusal(&self, call: &RoutedRequest<'_>) -> Option<Fault> {
         let (host, before, now) = self.check.clone()?;
         let (instance, ranker) = (self.id.0, call.core.ranker.clone());
         // Ranking holds the scheduler's lock for a moment.
@@ -190,37 +199,37 @@ impl Prepared {
 /// The new specification. With another image also the request of the original placement, and the
 /// same with that image.
 fn renewed(
-    call: &Call<'_>,
-    control: &Control,
-    seen: &Seen<'_>,
-    wish: &Wish,
+    call: &RoutedRequest<'_>,
+    control: &ControlState,
+    seen: &ServerView<'_>,
+    parsed: &RebuildRequest,
 ) -> ApiResult<(Spec, Option<(RequestSpec, RequestSpec)>)> {
     let mut spec = seen.stored.clone();
     let mut body = Body::of(&spec)?;
     let mut requests = None;
-    if body.server.image.as_ref() != Some(&wish.image) {
+    if body.server.image.as_ref() != Some(&parsed.image) {
         let before = body.request.clone();
-        body.request.image = call.core.images().find(&wish.image);
+        body.request.image = call.core.images().find(&parsed.image);
         requests = Some((before, body.request.clone()));
     }
     let server = &mut body.server;
-    server.image = Some(wish.image.clone());
-    if let Some(data) = &wish.user_data {
+    server.image = Some(parsed.image.clone());
+    if let Some(data) = &parsed.user_data {
         server.user_data.clone_from(data);
     }
-    if let Some(address) = &wish.access_ip_v4 {
+    if let Some(address) = &parsed.access_ip_v4 {
         server.access_ip_v4.clone_from(address);
     }
-    if let Some(address) = &wish.access_ip_v6 {
+    if let Some(address) = &parsed.access_ip_v6 {
         server.access_ip_v6.clone_from(address);
     }
-    if let Some(disk) = wish.disk_config {
+    if let Some(disk) = parsed.disk_config {
         disk.clone_into(&mut server.disk_config);
     }
-    if let Some(certificates) = &wish.certificates {
+    if let Some(certificates) = &parsed.certificates {
         server.trusted_image_certificates.clone_from(certificates);
     }
-    if let Some(key) = &wish.key_name {
+    if let Some(key) = &parsed.key_name {
         server.public_key = match key {
             None => None,
             Some(name) => {
@@ -239,25 +248,25 @@ fn renewed(
 }
 
 /// Changes the labels of the server.
-async fn write_labels(call: &Call<'_>, wish: &Wish) -> ApiResult<()> {
-    let writes = wish.name.is_some()
-        || wish.description.is_some()
-        || wish.metadata.is_some()
-        || wish.hostname.is_some();
+async fn write_labels(call: &RoutedRequest<'_>, parsed: &RebuildRequest) -> ApiResult<()> {
+    let writes = parsed.name.is_some()
+        || parsed.description.is_some()
+        || parsed.metadata.is_some()
+        || parsed.hostname.is_some();
     if !writes {
         return Ok(());
     }
     labels::change(call, Rule::ServersRebuild, |labels| {
-        if let Some(name) = &wish.name {
+        if let Some(name) = &parsed.name {
             labels.name.clone_from(name);
         }
-        if let Some(description) = &wish.description {
+        if let Some(description) = &parsed.description {
             labels.description.clone_from(description);
         }
-        if let Some(metadata) = &wish.metadata {
+        if let Some(metadata) = &parsed.metadata {
             labels.metadata.clone_from(metadata);
         }
-        if let Some(hostname) = &wish.hostname {
+        if let Some(hostname) = &parsed.hostname {
             labels.hostname.clone_from(hostname);
         }
         Ok(())
@@ -266,25 +275,25 @@ async fn write_labels(call: &Call<'_>, wish: &Wish) -> ApiResult<()> {
     Ok(())
 }
 
-pub(super) async fn rebuild(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
-    let wish = read(call, wish)?;
+pub(super) async fn rebuild(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
+    let parsed = read(call, parsed)?;
     let prepared = call
-        .try_read(|control, views| Prepared::of(call, control, views, &wish))
+        .try_read(|control, views| RebuildPlan::of(call, control, views, &parsed))
         .await?;
     let (instance, cell) = (prepared.id, prepared.cell);
     let refusal = prepared.refusal(call).await;
     let is_accepted = refusal.is_none();
     if let Some(fault) = refusal {
         let fault = Box::new(fault);
-        call.act(cell, Act::RefuseRebuild { instance, fault })
+        call.act(cell, CellOperation::RefuseRebuild { instance, fault })
             .await?;
     } else {
         prepared.order(call).await?;
-        write_labels(call, &wish).await?;
+        write_labels(call, &parsed).await?;
     }
-    let sight = Sight::of(call);
+    let sight = Visibility::of(call);
     let server = call.try_read(|control, views| {
-        let seen = Seen::find(control, views, instance);
+        let seen = ServerView::find(control, views, instance);
         let mut seen = seen.ok_or_else(|| error::missing("server", &instance.to_string()))?;
         if is_accepted {
             // The response shows what was accepted, even if it has failed meanwhile.

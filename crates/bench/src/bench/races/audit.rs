@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use placewright_placement::group::{Relation, Scope};
+use placewright_placement::group::{Relation, RuleScope};
 use placewright_placement::{ProviderId, State};
 use serde::Serialize;
 use uuid::Uuid;
@@ -112,13 +112,13 @@ fn broken_rules(state: &State, members: &BTreeMap<Uuid, Vec<ProviderId>>) -> u64
 }
 
 /// The scope that a host is in for a rule: its own UUID, or that of its aggregate at a level.
-fn place_of(state: &State, host: ProviderId, scope: &Scope) -> String {
+fn place_of(state: &State, host: ProviderId, scope: &RuleScope) -> String {
     let Some(provider) = state.provider(host) else {
         return String::new();
     };
     match scope {
-        Scope::Host => provider.uuid.to_string(),
-        Scope::Level(name) => {
+        RuleScope::Host => provider.uuid.to_string(),
+        RuleScope::Level(name) => {
             let levels = state.levels().iter().filter(|level| level.name == *name);
             let of_level: Vec<&String> = levels.flat_map(|level| &level.aggregates).collect();
             let mut own = provider

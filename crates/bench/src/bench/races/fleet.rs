@@ -2,7 +2,7 @@
 
 use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::Engine;
-use placewright_placement::group::{Level, Relation, Rule, Scope};
+use placewright_placement::group::{Level, Relation, Rule, RuleScope};
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
     Timestamp,
@@ -93,8 +93,8 @@ pub(super) fn build(
     }];
     for number in 0..GROUPS {
         for (group, scope) in [
-            (host_group(number), Scope::Host),
-            (rack_group(number), Scope::Level(RACK.to_owned())),
+            (host_group(number), RuleScope::Host),
+            (rack_group(number), RuleScope::Level(RACK.to_owned())),
         ] {
             let relation = Relation::FewerThan(1);
             let rules = vec![Rule { scope, relation }];

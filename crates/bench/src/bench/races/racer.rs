@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use placewright_control::placer::{
-    Contention, Demand, LookContext, Looked, Next, Placing, Turn, claim, correct, depart,
+    Contention, Demand, LookContext, Next, Placing, SearchResults, TimeSlice, claim, correct,
+    depart,
 };
 use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::{Engine, Follower, Machine as _};
@@ -30,7 +31,7 @@ const SIZES: u64 = 20;
 
 /// The results of one or more schedulers.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Tally {
+pub(super) struct RaceResults {
     pub(super) decisions: u64,
     pub(super) claimed: u64,
     /// Claims that got another host than the first that they named.
@@ -49,7 +50,7 @@ pub(super) struct Tally {
     pub(super) ended: u64,
 }
 
-impl Tally {
+impl RaceResults {
     pub(super) fn add(&mut self, other: &Self) {
         self.decisions += other.decisions;
         self.claimed += other.claimed;
@@ -64,7 +65,7 @@ impl Tally {
 }
 
 /// A scheduler with its own copy of the state.
-pub(super) struct Racer {
+pub(super) struct RacingScheduler {
     engine: Engine<ControlMachine>,
     runtime: Runtime,
     number: usize,
@@ -82,10 +83,10 @@ pub(super) struct Racer {
     /// Instances that this scheduler may end.
     alive: Vec<Uuid>,
     requests: Vec<RequestSpec>,
-    tally: Tally,
+    tally: RaceResults,
 }
 
-impl Racer {
+impl RacingScheduler {
     /// One of a number of schedulers. Nothing is written meanwhile.
     pub(super) fn new(
         engine: &Engine<ControlMachine>,
@@ -133,12 +134,12 @@ impl Racer {
             numbers,
             alive,
             requests,
-            tally: Tally::default(),
+            tally: RaceResults::default(),
         })
     }
 
     /// Decides and claims until no decisions are left in `left`, which all schedulers share.
-    pub(super) fn race(mut self, left: &AtomicU64) -> anyhow::Result<Tally> {
+    pub(super) fn race(mut self, left: &AtomicU64) -> anyhow::Result<RaceResults> {
         let take = |left: u64| left.checked_sub(1);
         let mut age = 0;
         while left.fetch_update(Relaxed, Relaxed, take).is_ok() {
@@ -169,7 +170,7 @@ impl Racer {
         let mut is_fresh = false;
         loop {
             match self.look(&mut placing)? {
-                Looked::Ready => {
+                SearchResults::Ready => {
                     let named = placing.named_hosts();
                     self.tally.named += named as u64;
                     if self.claim(&mut placing)? {
@@ -201,7 +202,7 @@ impl Racer {
     }
 
     /// Ranks hosts on the copy.
-    fn look(&mut self, placing: &mut Placing) -> anyhow::Result<Looked> {
+    fn look(&mut self, placing: &mut Placing) -> anyhow::Result<SearchResults> {
         let mut context = LookContext {
             scheduler: &mut self.scheduler,
             state: self.copy.placement(),
@@ -210,7 +211,7 @@ impl Racer {
             closed: &[],
             avoided: &[],
         };
-        Ok(placing.look(&mut context, &Turn::endless())?)
+        Ok(placing.look(&mut context, &TimeSlice::endless())?)
     }
 
     /// Claims what was found; false if none of it was left.

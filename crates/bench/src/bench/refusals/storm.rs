@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::{KINDS, ask, send};
-use crate::bench::bar::{Bar, at_least, at_most};
+use crate::bench::bar::{TargetedFigure, at_least, at_most};
 use crate::bench::requests::Numbers;
 
 /// The number of connections that claim.
@@ -38,7 +38,7 @@ pub(super) struct Claims {
 impl Claims {
     /// Checks that claims beside refusals keep at least their share of the connections, compared to
     /// claims alone.
-    pub(super) fn bars(&self, alone: &Self) -> [Bar; 2] {
+    pub(super) fn bars(&self, alone: &Self) -> [TargetedFigure; 2] {
         let claiming = CLAIMING as f64;
         let share = claiming / (claiming + self.refusing as f64);
         let kept = self.claims_per_s / alone.claims_per_s.max(1.0);

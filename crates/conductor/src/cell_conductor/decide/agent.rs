@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::work::Work;
-use super::{Now, Refusal};
+use super::unit_of_work::UnitOfWork;
+use super::{DecisionContext, Refusal};
 use crate::cell_conductor::event::Failure;
-use crate::cell_conductor::state::{Change, Host, Place, Stage, VmState};
+use crate::cell_conductor::state::{Change, GuestRef, Host, Stage, VmState};
 use crate::fault::Fault;
 use crate::ids::{HostId, InstanceId, NUMBER_END};
 
 type GuestKey = (HostId, InstanceId, u32);
 
-impl Now<'_> {
+impl DecisionContext<'_> {
     /// Reconciles the guests that a host has with those that it should have.
     pub(super) fn agent_started(
         self,
@@ -61,10 +61,10 @@ impl Now<'_> {
 
     /// Handles a wanted guest that the host does not have.
     fn missed(self, (host, instance, number): GuestKey, changes: &mut Vec<Change>) {
-        let Some(mut work) = Work::load(self, instance) else {
+        let Some(mut work) = UnitOfWork::load(self, instance) else {
             return;
         };
-        let is_it = work.row.guest == Some(Place { host, number });
+        let is_it = work.row.guest == Some(GuestRef { host, number });
         if !is_it || work.job.is_some() || work.row.vm_state != VmState::Active {
             return;
         }
@@ -83,17 +83,17 @@ impl Now<'_> {
             let Some(job) = self.state.jobs.get(&instance) else {
                 continue;
             };
-            let gone = |place: &Place| {
+            let gone = |place: &GuestRef| {
                 place.host == host && is_gone(&(place.host, instance, place.number))
             };
-            if !matches!(job.stage, Stage::Clear(_)) || !job.clearing.iter().any(gone) {
+            if !matches!(job.stage, Stage::AwaitDestroyed(_)) || !job.clearing.iter().any(gone) {
                 continue;
             }
-            if let Some(mut work) = Work::load(self, instance) {
+            if let Some(mut work) = UnitOfWork::load(self, instance) {
                 if let Some(job) = &mut work.job {
                     job.clearing.retain(|place| !gone(place));
                 }
-                work.check_cleared();
+                work.check_destroyed();
                 work.store(changes);
             }
         }
@@ -120,7 +120,7 @@ impl Now<'_> {
                 continue;
             };
             if job.host_of(step).is_some_and(|place| place.host == host)
-                && let Some(mut work) = Work::load(self, instance)
+                && let Some(mut work) = UnitOfWork::load(self, instance)
             {
                 work.step_failed("The host is down.", true);
                 work.store(changes);
@@ -155,7 +155,11 @@ impl Now<'_> {
         let mut work = self.work(instance)?;
         let place = work.job.as_ref().and_then(|job| match job.stage {
             Stage::Step(step) => job.host_of(step),
-            Stage::Reserved | Stage::Swap | Stage::Verify | Stage::Clear(_) | Stage::Ask(_) => None,
+            Stage::Reserved
+            | Stage::Swap
+            | Stage::Verify
+            | Stage::AwaitDestroyed(_)
+            | Stage::AwaitClaim(_) => None,
         });
         let place = place.filter(|place| place.host == host);
         let row = place.and_then(|place| self.state.hosts.get(&place.host));
@@ -183,19 +187,19 @@ impl Now<'_> {
             });
         }
         changes.push(Change::Doomed(key, None));
-        if let Some(mut work) = Work::load(self, instance) {
+        if let Some(mut work) = UnitOfWork::load(self, instance) {
             if let Some(job) = &mut work.job {
                 job.clearing
-                    .retain(|place| *place != Place { host, number });
+                    .retain(|place| *place != GuestRef { host, number });
             }
-            work.check_cleared();
+            work.check_destroyed();
             work.store(changes);
         }
         Ok(())
     }
 }
 
-impl Work<'_> {
+impl UnitOfWork<'_> {
     /// Records that the guest of the instance is lost.
     pub(super) fn lose_guest(&mut self) {
         self.row.vm_state = VmState::Error;

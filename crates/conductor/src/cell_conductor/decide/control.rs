@@ -1,13 +1,13 @@
 //! Decides the messages of control.
 
-use super::Now;
-use super::work::Work;
-use crate::ask::Keep;
+use super::DecisionContext;
+use super::unit_of_work::UnitOfWork;
 use crate::cell_conductor::state::{Change, Instance, Job, JobKind, Next, Stage, Target, VmState};
+use crate::claim_request::MoveSide;
 use crate::ids::{InstanceId, MigrationId};
-use crate::message::{Create, Envelope, Message, MoveKind, MoveOrder, Reply, Verdict};
+use crate::message::{Create, Envelope, Message, MoveDecision, MoveKind, MoveOrder, Reply};
 
-impl Now<'_> {
+impl DecisionContext<'_> {
     pub(super) fn message(self, envelope: &Envelope, changes: &mut Vec<Change>) -> Reply {
         match &envelope.message {
             Message::Create(create) => {
@@ -70,7 +70,7 @@ impl Now<'_> {
         let mut row = self.fresh(VmState::Building);
         row.claim = create.claim;
         row.created_at = create.spec.created_at;
-        let mut work = Work::new(self, create.instance, row);
+        let mut work = UnitOfWork::new(self, create.instance, row);
         work.spec = Some(create.spec.clone());
         let job = work.begin("create", JobKind::Build, Stage::Reserved);
         job.target = Some(Target {
@@ -78,7 +78,7 @@ impl Now<'_> {
             number: 0,
         });
         job.alternates.clone_from(&create.alternates);
-        work.start_step(Work::first_step(JobKind::Build));
+        work.start_step(UnitOfWork::first_step(JobKind::Build));
         work.store(changes);
         Reply::Accepted
     }
@@ -89,9 +89,9 @@ impl Now<'_> {
         }
         // If the instance is unknown, the delete overtook the create; control still holds the
         // claim.
-        let work = Work::load(self, instance);
+        let work = UnitOfWork::load(self, instance);
         let mut work =
-            work.unwrap_or_else(|| Work::new(self, instance, self.fresh(VmState::Building)));
+            work.unwrap_or_else(|| UnitOfWork::new(self, instance, self.fresh(VmState::Building)));
         work.delete(claim);
         work.store(changes);
         Reply::Accepted
@@ -103,7 +103,7 @@ impl Now<'_> {
         (migration, kind, turn): (MigrationId, MoveKind, u32),
         changes: &mut Vec<Change>,
     ) -> Reply {
-        let Some(mut work) = Work::load(self, instance) else {
+        let Some(mut work) = UnitOfWork::load(self, instance) else {
             return refused("the cell has no such instance");
         };
         if turn <= work.row.turn {
@@ -126,7 +126,7 @@ impl Now<'_> {
         reply
     }
 
-    fn obstacle(self, work: &Work<'_>, kind: MoveKind) -> Option<&'static str> {
+    fn obstacle(self, work: &UnitOfWork<'_>, kind: MoveKind) -> Option<&'static str> {
         if work.job.is_some() {
             return Some("the instance is busy");
         }
@@ -144,9 +144,9 @@ impl Now<'_> {
     }
 
     /// The instance, if it is in this move.
-    fn of_move(&self, instance: InstanceId, migration: MigrationId) -> Option<Work<'_>> {
+    fn of_move(&self, instance: InstanceId, migration: MigrationId) -> Option<UnitOfWork<'_>> {
         let is_of = |job: &Job| job.migration == Some(migration);
-        Work::load(*self, instance).filter(|work| work.job.as_ref().is_some_and(is_of))
+        UnitOfWork::load(*self, instance).filter(|work| work.job.as_ref().is_some_and(is_of))
     }
 
     fn carry_out(self, order: &MoveOrder, changes: &mut Vec<Change>) -> Reply {
@@ -166,7 +166,7 @@ impl Now<'_> {
         });
         job.alternates.clone_from(&order.alternates);
         job.spec.clone_from(&order.spec);
-        let first = Work::first_step(job.kind);
+        let first = UnitOfWork::first_step(job.kind);
         work.start_step(first);
         work.store(changes);
         Reply::Accepted
@@ -176,7 +176,7 @@ impl Now<'_> {
         self,
         instance: InstanceId,
         migration: MigrationId,
-        verdict: Verdict,
+        verdict: MoveDecision,
         changes: &mut Vec<Change>,
     ) -> Reply {
         let Some(mut work) = self.of_move(instance, migration) else {
@@ -188,8 +188,8 @@ impl Now<'_> {
         {
             let (origin, target) = (job.origin, job.target.as_ref().map(Target::place));
             match verdict {
-                Verdict::Confirm => work.clear(origin, Next::Settle(Keep::Target)),
-                Verdict::Revert => work.clear(target, Next::Return),
+                MoveDecision::Confirm => work.clear(origin, Next::Settle(MoveSide::Target)),
+                MoveDecision::Revert => work.clear(target, Next::Return),
             }
             work.store(changes);
         }
@@ -197,7 +197,7 @@ impl Now<'_> {
     }
 }
 
-impl Work<'_> {
+impl UnitOfWork<'_> {
     fn is_at(&self, stage: Stage) -> bool {
         self.job.as_ref().is_some_and(|job| job.stage == stage)
     }

@@ -2,13 +2,15 @@
 
 use placewright_placement::Timestamp;
 
-use super::work::Work;
-use crate::ask::{Answer, Keep};
-use crate::cell_conductor::state::{Instance, JobKind, Next, Place, Stage, Step, Target, VmState};
+use super::unit_of_work::UnitOfWork;
+use crate::cell_conductor::state::{
+    GuestRef, Instance, JobKind, Next, Stage, Step, Target, VmState,
+};
+use crate::claim_request::{ClaimResponse, MoveSide};
 use crate::fault::Fault;
 use crate::message::MoveKind;
 
-impl Work<'_> {
+impl UnitOfWork<'_> {
     fn kind(&self) -> Option<JobKind> {
         self.job.as_ref().map(|job| job.kind)
     }
@@ -71,7 +73,7 @@ impl Work<'_> {
             Step::Arrive => self.arrived(kind, origin, target),
             Step::Return => {
                 self.row.guest = origin;
-                self.ask(Next::Settle(Keep::Source));
+                self.ask(Next::Settle(MoveSide::Source));
             }
             Step::Offload => self.clear(origin, Next::Release),
             Step::Rebuild => {
@@ -83,7 +85,7 @@ impl Work<'_> {
         }
     }
 
-    fn arrived(&mut self, kind: JobKind, origin: Option<Place>, target: Option<Target>) {
+    fn arrived(&mut self, kind: JobKind, origin: Option<GuestRef>, target: Option<Target>) {
         if let Some(target) = target {
             self.row.guest = Some(target.place());
             self.row.zone.clone_from(&target.candidate.zone);
@@ -97,14 +99,16 @@ impl Work<'_> {
                 self.row.vm_state = VmState::Resized;
                 self.set_stage(Stage::Verify);
             }
-            JobKind::Move(MoveKind::LiveMigrate) => self.clear(origin, Next::Settle(Keep::Target)),
+            JobKind::Move(MoveKind::LiveMigrate) => {
+                self.clear(origin, Next::Settle(MoveSide::Target));
+            }
             JobKind::Move(MoveKind::Evacuate | MoveKind::Unshelve) => {
                 // The old host is down. Its guest has to be destroyed before the host counts as up
                 // again.
                 if let Some(origin) = origin {
-                    self.doom(origin);
+                    self.mark_for_destruction(origin);
                 }
-                self.ask(Next::Settle(Keep::Target));
+                self.ask(Next::Settle(MoveSide::Target));
             }
         }
     }
@@ -127,7 +131,9 @@ impl Work<'_> {
         self.note_try(step, Some(message));
         match step {
             Step::Prepare | Step::Arrive if is_first => {
-                target.into_iter().for_each(|place| self.doom(place));
+                target
+                    .into_iter()
+                    .for_each(|place| self.mark_for_destruction(place));
                 if has_alternate {
                     self.row.claim = self.row.claim.saturating_add(1);
                     self.set_stage(Stage::Swap);
@@ -142,7 +148,7 @@ impl Work<'_> {
             Step::Return => {
                 self.row.guest = self.job.as_ref().and_then(|job| job.origin);
                 self.set_broken(message);
-                self.ask(Next::Settle(Keep::Source));
+                self.ask(Next::Settle(MoveSide::Source));
             }
             Step::Offload | Step::Rebuild => {
                 self.set_fault(message);
@@ -175,7 +181,7 @@ impl Work<'_> {
     fn give_up(&mut self, message: &str) {
         self.set_fault(message);
         match self.kind() {
-            Some(JobKind::Move(_)) => self.ask(Next::Settle(Keep::Source)),
+            Some(JobKind::Move(_)) => self.ask(Next::Settle(MoveSide::Source)),
             Some(JobKind::Build | JobKind::Shelve | JobKind::Rebuild | JobKind::Delete) | None => {
                 self.ask(Next::Release);
             }
@@ -183,22 +189,24 @@ impl Work<'_> {
     }
 
     /// Dooms a guest, and continues with `next` when it is gone.
-    pub(super) fn clear(&mut self, place: Option<Place>, next: Next) {
-        place.into_iter().for_each(|place| self.doom(place));
-        self.set_stage(Stage::Clear(next));
+    pub(super) fn clear(&mut self, place: Option<GuestRef>, next: Next) {
+        place
+            .into_iter()
+            .for_each(|place| self.mark_for_destruction(place));
+        self.set_stage(Stage::AwaitDestroyed(next));
         if let Some(job) = &mut self.job {
             job.clearing = place.into_iter().collect();
         }
-        self.check_cleared();
+        self.check_destroyed();
     }
 
     /// Continues the job if all guests that it waits for are gone.
-    pub(super) fn check_cleared(&mut self) {
+    pub(super) fn check_destroyed(&mut self) {
         let Some(job) = &self.job else { return };
-        let Stage::Clear(next) = job.stage else {
+        let Stage::AwaitDestroyed(next) = job.stage else {
             return;
         };
-        if !job.clearing.iter().all(|place| self.is_cleared(*place)) {
+        if !job.clearing.iter().all(|place| self.is_destroyed(*place)) {
             return;
         }
         if let Some(job) = &mut self.job {
@@ -210,33 +218,36 @@ impl Work<'_> {
         }
     }
 
-    /// Sends the next numbered ask to placement.
+    /// Sends the next numbered claim request to placement.
     fn ask(&mut self, next: Next) {
         self.row.claim = self.row.claim.saturating_add(1);
-        self.set_stage(Stage::Ask(next));
+        self.set_stage(Stage::AwaitClaim(next));
     }
 
-    /// Handles the answer to the current ask; false if none is under way.
-    pub(super) fn answered(&mut self, answer: Answer) -> bool {
+    /// Handles the answer to the current claim request; false if none is under way.
+    pub(super) fn answered(&mut self, answer: ClaimResponse) -> bool {
         let Some(job) = &self.job else { return false };
         let (kind, stage) = (job.kind, job.stage);
-        if !matches!(stage, Stage::Swap | Stage::Ask(_)) {
+        if !matches!(stage, Stage::Swap | Stage::AwaitClaim(_)) {
             return false;
         }
         match (stage, answer) {
-            // Control has advanced the number by itself, so the ask is repeated with a later one.
-            (_, Answer::Stale) => self.row.claim = self.row.claim.saturating_add(1),
-            (Stage::Ask(Next::Release), Answer::Gone) if kind == JobKind::Delete => self.forget(),
+            // Control has advanced the number by itself, so the claim request is repeated with a
+            // later one.
+            (_, ClaimResponse::Stale) => self.row.claim = self.row.claim.saturating_add(1),
+            (Stage::AwaitClaim(Next::Release), ClaimResponse::Gone) if kind == JobKind::Delete => {
+                self.forget();
+            }
             // Control has no record of the instance any more, so it is deleted here.
-            (_, Answer::Gone) => self.delete(0),
-            (Stage::Swap, Answer::Swapped { index }) => self.swapped(index),
-            (Stage::Swap, Answer::NothingFits | Answer::Done) => {
+            (_, ClaimResponse::Gone) => self.delete(0),
+            (Stage::Swap, ClaimResponse::Swapped { index }) => self.swapped(index),
+            (Stage::Swap, ClaimResponse::NothingFits | ClaimResponse::Done) => {
                 self.give_up("The build failed, and no alternate has room any more.");
             }
-            (Stage::Ask(Next::Release), _) => self.released(kind),
-            (Stage::Ask(Next::Settle(keep)), _) => self.settled(keep),
-            (Stage::Ask(Next::Return), _)
-            | (Stage::Reserved | Stage::Step(_) | Stage::Verify | Stage::Clear(_), _) => {}
+            (Stage::AwaitClaim(Next::Release), _) => self.released(kind),
+            (Stage::AwaitClaim(Next::Settle(keep)), _) => self.settled(keep),
+            (Stage::AwaitClaim(Next::Return), _)
+            | (Stage::Reserved | Stage::Step(_) | Stage::Verify | Stage::AwaitDestroyed(_), _) => {}
         }
         true
     }
@@ -272,17 +283,17 @@ impl Work<'_> {
         self.finish();
     }
 
-    fn settled(&mut self, keep: Keep) {
+    fn settled(&mut self, keep: MoveSide) {
         let Some(job) = &self.job else { return };
         let Instance { vm_state, .. } = &mut self.row;
         match keep {
-            Keep::Target => {
+            MoveSide::Target => {
                 *vm_state = VmState::Active;
                 self.row.fault = None;
                 self.take_spec();
             }
-            Keep::Source if job.is_broken => *vm_state = VmState::Error,
-            Keep::Source => *vm_state = job.state_before,
+            MoveSide::Source if job.is_broken => *vm_state = VmState::Error,
+            MoveSide::Source => *vm_state = job.state_before,
         }
         self.finish();
     }
@@ -297,19 +308,23 @@ impl Work<'_> {
         let target = job.as_ref().and_then(|job| job.target.as_ref());
         let target = target.map(Target::place).filter(|place| place.number != 0);
         let origin = job.as_ref().and_then(|job| job.origin);
-        let mut places: Vec<Place> = [self.row.guest.take(), target, origin]
+        let mut places: Vec<GuestRef> = [self.row.guest.take(), target, origin]
             .into_iter()
             .flatten()
             .collect();
         places.sort_unstable();
         places.dedup();
-        self.begin("delete", JobKind::Delete, Stage::Clear(Next::Release));
+        self.begin(
+            "delete",
+            JobKind::Delete,
+            Stage::AwaitDestroyed(Next::Release),
+        );
         for place in &places {
-            self.doom(*place);
+            self.mark_for_destruction(*place);
         }
         if let Some(job) = &mut self.job {
             job.clearing = places;
         }
-        self.check_cleared();
+        self.check_destroyed();
     }
 }

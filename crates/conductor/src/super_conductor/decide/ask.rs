@@ -1,42 +1,43 @@
-//! Decides the asks of cells, each exactly once; see [`crate::ask`].
+//! Decides the claim requests of cells, each exactly once; see [`crate::claim_request`].
 
-use super::Round;
-use crate::ask::{Answer, Ask, Keep, Want};
+use super::DecisionContext;
+use crate::claim_request::{ClaimChange, ClaimRequest, ClaimResponse, MoveSide};
 use crate::claims;
 use crate::fault::Fault;
 use crate::ids::{InstanceId, MigrationId};
 use crate::spec::Candidate;
 use crate::super_conductor::state::{Change, Mapping, Migration, MigrationStatus, Move, MoveStage};
 
-/// The maximum lead of a cell's number. A cell may be a few asks ahead of what control knows,
-/// never this many.
+/// The maximum lead of a cell's number. A cell may be a few claim requests ahead of what control
+/// knows, never this many.
 const AHEAD_MAX: u64 = 1 << 20;
 
-impl<'a> Round<'a> {
-    pub(super) fn ask(&mut self, ask: &Ask) -> Answer {
+impl<'a> DecisionContext<'a> {
+    pub(super) fn ask(&mut self, ask: &ClaimRequest) -> ClaimResponse {
         let Some(mapping) = self.state.mappings.get(&ask.instance) else {
-            return Answer::Gone;
+            return ClaimResponse::Gone;
         };
         if ask.number == mapping.claim {
-            return mapping.answer.unwrap_or(Answer::Stale);
+            return mapping.answer.unwrap_or(ClaimResponse::Stale);
         }
-        // A larger lead cannot come from real asks; accepting it would exhaust the numbers.
+        // A larger lead cannot come from real claim requests; accepting it would exhaust the
+        // numbers.
         if ask.number < mapping.claim || ask.number - mapping.claim > AHEAD_MAX {
-            return Answer::Stale;
+            return ClaimResponse::Stale;
         }
         let answer = match &ask.want {
-            Want::Release { last: true } if mapping.is_deleting => {
+            ClaimChange::Release { last: true } if mapping.is_deleting => {
                 self.forget(ask.instance);
-                return Answer::Done;
+                return ClaimResponse::Done;
             }
             // Deletes are decided by control; a cell that finishes before learns nothing new.
-            Want::Release { last: _ } => {
+            ClaimChange::Release { last: _ } => {
                 let changes = &mut self.facts.placement;
                 claims::release(self.placement, ask.instance.consumer(), changes);
-                Answer::Done
+                ClaimResponse::Done
             }
-            Want::Swap { candidates } => self.swap(ask.instance, mapping, candidates),
-            Want::Settle {
+            ClaimChange::Swap { candidates } => self.swap(ask.instance, mapping, candidates),
+            ClaimChange::Settle {
                 migration,
                 keep,
                 fault,
@@ -56,11 +57,11 @@ impl<'a> Round<'a> {
         instance: InstanceId,
         mapping: &Mapping,
         candidates: &[Candidate],
-    ) -> Answer {
+    ) -> ClaimResponse {
         let under_way = self.move_of(mapping);
         let spec = under_way.and_then(|(_, one)| one.spec.as_ref());
         let Some(spec) = spec.or(self.state.specs.get(&instance)) else {
-            return Answer::Gone;
+            return ClaimResponse::Gone;
         };
         let left = under_way.map(|(migration, one)| (migration, one.held.as_slice()));
         let changes = &mut self.facts.placement;
@@ -77,9 +78,9 @@ impl<'a> Round<'a> {
                     };
                     self.record(Change::Migration(migration, Some(Box::new(row))));
                 }
-                Answer::Swapped { index }
+                ClaimResponse::Swapped { index }
             }
-            Err(_) => Answer::NothingFits,
+            Err(_) => ClaimResponse::NothingFits,
         }
     }
 
@@ -98,28 +99,28 @@ impl<'a> Round<'a> {
         &mut self,
         instance: InstanceId,
         migration: MigrationId,
-        keep: Keep,
+        keep: MoveSide,
         fault: Option<&Fault>,
-    ) -> Answer {
+    ) -> ClaimResponse {
         let Some(under_way) = self.state.moves.get(&migration) else {
             // A move without a record has ended together with its instance.
-            return Answer::Gone;
+            return ClaimResponse::Gone;
         };
         let (Some(spec), Some(row)) = (
             self.state.specs.get(&instance),
             self.state.migrations.get(&migration),
         ) else {
-            return Answer::Gone;
+            return ClaimResponse::Gone;
         };
         let changes = &mut self.facts.placement;
         match keep {
-            Keep::Target => {
+            MoveSide::Target => {
                 claims::release(self.placement, migration.consumer(), changes);
                 if let Some(spec) = &under_way.spec {
                     self.record(Change::Spec(instance, Some(Box::new(spec.clone()))));
                 }
             }
-            Keep::Source => {
+            MoveSide::Source => {
                 let before = (migration, row.source, under_way.held.as_slice());
                 claims::take_back(self.placement, (instance, spec), before, self.at, changes);
             }
@@ -129,7 +130,7 @@ impl<'a> Round<'a> {
             MigrationStatus::settled(keep, fault.is_some()),
             fault,
         );
-        Answer::Done
+        ClaimResponse::Done
     }
 
     pub(super) fn end_move(

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::{NewBuild, Outcome, Refusal, Round, Wish, exists, not_found, wrong_state};
+use super::{
+    DecisionContext, NewBuild, Outcome, RankedCandidates, Refusal, exists, not_found, wrong_state,
+};
 use crate::claims;
 use crate::fault::Fault;
 use crate::ids::{CellId, InstanceId};
@@ -13,7 +15,7 @@ use crate::super_conductor::state::{
     ServerGroup,
 };
 
-impl<'a> Round<'a> {
+impl<'a> DecisionContext<'a> {
     pub(super) fn create_builds(
         &mut self,
         reservation: Uuid,
@@ -74,23 +76,27 @@ impl<'a> Round<'a> {
     }
 
     /// Claims hosts and records mappings and the new stage of build requests, in one step.
-    pub(super) fn place(&mut self, wishes: &[Wish], least: usize) -> Result<Outcome, Refusal> {
-        let mut intents = Vec::with_capacity(wishes.len());
-        let mut usable = Vec::with_capacity(wishes.len());
-        for wish in wishes {
-            self.waiting(wish.instance)?;
-            let spec = self.state.specs.get(&wish.instance);
-            let spec = spec.ok_or_else(|| not_found("instance", &wish.instance))?;
-            let places: Vec<usize> = (0..wish.candidates.len())
-                .filter(|place| self.takes_instances(wish, *place))
+    pub(super) fn place(
+        &mut self,
+        ranked_candidates: &[RankedCandidates],
+        least: usize,
+    ) -> Result<Outcome, Refusal> {
+        let mut intents = Vec::with_capacity(ranked_candidates.len());
+        let mut usable = Vec::with_capacity(ranked_candidates.len());
+        for ranked in ranked_candidates {
+            self.waiting(ranked.instance)?;
+            let spec = self.state.specs.get(&ranked.instance);
+            let spec = spec.ok_or_else(|| not_found("instance", &ranked.instance))?;
+            let places: Vec<usize> = (0..ranked.candidates.len())
+                .filter(|place| self.takes_instances(ranked, *place))
                 .collect();
             let candidates: Vec<_> = places
                 .iter()
-                .map(|place| &wish.candidates[*place])
+                .map(|place| &ranked.candidates[*place])
                 .collect();
             intents.push(claims::intent(
                 self.placement,
-                wish.instance,
+                ranked.instance,
                 spec,
                 &candidates,
                 Vec::new(),
@@ -99,42 +105,42 @@ impl<'a> Round<'a> {
         }
         let changes = &mut self.facts.placement;
         let chosen = claims::claim_many(self.placement, intents, least, self.at, changes)?;
-        let mut placed = Vec::with_capacity(wishes.len());
-        for ((wish, places), index) in wishes.iter().zip(&usable).zip(chosen) {
+        let mut placed = Vec::with_capacity(ranked_candidates.len());
+        for ((ranked, places), index) in ranked_candidates.iter().zip(&usable).zip(chosen) {
             let place = index.and_then(|index| places.get(index as usize).copied());
             if let Some(place) = place {
-                self.placed(wish, place)?;
+                self.placed(ranked, place)?;
             }
             placed.push(place.and_then(|place| u32::try_from(place).ok()));
         }
         Ok(Outcome::Placed(placed))
     }
 
-    fn takes_instances(&self, wish: &Wish, place: usize) -> bool {
-        let host = wish.candidates.get(place).map(|candidate| candidate.host);
+    fn takes_instances(&self, ranked: &RankedCandidates, place: usize) -> bool {
+        let host = ranked.candidates.get(place).map(|candidate| candidate.host);
         let cell = host.and_then(|host| self.cell_of(host));
         let cell = cell.and_then(|cell| self.state.cells.get(&cell));
         cell.is_some_and(crate::super_conductor::Cell::takes_instances)
     }
 
-    fn placed(&mut self, wish: &Wish, place: usize) -> Result<(), Refusal> {
-        let selection = wish.candidates[place].clone();
+    fn placed(&mut self, ranked: &RankedCandidates, place: usize) -> Result<(), Refusal> {
+        let selection = ranked.candidates[place].clone();
         let cell = self.cell_of(selection.host);
         let cell = cell.ok_or_else(|| not_found("host", &selection.host))?;
-        let alternates = self.alternates(cell, &wish.candidates, place, wish.alternates);
+        let alternates = self.alternates(cell, &ranked.candidates, place, ranked.alternates);
         let request = BuildRequest {
-            reservation: self.waiting(wish.instance)?.reservation,
+            reservation: self.waiting(ranked.instance)?.reservation,
             stage: BuildStage::Placed {
                 selection,
                 alternates,
             },
         };
-        let mut mapping = self.mapping(wish.instance)?.clone();
+        let mut mapping = self.mapping(ranked.instance)?.clone();
         mapping.cell = Some(cell);
         mapping.claim = mapping.claim.saturating_add(1);
         mapping.answer = None;
-        self.record(Change::Build(wish.instance, Some(Box::new(request))));
-        self.set_mapping(wish.instance, mapping);
+        self.record(Change::Build(ranked.instance, Some(Box::new(request))));
+        self.set_mapping(ranked.instance, mapping);
         Ok(())
     }
 

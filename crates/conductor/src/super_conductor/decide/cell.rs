@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Outcome, Refusal, Round, exists, in_use};
+use super::{DecisionContext, Outcome, Refusal, exists, in_use};
 use crate::ids::{CellId, HostId};
 use crate::super_conductor::state::{Cell, Change, HostMapping};
 
-impl Round<'_> {
+impl DecisionContext<'_> {
     pub(super) fn set_cell(
         &mut self,
         cell: CellId,

@@ -1,15 +1,15 @@
 //! Moves before their cell has accepted them, and the decision on their end.
 
-use super::{Outcome, Refusal, Round, exists, not_found, wrong_state};
-use crate::ask::Keep;
+use super::{DecisionContext, Outcome, Refusal, exists, not_found, wrong_state};
+use crate::claim_request::MoveSide;
 use crate::claims;
 use crate::fault::Fault;
 use crate::ids::{CellId, InstanceId, MigrationId};
-use crate::message::{MoveKind, Verdict};
+use crate::message::{MoveDecision, MoveKind};
 use crate::spec::{Candidate, Spec};
 use crate::super_conductor::state::{Change, Mapping, Migration, MigrationStatus, Move, MoveStage};
 
-impl<'a> Round<'a> {
+impl<'a> DecisionContext<'a> {
     pub(super) fn start_move(
         &mut self,
         migration: MigrationId,
@@ -103,7 +103,7 @@ impl<'a> Round<'a> {
                     };
                     self.set_mapping(row.instance, mapping);
                 }
-                self.settle(row.instance, migration, Keep::Source, Some(fault));
+                self.settle(row.instance, migration, MoveSide::Source, Some(fault));
             }
             MoveStage::Reserved | MoveStage::InCell | MoveStage::Cancelling => {}
         }
@@ -233,7 +233,7 @@ impl<'a> Round<'a> {
     pub(super) fn conclude(
         &mut self,
         migration: MigrationId,
-        verdict: Verdict,
+        verdict: MoveDecision,
     ) -> Result<Outcome, Refusal> {
         let row = self.state.moves.get(&migration);
         let row = row.ok_or_else(|| not_found("move", &migration))?;
@@ -245,10 +245,10 @@ impl<'a> Round<'a> {
         }
         match row.verdict {
             Some(before) if before == verdict => {}
-            Some(Verdict::Confirm) => {
+            Some(MoveDecision::Confirm) => {
                 return Err(wrong_state("move", &migration, "being confirmed"));
             }
-            Some(Verdict::Revert) => {
+            Some(MoveDecision::Revert) => {
                 return Err(wrong_state("move", &migration, "being reverted"));
             }
             None => {

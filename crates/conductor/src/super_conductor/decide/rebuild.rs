@@ -1,11 +1,11 @@
 //! The records of rebuilds.
 
-use super::{Outcome, Refusal, Round, wrong_state};
+use super::{DecisionContext, Outcome, Refusal, wrong_state};
 use crate::ids::InstanceId;
 use crate::super_conductor::command::RebuildEvent;
 use crate::super_conductor::state::{Change, Rebuild};
 
-impl Round<'_> {
+impl DecisionContext<'_> {
     /// Events of another rebuild than the last requested one are ignored.
     pub(super) fn rebuild(
         &mut self,

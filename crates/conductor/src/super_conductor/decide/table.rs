@@ -3,7 +3,7 @@
 use placewright_placement as placement;
 use uuid::Uuid;
 
-use super::{Outcome, Refusal, Round, exists, not_found, wrong_state};
+use super::{DecisionContext, Outcome, Refusal, exists, not_found, wrong_state};
 use crate::ids::{HostId, InstanceId};
 use crate::spec::Spec;
 use crate::super_conductor::state::{
@@ -13,7 +13,7 @@ use crate::super_conductor::state::{
 /// The trait of hosts whose compute service is disabled.
 const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
 
-impl Round<'_> {
+impl DecisionContext<'_> {
     pub(super) fn set_flavor(
         &mut self,
         id: &str,

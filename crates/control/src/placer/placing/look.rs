@@ -8,11 +8,11 @@ use placewright_scheduler::select::{Scheduler, SelectRefusal};
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::super::claim::Claimant;
+use super::super::claim::ClaimConsumer;
 use super::super::contention::{Contention, HOSTS_MIN};
-use super::super::count::{Expected, leave};
-use super::super::search::{Found, Search};
-use super::super::turn::Turn;
+use super::super::count::{ExpectedPlacement, leave};
+use super::super::search::{CandidatesFound, Search};
+use super::super::turn::TimeSlice;
 use super::super::{CANDIDATES_OF_HOST, HOSTS_FACTOR, HOSTS_OF_CLAIM_MAX};
 use super::{Placing, Selected, Stage};
 
@@ -34,7 +34,7 @@ pub struct LookContext<'a> {
 
 /// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looked {
+pub enum SearchResults {
     /// The time slice is over, and some instances are still to be looked at.
     Unfinished,
     /// Hosts are found, and are to be claimed.
@@ -66,8 +66,8 @@ impl Placing {
     pub fn look(
         &mut self,
         context: &mut LookContext<'_>,
-        turn: &Turn,
-    ) -> Result<Looked, LookRefusal> {
+        turn: &TimeSlice,
+    ) -> Result<SearchResults, LookRefusal> {
         let looked = self.look_at_all(context, turn);
         if looked.is_err() {
             self.give_up(context.scheduler, context.state);
@@ -78,8 +78,8 @@ impl Placing {
     fn look_at_all(
         &mut self,
         context: &mut LookContext<'_>,
-        turn: &Turn,
-    ) -> Result<Looked, LookRefusal> {
+        turn: &TimeSlice,
+    ) -> Result<SearchResults, LookRefusal> {
         self.prepare(context)?;
         let mut rehearsal = self.rehearse(context);
         while let Some(index) = self.open.pop_front() {
@@ -89,20 +89,20 @@ impl Placing {
                     self.slots[index].stage = Stage::Nowhere;
                     let found = self.count(|stage| matches!(stage, Stage::Found(_)));
                     if found + self.open.len() < self.needed() {
-                        return Ok(Looked::Nowhere(index));
+                        return Ok(SearchResults::Nowhere(index));
                     }
                 }
             }
             if !self.open.is_empty() && turn.is_over() {
-                return Ok(Looked::Unfinished);
+                return Ok(SearchResults::Unfinished);
             }
         }
         let has_found = self.slots.iter();
         let mut has_found = has_found.map(|slot| matches!(slot.stage, Stage::Found(_)));
         if has_found.any(|is_found| is_found) {
-            Ok(Looked::Ready)
+            Ok(SearchResults::Ready)
         } else {
-            Ok(Looked::Over)
+            Ok(SearchResults::Over)
         }
     }
 
@@ -161,7 +161,7 @@ impl Placing {
         &self,
         state: &State,
         instance: Uuid,
-        found: &Found,
+        found: &CandidatesFound,
         first: usize,
         most: usize,
     ) -> Intent {
@@ -174,9 +174,9 @@ impl Placing {
             .group
             .filter(|group| state.group(*group).is_some());
         let rules = self.demand.rules_of(instance);
-        let claimant = Claimant {
+        let claimant = ClaimConsumer {
             generation: ConsumerGeneration::Any,
-            ..Claimant::new(instance, "", "")
+            ..ClaimConsumer::new(instance, "", "")
         };
         claimant.intent(group, rules, candidates)
     }
@@ -227,9 +227,9 @@ impl Placing {
         instance: Uuid,
         hosts: usize,
         without: &[u32],
-    ) -> Result<Found, SelectRefusal> {
+    ) -> Result<CandidatesFound, SelectRefusal> {
         let Some(prepared) = &self.prepared else {
-            return Ok(Found::default());
+            return Ok(CandidatesFound::default());
         };
         let mut without_cells = context.closed.to_vec();
         without_cells.extend(context.avoided);
@@ -263,7 +263,7 @@ impl Placing {
         &mut self,
         context: &mut LookContext<'_>,
         instance: Uuid,
-        found: Found,
+        found: CandidatesFound,
         chosen: usize,
     ) -> Option<Selected> {
         let (offer, candidate) = found.position(chosen)?;
@@ -273,7 +273,7 @@ impl Placing {
         if !self.demand.is_move {
             leave(hosts, instance, Some(offer.provider));
         }
-        let expected = Expected::count(hosts, offer, &offer.candidates[candidate], report);
+        let expected = ExpectedPlacement::count(hosts, offer, &offer.candidates[candidate], report);
         if self.demand.has_rules() {
             let host = ProviderId(expected.slot);
             self.placed.push((ConsumerUuid::from_uuid(instance), host));

@@ -29,7 +29,7 @@ use rustix::net::{
 };
 use rustix::process::{Signal, geteuid, getpid, kill_process};
 
-use super::Restart;
+use super::HandOver;
 
 /// The name of the Unix socket in the store's directory.
 const FILE: &str = "take-over";
@@ -133,7 +133,7 @@ fn check_owner(stream: &UnixStream) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// The socket cannot be created in the store's directory.
-pub(super) fn offer(store: &Path, restart: &Arc<Restart>) -> io::Result<()> {
+pub(super) fn offer(store: &Path, restart: &Arc<HandOver>) -> io::Result<()> {
     let (_directory, path) = short(store)?;
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -149,7 +149,7 @@ pub(super) fn offer(store: &Path, restart: &Arc<Restart>) -> io::Result<()> {
                 continue;
             };
             pass(Task::TakeOver);
-            let Err(error) = make_way(&stream, &restart);
+            let Err(error) = serve_successor(&stream, &restart);
             tracing::warn!("a take-over came to nothing: {error:#}");
         }
     };
@@ -158,7 +158,7 @@ pub(super) fn offer(store: &Path, restart: &Arc<Restart>) -> io::Result<()> {
 }
 
 /// Hands the sockets over to a successor; returns only on an error.
-fn make_way(stream: &UnixStream, restart: &Restart) -> anyhow::Result<Infallible> {
+fn serve_successor(stream: &UnixStream, restart: &HandOver) -> anyhow::Result<Infallible> {
     check_owner(stream)?;
     stream.set_read_timeout(Some(WORD_TIMEOUT))?;
     stream.set_write_timeout(Some(WORD_TIMEOUT))?;
@@ -181,7 +181,7 @@ fn make_way(stream: &UnixStream, restart: &Restart) -> anyhow::Result<Infallible
     tracing::info!("another process takes this one's place");
     let (sender, kept) = channel();
     let (passing, passed) = channel();
-    restart.set_successor(Arc::new(Following(Mutex::new(sender))), passed);
+    restart.set_successor(Arc::new(SuccessorConnection(Mutex::new(sender))), passed);
     kill_process(getpid(), Signal::TERM)?;
     for connection in kept {
         send(stream, KEPT, Some(connection.as_fd()))?;
@@ -194,9 +194,9 @@ fn make_way(stream: &UnixStream, restart: &Restart) -> anyhow::Result<Infallible
 }
 
 /// The successor, as the receiver of idle connections.
-struct Following(Mutex<Sender<TcpStream>>);
+struct SuccessorConnection(Mutex<Sender<TcpStream>>);
 
-impl Successor for Following {
+impl Successor for SuccessorConnection {
     fn take(&self, connection: TcpStream) {
         // If the successor is gone, its client connects again.
         let _ = self.0.lock().send(connection);

@@ -9,15 +9,15 @@ use placewright_http::Successor;
 use rustix::net::sockopt::socket_acceptconn;
 use sd_notify::NotifyState;
 
-use super::Inherited;
+use super::InheritedSockets;
 
 /// The name of passed connections in systemd's store. systemd drops a connection when its client
 /// closes it.
 const KEPT: &str = "kept";
 
 /// The sockets that systemd passed to this process (`$LISTEN_FDS`).
-pub(super) fn find() -> Inherited {
-    let mut inherited = Inherited::default();
+pub(super) fn find() -> InheritedSockets {
+    let mut inherited = InheritedSockets::default();
     let mut passed = ListenFd::from_env();
     for number in 0..passed.len() {
         // Despite its name it accepts every TCP socket.
@@ -40,7 +40,7 @@ pub(super) fn find() -> Inherited {
     }
     if !inherited.connections.is_empty() {
         // They belong to this process from now on; in the store they would outlive it.
-        tell(
+        notify(
             &[NotifyState::FdStoreRemove, NotifyState::FdName(KEPT)],
             &[],
         );
@@ -53,12 +53,12 @@ pub(super) fn find() -> Inherited {
 pub(super) fn keep(listeners: &[(&'static str, TcpListener)]) {
     for (name, listener) in listeners {
         // A socket of an earlier configuration would listen in vain.
-        tell(
+        notify(
             &[NotifyState::FdStoreRemove, NotifyState::FdName(name)],
             &[],
         );
         let store = [NotifyState::FdStore, NotifyState::FdName(name)];
-        tell(&store, &[listener.as_fd()]);
+        notify(&store, &[listener.as_fd()]);
     }
 }
 
@@ -74,12 +74,12 @@ struct Store;
 impl Successor for Store {
     fn take(&self, connection: TcpStream) {
         let store = [NotifyState::FdStore, NotifyState::FdName(KEPT)];
-        tell(&store, &[connection.as_fd()]);
+        notify(&store, &[connection.as_fd()]);
     }
 }
 
 /// A failure is ignored: the clients connect again.
-fn tell(states: &[NotifyState<'_>], descriptors: &[std::os::fd::BorrowedFd<'_>]) {
+fn notify(states: &[NotifyState<'_>], descriptors: &[std::os::fd::BorrowedFd<'_>]) {
     let told = if descriptors.is_empty() {
         sd_notify::notify(states)
     } else {

@@ -1,6 +1,6 @@
 //! A log of changed hosts, from which each reader continues where it stopped.
 
-use placewright_placement::touch::What;
+use placewright_placement::tree_changes::ChangeKind;
 
 use crate::hosts::table::HostChange;
 
@@ -37,7 +37,7 @@ impl ChangeLog {
     pub fn note(&mut self, changes: impl Iterator<Item = HostChange>) {
         for one in changes {
             self.all.changes.push(one);
-            if one.what != What::LessRoom {
+            if one.what != ChangeKind::LessRoom {
                 self.capacity_gains.changes.push(one);
             }
         }

@@ -1,6 +1,6 @@
 //! The index of one class of requests, and the search for its best hosts.
 
-use placewright_placement::touch::What;
+use placewright_placement::tree_changes::ChangeKind;
 
 use super::block_search::BlockSearch;
 use super::bounds::Bounds;
@@ -88,7 +88,7 @@ impl ClassIndex {
             }
             // A host that may have changed in any respect counts as possibly feasible until it is
             // tested.
-            eligible[block] |= u64::from(change.what == What::Anything) << bit;
+            eligible[block] |= u64::from(change.what == ChangeKind::Anything) << bit;
             feasible[block] |= eligible[block] & 1 << bit;
         }
         self.position = fleet.log.end();

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use placewright_placement::touch::What;
+use placewright_placement::tree_changes::ChangeKind;
 
 use placewright_placement::slot_set::SlotSet;
 
@@ -142,7 +142,7 @@ proptest! {
         for (round, (changes, left_out, count, rare)) in rounds.iter().enumerate() {
             for change in changes {
                 set(&mut columns, &mut feasible, change);
-                let what = if change.1 { What::Room } else { What::LessRoom };
+                let what = if change.1 { ChangeKind::Room } else { ChangeKind::LessRoom };
                 log.note(std::iter::once(HostChange { slot: change.0, what }));
             }
             // One host in `rare` is feasible, except for some that are left out.

@@ -1,0 +1,241 @@
+//! The scheduler's error responses: each kind has its own status and code.
+
+use placewright_control::placer::LookRefusal;
+use placewright_control::{NoHostExplanation, NotMade, RefusalReason};
+use placewright_http::{ApiError, title};
+use placewright_placement::QueryRefusal;
+use placewright_scheduler::error::BadRequest;
+use placewright_scheduler::prefilter::PrefilterRefusal;
+use placewright_scheduler::prepare::PrepareRefusal;
+use placewright_scheduler::request::Unreadable;
+use placewright_scheduler::select::SelectRefusal;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// An error response of the scheduler API.
+#[derive(Debug)]
+pub(crate) struct ErrorResponse {
+    error: Box<ApiError>,
+    code: &'static str,
+    field: Option<String>,
+    explanation: Option<Explanation>,
+}
+
+/// Why there is no host with enough room.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Explanation {
+    /// The effect of the filters on all hosts.
+    Hosts(Box<NoHostExplanation>),
+    /// The single cause of the refusal.
+    Cause(Box<RefusalReason>),
+}
+
+/// The result of a handler of the scheduler API.
+pub(crate) type Answer<T> = Result<T, ErrorResponse>;
+
+/// Stable codes of errors; `docs/scheduler-api.md` lists them.
+pub(crate) mod code {
+    pub(crate) const BAD_REQUEST: &str = "scheduler.bad_request";
+    pub(crate) const NO_CAPACITY: &str = "scheduler.no_capacity";
+    pub(crate) const NOT_FOUND: &str = "scheduler.not_found";
+    pub(crate) const CONSUMER_EXISTS: &str = "scheduler.consumer_exists";
+    pub(crate) const CONSUMER_CHANGED: &str = "scheduler.consumer_changed";
+    pub(crate) const CANDIDATE_EXPIRED: &str = "scheduler.candidate_expired";
+    pub(crate) const GAP: &str = "scheduler.gap";
+    const UNAVAILABLE: &str = "scheduler.unavailable";
+    pub(crate) const INTERNAL: &str = "scheduler.internal";
+    const REFUSED: &str = "scheduler.refused";
+
+    /// The code of an error that has no other reason than its status.
+    pub(crate) fn of_status(status: u16) -> &'static str {
+        match status {
+            400 => BAD_REQUEST,
+            404 => NOT_FOUND,
+            503 => UNAVAILABLE,
+            500 => INTERNAL,
+            _ => REFUSED,
+        }
+    }
+}
+
+impl ErrorResponse {
+    pub(crate) fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            error: Box::new(ApiError::new(status, detail.into())),
+            code,
+            field: None,
+            explanation: None,
+        }
+    }
+
+    /// A 400 that names the wrong field, as the body has it.
+    pub(crate) fn field(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            field: Some(field.into()),
+            ..Self::new(400, code::BAD_REQUEST, detail)
+        }
+    }
+
+    /// A 409: the request is valid, but no host is feasible.
+    pub(crate) fn no_host(detail: impl Into<String>, why: NoHostExplanation) -> Self {
+        Self {
+            explanation: Some(Explanation::Hosts(Box::new(why))),
+            ..Self::new(409, code::NO_CAPACITY, detail)
+        }
+    }
+
+    /// A 409: the request is valid, but there is no room for it, for this reason.
+    pub(crate) fn no_capacity(detail: impl Into<String>, cause: Option<RefusalReason>) -> Self {
+        Self {
+            explanation: cause.map(|cause| Explanation::Cause(Box::new(cause))),
+            ..Self::new(409, code::NO_CAPACITY, detail)
+        }
+    }
+
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(404, code::NOT_FOUND, detail)
+    }
+
+    /// A 400 about the request in the body of `POST /v1/destinations`.
+    fn in_request(bad: &BadRequest) -> Self {
+        Self::field(format!("request.{}", bad.field()), bad.to_string())
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        self.error.status()
+    }
+}
+
+/// The body of an error response, of a handler or of what is before it.
+pub(crate) fn body(error: &ApiError, request_id: &str) -> Vec<u8> {
+    let explanation = error.explanation().map(str::to_owned);
+    let told = ErrorBody {
+        errors: [ErrorEntry {
+            status: error.status(),
+            title: title(error.status()),
+            code: error
+                .code()
+                .unwrap_or_else(|| code::of_status(error.status())),
+            detail: error.detail(),
+            field: error.wrong_field(),
+            explanation: explanation.and_then(|json| RawValue::from_string(json).ok()),
+            request_id,
+        }],
+    };
+    serde_json::to_vec(&told).unwrap_or_default()
+}
+
+impl From<ErrorResponse> for ApiError {
+    fn from(refused: ErrorResponse) -> Self {
+        let mut error = refused.error.with_code(refused.code);
+        if let Some(field) = refused.field {
+            error = error.with_field(field);
+        }
+        match refused.explanation.map(|why| serde_json::to_string(&why)) {
+            Some(Ok(json)) => error.with_explanation(json),
+            Some(Err(_)) | None => error,
+        }
+    }
+}
+
+/// The body of an error response.
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    errors: [ErrorEntry<'a>; 1],
+}
+
+/// The error in that body.
+#[derive(Serialize)]
+struct ErrorEntry<'a> {
+    status: u16,
+    title: &'a str,
+    code: &'a str,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<Box<RawValue>>,
+    request_id: &'a str,
+}
+
+impl From<ApiError> for ErrorResponse {
+    fn from(error: ApiError) -> Self {
+        Self {
+            code: code::of_status(error.status()),
+            error: Box::new(error),
+            field: None,
+            explanation: None,
+        }
+    }
+}
+
+impl From<NotMade> for ErrorResponse {
+    fn from(why: NotMade) -> Self {
+        Self::from(match why {
+            NotMade::TooLarge(text) => ApiError::too_large(text),
+            NotMade::Bug(text) => ApiError::new(500, text),
+            NotMade::Unavailable(text) => ApiError::unavailable(text),
+        })
+    }
+}
+
+impl From<Unreadable> for ErrorResponse {
+    fn from(wrong: Unreadable) -> Self {
+        // A field without a name is reported as the whole body.
+        let field = Some(wrong.field).filter(|field| !field.is_empty());
+        Self::field(field.unwrap_or_else(|| ".".to_owned()), wrong.message)
+    }
+}
+
+impl From<BadRequest> for ErrorResponse {
+    fn from(bad: BadRequest) -> Self {
+        Self::in_request(&bad)
+    }
+}
+
+impl From<QueryRefusal> for ErrorResponse {
+    fn from(refusal: QueryRefusal) -> Self {
+        Self::field("request", refusal.to_string())
+    }
+}
+
+impl From<SelectRefusal> for ErrorResponse {
+    fn from(refusal: SelectRefusal) -> Self {
+        match refusal {
+            SelectRefusal::BadRequest(bad) => bad.into(),
+            SelectRefusal::Query(query) => query.into(),
+        }
+    }
+}
+
+impl From<LookRefusal> for ErrorResponse {
+    fn from(refusal: LookRefusal) -> Self {
+        match refusal {
+            LookRefusal::Prepare(prepare) => prepare.into(),
+            LookRefusal::Select(select) => select.into(),
+        }
+    }
+}
+
+impl From<PrepareRefusal> for ErrorResponse {
+    fn from(refusal: PrepareRefusal) -> Self {
+        match refusal {
+            PrepareRefusal::BadRequest(bad) => bad.into(),
+            PrepareRefusal::NoSuchHost { .. } => {
+                Self::field("request.requested_destination", refusal.to_string())
+            }
+            PrepareRefusal::Prefilter(prefilter) => match &prefilter {
+                PrefilterRefusal::BadRequest(bad) => Self::in_request(bad),
+                PrefilterRefusal::NoSuchZone { .. } => {
+                    Self::field("request.availability_zone", prefilter.to_string())
+                }
+                PrefilterRefusal::NoTenantAggregate { .. }
+                | PrefilterRefusal::NoSegmentAggregate { .. } => Self::no_capacity(
+                    prefilter.to_string(),
+                    RefusalReason::of_prefilter(&prefilter),
+                ),
+            },
+        }
+    }
+}

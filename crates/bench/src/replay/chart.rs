@@ -1,0 +1,293 @@
+//! A chart (SVG) of usage over time: how much of each resource is allocated, and how the tasks
+//! ended.
+
+use std::fmt::Write as _;
+
+use super::progress_table::Counts;
+use super::usage::{Amounts, Sample, percent};
+
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 620.0;
+/// The left and right ends of both panels.
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = WIDTH - 30.0;
+/// The top and bottom of the panel of usage, and of the one of tasks.
+const SHARES: (f64, f64) = (90.0, 370.0);
+const TASKS: (f64, f64) = (430.0, 570.0);
+/// Colours that colour-blind people can distinguish.
+const COLOURS: [&str; 6] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
+];
+/// The most points of a line; more would not look smoother.
+const POINTS_MAX: usize = 600;
+/// The most parts that an axis is divided into.
+const TICKS_MAX: f64 = 8.0;
+
+/// A line of a panel.
+struct Line {
+    name: String,
+    colour: &'static str,
+    points: Vec<(f64, f64)>,
+}
+
+/// A panel: the ranges of its axes.
+struct Panel {
+    top: f64,
+    bottom: f64,
+    x_max: f64,
+    y_max: f64,
+}
+
+impl Panel {
+    fn x(&self, value: f64) -> f64 {
+        LEFT + value / self.x_max * (RIGHT - LEFT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        self.bottom - value / self.y_max * (self.bottom - self.top)
+    }
+}
+
+/// Draws the samples; `title` names what was replayed.
+pub(crate) fn draw(title: &str, tasks: usize, totals: &Amounts, samples: &[Sample]) -> String {
+    let samples = thin(samples);
+    let x_max = samples.last().map_or(1.0, |sample| sample.at_s.max(0.001));
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>\n\
+         <text x=\"{LEFT}\" y=\"30\" font-size=\"17\" font-weight=\"bold\">{}</text>",
+        escape(title)
+    );
+    let (top, bottom) = SHARES;
+    let y_max = 100.0;
+    let shares = Panel {
+        top,
+        bottom,
+        x_max,
+        y_max,
+    };
+    draw_panel(
+        &mut out,
+        &shares,
+        "allocated, %",
+        &share_lines(totals, &samples),
+    );
+    let (top, bottom) = TASKS;
+    #[expect(clippy::cast_precision_loss, reason = "a picture needs no 53 bits")]
+    let y_max = (tasks as f64).max(1.0);
+    let ends = Panel {
+        top,
+        bottom,
+        x_max,
+        y_max,
+    };
+    draw_panel(&mut out, &ends, "tasks", &task_lines(&samples));
+    let _ = writeln!(
+        out,
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">seconds since the start</text>\n</svg>",
+        (LEFT + RIGHT) / 2.0,
+        HEIGHT - 12.0
+    );
+    out
+}
+
+/// Reduces samples to a limited number, always with the last.
+fn thin(samples: &[Sample]) -> Vec<&Sample> {
+    let step = samples.len().div_ceil(POINTS_MAX).max(1);
+    let mut kept: Vec<_> = samples.iter().step_by(step).collect();
+    if !samples.is_empty() && !(samples.len() - 1).is_multiple_of(step) {
+        kept.extend(samples.last());
+    }
+    kept
+}
+
+fn share_lines(totals: &Amounts, samples: &[&Sample]) -> Vec<Line> {
+    let lines = totals.iter().zip(COLOURS.iter().cycle());
+    lines
+        .map(|((class, total), colour)| {
+            let share = |sample: &&Sample| {
+                let used = sample.used.get(class).copied().unwrap_or(0);
+                (sample.at_s, percent(used, *total).min(100.0))
+            };
+            Line {
+                name: class.clone(),
+                colour,
+                points: samples.iter().map(share).collect(),
+            }
+        })
+        .collect()
+}
+
+fn task_lines(samples: &[&Sample]) -> Vec<Line> {
+    let line = |name: &str, colour, count: fn(&Counts) -> u64| Line {
+        name: name.to_owned(),
+        colour,
+        points: samples
+            .iter()
+            .map(|sample| {
+                #[expect(clippy::cast_precision_loss, reason = "a picture needs no 53 bits")]
+                let count = count(&sample.counts) as f64;
+                (sample.at_s, count)
+            })
+            .collect(),
+    };
+    vec![
+        line("placed", COLOURS[2], |counts| counts.active),
+        line("refused", COLOURS[1], |counts| counts.refused),
+        line("being built", COLOURS[4], |counts| counts.building),
+        line("deleted", COLOURS[3], |counts| counts.deleted),
+    ]
+}
+
+fn draw_panel(out: &mut String, panel: &Panel, what: &str, lines: &[Line]) {
+    let Panel {
+        top,
+        bottom,
+        x_max,
+        y_max,
+    } = *panel;
+    let middle = (top + bottom) / 2.0;
+    let _ = writeln!(
+        out,
+        "<text x=\"18\" y=\"{middle}\" text-anchor=\"middle\" \
+         transform=\"rotate(-90 18 {middle})\">{what}</text>"
+    );
+    for value in ticks(y_max, if bottom - top > 200.0 { TICKS_MAX } else { 4.0 }) {
+        let y = panel.y(value);
+        let _ = writeln!(
+            out,
+            "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#dddddd\"/>\
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 8.0,
+            y + 4.5,
+            number(value)
+        );
+    }
+    for value in ticks(x_max, TICKS_MAX) {
+        let x = panel.x(value);
+        let _ = writeln!(
+            out,
+            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom}\" y2=\"{}\" stroke=\"#333333\"/>\
+             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            bottom + 5.0,
+            bottom + 19.0,
+            number(value)
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<path d=\"M{LEFT} {top}V{bottom}H{RIGHT}\" fill=\"none\" stroke=\"#333333\"/>"
+    );
+    let mut x = LEFT;
+    for line in lines {
+        draw_line(out, panel, line);
+        let y = top - 16.0;
+        let _ = writeln!(
+            out,
+            "<rect x=\"{x}\" y=\"{}\" width=\"18\" height=\"4\" fill=\"{}\"/>\
+             <text x=\"{}\" y=\"{y}\">{}</text>",
+            y - 6.0,
+            line.colour,
+            x + 24.0,
+            escape(&line.name)
+        );
+        #[expect(clippy::cast_precision_loss, reason = "names are short")]
+        let width = line.name.chars().count() as f64 * 9.0;
+        x += 48.0 + width;
+    }
+}
+
+fn draw_line(out: &mut String, panel: &Panel, line: &Line) {
+    let points: Vec<String> = line
+        .points
+        .iter()
+        .map(|(x, y)| format!("{:.1},{:.1}", panel.x(*x), panel.y(*y)))
+        .collect();
+    let _ = writeln!(
+        out,
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>",
+        points.join(" "),
+        line.colour
+    );
+}
+
+/// Round values from 0 up to a bound.
+fn ticks(max: f64, parts: f64) -> Vec<f64> {
+    let rough = max / parts;
+    let power = 10_f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= rough * 0.999)
+        .unwrap_or(rough);
+    let mut values = Vec::new();
+    let mut value = 0.0;
+    while value <= max * 1.001 {
+        values.push(value);
+        value += step;
+    }
+    values
+}
+
+/// Formats a number with separated thousands, and only the digits that a tick needs.
+fn number(value: f64) -> String {
+    if value < 10.0 && value.fract() > 1e-6 {
+        let text = format!("{value:.3}");
+        return text.trim_end_matches('0').to_owned();
+    }
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_have_round_numbers() {
+        let texts =
+            |max, parts| -> Vec<String> { ticks(max, parts).into_iter().map(number).collect() };
+        assert_eq!(texts(100.0, 8.0), ["0", "20", "40", "60", "80", "100"]);
+        assert_eq!(texts(8152.0, 4.0), ["0", "5,000"]);
+        assert_eq!(texts(2.3, 8.0), ["0", "0.5", "1", "1.5", "2"]);
+        assert_eq!(number(1_523_000.0), "1,523,000");
+    }
+
+    #[test]
+    fn a_picture_has_a_line_for_each_resource_and_ends_where_the_run_does() {
+        let sample = |at_s, used| Sample {
+            at_s,
+            counts: Counts::default(),
+            used: [("CUSTOM_GPU_MILLI".to_owned(), used)].into(),
+        };
+        let totals = [("CUSTOM_GPU_MILLI".to_owned(), 1000)].into();
+        let samples: Vec<_> = (0..=1400).map(|at| sample(f64::from(at), 500)).collect();
+        let picture = draw("a < b", 400, &totals, &samples);
+        assert!(picture.contains("a &lt; b"));
+        assert_eq!(picture.matches("<polyline").count(), 5);
+        assert!(picture.contains(">CUSTOM_GPU_MILLI<"));
+        let right = format!("{RIGHT:.1},");
+        assert_eq!(
+            picture.matches(&right).count(),
+            5,
+            "the last sample is there"
+        );
+    }
+}

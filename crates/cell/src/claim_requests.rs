@@ -1,0 +1,189 @@
+//! Requests to placement: those of many instances in one call, repeated until they are answered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placewright_conductor::cell_conductor::Event;
+use placewright_conductor::{ClaimRequest, ClaimResponse, InstanceId};
+use placewright_link::LinkError;
+use placewright_tasks::{ContainedWork, contain_panic};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::shared::{Shared, count};
+
+/// The wait after the first failure; it is doubled up to a limit in the options.
+const BACK_OFF_MIN: Duration = Duration::from_millis(100);
+
+/// The queue of requests to placement. Each instance has at most one, the latest.
+#[derive(Default)]
+pub(crate) struct ClaimRequests {
+    state: Mutex<QueueState>,
+    wake: Notify,
+}
+
+/// The requests that wait, and those under way.
+#[derive(Default)]
+struct QueueState {
+    waiting: BTreeMap<InstanceId, ClaimRequest>,
+    /// The numbers of the requests under way.
+    asked: BTreeMap<InstanceId, u64>,
+}
+
+impl ClaimRequests {
+    /// Queues requests, except those that are under way.
+    pub(crate) fn add(&self, claim_requests: impl Iterator<Item = ClaimRequest>) {
+        let mut state = self.state.lock();
+        let before = state.waiting.len();
+        for ask in claim_requests {
+            if state.asked.get(&ask.instance) == Some(&ask.number) {
+                continue;
+            }
+            let waiting = state.waiting.get(&ask.instance);
+            if waiting.is_none_or(|waiting| waiting.number < ask.number) {
+                state.waiting.insert(ask.instance, ask);
+            }
+        }
+        if before == 0 && !state.waiting.is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
+    fn take(&self, count: usize) -> Vec<ClaimRequest> {
+        let mut state = self.state.lock();
+        let mut claim_requests = Vec::with_capacity(state.waiting.len().min(count));
+        while claim_requests.len() < count
+            && let Some((instance, ask)) = state.waiting.pop_first()
+        {
+            state.asked.insert(instance, ask.number);
+            claim_requests.push(ask);
+        }
+        claim_requests
+    }
+
+    /// Ends a call; its unanswered requests are queued again.
+    fn end(&self, asked: &[(InstanceId, u64)], unanswered: Vec<ClaimRequest>) {
+        {
+            let mut state = self.state.lock();
+            for (instance, number) in asked {
+                if state.asked.get(instance) == Some(number) {
+                    state.asked.remove(instance);
+                }
+            }
+        }
+        self.add(unanswered.into_iter());
+    }
+}
+
+/// The requests of one call. However the call ends, by a panic too, the unanswered ones are queued
+/// again.
+struct InFlightRequests {
+    shared: Arc<Shared>,
+    asked: Vec<(InstanceId, u64)>,
+    unanswered: Vec<ClaimRequest>,
+}
+
+impl InFlightRequests {
+    fn new(shared: &Arc<Shared>, claim_requests: Vec<ClaimRequest>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            asked: claim_requests
+                .iter()
+                .map(|ask| (ask.instance, ask.number))
+                .collect(),
+            unanswered: claim_requests,
+        }
+    }
+}
+
+impl Drop for InFlightRequests {
+    fn drop(&mut self) {
+        self.shared
+            .claim_requests
+            .end(&self.asked, std::mem::take(&mut self.unanswered));
+    }
+}
+
+/// Sends requests until the cell ends.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut calls = JoinSet::new();
+    let mut back_off = BACK_OFF_MIN;
+    loop {
+        let claim_requests = if calls.len() < shared.options.calls_at_once.max(1) {
+            shared
+                .claim_requests
+                .take(shared.options.asks_at_once.max(1))
+        } else {
+            Vec::new()
+        };
+        if !claim_requests.is_empty() {
+            let under_way = InFlightRequests::new(&shared, claim_requests);
+            calls.spawn(contain_panic(ContainedWork::Ask, call(under_way)));
+            continue;
+        }
+        tokio::select! {
+            () = shared.claim_requests.wake.notified(), if calls.len() < shared.options.calls_at_once.max(1) => {}
+            Some(ended) = calls.join_next() => {
+                if was_answered(&ended) {
+                    back_off = BACK_OFF_MIN;
+                    continue;
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(back_off) => {}
+                    () = shared.stopped() => return,
+                }
+                back_off = (back_off * 2).min(shared.options.ask_again_max);
+                // Calls that ended meanwhile had begun before the wait. Their failures are the
+                // failure that was waited for, but an answer among them means that placement is
+                // available again.
+                while let Some(ended) = calls.try_join_next() {
+                    if was_answered(&ended) {
+                        back_off = BACK_OFF_MIN;
+                    }
+                }
+            }
+            () = shared.stopped() => return,
+        }
+    }
+}
+
+/// Whether placement answered a call that has ended.
+fn was_answered<F, E>(ended: &Result<Result<bool, F>, E>) -> bool {
+    matches!(ended, Ok(Ok(true)))
+}
+
+/// Makes one call, and returns whether placement answered it.
+async fn call(mut under_way: InFlightRequests) -> bool {
+    let shared = Arc::clone(&under_way.shared);
+    let count_asked = under_way.asked.len();
+    let answering = shared.placement.ask(under_way.unanswered.clone());
+    let answered = tokio::time::timeout(shared.options.ask_timeout, answering).await;
+    let answered = answered.unwrap_or(Err(LinkError::TimedOut {
+        peer: "placement".into(),
+    }));
+    let why = match answered {
+        Ok(answers) if answers.len() == count_asked => {
+            count(&shared.counts.claim_requests, count_asked);
+            handle_responses(&shared, &under_way.asked, answers);
+            under_way.unanswered.clear();
+            return true;
+        }
+        Ok(answers) => format!("{} answers to {count_asked} asks", answers.len()),
+        Err(error) => error.to_string(),
+    };
+    count(&shared.counts.asks_failed, count_asked);
+    tracing::warn!(%why, claim_requests = count_asked, "placement gave no answer; it is asked again");
+    false
+}
+
+fn handle_responses(shared: &Shared, asked: &[(InstanceId, u64)], answers: Vec<ClaimResponse>) {
+    for ((instance, number), answer) in asked.iter().zip(answers) {
+        shared.submit_and_forget(Event::Answered {
+            instance: *instance,
+            number: *number,
+            answer,
+        });
+    }
+}

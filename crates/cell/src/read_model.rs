@@ -1,0 +1,388 @@
+//! The cell's instances and hosts in the form in which followers receive them.
+//!
+//! Only durable state of them is sent. The soft state of hosts comes directly from their agents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use placewright_conductor::cell_conductor::{self, Change, Instance, Job, State, Target};
+use placewright_conductor::ids::NUMBER_END;
+use placewright_conductor::{HostId, InstanceId};
+use placewright_link::{CellEvent, HostView, InstanceView, JobView, ToAgent};
+use placewright_placement::Timestamp;
+use placewright_types::host_state::NumberedUpdate;
+use tokio::sync::mpsc;
+
+use crate::follower_queue::FollowerQueues;
+use crate::report::MergedReport;
+use crate::window::Window;
+
+/// The present views of instances and hosts, and the queues of those who follow them.
+pub(crate) struct ReadModel {
+    instances: BTreeMap<InstanceId, InstanceView>,
+    /// Digests of the instances' specifications; the change of a specification precedes that of its
+    /// instance.
+    specs: BTreeMap<InstanceId, u64>,
+    hosts: BTreeMap<HostId, KnownHost>,
+    pub(crate) feeds: FollowerQueues,
+}
+
+/// What is known of one host: its durable row, its connection, and its soft state.
+pub(crate) struct KnownHost {
+    /// The durable row; none before the host's first session is durable.
+    row: Option<cell_conductor::Host>,
+    /// The name that the agent has reported since the cell's start.
+    pub(crate) name: Option<String>,
+    pub(crate) heard_at: Timestamp,
+    /// The same on the monotonic clock, for time-outs.
+    pub(crate) heard: Instant,
+    /// Whether it was heard of since the last heartbeat to followers.
+    is_heard: bool,
+    pub(crate) route: Option<Route>,
+    window: Window,
+    report: MergedReport,
+    /// The earliest time at which the agent is asked for a full report; none if no update is
+    /// missing.
+    asked_for_state: Option<Instant>,
+}
+
+/// The connection through which a host's agent is reached.
+#[derive(Clone)]
+pub(crate) struct Route {
+    /// The number of the connection.
+    pub(crate) connection: u64,
+    /// The number of the session that the host began on it.
+    pub(crate) session: u64,
+    pub(crate) to_agent: mpsc::Sender<ToAgent>,
+}
+
+impl KnownHost {
+    fn new(at: Timestamp) -> Self {
+        Self {
+            row: None,
+            name: None,
+            heard_at: at,
+            heard: Instant::now(),
+            is_heard: false,
+            route: None,
+            window: Window::default(),
+            report: MergedReport::default(),
+            asked_for_state: None,
+        }
+    }
+
+    /// The greatest known session number of the host, durable or not.
+    ///
+    /// A number beyond the limit, which an earlier release accepted, counts as none.
+    pub(crate) fn session(&self) -> u64 {
+        let durable = self.row.as_ref().map_or(0, |row| row.session);
+        let durable = if durable < NUMBER_END { durable } else { 0 };
+        durable.max(self.route.as_ref().map_or(0, |route| route.session))
+    }
+
+    /// Whether the host counts as up.
+    pub(crate) fn is_up(&self) -> bool {
+        self.row.as_ref().is_some_and(|row| row.is_up)
+    }
+
+    /// Whether a session was given up or replaced by a later one.
+    fn is_given_up(&self, session: u64) -> bool {
+        let row = self.row.as_ref().filter(|row| row.session < NUMBER_END);
+        row.is_some_and(|row| row.session > session || (row.session == session && !row.is_up))
+    }
+
+    fn view(&self) -> Option<HostView> {
+        Some(HostView {
+            name: self.name.clone(),
+            is_up: self.row.as_ref()?.is_up,
+            heard_at: self.heard_at,
+        })
+    }
+}
+
+/// Whether a message of an agent belongs to a valid session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SessionCheck {
+    /// The message belongs to the host's present session.
+    Good,
+    /// The host has to begin a session with a number greater than this.
+    MustStart(u64),
+}
+
+impl ReadModel {
+    pub(crate) fn new(state: &State, at: Timestamp) -> Self {
+        let mut known = Self {
+            instances: BTreeMap::new(),
+            specs: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            feeds: FollowerQueues::default(),
+        };
+        known.load(state, at);
+        known
+    }
+
+    /// Replaces all views by those of the state.
+    pub(crate) fn load(&mut self, state: &State, at: Timestamp) {
+        let mut instances: BTreeSet<InstanceId> = self.instances.keys().copied().collect();
+        let specs = state.specs().iter();
+        self.specs = specs.map(|(id, spec)| (*id, spec.digest())).collect();
+        self.instances = state
+            .instances()
+            .iter()
+            .map(|(id, row)| {
+                let job = state.jobs().get(id).map(job_view);
+                (*id, self.instance_view(*id, row, job))
+            })
+            .collect();
+        instances.extend(self.instances.keys());
+        let mut hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
+        hosts.extend(state.hosts().keys());
+        for host in &hosts {
+            let known = self.host(*host, at);
+            known.row = state.hosts().get(host).cloned();
+        }
+        instances.into_iter().for_each(|id| self.queue_instance(id));
+        hosts.into_iter().for_each(|id| self.queue_host(id));
+    }
+
+    fn host(&mut self, id: HostId, at: Timestamp) -> &mut KnownHost {
+        let host = self.hosts.entry(id);
+        host.or_insert_with(|| KnownHost::new(at))
+    }
+
+    pub(crate) fn find_host(&self, id: HostId) -> Option<&KnownHost> {
+        self.hosts.get(&id)
+    }
+
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = (HostId, &KnownHost)> {
+        self.hosts.iter().map(|(id, host)| (*id, host))
+    }
+
+    pub(crate) fn host_count(&self) -> usize {
+        self.hosts.len()
+    }
+
+    pub(crate) fn instance_count(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// Applies durable changes, and queues them for followers.
+    pub(crate) fn take(&mut self, changes: &[Vec<Change>], at: Timestamp) {
+        let mut instances = BTreeSet::new();
+        let mut hosts = BTreeSet::new();
+        for change in changes.iter().flatten() {
+            match change {
+                Change::Instance(id, Some(row)) => {
+                    let job = self.instances.remove(id).and_then(|view| view.job);
+                    let view = self.instance_view(*id, row, job);
+                    self.instances.insert(*id, view);
+                    instances.insert(*id);
+                }
+                Change::Instance(id, None) => {
+                    self.instances.remove(id);
+                    instances.insert(*id);
+                }
+                Change::Spec(id, Some(spec)) => {
+                    let digest = spec.digest();
+                    self.specs.insert(*id, digest);
+                    if let Some(view) = self.instances.get_mut(id) {
+                        view.spec = digest;
+                        instances.insert(*id);
+                    }
+                }
+                Change::Spec(id, None) => drop(self.specs.remove(id)),
+                Change::Job(id, job) => {
+                    if let Some(view) = self.instances.get_mut(id) {
+                        view.job = job.as_deref().map(job_view);
+                        instances.insert(*id);
+                    }
+                }
+                Change::Host(id, row) => {
+                    let host = self.host(*id, at);
+                    host.row = row.as_deref().cloned();
+                    if row.is_none() {
+                        // The host was removed: if its agent still exists, it has to begin a new
+                        // session.
+                        host.route = None;
+                    }
+                    hosts.insert(*id);
+                }
+                _ => {}
+            }
+        }
+        instances.into_iter().for_each(|id| self.queue_instance(id));
+        hosts.into_iter().for_each(|id| self.queue_host(id));
+    }
+
+    fn instance_view(&self, id: InstanceId, row: &Instance, job: Option<JobView>) -> InstanceView {
+        InstanceView {
+            vm_state: row.vm_state,
+            job,
+            spec: self.specs.get(&id).copied().unwrap_or_default(),
+            guest: row.guest,
+            zone: row.zone.clone(),
+            fault: row.fault.clone(),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+
+    fn queue_instance(&mut self, id: InstanceId) {
+        let view = self.instances.get(&id);
+        self.feeds.queue_instance(id, view);
+    }
+
+    fn queue_host(&mut self, id: HostId) {
+        let view = self.hosts.get(&id).and_then(KnownHost::view);
+        self.feeds.queue_host(id, view.as_ref());
+    }
+
+    /// Registers a session that a host's agent began on a connection.
+    pub(crate) fn start_session(&mut self, id: HostId, name: &str, route: Route, at: Timestamp) {
+        let host = self.host(id, at);
+        if host.name.as_deref() != Some(name) {
+            host.name = Some(name.to_owned());
+        }
+        host.route = Some(route);
+        self.note_heard(id, at);
+    }
+
+    /// Notes that a host was heard of on a connection, and checks its session.
+    pub(crate) fn note_heartbeat(
+        &mut self,
+        id: HostId,
+        connection: u64,
+        at: Timestamp,
+    ) -> SessionCheck {
+        let Some(host) = self.hosts.get_mut(&id) else {
+            return SessionCheck::MustStart(0);
+        };
+        let route = host.route.as_ref();
+        let session = route.filter(|route| route.connection == connection);
+        match session.map(|route| route.session) {
+            Some(session) if !host.is_given_up(session) => {
+                self.note_heard(id, at);
+                SessionCheck::Good
+            }
+            _ => SessionCheck::MustStart(host.session()),
+        }
+    }
+
+    fn note_heard(&mut self, id: HostId, at: Timestamp) {
+        if let Some(host) = self.hosts.get_mut(&id) {
+            host.heard_at = at;
+            host.heard = Instant::now();
+            host.is_heard = true;
+        }
+    }
+
+    /// Applies an update of a host's soft state, and queues it for followers.
+    pub(crate) fn take_update(&mut self, id: HostId, update: NumberedUpdate) {
+        let Some(host) = self.hosts.get_mut(&id) else {
+            return;
+        };
+        let (report, feeds) = (&mut host.report, &mut self.feeds);
+        host.window.receive(update, |next| {
+            report.apply(&next.update);
+            feeds.queue_state(id, &next);
+        });
+        if !host.window.has_gap() {
+            host.asked_for_state = None;
+        }
+    }
+
+    /// Asks agents for full reports where updates are missing: at the second look, because they may
+    /// only be late, and then at intervals.
+    pub(crate) fn ask_for_states(&mut self, again_after: std::time::Duration) {
+        let now = Instant::now();
+        for (id, host) in &mut self.hosts {
+            if !host.window.has_gap() {
+                continue;
+            }
+            let is_due = host.asked_for_state.is_some_and(|asked| asked <= now);
+            if is_due && let Some(route) = &host.route {
+                let asked = route.to_agent.try_send(ToAgent::SendState { host: *id });
+                if asked.is_ok() {
+                    host.asked_for_state = Some(now + again_after);
+                }
+            } else if host.asked_for_state.is_none() {
+                host.asked_for_state = Some(now);
+            }
+        }
+    }
+
+    /// Removes the routes of a connection that has ended.
+    pub(crate) fn disconnect(&mut self, connection: u64, hosts: &BTreeSet<HostId>) {
+        for id in hosts {
+            if let Some(host) = self.hosts.get_mut(id)
+                && host
+                    .route
+                    .as_ref()
+                    .is_some_and(|r| r.connection == connection)
+            {
+                host.route = None;
+            }
+        }
+    }
+
+    /// Queues a heartbeat of the cell, and of the hosts that were heard of since the last one.
+    pub(crate) fn queue_heartbeat(&mut self) {
+        let mut heard = Vec::new();
+        for (id, host) in &mut self.hosts {
+            if std::mem::take(&mut host.is_heard) {
+                heard.push(*id);
+            }
+        }
+        self.feeds.queue_heartbeat(&heard);
+    }
+
+    /// Registers a follower; returns its number, and the wake-up for its next events.
+    pub(crate) fn follow(&mut self) -> (u64, std::sync::Arc<tokio::sync::Notify>) {
+        let hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
+        self.feeds
+            .add(self.instances.keys().copied().collect(), hosts)
+    }
+
+    /// Takes the next events for a follower; none if it was removed.
+    pub(crate) fn events(&mut self, follower: u64, count: usize) -> Option<Vec<CellEvent>> {
+        let (instances, hosts) = (&self.instances, &self.hosts);
+        let batch = self.feeds.next_batch(follower, count)?;
+        let mut events = batch.events;
+        for id in batch.hosts {
+            let view = hosts.get(&id).and_then(KnownHost::view);
+            events.push(CellEvent::Host { host: id, view });
+        }
+        for id in batch.states {
+            let Some(host) = hosts.get(&id) else { continue };
+            if let Some((incarnation, sequence)) = host.window.position() {
+                let update = Box::new(NumberedUpdate {
+                    incarnation,
+                    sequence,
+                    update: host.report.full(),
+                });
+                events.push(CellEvent::State { host: id, update });
+            }
+        }
+        for instance in batch.instances {
+            let view = instances.get(&instance).cloned().map(Box::new);
+            events.push(CellEvent::Instance { instance, view });
+        }
+        if batch.is_complete {
+            events.push(CellEvent::Complete);
+        }
+        Some(events)
+    }
+}
+
+fn job_view(job: &Job) -> JobView {
+    JobView {
+        kind: job.kind,
+        migration: job.migration,
+        stage: job.stage,
+        target: job
+            .target
+            .as_ref()
+            .map(Target::place)
+            .map(|place| place.host),
+    }
+}

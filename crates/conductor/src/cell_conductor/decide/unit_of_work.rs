@@ -1,0 +1,210 @@
+//! The rows of one instance during a decision: loaded, modified, and written back if they differ.
+
+use placewright_placement::Timestamp;
+
+use super::DecisionContext;
+use crate::cell_conductor::state::{Change, GuestRef, Instance, Job, JobKind, Stage, State, Step};
+use crate::fault::{Action, Attempt, Fault};
+use crate::ids::InstanceId;
+use crate::spec::Spec;
+
+/// The working copy of an instance's rows (unit of work).
+pub(super) struct UnitOfWork<'a> {
+    pub(super) now: DecisionContext<'a>,
+    pub(super) id: InstanceId,
+    pub(super) row: Instance,
+    pub(super) job: Option<Job>,
+    pub(super) spec: Option<Spec>,
+    /// The latest action, loaded when it is first changed.
+    action: Option<Action>,
+    guests: Vec<Change>,
+    doomed: Vec<GuestRef>,
+    is_forgotten: bool,
+}
+
+impl<'a> UnitOfWork<'a> {
+    pub(super) fn load(now: DecisionContext<'a>, id: InstanceId) -> Option<Self> {
+        let row = now.state.instances.get(&id)?.clone();
+        let job = now.state.jobs.get(&id).cloned();
+        let mut work = Self::new(now, id, row);
+        work.job = job;
+        work.spec = now.state.specs.get(&id).cloned();
+        Some(work)
+    }
+
+    pub(super) fn new(now: DecisionContext<'a>, id: InstanceId, row: Instance) -> Self {
+        Self {
+            now,
+            id,
+            row,
+            job: None,
+            spec: None,
+            action: None,
+            guests: Vec::new(),
+            doomed: Vec::new(),
+            is_forgotten: false,
+        }
+    }
+
+    /// Begins a job where the instance is, with an action of this name.
+    pub(super) fn begin(&mut self, name: &str, kind: JobKind, stage: Stage) -> &mut Job {
+        self.close_action();
+        self.row.actions = self.row.actions.saturating_add(1);
+        self.action = Some(Action {
+            name: name.to_owned(),
+            started_at: self.now.at,
+            finished_at: None,
+            tries: Vec::new(),
+            fault: None,
+        });
+        self.job.insert(Job {
+            kind,
+            migration: None,
+            stage,
+            since: self.now.at,
+            deadline: None,
+            target: None,
+            alternates: Vec::new(),
+            origin: self.row.guest,
+            spec: None,
+            state_before: self.row.vm_state,
+            is_broken: false,
+            fault: None,
+            clearing: Vec::new(),
+        })
+    }
+
+    /// Records an action that was refused before anything was done. The instance is unchanged.
+    pub(super) fn note_refusal(&mut self, name: &str, fault: &Fault) {
+        self.close_action();
+        self.row.actions = self.row.actions.saturating_add(1);
+        self.action = Some(Action {
+            name: name.to_owned(),
+            started_at: self.now.at,
+            finished_at: Some(self.now.at),
+            tries: Vec::new(),
+            fault: Some(fault.clone()),
+        });
+    }
+
+    /// The latest action, loaded on demand.
+    fn action(&mut self) -> Option<&mut Action> {
+        if self.action.is_none() {
+            let key = (self.id, self.row.actions);
+            self.action = self.now.state.actions.get(&key).cloned();
+        }
+        self.action.as_mut()
+    }
+
+    /// Ends the action of a job that a delete interrupts.
+    fn close_action(&mut self) {
+        let at = self.now.at;
+        if let Some(action) = self.action()
+            && action.finished_at.is_none()
+        {
+            action.finished_at = Some(at);
+            let closed = action.clone();
+            let key = (self.id, self.row.actions);
+            self.guests
+                .push(Change::Action(key, Some(Box::new(closed))));
+        }
+    }
+
+    pub(super) fn note_try(&mut self, step: Step, failure: Option<&str>) {
+        let Some(job) = &self.job else { return };
+        let Some(place) = job.host_of(step) else {
+            return;
+        };
+        let one = Attempt {
+            host: place.host,
+            attempt: self.row.attempt,
+            started_at: job.since,
+            finished_at: self.now.at,
+            failure: failure.map(str::to_owned),
+        };
+        if let Some(action) = self.action() {
+            action.tries.push(one);
+        }
+    }
+
+    /// Ends the job and its action.
+    pub(super) fn finish(&mut self) {
+        let at = self.now.at;
+        let fault = self.job.take().and_then(|job| job.fault);
+        if fault.is_some() {
+            self.row.fault.clone_from(&fault);
+        }
+        if let Some(action) = self.action() {
+            action.finished_at = Some(at);
+            action.fault = fault;
+        }
+    }
+
+    /// Records that a host should have a guest.
+    pub(super) fn want(&mut self, place: GuestRef) {
+        let key = (place.host, self.id, place.number);
+        self.guests
+            .push(Change::Guest(key, Some(Box::new(self.now.at))));
+    }
+
+    /// Records that a host has to destroy a guest, whether or not it has it.
+    pub(super) fn mark_for_destruction(&mut self, place: GuestRef) {
+        let key = (place.host, self.id, place.number);
+        self.guests.push(Change::Guest(key, None));
+        self.guests
+            .push(Change::Doomed(key, Some(Box::new(self.now.at))));
+        self.doomed.push(place);
+    }
+
+    /// Whether a guest, or its host, is gone.
+    pub(super) fn is_destroyed(&self, place: GuestRef) -> bool {
+        let state: &State = self.now.state;
+        let key = (place.host, self.id, place.number);
+        let is_doomed = state.doomed.contains_key(&key) || self.doomed.contains(&place);
+        !is_doomed || state.is_down(place.host)
+    }
+
+    /// Marks the instance for removal; only its tombstone remains.
+    pub(super) fn forget(&mut self) {
+        self.is_forgotten = true;
+    }
+
+    /// Adds the facts for all rows that differ.
+    pub(super) fn store(mut self, changes: &mut Vec<Change>) {
+        let (state, id): (&State, _) = (self.now.state, self.id);
+        changes.append(&mut self.guests);
+        if self.is_forgotten {
+            self.bury(changes);
+            return;
+        }
+        if let Some(action) = self.action.take() {
+            let key = (id, self.row.actions);
+            if state.actions.get(&key) != Some(&action) {
+                changes.push(Change::Action(key, Some(Box::new(action))));
+            }
+        }
+        if state.specs.get(&id) != self.spec.as_ref() {
+            changes.push(Change::Spec(id, self.spec.take().map(Box::new)));
+        }
+        if state.instances.get(&id) != Some(&self.row) {
+            self.row.updated_at = self.now.at;
+            changes.push(Change::Instance(id, Some(Box::new(self.row))));
+        }
+        if state.jobs.get(&id) != self.job.as_ref() {
+            changes.push(Change::Job(id, self.job.map(Box::new)));
+        }
+    }
+
+    fn bury(self, changes: &mut Vec<Change>) {
+        let (state, id): (&State, _) = (self.now.state, self.id);
+        let actions = state.actions.range((id, 0)..=(id, u32::MAX));
+        for (key, _) in actions {
+            changes.push(Change::Action(*key, None));
+        }
+        changes.push(Change::Spec(id, None));
+        changes.push(Change::Instance(id, None));
+        changes.push(Change::Job(id, None));
+        let at: Timestamp = self.now.at;
+        changes.push(Change::Tombstone(id, Some(Box::new(at))));
+    }
+}

@@ -1,0 +1,73 @@
+//! Requests of a cell to placement, the only calls from a cell to control.
+//!
+//! Asks of one instance are numbered in one sequence with the claims that control makes for it.
+//! Control stores the number of the last one and its answer. A repeated number gets the same
+//! answer, a smaller one gets [`ClaimResponse::Stale`]: a claim request takes effect once, however
+//! often it is delivered (idempotence).
+
+use crate::fault::Fault;
+use crate::ids::{InstanceId, MigrationId};
+use crate::spec::Candidate;
+
+/// One request of a cell to placement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRequest {
+    /// The instance whose allocations are concerned.
+    pub instance: InstanceId,
+    /// Its sequence number, greater than those of all earlier claims and claim requests of the
+    /// instance.
+    pub number: u64,
+    /// The change of allocations that is requested.
+    pub want: ClaimChange,
+}
+
+/// The change of allocations that a cell requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimChange {
+    /// Claim the first of these that fits, in place of the instance's present allocations.
+    Swap {
+        /// The candidates, the best first.
+        candidates: Vec<Candidate>,
+    },
+    /// Release all allocations of the instance.
+    Release {
+        /// Whether the instance is deleted: then no record of it remains.
+        last: bool,
+    },
+    /// End a move on one of its sides.
+    Settle {
+        /// The UUID of the move.
+        migration: MigrationId,
+        /// Which allocations the instance keeps.
+        keep: MoveSide,
+        /// Why the move failed; `None` if it succeeded.
+        fault: Option<Fault>,
+    },
+}
+
+/// The side of a move that the instance stays on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MoveSide {
+    /// The source: the allocations held by the migration go back to the instance.
+    Source,
+    /// The target: the allocations held by the migration are released.
+    Target,
+}
+
+/// The answer to a claim request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimResponse {
+    /// The instance holds the candidate at this index, and nothing else.
+    Swapped {
+        /// The index into the list of candidates.
+        index: u32,
+    },
+    /// None of the candidates fits; the allocations are unchanged.
+    NothingFits,
+    /// The release or the end of the move is done.
+    Done,
+    /// Control does not know the instance, or has finished with it.
+    Gone,
+    /// A later claim request or claim was decided before; this one has no effect.
+    Stale,
+}

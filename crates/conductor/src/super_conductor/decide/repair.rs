@@ -1,0 +1,58 @@
+//! Decides the repairs that an audit requests.
+
+use placewright_placement as placement;
+
+use super::{DecisionContext, Outcome, Refusal, not_found, wrong_state};
+use crate::claims;
+use crate::ids::{HostId, InstanceId};
+use crate::spec::Candidate;
+use crate::super_conductor::state::Mapping;
+
+impl DecisionContext<'_> {
+    /// Claims the allocations that an instance needs on its host, if they fit.
+    pub(super) fn reclaim(
+        &mut self,
+        instance: InstanceId,
+        host: HostId,
+        candidates: &[Candidate],
+    ) -> Result<Outcome, Refusal> {
+        let mapping = self.mapping(instance)?;
+        if mapping.is_deleting {
+            return Err(wrong_state("instance", &instance, "being deleted"));
+        }
+        if self.state.builds.contains_key(&instance) {
+            return Err(wrong_state("instance", &instance, "being scheduled"));
+        }
+        let mut moves = mapping.migrations.iter();
+        if moves.any(|migration| self.state.moves.contains_key(migration)) {
+            return Err(wrong_state("instance", &instance, "being moved"));
+        }
+        if mapping.cell.is_none() || self.cell_of(host) != mapping.cell {
+            return Err(wrong_state("host", &host, "in another cell"));
+        }
+        if claims::holds_on(self.placement, instance, host) {
+            return Ok(Outcome::Done);
+        }
+        let spec = self.state.specs.get(&instance);
+        let spec = spec.ok_or_else(|| not_found("instance", &instance))?;
+        let of_host = candidates.iter().filter(|one| one.host == host).cloned();
+        let of_host: Vec<Candidate> = of_host.collect();
+        let (of, at) = ((instance, spec), self.at);
+        let changes = &mut self.facts.placement;
+        claims::claim_first(self.placement, of, &of_host, None, at, changes).map_err(|first| {
+            Refusal::Placement(placement::Refusal::NothingFits {
+                fitting: 0,
+                least: 1,
+                first: first.map(Box::new),
+            })
+        })?;
+        // Invalidates earlier claim requests of the cell.
+        let mapping = Mapping {
+            claim: mapping.claim.saturating_add(1),
+            answer: None,
+            ..mapping.clone()
+        };
+        self.set_mapping(instance, mapping);
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,159 @@
+//! Combines what agents, cells and operators say about whether a host may get instances, for the
+//! scheduler.
+
+use std::collections::BTreeMap;
+
+use placewright_conductor::super_conductor::Service;
+use placewright_conductor::{CellId, HostId};
+use placewright_placement::Timestamp;
+use placewright_scheduler::host_state::{HostFacts, HostUpdate, NumberedUpdate, Receipt};
+use placewright_scheduler::host_table::HostTable;
+
+/// The availability of all hosts, as agents, cells and operators report it.
+#[derive(Debug, Default)]
+pub(crate) struct AvailabilityReports {
+    hosts: BTreeMap<HostId, HostAvailability>,
+}
+
+/// What was reported of one host's availability.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct HostAvailability {
+    /// The agent's reason for disabling the host, if it did.
+    disabled_by_agent: Option<String>,
+    /// Whether the agent reports the host as down.
+    forced_by_agent: bool,
+    /// Whether the cell says that the agent is silent.
+    is_silent: bool,
+    /// The operator's reason for disabling the host, if he did.
+    disabled_by_operator: Option<String>,
+    /// Whether an operator has forced the host down.
+    forced_by_operator: bool,
+}
+
+impl HostAvailability {
+    fn disabled(&self) -> Option<String> {
+        let by_operator = self.disabled_by_operator.clone();
+        by_operator.or_else(|| self.disabled_by_agent.clone())
+    }
+
+    fn is_down(&self) -> bool {
+        self.forced_by_agent || self.is_silent || self.forced_by_operator
+    }
+}
+
+impl AvailabilityReports {
+    /// Applies the next update of a host's agent; false if an earlier one is missing.
+    pub(crate) fn state(
+        &mut self,
+        hosts: &mut HostTable,
+        (cell, host): (CellId, HostId),
+        at: Timestamp,
+        update: &NumberedUpdate,
+    ) -> bool {
+        let mut host_availability = self.hosts.get(&host).cloned().unwrap_or_default();
+        let in_cell = |facts: &HostFacts| {
+            let mut facts = facts.clone();
+            facts.names.cell = cell.0;
+            facts
+        };
+        let changed = match &update.update {
+            HostUpdate::Full(report) => {
+                host_availability
+                    .disabled_by_agent
+                    .clone_from(&report.disabled);
+                host_availability.forced_by_agent = report.is_forced_down;
+                let mut report = report.clone();
+                report.facts = in_cell(&report.facts);
+                report.disabled = host_availability.disabled();
+                report.is_forced_down = host_availability.is_down();
+                Some(HostUpdate::Full(report))
+            }
+            HostUpdate::Facts(facts) => Some(HostUpdate::Facts(Box::new(in_cell(facts)))),
+            HostUpdate::Disabled(reason) => {
+                host_availability.disabled_by_agent.clone_from(reason);
+                Some(HostUpdate::Disabled(host_availability.disabled()))
+            }
+            HostUpdate::ForcedDown(is_down) => {
+                host_availability.forced_by_agent = *is_down;
+                Some(HostUpdate::ForcedDown(host_availability.is_down()))
+            }
+            _ => None,
+        };
+        let receipt = match changed {
+            Some(changed) => {
+                let update = NumberedUpdate {
+                    update: changed,
+                    ..*update
+                };
+                hosts.apply_numbered(host.0, at, &update)
+            }
+            None => hosts.apply_numbered(host.0, at, update),
+        };
+        match receipt {
+            Receipt::Applied => drop(self.hosts.insert(host, host_availability)),
+            Receipt::Stale => drop(hosts.apply(host.0, at, &HostUpdate::Alive)),
+            Receipt::Gap => {}
+        }
+        receipt != Receipt::Gap
+    }
+
+    /// Notes whether the cell hears from a host's agent.
+    pub(crate) fn silent(
+        &mut self,
+        hosts: &mut HostTable,
+        host: HostId,
+        is_silent: bool,
+        at: Timestamp,
+    ) {
+        self.change(hosts, host, at, |host_availability| {
+            host_availability.is_silent = is_silent;
+        });
+    }
+
+    /// Notes an operator's setting of a host's service.
+    pub(crate) fn service(
+        &mut self,
+        hosts: &mut HostTable,
+        host: HostId,
+        service: Option<&Service>,
+        at: Timestamp,
+    ) {
+        self.change(hosts, host, at, |host_availability| {
+            let disabled = service.filter(|service| service.disabled);
+            host_availability.disabled_by_operator = disabled.map(|service| {
+                let reason = service.disabled_reason.clone();
+                reason.unwrap_or_else(|| "disabled by an operator".to_owned())
+            });
+            host_availability.forced_by_operator =
+                service.is_some_and(|service| service.forced_down);
+        });
+    }
+
+    /// Removes a host that is not one of its cell's any more.
+    pub(crate) fn gone(&mut self, hosts: &mut HostTable, host: HostId, at: Timestamp) {
+        self.hosts.remove(&host);
+        hosts.apply(host.0, at, &HostUpdate::Gone);
+    }
+
+    fn change(
+        &mut self,
+        hosts: &mut HostTable,
+        host: HostId,
+        at: Timestamp,
+        change: impl FnOnce(&mut HostAvailability),
+    ) {
+        let host_availability = self.hosts.entry(host).or_default();
+        let before = host_availability.clone();
+        change(host_availability);
+        // A report by somebody else is no sign of life, so the time is kept.
+        let heard_at = hosts.state(host.0).map_or(at, |state| state.heard_at);
+        if before.disabled() != host_availability.disabled() {
+            let update = HostUpdate::Disabled(host_availability.disabled());
+            hosts.apply(host.0, heard_at, &update);
+        }
+        if before.is_down() != host_availability.is_down() {
+            let update = HostUpdate::ForcedDown(host_availability.is_down());
+            hosts.apply(host.0, heard_at, &update);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Answers the cells' requests to placement.
+
+use futures_util::future::join_all;
+use placewright_conductor::super_conductor::{Command, Outcome};
+use placewright_conductor::{ClaimRequest, ClaimResponse};
+use placewright_link::{LinkError, LinkFuture, PlacementLink};
+
+use crate::handle::ControlHandle;
+
+/// The name of placement in errors.
+const PEER: &str = "placement";
+
+impl PlacementLink for ControlHandle {
+    fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+        // All are submitted at once, so that they share one write to the journal.
+        let answers: Vec<_> = asks
+            .into_iter()
+            .map(|ask| self.submit(Command::Ask(ask)))
+            .collect();
+        Box::pin(async move {
+            let mut told = Vec::with_capacity(answers.len());
+            for answer in join_all(answers).await {
+                let unavailable = |why: String| LinkError::Unavailable {
+                    peer: PEER.to_owned(),
+                    why,
+                };
+                match answer {
+                    Ok(Ok(Outcome::Answered(answer))) => told.push(answer),
+                    // These commands are answered and never refused.
+                    Ok(Ok(Outcome::Done | Outcome::Placed(_))) => {
+                        return Err(unavailable("an ask had another outcome".to_owned()));
+                    }
+                    Ok(Err(refusal)) => return Err(unavailable(refusal.to_string())),
+                    Err(error) => return Err(unavailable(error.to_string())),
+                }
+            }
+            Ok(told)
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! The handle on control: submits commands, reads the state, and calls cells.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use placewright_conductor::control::{self, ControlState, Outcome, Refusal};
+use placewright_conductor::{Action, CellId, InstanceId, Reply, super_conductor};
+use placewright_engine::{Engine, Reading, SubmitError};
+use placewright_link::{CellLink, CellOperation, LinkError, LinkFuture};
+use placewright_placement::Timestamp;
+
+use crate::clock::Clock;
+pub(crate) use crate::clock::now;
+use crate::machine::ControlMachine;
+use crate::options::Options;
+use crate::views::Views;
+
+/// The answer to a command of the conductor: its outcome or refusal, or why there is neither.
+pub type Answer = Result<Result<super_conductor::Outcome, super_conductor::Refusal>, SubmitError>;
+
+/// A handle on control, for APIs. Clones refer to the same control.
+#[derive(Clone)]
+pub struct ControlHandle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// The data behind all clones of the handle.
+pub(crate) struct Shared {
+    pub(crate) engine: Engine<ControlMachine>,
+    pub(crate) views: RwLock<Views>,
+    pub(crate) links: RwLock<BTreeMap<CellId, Arc<dyn CellLink>>>,
+    pub(crate) options: Options,
+    pub(crate) clock: Clock,
+}
+
+impl fmt::Debug for ControlHandle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Conductor").finish_non_exhaustive()
+    }
+}
+
+impl ControlHandle {
+    /// Creates the handle. It reaches no cell before
+    /// [`Runtime::add_cell`](crate::Runtime::add_cell).
+    #[must_use]
+    pub fn new(engine: Engine<ControlMachine>, options: Options) -> Self {
+        Self::with_clock(engine, options, Clock::default())
+    }
+
+    /// As [`new`](Self::new), with a clock of the caller's.
+    #[must_use]
+    pub fn with_clock(engine: Engine<ControlMachine>, options: Options, clock: Clock) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                engine,
+                views: RwLock::default(),
+                links: RwLock::default(),
+                options,
+                clock,
+            }),
+        }
+    }
+
+    /// The engine that runs control's state machine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine<ControlMachine> {
+        &self.shared.engine
+    }
+
+    /// The options of the runtime.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    /// The present time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// Queues a command at once; the future returns its outcome once that is durable.
+    pub fn submit(
+        &self,
+        command: super_conductor::Command,
+    ) -> impl Future<Output = Answer> + Send + use<> {
+        let at = self.now();
+        let answer = self
+            .shared
+            .engine
+            .submit(control::Command::Conductor { command, at });
+        async move {
+            match answer.await? {
+                Ok(Outcome::Conductor(outcome)) => Ok(Ok(outcome)),
+                Err(Refusal::Conductor(refusal)) => Ok(Err(refusal)),
+                // A command of the conductor never has an answer of placement.
+                Ok(Outcome::Placement(_)) | Err(Refusal::Placement(_)) => {
+                    Err(SubmitError::Panicked)
+                }
+            }
+        }
+    }
+
+    /// Computes a value from control's state and the cells' latest reports; the state that it saw
+    /// is durable when this returns. `compute` may be called more than once.
+    ///
+    /// The state cannot change while `compute` runs, so it should take milliseconds at most.
+    pub fn read<T: Send>(
+        &self,
+        compute: impl Fn(&ControlState, &Views) -> T + Send,
+    ) -> impl Future<Output = T> + Send {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            let views = &shared.views;
+            let read = shared
+                .engine
+                .read(move |machine: &ControlMachine| compute(&machine.0, &views.read()));
+            read.await
+        }
+    }
+
+    /// One of several looks whose values are shown together; see [`Engine::look`].
+    pub fn look<T>(
+        &self,
+        reading: &mut Reading,
+        compute: impl FnOnce(&ControlState, &Views) -> T,
+    ) -> T {
+        let Shared { engine, views, .. } = &*self.shared;
+        engine.look(reading, |machine| compute(&machine.0, &views.read()))
+    }
+
+    /// Waits until all that a reading saw is durable; see [`Engine::end`].
+    pub async fn end(&self, reading: Reading) -> bool {
+        self.shared.engine.end(reading).await
+    }
+
+    /// Has a cell do what only it decides: shelve, rebuild, remove a host.
+    ///
+    /// # Errors
+    ///
+    /// The cell is not known, is down, does not answer in time, or cannot do it now.
+    pub async fn act(&self, cell: CellId, act: CellOperation) -> Result<Reply, LinkError> {
+        let link = self.link(cell)?;
+        self.in_time(cell, link.act(act)).await
+    }
+
+    /// The history of an instance's actions, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// The instance's cell is not known, is down or does not answer in time. An instance without a
+    /// cell has no actions, which is not an error.
+    pub async fn actions(&self, instance: InstanceId) -> Result<Vec<Action>, LinkError> {
+        let find = move |control: &ControlState, _: &Views| {
+            let mapping = control.conductor.mappings().get(&instance)?;
+            mapping.cell.filter(|cell| *cell != CellId::CELL0)
+        };
+        let Some(cell) = self.read(find).await else {
+            return Ok(Vec::new());
+        };
+        let link = self.link(cell)?;
+        self.in_time(cell, link.actions(instance)).await
+    }
+
+    /// The link to a cell.
+    pub(crate) fn link(&self, cell: CellId) -> Result<Arc<dyn CellLink>, LinkError> {
+        let link = self.shared.links.read().get(&cell).cloned();
+        link.ok_or_else(|| LinkError::Unreachable {
+            peer: format!("cell {cell}"),
+            why: "it is not configured".to_owned(),
+        })
+    }
+
+    /// Waits for a cell's answer within the time-out.
+    pub(crate) async fn in_time<T>(
+        &self,
+        cell: CellId,
+        answer: LinkFuture<'_, T>,
+    ) -> Result<T, LinkError> {
+        let timed = tokio::time::timeout(self.shared.options.answer_timeout, answer);
+        timed.await.unwrap_or_else(|_| {
+            Err(LinkError::TimedOut {
+                peer: format!("cell {cell}"),
+            })
+        })
+    }
+}

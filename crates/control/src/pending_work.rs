@@ -1,0 +1,118 @@
+//! What the state calls for, computed from it as keys, so that nothing obsolete is ever carried
+//! out.
+
+use placewright_conductor::control::{Change, ControlState};
+use placewright_conductor::super_conductor::{self, BuildStage, Effect, MoveStage};
+use placewright_conductor::{CellId, InstanceId, Message, MigrationId};
+use uuid::Uuid;
+
+/// The key of a message to a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum MessageKey {
+    /// An instance: its creation or its deletion.
+    Instance(InstanceId),
+    /// A move of an instance.
+    Move(MigrationId),
+}
+
+/// A piece of work that the state calls for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PendingWork {
+    /// Select a host for a waiting instance, together with the others of its reservation.
+    Schedule(Uuid, InstanceId),
+    /// Select a target host for a move.
+    ScheduleMove(MigrationId),
+    /// Send the message with this key to a cell.
+    Tell(CellId, MessageKey),
+}
+
+/// The work that these changes call for.
+pub(crate) fn of_changes<'a>(
+    control: &'a ControlState,
+    changes: &'a [Change],
+) -> impl Iterator<Item = PendingWork> + 'a {
+    use super_conductor::Change as Of;
+    changes.iter().filter_map(|change| match change {
+        Change::Conductor(Of::Build(instance, Some(_))) => of_build(control, *instance),
+        Change::Conductor(Of::Deletion(instance, Some(_))) => of_deletion(control, *instance),
+        Change::Conductor(Of::Move(migration, Some(_))) => of_move(control, *migration),
+        Change::Conductor(_) | Change::Placement(_) => None,
+    })
+}
+
+/// All work that the state calls for.
+pub(crate) fn all(control: &ControlState) -> impl Iterator<Item = PendingWork> + '_ {
+    let state = &control.conductor;
+    let builds = state.builds().keys();
+    let deletions = state.deletions().keys();
+    let moves = state.moves().keys();
+    builds
+        .filter_map(|instance| of_build(control, *instance))
+        .chain(deletions.filter_map(|instance| of_deletion(control, *instance)))
+        .chain(moves.filter_map(|migration| of_move(control, *migration)))
+}
+
+fn of_build(control: &ControlState, instance: InstanceId) -> Option<PendingWork> {
+    let build = control.conductor.builds().get(&instance)?;
+    match build.stage {
+        BuildStage::Waiting => Some(PendingWork::Schedule(build.reservation, instance)),
+        BuildStage::Placed { .. } => {
+            message_to_cell(control, instance, MessageKey::Instance(instance))
+        }
+    }
+}
+
+fn of_deletion(control: &ControlState, instance: InstanceId) -> Option<PendingWork> {
+    control.conductor.deletions().get(&instance)?;
+    message_to_cell(control, instance, MessageKey::Instance(instance))
+}
+
+fn of_move(control: &ControlState, migration: MigrationId) -> Option<PendingWork> {
+    let row = control.conductor.moves().get(&migration)?;
+    match &row.stage {
+        MoveStage::Reserved => Some(PendingWork::ScheduleMove(migration)),
+        MoveStage::InCell if row.verdict.is_none() => None,
+        MoveStage::Requested
+        | MoveStage::Placed { .. }
+        | MoveStage::Cancelling
+        | MoveStage::InCell => message_to_cell(control, row.instance, MessageKey::Move(migration)),
+    }
+}
+
+fn message_to_cell(
+    control: &ControlState,
+    instance: InstanceId,
+    key: MessageKey,
+) -> Option<PendingWork> {
+    let cell = control.conductor.mappings().get(&instance)?.cell?;
+    Some(PendingWork::Tell(cell, key))
+}
+
+/// The present messages for these keys; some may have none (any more).
+pub(crate) fn messages(control: &ControlState, keys: &[MessageKey]) -> Vec<(MessageKey, Message)> {
+    use super_conductor::Change as Of;
+    let state = &control.conductor;
+    let mut messages = Vec::with_capacity(keys.len());
+    for key in keys {
+        let row = match key {
+            MessageKey::Instance(instance) => {
+                let build = state.builds().get(instance);
+                let build = build.map(|row| Of::Build(*instance, Some(Box::new(row.clone()))));
+                let deletion = state.deletions().get(instance);
+                build.or_else(|| {
+                    deletion.map(|row| Of::Deletion(*instance, Some(Box::new(row.clone()))))
+                })
+            }
+            MessageKey::Move(migration) => {
+                let row = state.moves().get(migration);
+                row.map(|row| Of::Move(*migration, Some(Box::new(row.clone()))))
+            }
+        };
+        for effect in state.effects_of(row.iter()) {
+            if let Effect::Send { message, .. } = effect {
+                messages.push((*key, message));
+            }
+        }
+    }
+    messages
+}

@@ -1,0 +1,222 @@
+//! Repairs of inconsistencies. Each repair is decided where it takes effect: control and cells
+//! check their own states again, and refuse what no longer applies.
+
+use std::collections::BTreeSet;
+
+use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
+use placewright_conductor::{
+    Candidate, ControlState, Fault, HostId, InstanceId, Message, Reply, message,
+};
+use placewright_engine::SubmitError;
+use placewright_link::CellOperation;
+use placewright_placement as placement;
+use placewright_scheduler::select::Scheduler;
+
+use crate::body::BodyCache;
+use crate::finding::{Finding, Kind, Repair};
+use crate::handle::now;
+use crate::machine::submit_placement;
+use crate::options::RepairOptions;
+use crate::placer::claim;
+use crate::plan::unprepared;
+use crate::runtime_context::RuntimeContext;
+
+/// The most candidates on an instance's host that are tried for a missing claim.
+const CANDIDATES_PER_HOST: usize = 8;
+
+/// Repairs findings, notes the result on each, and returns how many were repaired.
+pub(crate) async fn repair_all(
+    parts: &RuntimeContext,
+    findings: &mut [Finding],
+    options: RepairOptions,
+) -> usize {
+    let unknown = findings.iter().filter(|one| one.kind == Kind::UnknownGuest);
+    let strange: BTreeSet<HostId> = unknown.filter_map(|one| one.host).collect();
+    let mut mended = 0;
+    for finding in findings {
+        let Some(repair_kind) = finding.repair_kind.clone() else {
+            continue;
+        };
+        if repair_kind == Repair::DestroyGuest && !options.destroy_unknown_guests {
+            continue;
+        }
+        // A new session makes the host destroy every guest that its cell does not know.
+        let would_destroy = match &repair_kind {
+            Repair::Reconcile(hosts) => hosts.iter().any(|host| strange.contains(host)),
+            Repair::AskForGuest => finding.host.is_some_and(|host| strange.contains(&host)),
+            _ => false,
+        };
+        let outcome = if would_destroy && !options.destroy_unknown_guests {
+            Err("its host has a guest that nobody knows: see --destroy-unknown-guests".to_owned())
+        } else {
+            carry_out(parts, finding, &repair_kind).await
+        };
+        let (kind, id) = (finding.kind.name(), finding.id);
+        match outcome {
+            Ok(()) => {
+                mended += 1;
+                tracing::info!(kind, %id, "repaired");
+                finding.outcome = Some("done".to_owned());
+            }
+            Err(why) => {
+                tracing::warn!(kind, %id, why, "not repaired");
+                finding.outcome = Some(why);
+            }
+        }
+    }
+    mended
+}
+
+async fn carry_out(
+    parts: &RuntimeContext,
+    finding: &Finding,
+    repair_kind: &Repair,
+) -> Result<(), String> {
+    let conductor = &parts.conductor;
+    let instance = InstanceId(finding.id);
+    let submit = async |command| meaning(conductor.submit(command).await);
+    match repair_kind {
+        Repair::Release => {
+            let consumer = instance.consumer();
+            let release = placement::Command::Release { consumer };
+            match submit_placement(conductor.engine(), release).await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(refusal)) => Err(refusal.to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        }
+        Repair::Forget | Repair::ForgetWithClaim => submit(Command::Delete { instance }).await,
+        Repair::DeleteInCell => {
+            send_to_cell(parts, finding, Message::Delete { instance, claim: 0 }).await
+        }
+        Repair::CancelReservation(migration) => {
+            let migration = *migration;
+            let cancel = Message::Cancel {
+                instance,
+                migration,
+            };
+            send_to_cell(parts, finding, cancel).await
+        }
+        Repair::Reclaim => reclaim(parts, finding).await,
+        Repair::Bury => {
+            let fault = fault("Nobody found a place for the request or said that there is none.");
+            let instances = vec![instance];
+            submit(Command::Bury { instances, fault }).await
+        }
+        Repair::FailMove(migration) => {
+            let fault = fault("Nobody found a place for the move or said that there is none.");
+            let migration = *migration;
+            submit(Command::FailMove { migration, fault }).await
+        }
+        Repair::TellAgain => {
+            let cell = finding.cell.ok_or("its cell is not known")?;
+            parts.returned(cell);
+            Ok(())
+        }
+        Repair::Reconcile(hosts) => {
+            for host in hosts {
+                act(parts, finding, CellOperation::Reconcile { host: *host }).await?;
+            }
+            Ok(())
+        }
+        Repair::AskForGuest | Repair::DestroyGuest => {
+            let host = finding.host.ok_or("its host is not known")?;
+            act(parts, finding, CellOperation::Reconcile { host }).await
+        }
+    }
+}
+
+fn fault(message: &str) -> Fault {
+    Fault {
+        code: 500,
+        message: message.to_owned(),
+        details: String::new(),
+        at: now(),
+    }
+}
+
+fn meaning(answer: Result<Result<Outcome, Refusal>, SubmitError>) -> Result<(), String> {
+    match answer {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(refusal)) => Err(refusal.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+async fn send_to_cell(
+    parts: &RuntimeContext,
+    finding: &Finding,
+    message: Message,
+) -> Result<(), String> {
+    let cell = finding.cell.ok_or("its cell is not known")?;
+    let conductor = &parts.conductor;
+    let link = conductor.link(cell).map_err(|error| error.to_string())?;
+    let sent_at = now();
+    let envelope = message::Envelope { sent_at, message };
+    let replies = conductor.in_time(cell, link.deliver(vec![envelope])).await;
+    let replies = replies.map_err(|error| error.to_string())?;
+    replies.into_iter().try_for_each(accepted)
+}
+
+async fn act(parts: &RuntimeContext, finding: &Finding, act: CellOperation) -> Result<(), String> {
+    let cell = finding.cell.ok_or("its cell is not known")?;
+    let reply = parts.conductor.act(cell, act).await;
+    accepted(reply.map_err(|error| error.to_string())?)
+}
+
+fn accepted(reply: Reply) -> Result<(), String> {
+    match reply {
+        Reply::Accepted => Ok(()),
+        Reply::Refused(why) => Err(why),
+    }
+}
+
+/// Claims what an instance needs on the host where it is.
+async fn reclaim(parts: &RuntimeContext, finding: &Finding) -> Result<(), String> {
+    let instance = InstanceId(finding.id);
+    let host = finding.host.ok_or("its host is not known")?;
+    let ranker = parts.ranker.clone();
+    // Ranking holds the scheduler's lock for a moment.
+    let looked = tokio::task::spawn_blocking(move || {
+        ranker.decide(|scheduler, control| candidates(scheduler, control, instance, host))
+    });
+    let candidates = looked.await.map_err(|error| error.to_string())??;
+    let command = Command::Reclaim {
+        instance,
+        host,
+        candidates,
+    };
+    meaning(parts.conductor.submit(command).await)
+}
+
+/// The candidates for an instance on the host where it is.
+fn candidates(
+    scheduler: &mut Scheduler,
+    control: &ControlState,
+    instance: InstanceId,
+    host: HostId,
+) -> Result<Vec<Candidate>, String> {
+    let spec = control.conductor.specs().get(&instance);
+    let spec = spec.ok_or("there is no record of what it needs")?;
+    let read = BodyCache::default().read(&spec.body);
+    let read = read.map_err(|error| format!("what it needs cannot be read: {error}"))?;
+    let mut request = (*read.request).clone();
+    // It stays where it is, whatever host was once requested.
+    request.force_hosts.clear();
+    request.force_nodes.clear();
+    request.requested_destination = None;
+    let prepared = scheduler.prepare_once(&control.placement, &request);
+    let prepared = prepared.map_err(|refusal| unprepared(&refusal).message)?;
+    let (slot, _) = scheduler
+        .hosts()
+        .by_uuid(host.0)
+        .ok_or("the scheduler does not know its host")?;
+    let found = scheduler.candidates(&control.placement, &prepared, slot, CANDIDATES_PER_HOST);
+    let found = found.map_err(|error| error.to_string())?;
+    if found.is_empty() {
+        return Err("its host has no room for what it needs".to_owned());
+    }
+    let zone = scheduler.hosts().aggregates().zone(slot);
+    let found = found.into_iter();
+    Ok(found.map(|one| claim::candidate(zone, one)).collect())
+}

@@ -1,0 +1,169 @@
+//! Explains why a request found no host: placement first, then each filter, then the hard rules.
+
+use std::sync::Arc;
+
+use placewright_placement::slot_set::bits;
+use placewright_placement::{ConsumerUuid, ProviderId, State};
+use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::Scheduler;
+use placewright_scheduler::select::rules::Rules;
+use serde::{Serialize, Serializer};
+use uuid::Uuid;
+
+use super::explanation_cache::QueryExplanation;
+
+/// The explanation of why a request found no host.
+#[derive(Debug, Serialize)]
+pub struct NoHostExplanation {
+    /// The instance without a host.
+    instance: Uuid,
+    /// The number of hosts in the scheduler's table.
+    hosts: usize,
+    /// How many of them satisfy the request's query to placement.
+    with_room: usize,
+    /// The smallest set of parts of the request that together leave no root provider.
+    impossible: Vec<String>,
+    /// How many of those each filter removed, in order.
+    filters: Vec<Removed>,
+    /// How many of the rest the rules of groups and topology removed.
+    removed_by_rules: usize,
+    /// How many are left. That is not zero when all claims lost to concurrent ones.
+    left: usize,
+    /// The effect of each part of the request on all root providers, as in
+    /// `/placewright/v1/explain`.
+    #[serde(serialize_with = "json_of")]
+    placement: Option<Arc<QueryExplanation>>,
+}
+
+#[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
+fn json_of<S: Serializer>(
+    reason: &Option<Arc<QueryExplanation>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let json = reason.as_ref().and_then(|reason| reason.json.as_ref());
+    json.serialize(serializer)
+}
+
+/// The effect of one filter.
+#[derive(Debug, Serialize)]
+struct Removed {
+    filter: String,
+    removed: usize,
+    left: usize,
+}
+
+/// The other instances of the request that were found a host, and were to be claimed together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// Their hosts.
+    pub placed: &'a [(ConsumerUuid, ProviderId)],
+    /// The slots of hosts that they leave no room on.
+    pub refused: &'a [u32],
+}
+
+impl NoHostExplanation {
+    /// Explains a request on the present state. `reason` is placement's part of the explanation,
+    /// which does not know of what is `beside`.
+    #[must_use]
+    pub fn find(
+        scheduler: &Scheduler,
+        state: &State,
+        request: &RequestSpec,
+        instance: Uuid,
+        reason: Option<Arc<QueryExplanation>>,
+        beside: &Beside<'_>,
+    ) -> Self {
+        let mut why = Self {
+            instance,
+            hosts: scheduler.hosts().known().len(),
+            with_room: 0,
+            impossible: Vec::new(),
+            filters: Vec::new(),
+            removed_by_rules: 0,
+            left: 0,
+            placement: None,
+        };
+        // The mask of remaining hosts, 64 to a word: a single host is tested only where no mask has
+        // the answer.
+        let hosts = scheduler.hosts();
+        let mut left = Vec::new();
+        if let Some(reason) = &reason {
+            why.impossible.clone_from(&reason.impossible);
+            left.clone_from(&reason.serving);
+        }
+        why.placement = reason;
+        for (word, mask) in left.iter_mut().enumerate() {
+            *mask &= hosts.known().word(word);
+        }
+        for slot in beside.refused {
+            if let Some(mask) = left.get_mut(*slot as usize / 64) {
+                *mask &= !(1 << (slot % 64));
+            }
+        }
+        why.with_room = count(&left);
+        let mut before = why.with_room;
+        if let Ok(compiled) = scheduler.policy().compile(request, hosts, instance) {
+            for filter in compiled.filters.filters() {
+                let verdict = &filter.verdict;
+                for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
+                    *mask &= verdict.word(word);
+                    if verdict.needs_predicate() {
+                        let refused = bits(*mask, word).filter(|slot| !verdict.passes(*slot));
+                        *mask = refused.fold(*mask, |mask, slot| mask & !(1 << (slot % 64)));
+                    }
+                }
+                let after = count(&left);
+                why.filters.push(Removed {
+                    filter: filter.name.to_owned(),
+                    removed: before - after,
+                    left: after,
+                });
+                before = after;
+            }
+        }
+        // A search that failed because of the rules themselves does not get here.
+        let itself = ConsumerUuid::from_uuid(instance);
+        let rules = Rules::beside(state, request, itself, beside.placed);
+        let rules = rules.unwrap_or_default();
+        for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
+            *mask = rules.left_of(state, word, *mask);
+        }
+        why.left = count(&left);
+        why.removed_by_rules = before - why.left;
+        why
+    }
+
+    /// The explanation in one sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        if self.hosts == 0 {
+            return "no host has told the scheduler about itself \
+                    (POST /v1/hosts/{uuid}/state)"
+                .to_owned();
+        }
+        let mut text = format!("{} of {} hosts have room", self.with_room, self.hosts);
+        if !self.impossible.is_empty() {
+            text.push_str(&format!(", nobody has {}", self.impossible.join(" with ")));
+        }
+        for one in self.filters.iter().filter(|one| one.removed > 0) {
+            text.push_str(&format!(", {} removed {}", one.filter, one.removed));
+        }
+        if self.removed_by_rules > 0 {
+            text.push_str(&format!(
+                ", rules of groups and topology removed {}",
+                self.removed_by_rules
+            ));
+        }
+        if self.left > 0 {
+            text.push_str(&format!(
+                ", {} are left but were refused at the claim",
+                self.left
+            ));
+        }
+        text
+    }
+}
+
+fn count(words: &[u64]) -> usize {
+    words.iter().map(|word| word.count_ones() as usize).sum()
+}

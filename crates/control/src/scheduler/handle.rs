@@ -1,0 +1,189 @@
+//! The handle on the scheduler.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use placewright_conductor::ControlState;
+use placewright_engine::Engine;
+use placewright_placement::{CandidateQuery, Refusal};
+use placewright_scheduler::host_table::HostTable;
+use placewright_scheduler::prepare::{PrepareRefusal, Prepared};
+use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::Scheduler;
+use uuid::Uuid;
+
+use super::explanation::{Beside, NoHostExplanation};
+use super::explanation_cache::{ExplanationCache, LogicalTime, QueryExplanation};
+use super::refusal_reason::RefusalReason;
+use crate::handle::now;
+use crate::machine::ControlMachine;
+use crate::placer::Contention;
+
+/// The scheduler with its lock, and what is beside it.
+struct Core {
+    engine: Engine<ControlMachine>,
+    /// The host table, the rankings and their caches. This lock is taken before that of the state,
+    /// and never together with another.
+    scheduler: Mutex<Scheduler>,
+    contention: Mutex<Contention>,
+    reasons: ExplanationCache,
+}
+
+/// A handle on control's scheduler. Clones refer to the same scheduler.
+#[derive(Clone)]
+pub struct SchedulerHandle {
+    core: Arc<Core>,
+}
+
+/// Why a request found no host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The explanation in one sentence, without a full stop.
+    pub sentence: String,
+    /// The effect of each filter and of each part of the request, as JSON.
+    pub json: String,
+}
+
+impl std::fmt::Debug for SchedulerHandle {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Ranker").finish_non_exhaustive()
+    }
+}
+
+impl SchedulerHandle {
+    /// A handle on a scheduler that reads the state of this engine. It catches up with the state
+    /// now, so that the first decision does not have to.
+    #[must_use]
+    pub fn new(engine: Engine<ControlMachine>, scheduler: Scheduler) -> Self {
+        let core = Core {
+            engine,
+            scheduler: Mutex::new(scheduler),
+            contention: Mutex::default(),
+            reasons: ExplanationCache::default(),
+        };
+        let ranker = Self {
+            core: Arc::new(core),
+        };
+        ranker.decide(|_, _| ());
+        ranker
+    }
+
+    /// The engine whose state the scheduler reads.
+    #[must_use]
+    pub fn engine(&self) -> &Engine<ControlMachine> {
+        &self.core.engine
+    }
+
+    /// Computes a value from the scheduler and the state, after the scheduler has caught up with
+    /// the state.
+    ///
+    /// The state may contain changes that are not durable yet: decisions are checked again when
+    /// they become commands. Nothing else is ranked or decided meanwhile, so `compute` should take
+    /// milliseconds at most.
+    pub fn decide<T>(&self, compute: impl FnOnce(&mut Scheduler, &ControlState) -> T) -> T {
+        let mut scheduler = self.core.scheduler.lock();
+        self.engine().read_now(|machine| {
+            scheduler.observe(machine.placement(), now());
+            compute(&mut scheduler, &machine.0)
+        })
+    }
+
+    /// Computes a value from the scheduler's host table as it is, with no look at the state.
+    pub fn hosts<T>(&self, compute: impl FnOnce(&HostTable) -> T) -> T {
+        compute(self.core.scheduler.lock().hosts())
+    }
+
+    /// How often others were faster lately.
+    #[must_use]
+    pub fn contention(&self) -> Contention {
+        *self.core.contention.lock()
+    }
+
+    /// Records the outcome of claims. The scheduler must not be waited for meanwhile.
+    pub fn note<T>(&self, outcome: impl FnOnce(&mut Contention) -> T) -> T {
+        outcome(&mut self.core.contention.lock())
+    }
+
+    /// The present moment, as [`Self::explain`] needs it.
+    #[must_use]
+    pub fn moment(&self) -> LogicalTime {
+        self.core.reasons.moment()
+    }
+
+    /// Explains why a request finds no host on the present state. `since` is a moment after the
+    /// refusal: an explanation that was begun later may be reused. This looks at every host, with
+    /// the scheduler unlocked for most of the time.
+    #[must_use]
+    pub fn explain(
+        &self,
+        request: &RequestSpec,
+        prepared: &Prepared,
+        instance: Uuid,
+        since: LogicalTime,
+    ) -> Explanation {
+        let reasons = &self.core.reasons;
+        let reason = reasons.find(self.engine(), &prepared.query, since);
+        let why = self.decide(|scheduler, control| {
+            let beside = Beside::default();
+            let state = &control.placement;
+            NoHostExplanation::find(scheduler, state, request, instance, reason, &beside)
+        });
+        Explanation {
+            sentence: why.sentence(),
+            json: serde_json::to_string(&why).unwrap_or_default(),
+        }
+    }
+
+    /// Placement's part of an explanation, computed on a thread for what may block, and for one
+    /// request at a time. `since` is a moment after the query found nothing.
+    pub async fn reason(
+        &self,
+        query: CandidateQuery,
+        since: LogicalTime,
+    ) -> Option<Arc<QueryExplanation>> {
+        let core = Arc::clone(&self.core);
+        let _turn = core.reasons.turn().await;
+        if let Some(found) = core.reasons.since(&query, since) {
+            return found;
+        }
+        let core = Arc::clone(&self.core);
+        let looking =
+            tokio::task::spawn_blocking(move || core.reasons.find(&core.engine, &query, since));
+        looking.await.ok().flatten()
+    }
+
+    /// Changes the scheduler's host table. New hosts are added to the rankings at once, so that no
+    /// later decision has to do that for many of them.
+    pub fn with_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
+        let mut scheduler = self.core.scheduler.lock();
+        let changed = change(scheduler.hosts_mut());
+        if scheduler.hosts().has_recently_unbound() {
+            self.engine().read_now(|machine| {
+                scheduler.observe(machine.placement(), now());
+            });
+        }
+        changed
+    }
+}
+
+/// Why a request cannot be searched for, as JSON for a fault; empty if its sentence says
+/// everything.
+#[must_use]
+pub fn cause_of(refusal: &PrepareRefusal) -> String {
+    let cause = match refusal {
+        PrepareRefusal::Prefilter(refusal) => RefusalReason::of_prefilter(refusal),
+        PrepareRefusal::BadRequest(_) | PrepareRefusal::NoSuchHost { .. } => None,
+    };
+    to_json(cause.as_ref())
+}
+
+/// Why a claim was refused, as JSON for a fault.
+#[must_use]
+pub fn cause_of_claim(refusal: &Refusal) -> String {
+    to_json(Some(&RefusalReason::of_claim(refusal)))
+}
+
+fn to_json(cause: Option<&RefusalReason>) -> String {
+    let json = cause.map(serde_json::to_string);
+    json.and_then(Result::ok).unwrap_or_default()
+}

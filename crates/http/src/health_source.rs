@@ -1,0 +1,24 @@
+//! What can be asked of a running service without an identity: is it ready, and how does it do?
+
+use std::fmt;
+
+use prometheus_client::registry::Registry;
+
+/// The content type of the metrics page.
+pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A service whose health can be checked.
+pub trait HealthSource: Send + Sync {
+    /// Why the service should get no requests at present, in one line; none if it is ready.
+    fn why_not_ready(&self) -> Option<&'static str>;
+
+    /// The registry of the service's metrics.
+    fn registry(&self) -> &Registry;
+}
+
+/// All metrics in Prometheus's text format.
+pub(crate) fn metrics_text(registry: &Registry) -> Result<String, fmt::Error> {
+    let mut text = String::with_capacity(16 << 10);
+    prometheus_client::encoding::text::encode(&mut text, registry)?;
+    Ok(text)
+}

@@ -1,0 +1,226 @@
+//! Memory that requests share: what all of them may hold together, and what those of one caller may.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::costly::Caller;
+
+/// The bytes that one permit of a room's semaphore stands for.
+pub(crate) const UNIT: usize = 1 << 10;
+
+/// Callers that hold nothing any more are forgotten when so many more are known.
+const FORGET_EVERY: usize = 64;
+
+/// Room for so many bytes. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryBudget {
+    total: Arc<Semaphore>,
+    /// What one caller may hold, in units.
+    share: usize,
+    callers: Arc<Mutex<Callers>>,
+}
+
+#[derive(Debug, Default)]
+struct Callers {
+    known: HashMap<Caller, Weak<Semaphore>>,
+    forget_at: usize,
+}
+
+/// A part of a room; dropping it gives it back.
+#[derive(Debug)]
+pub struct MemoryPermit {
+    own: OwnedSemaphorePermit,
+    all: OwnedSemaphorePermit,
+}
+
+impl MemoryPermit {
+    /// Gives back what is over so many bytes.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        for part in [&mut self.own, &mut self.all] {
+            let excess = part.num_permits().saturating_sub(bytes.div_ceil(UNIT));
+            drop(part.split(excess));
+        }
+    }
+
+    /// Holds so many bytes of what all share, as far as they were reserved; false when others leave no
+    /// room for them in that time.
+    pub(crate) async fn grow(&mut self, bytes: usize, most: Duration) -> bool {
+        let wanted = bytes.div_ceil(UNIT).min(self.own.num_permits());
+        let missing = wanted.saturating_sub(self.all.num_permits());
+        let Ok(missing @ 1..) = u32::try_from(missing) else {
+            return missing == 0;
+        };
+        let total = self.all.semaphore();
+        let found = match Arc::clone(total).try_acquire_many_owned(missing) {
+            Ok(more) => Some(more),
+            Err(_) => {
+                let more = Arc::clone(total).acquire_many_owned(missing);
+                let found = tokio::time::timeout(most, more).await;
+                found.ok().and_then(Result::ok)
+            }
+        };
+        let Some(more) = found else { return false };
+        self.all.merge(more);
+        true
+    }
+
+    /// True when nothing of what all share is held yet.
+    pub(crate) fn is_only_reserved(&self) -> bool {
+        self.all.num_permits() == 0
+    }
+}
+
+impl MemoryBudget {
+    /// Room for so many bytes, of which one caller has at most a quarter: nobody keeps out all others,
+    /// nor do two.
+    pub(crate) fn new(bytes: usize) -> Self {
+        let units = bytes.div_ceil(UNIT).clamp(4, Semaphore::MAX_PERMITS);
+        Self::of(Arc::new(Semaphore::new(units)), units / 4)
+    }
+
+    /// Room of a semaphore whose permits stand for [`UNIT`] bytes each, of which one caller has at most so many.
+    pub(crate) fn of(total: Arc<Semaphore>, share: usize) -> Self {
+        Self {
+            total,
+            share: share.max(1),
+            callers: Arc::default(),
+        }
+    }
+
+    /// Holds room for so many bytes, if there is some now. What is larger than all that a caller may
+    /// hold goes alone.
+    pub(crate) fn try_hold(&self, caller: Caller, bytes: usize) -> Option<MemoryPermit> {
+        let units = self.units(bytes);
+        let own = self.own(caller).try_acquire_many_owned(units).ok()?;
+        let all = Arc::clone(&self.total).try_acquire_many_owned(units).ok()?;
+        Some(MemoryPermit { own, all })
+    }
+
+    /// Reserves so many bytes of what the caller may hold, and waits for them: each caller's requests
+    /// wait for its own only. What all share is held by [`MemoryPermit::grow`], as the bytes come:
+    /// who sends nothing takes nothing from others.
+    pub(crate) async fn reserve(
+        &self,
+        caller: Caller,
+        bytes: usize,
+        most: Duration,
+    ) -> Option<MemoryPermit> {
+        let units = self.units(bytes);
+        let own = self.own(caller);
+        let own = match Arc::clone(&own).try_acquire_many_owned(units) {
+            Ok(own) => own,
+            Err(_) => {
+                let found = tokio::time::timeout(most, own.acquire_many_owned(units)).await;
+                found.ok()?.ok()?
+            }
+        };
+        let all = Arc::clone(&self.total).try_acquire_many_owned(0).ok()?;
+        Some(MemoryPermit { own, all })
+    }
+
+    fn units(&self, bytes: usize) -> u32 {
+        let units = bytes.div_ceil(UNIT).min(self.share);
+        u32::try_from(units).unwrap_or(u32::MAX)
+    }
+
+    /// What a caller has left.
+    fn own(&self, caller: Caller) -> Arc<Semaphore> {
+        let mut callers = self.callers.lock();
+        if let Some(own) = callers.known.get(&caller).and_then(Weak::upgrade) {
+            return own;
+        }
+        if callers.known.len() >= callers.forget_at {
+            callers.known.retain(|_, own| own.strong_count() > 0);
+            callers.forget_at = callers.known.len() + FORGET_EVERY;
+        }
+        let own = Arc::new(Semaphore::new(self.share));
+        callers.known.insert(caller, Arc::downgrade(&own));
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costly::CostlyExecutor;
+    use placewright_auth::{Identity, IdentityParts};
+
+    const SOON: Duration = Duration::from_millis(1);
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn callers() -> [Caller; 3] {
+        let work = CostlyExecutor::default();
+        ["a", "b", "c"].map(|project| work.caller(&identity(project)))
+    }
+
+    fn identity(project: &str) -> Identity {
+        Identity::new(IdentityParts {
+            project_id: Some(project.to_owned()),
+            ..IdentityParts::default()
+        })
+    }
+
+    #[tokio::test]
+    async fn one_caller_has_a_quarter_and_waits_for_itself() {
+        let room = MemoryBudget::new(64 << 10);
+        let [a, b, _] = callers();
+        let first = room.reserve(a, 10 << 10, SOON).await.expect("room");
+        assert!(room.try_hold(a, 10 << 10).is_none());
+        assert!(room.reserve(a, 10 << 10, SOON).await.is_none());
+        assert!(room.reserve(b, 16 << 10, SOON).await.is_some());
+        let waiting = tokio::spawn({
+            let room = room.clone();
+            async move { room.reserve(a, 10 << 10, LONG).await.is_some() }
+        });
+        tokio::task::yield_now().await;
+        drop(first);
+        assert!(waiting.await.expect("no panic"));
+    }
+
+    #[tokio::test]
+    async fn what_all_share_is_held_only_as_it_grows() {
+        let room = MemoryBudget::new(16 << 10);
+        let [a, b, _] = callers();
+        let mut many = Vec::new();
+        for _ in 0..4 {
+            many.push(room.reserve(a, 1 << 10, SOON).await.expect("room"));
+        }
+        let mut held = room.reserve(b, 4 << 10, SOON).await.expect("room");
+        assert!(held.is_only_reserved());
+        assert!(held.grow(1 << 10, SOON).await && !held.is_only_reserved());
+        let rest = Arc::clone(&room.total)
+            .try_acquire_many_owned(14)
+            .expect("room");
+        assert!(many[0].grow(1 << 10, SOON).await);
+        assert!(!held.grow(2 << 10, SOON).await, "all of it is held");
+        drop(rest);
+        assert!(held.grow(1 << 30, SOON).await, "no more than was reserved");
+        held.shrink(1 << 10);
+        assert_eq!(room.total.available_permits(), 14);
+    }
+
+    #[tokio::test]
+    async fn what_is_larger_than_the_room_goes_alone() {
+        let room = MemoryBudget::new(64 << 10);
+        let [a, ..] = callers();
+        let mut held = room.try_hold(a, 1 << 30).expect("room");
+        assert!(room.try_hold(a, 1).is_none());
+        held.shrink(8 << 10);
+        assert!(room.try_hold(a, 8 << 10).is_some());
+    }
+
+    #[tokio::test]
+    async fn callers_that_hold_nothing_are_forgotten() {
+        let room = MemoryBudget::new(64 << 10);
+        let work = CostlyExecutor::default();
+        for number in 0..10_000 {
+            let caller = work.caller(&identity(&number.to_string()));
+            assert!(room.try_hold(caller, 1 << 10).is_some());
+        }
+        assert!(room.callers.lock().known.len() <= FORGET_EVERY);
+    }
+}

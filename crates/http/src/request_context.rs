@@ -1,0 +1,84 @@
+//! What is known of a request while it is handled.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use placewright_auth::Identity;
+
+use crate::request_id::RequestId;
+
+/// The context of a request while it is handled. `V` is the microversion of the API.
+#[derive(Debug)]
+pub struct RequestContext<V = ()> {
+    pub(crate) started: Instant,
+    /// The client's address, if the request came over a network.
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) request_id: RequestId,
+    route: &'static str,
+    version: Option<V>,
+    microversion: Option<&'static str>,
+    identity: Option<Arc<Identity>>,
+    /// Whether the request is one for a page that every service has.
+    pub(crate) is_page: bool,
+}
+
+impl<V: Copy> RequestContext<V> {
+    /// The context of a new request from this address.
+    pub(crate) fn new(remote: Option<SocketAddr>) -> Self {
+        Self {
+            started: Instant::now(),
+            remote,
+            request_id: RequestId::new(),
+            route: "other",
+            version: None,
+            microversion: None,
+            identity: None,
+            is_page: false,
+        }
+    }
+
+    /// The request id that the response will carry.
+    pub fn request_id(&self) -> &str {
+        self.request_id.as_str()
+    }
+
+    /// The path of the route as in the documentation, for metrics; `other` if there is none.
+    pub fn route(&self) -> &'static str {
+        self.route
+    }
+
+    /// Sets the route, whose path is a constant, so that clients cannot create labels.
+    pub fn set_route(&mut self, route: &'static str) {
+        self.route = route;
+    }
+
+    /// The microversion, once it is negotiated.
+    pub fn version(&self) -> Option<V> {
+        self.version
+    }
+
+    /// Sets the microversion, with its text for the access log if that shows it.
+    pub fn set_version(&mut self, version: V, logged: Option<&'static str>) {
+        self.version = Some(version);
+        self.microversion = logged;
+    }
+
+    /// The caller, once it is authenticated.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_deref()
+    }
+
+    pub(crate) fn microversion(&self) -> Option<&'static str> {
+        self.microversion
+    }
+
+    pub(crate) fn set_identity(&mut self, identity: &Arc<Identity>) {
+        self.identity = Some(Arc::clone(identity));
+    }
+
+    /// Whether the request is one for `/metrics`, `/healthz` or `/readyz`, which every service has.
+    pub fn is_page(&self) -> bool {
+        self.is_page
+    }
+}

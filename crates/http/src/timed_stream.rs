@@ -1,0 +1,278 @@
+//! The layer directly above the socket: closes connections whose client sends no request or takes
+//! no data, and closes them so that the last response still arrives.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use placewright_net::{ConnectionState, PeerTimer, TimerState};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// After the server has closed its side, it reads on for at most this long and this many bytes:
+/// otherwise unread data would make the system discard the response (RFC 9112, section 9.6).
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: usize = 4 << 20;
+
+/// Writes in several pieces up to this size are joined: copying them costs less than the system's
+/// handling of the pieces.
+const TOGETHER_BYTES: usize = 2048;
+
+/// Joins the pieces if they fit.
+fn gather<'a>(slices: &[io::IoSlice<'_>], together: &'a mut [u8]) -> Option<&'a [u8]> {
+    let mut end = 0;
+    for slice in slices {
+        together
+            .get_mut(end..end + slice.len())?
+            .copy_from_slice(slice);
+        end += slice.len();
+    }
+    Some(&together[..end])
+}
+
+/// Time-outs of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// For the first byte of a new connection.
+    pub(crate) first_byte: Duration,
+    /// For the first byte of a further request.
+    pub(crate) keep_alive: Duration,
+    /// For the rest of a head after its first byte.
+    pub(crate) head: Duration,
+    /// For a client to take at least some data of a response.
+    pub(crate) write: Duration,
+}
+
+/// A stream that fails when a write makes no progress for too long, when the head of a request does
+/// not arrive in time, or when its place is needed for others while it is idle.
+///
+/// The time of a write counts only while the system takes no bytes, so a slow client that takes
+/// some is fine, and a write that succeeds at once costs nothing. The time of a head starts when
+/// the server first waits for the client after a response, and again when a head has begun.
+#[derive(Debug)]
+pub(crate) struct TimedStream<S> {
+    stream: S,
+    times: Times,
+    connection_state: Arc<ConnectionState>,
+    /// Since when the server has waited for the client.
+    waiting_since: Option<Instant>,
+    /// Whether part of a head has been read.
+    has_begun: bool,
+    /// Since when the server has waited for the rest of it.
+    begun_since: Option<Instant>,
+    overdue: PeerTimer,
+    stalled: Option<StalledWrite>,
+    linger: Option<LingeringClose>,
+    waker: Option<Waker>,
+}
+
+/// A write that makes no progress, with its timer.
+#[derive(Debug)]
+struct StalledWrite {
+    since: Instant,
+    clock: PeerTimer,
+}
+
+/// The time and bytes left for reading after the server has closed its side.
+#[derive(Debug)]
+struct LingeringClose {
+    until: Pin<Box<Sleep>>,
+    bytes: usize,
+}
+
+impl<S> TimedStream<S> {
+    /// Wraps a stream. The user of the stream marks `connection_state` as busy while a request is
+    /// handled.
+    pub(crate) fn new(stream: S, times: Times, connection_state: Arc<ConnectionState>) -> Self {
+        Self {
+            stream,
+            times,
+            connection_state,
+            waiting_since: None,
+            has_begun: false,
+            begun_since: None,
+            overdue: PeerTimer::default(),
+            stalled: None,
+            linger: None,
+            waker: None,
+        }
+    }
+
+    /// Unwraps the stream, to hand the connection over.
+    pub(crate) fn into_inner(self) -> S {
+        self.stream
+    }
+
+    /// The time by which the client, which has nothing to read at present, has to send something.
+    fn due(&mut self) -> Instant {
+        if self.has_begun {
+            return *self.begun_since.get_or_insert_with(Instant::now) + self.times.head;
+        }
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let time = if self.connection_state.is_silent() {
+            self.times.first_byte
+        } else {
+            self.times.keep_alive
+        };
+        since + time
+    }
+
+    /// Whether the client, which has nothing to read at present, has exceeded its time-out or has
+    /// to give up its place.
+    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.connection_state.is_busy() {
+            return Poll::Pending;
+        }
+        if !self
+            .waker
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(context.waker()))
+        {
+            self.waker = Some(context.waker().clone());
+            self.connection_state.wake_by(context);
+        }
+        if self.connection_state.must_close() {
+            return Poll::Ready(());
+        }
+        self.connection_state
+            .set_idle(!self.has_begun && self.stalled.is_none());
+        loop {
+            let due = self.due();
+            match ready!(self.overdue.poll(due, context)) {
+                TimerState::Over => return Poll::Ready(()),
+                TimerState::HeldUp => {
+                    self.waiting_since = None;
+                    self.begun_since = None;
+                }
+            }
+        }
+    }
+
+    /// Notes that part of a request was read, or that the client has ended its side.
+    fn has_read(&mut self) {
+        self.connection_state.set_idle(false);
+        if !self.connection_state.is_busy() {
+            self.has_begun = true;
+        }
+    }
+
+    /// Notes that a response is being written: what was read before was a whole request.
+    fn has_written(&mut self) {
+        self.waiting_since = None;
+        self.has_begun = false;
+        self.begun_since = None;
+    }
+
+    fn watch<T>(
+        &mut self,
+        result: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.stalled = None;
+            return result;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| StalledWrite {
+            since: Instant::now(),
+            clock: PeerTimer::default(),
+        });
+        loop {
+            let due = stalled.since + self.times.write;
+            match ready!(stalled.clock.poll(due, context)) {
+                TimerState::Over => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                TimerState::HeldUp => stalled.since = Instant::now(),
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> TimedStream<S> {
+    /// Reads and discards what the client still sends.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let linger = self.linger.get_or_insert_with(|| LingeringClose {
+            until: Box::pin(tokio::time::sleep(LINGER)),
+            bytes: 0,
+        });
+        let mut scratch = [0; 4096];
+        while linger.bytes < LINGER_BYTES_MAX {
+            if linger.until.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => linger.bytes += buffer.filled().len(),
+                _ => return Poll::Ready(()),
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // Hyper reads after a response is complete, and within the body of a request.
+        self.connection_state.waits();
+        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if result.is_pending() {
+            ready!(self.poll_overdue(context));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        self.has_read();
+        result
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.has_written();
+        self.watch(result, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut together = [0; TOGETHER_BYTES];
+        let result = match gather(slices, &mut together) {
+            Some(bytes) => Pin::new(&mut self.stream).poll_write(context, bytes),
+            None => Pin::new(&mut self.stream).poll_write_vectored(context, slices),
+        };
+        self.has_written();
+        self.watch(result, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.stream).poll_flush(context);
+        self.watch(result, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.connection_state.must_close() && !self.connection_state.is_busy() {
+            // Only its descriptor is needed.
+            return Pin::new(&mut self.stream).poll_shutdown(context);
+        }
+        if self.linger.is_none() {
+            let result = Pin::new(&mut self.stream).poll_shutdown(context);
+            ready!(self.watch(result, context))?;
+        }
+        ready!(self.poll_linger(context));
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,172 @@
+//! Selects the trees that are worth searching, in the order of their roots' slots.
+
+use super::flat::FlatPass;
+use super::plan::Plan;
+use super::sharing::{Sharing, mark_root};
+use super::tree::Matches;
+use crate::ids::ProviderId;
+use crate::slot_set::bits;
+
+/// If the rarest kind has fewer providers than the roots divided by this, only the trees of those
+/// providers are searched.
+const RARE: usize = 8;
+
+/// How the roots of a fleet are to be searched: which as lone hosts, which as trees, which not at
+/// all.
+#[derive(Debug)]
+pub(crate) struct RootSelection {
+    pub(crate) flat: FlatPass,
+    pub(crate) sharing: Sharing,
+    /// By kind, a bit mask of the providers that may serve it. Empty when all hosts are flat, or
+    /// when hosts are evaluated one by one.
+    pub(crate) matches: Matches,
+    /// Bit mask of the roots in reach of the rarest kind; `None` when no kind is rare.
+    worth: Option<Vec<u64>>,
+    /// Whether lone hosts, too, are searched as trees (for tests).
+    as_trees: bool,
+    /// The number of words of 64 roots.
+    pub(crate) words: usize,
+}
+
+/// 64 consecutive roots, split by the way in which they are to be searched.
+#[derive(Clone, Copy)]
+pub(crate) struct RootWord {
+    /// Flat hosts that are feasible for the whole request.
+    pub(crate) hosts: u64,
+    /// Roots whose trees have to be searched.
+    pub(crate) trees: u64,
+}
+
+impl RootSelection {
+    /// Prepares a search that evaluates single hosts.
+    pub(crate) fn by_host(plan: &Plan<'_>) -> Self {
+        Self {
+            flat: FlatPass::new(plan),
+            sharing: Sharing::new(plan),
+            matches: Matches::new(),
+            worth: None,
+            as_trees: false,
+            words: plan.state.provider_slots().div_ceil(64),
+        }
+    }
+
+    /// Prepares a search of the whole fleet. `None` when it is already clear that there is no
+    /// candidate.
+    pub(crate) fn new(plan: &Plan<'_>, as_trees: bool) -> Option<Self> {
+        let state = plan.state;
+        let mut anchors = Self {
+            as_trees,
+            ..Self::by_host(plan)
+        };
+        if as_trees || !state.parents().is_empty() || !anchors.sharing.is_empty() {
+            anchors.match_kinds(plan)?;
+        }
+        Some(anchors)
+    }
+
+    /// Computes which providers may serve each kind. `None` when some kind has no provider.
+    fn match_kinds(&mut self, plan: &Plan<'_>) -> Option<()> {
+        let state = plan.state;
+        let mut rarest = (usize::MAX, 0);
+        for (index, kind) in plan.kinds.iter().enumerate() {
+            let words: Vec<u64> = (0..self.words)
+                .map(|word| kind.word(state, word, state.existing_word(word)))
+                .collect();
+            let count = words.iter().map(|word| word.count_ones() as usize).sum();
+            if count == 0 {
+                return None;
+            }
+            rarest = rarest.min((count, index));
+            self.matches.push(words);
+        }
+        if rarest.0 < state.roots().len() / RARE {
+            let mut roots = vec![0; self.words];
+            let kind = &plan.kinds[rarest.1];
+            for (word, mask) in self.matches[rarest.1].iter().enumerate() {
+                for slot in bits(*mask, word) {
+                    mark_root(plan, ProviderId(slot), &mut roots);
+                    if kind.takes_shared {
+                        self.sharing
+                            .mark_served_roots(plan, ProviderId(slot), &mut roots);
+                    }
+                }
+            }
+            self.worth = Some(roots);
+        }
+        Some(())
+    }
+
+    /// Of the 64 roots from slot `64 * word` on, those that satisfy everything but capacity.
+    pub(crate) fn eligible_word(&self, plan: &Plan<'_>, word: usize) -> u64 {
+        let state = plan.state;
+        let roots = state.roots().word(word);
+        let trees = state.parents().word(word) | self.sharing.reached_word(word);
+        self.flat.eligible_word(plan, word, roots & !trees)
+            | plan.root.word(state, word, roots & trees)
+    }
+
+    /// The roots of the trees in which each kind has at least one provider, of the tree or sharing
+    /// with it.
+    pub(crate) fn possible_roots(&self, plan: &Plan<'_>) -> Vec<u64> {
+        let state = plan.state;
+        let words = state.provider_slots().div_ceil(64);
+        let mut possible = vec![u64::MAX; words];
+        for kind in &plan.kinds {
+            let mut roots = vec![0; words];
+            for word in 0..words {
+                let mask = kind.word(state, word, state.existing_word(word));
+                let nested = state.nested().word(word);
+                roots[word] |= mask & !nested;
+                for slot in bits(mask & nested, word) {
+                    mark_root(plan, ProviderId(slot), &mut roots);
+                }
+            }
+            if kind.takes_shared {
+                for (id, _) in self.sharing.providers(plan) {
+                    if kind.admits(state, id) {
+                        self.sharing.mark_served_roots(plan, id, &mut roots);
+                    }
+                }
+            }
+            for (possible, roots) in possible.iter_mut().zip(roots) {
+                *possible &= roots;
+            }
+        }
+        possible
+    }
+
+    /// A single root, classified as [`Self::word`] would.
+    pub(crate) fn host(&self, plan: &Plan<'_>, root: ProviderId) -> RootWord {
+        let state = plan.state;
+        let (word, bit) = (root.index() / 64, 1 << (root.0 % 64));
+        let mut is_tree = state.parents().word(word) | self.sharing.reached_word(word);
+        if self.as_trees {
+            is_tree = u64::MAX;
+        }
+        let root = state.roots().word(word) & bit;
+        let mut trees = plan.root.word(state, word, root & is_tree);
+        if let Some(worth) = &self.worth {
+            trees &= worth[word];
+        }
+        RootWord {
+            hosts: self.flat.word(plan, word, root & !is_tree),
+            trees,
+        }
+    }
+
+    /// Classifies the 64 roots from slot `64 * word` on.
+    pub(crate) fn word(&self, plan: &Plan<'_>, word: usize) -> RootWord {
+        let state = plan.state;
+        let roots = state.roots().word(word);
+        let mut trees = state.parents().word(word) | self.sharing.reached_word(word);
+        if self.as_trees {
+            trees = roots;
+        }
+        let hosts = self.flat.word(plan, word, roots & !trees);
+        trees = plan.root.word(state, word, roots & trees);
+        if let Some(worth) = &self.worth {
+            trees &= worth[word];
+        }
+        RootWord { hosts, trees }
+    }
+}

@@ -1,0 +1,246 @@
+//! Equivalence classes of trees that no part of a query can distinguish.
+//!
+//! Two trees have one shape when their providers meet the same conditions, have as much left of
+//! the classes that several groups request, can use the same sharing providers, and are nested in
+//! the same way. Then each set of constraints is feasible for both or for none, and one search is
+//! enough.
+
+use smallvec::SmallVec;
+
+use super::constraint::{Part, Parts};
+use super::lineage::{Children, Lineage};
+use crate::candidates::CandidateQuery;
+use crate::candidates::lookup::capacity_word;
+use crate::hash::Map;
+use crate::ids::{AggregateId, ClassId, ProviderId};
+use crate::state::State;
+
+/// The number of an equivalence class of trees.
+pub(super) type TreeClass = u32;
+
+/// The equivalence key of a provider: the conditions that it meets, its useful remaining capacity,
+/// the sharing providers in reach, and the shapes of its children in rising order.
+type Key = SmallVec<[u64; 8]>;
+
+/// The number of distinct sums per class that are tabulated; beyond it every amount is distinct.
+const SUMS_MAX: usize = 4_096;
+
+/// A class that several groups request.
+struct Contended {
+    class: ClassId,
+    /// The sums that groups can take together, in rising order: capacities between two of these
+    /// are equivalent to the lower one. Empty when there are more than [`SUMS_MAX`].
+    sums: Vec<i64>,
+    /// What all groups take together; a larger capacity is equivalent to it.
+    total: i64,
+}
+
+impl Contended {
+    fn new(class: ClassId, amounts: impl Iterator<Item = i64>, total: i64) -> Self {
+        let mut sums = vec![0];
+        for amount in amounts {
+            let more: Vec<i64> = (sums.iter())
+                .map(|sum: &i64| sum.saturating_add(amount))
+                .collect();
+            sums.extend(more);
+            sums.sort_unstable();
+            sums.dedup();
+            if sums.len() > SUMS_MAX {
+                sums.clear();
+                break;
+            }
+        }
+        Self { class, sums, total }
+    }
+
+    /// The canonical representative of a capacity.
+    fn useful(&self, room: i64) -> i64 {
+        let room = room.clamp(0, self.total);
+        let above = self.sums.partition_point(|sum| *sum <= room);
+        above.checked_sub(1).map_or(room, |below| self.sums[below])
+    }
+}
+
+/// The sharing relation: which providers share through which aggregates.
+struct Shared<'a> {
+    /// The aggregates that have a sharing member, in rising order.
+    aggregates: &'a [AggregateId],
+    /// Bit mask of the sharing providers.
+    sharing: Vec<u64>,
+    /// Bit mask of the members of those aggregates.
+    members: Vec<u64>,
+}
+
+/// The shapes found so far, memoised.
+pub(super) struct TreeClasses<'a> {
+    state: &'a State,
+    /// By condition: bit mask of the providers that meet it.
+    conditions: Vec<Vec<u64>>,
+    contended: Vec<Contended>,
+    shared: Option<Shared<'a>>,
+    children: Children,
+    known: Map<Key, TreeClass>,
+    /// The providers of the tree under examination, from the root downwards.
+    members: Vec<u32>,
+    /// By member: the range of its children among the members.
+    parts: Vec<(usize, usize)>,
+    /// By member: its shape.
+    shapes: Vec<TreeClass>,
+}
+
+impl<'a> TreeClasses<'a> {
+    /// Computes which providers meet each condition. `shared` are the aggregates that have a
+    /// sharing member, in rising order.
+    pub(super) fn new(
+        state: &'a State,
+        query: &CandidateQuery,
+        parts: &Parts,
+        lineage: &Lineage,
+        shared: &'a [AggregateId],
+    ) -> Self {
+        let mut seen: Vec<Part> = Vec::new();
+        let mut shapes = Self {
+            state,
+            conditions: Vec::new(),
+            contended: Vec::new(),
+            shared: Shared::new(state, shared),
+            children: Children::new(state, lineage),
+            known: Map::default(),
+            members: Vec::new(),
+            parts: Vec::new(),
+            shapes: Vec::new(),
+        };
+        for part in &parts.parts {
+            if let Part::Together(class, total) = part {
+                let amounts = (query.groups.iter().enumerate())
+                    .flat_map(|(group, _)| parts.amounts_of(group, *class));
+                let contended = Contended::new(*class, amounts, *total);
+                shapes.contended.push(contended);
+            }
+            let Some(condition) = part.without_group() else {
+                continue;
+            };
+            if !seen.contains(&condition) {
+                shapes.conditions.push(words_that_meet(state, &condition));
+                seen.push(condition);
+            }
+        }
+        shapes
+    }
+
+    /// The equivalence class of a tree.
+    pub(super) fn of(&mut self, root: ProviderId) -> TreeClass {
+        self.members.clear();
+        self.parts.clear();
+        self.members.push(root.0);
+        let mut next = 0;
+        while let Some(slot) = self.members.get(next).copied() {
+            let start = self.members.len();
+            self.members.extend_from_slice(self.children.of(slot));
+            self.parts.push((start, self.members.len()));
+            next += 1;
+        }
+        self.shapes.clear();
+        self.shapes.resize(self.members.len(), 0);
+        for place in (0..self.members.len()).rev() {
+            let mut key = Key::new();
+            self.add_own(&mut key, self.members[place]);
+            let own = key.len();
+            let (start, end) = self.parts[place];
+            key.extend(self.shapes[start..end].iter().copied().map(u64::from));
+            key[own..].sort_unstable();
+            let next = TreeClass::try_from(self.known.len()).unwrap_or(TreeClass::MAX);
+            self.shapes[place] = *self.known.entry(key).or_insert(next);
+        }
+        self.shapes[0]
+    }
+
+    /// Adds the key of one provider without its children.
+    fn add_own(&self, key: &mut Key, slot: u32) {
+        let (word, bit) = (slot as usize / 64, slot % 64);
+        for conditions in self.conditions.chunks(64) {
+            let met = (conditions.iter().enumerate()).fold(0, |met, (place, words)| {
+                met | (words[word] >> bit & 1) << place
+            });
+            key.push(met);
+        }
+        for contended in &self.contended {
+            let block = self.state.column(contended.class).block(word);
+            let room = block.map_or(-1, |block| block.headroom[bit as usize]);
+            let useful = contended.useful(i64::from(room));
+            key.push(u64::try_from(useful).unwrap_or_default());
+        }
+        if let Some(shared) = &self.shared {
+            shared.add_to(key, self.state, slot);
+        }
+    }
+}
+
+impl<'a> Shared<'a> {
+    /// `None` when no provider shares with another.
+    fn new(state: &State, aggregates: &'a [AggregateId]) -> Option<Self> {
+        let sharing = state.sharing_trait().filter(|_| !aggregates.is_empty())?;
+        let words = state.provider_slots().div_ceil(64);
+        let mut members = Vec::new();
+        for aggregate in aggregates {
+            state.aggregate_members(*aggregate).union_into(&mut members);
+        }
+        members.resize(words.max(members.len()), 0);
+        let sharing = state.trait_members(sharing);
+        Some(Self {
+            aggregates,
+            sharing: (0..words).map(|word| sharing.word(word)).collect(),
+            members,
+        })
+    }
+
+    fn add_to(&self, key: &mut Key, state: &State, slot: u32) {
+        let (word, bit) = (slot as usize / 64, slot % 64);
+        // A sharing provider is distinct from every other.
+        let shares = self.sharing[word] >> bit & 1 == 1;
+        key.push(if shares { 1 + u64::from(slot) } else { 0 });
+        let count = key.len();
+        key.push(0);
+        if self.members[word] >> bit & 1 == 0 {
+            return;
+        }
+        let Some(provider) = state.provider(ProviderId(slot)) else {
+            return;
+        };
+        let aggregates = provider.aggregates.iter();
+        let shared = aggregates.filter(|one| self.aggregates.binary_search(one).is_ok());
+        key.extend(shared.map(|one| one.index() as u64));
+        key[count] = (key.len() - count) as u64;
+    }
+}
+
+/// Bit mask of the providers that meet a condition.
+fn words_that_meet(state: &State, condition: &Part) -> Vec<u64> {
+    let words = 0..state.provider_slots().div_ceil(64);
+    let existing = |word| state.existing_word(word);
+    match condition {
+        Part::Required(_, any) => words
+            .map(|word| {
+                any.iter()
+                    .fold(0, |met, id| met | state.trait_members(*id).word(word))
+            })
+            .collect(),
+        Part::MemberOf(_, any) => words
+            .map(|word| {
+                any.iter()
+                    .fold(0, |met, id| met | state.aggregate_members(*id).word(word))
+            })
+            .collect(),
+        Part::Resource(_, class, amount) => words
+            .map(|word| capacity_word(state, *class, *amount, word, existing(word)))
+            .collect(),
+        Part::InTree(_, root) => {
+            let mut met = vec![0; words.len()];
+            for id in state.subtree(*root) {
+                met[id.index() / 64] |= 1 << (id.0 % 64);
+            }
+            met
+        }
+        _ => vec![0; words.len()],
+    }
+}

@@ -1,0 +1,154 @@
+//! A log of recently changed trees, which tells a reader that caches search results what to
+//! re-evaluate.
+
+use crate::ids::ProviderId;
+
+/// The capacity of the ring. A reader that is further behind starts over.
+const REMEMBERED: usize = 1 << 16;
+
+/// The kind of a change, from the weakest to the strongest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChangeKind {
+    /// Capacity was only taken: hosts can become infeasible, never feasible.
+    LessRoom,
+    /// Capacity was taken or given back; nothing else changed.
+    Room,
+    /// Inventories, traits, aggregates or the tree itself may have changed.
+    Anything,
+}
+
+/// A change in the tree of a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeChange {
+    /// The root of the tree that changed.
+    pub root: ProviderId,
+    /// The strongest kind of change that happened.
+    pub what: ChangeKind,
+}
+
+/// A ring buffer of the roots that changed, in order, with a running count.
+///
+/// It says nothing about what the state *is*: it is in no snapshot and no digest, and undoing adds
+/// to it.
+#[derive(Clone, Debug, Default)]
+pub struct TreeChangeLog {
+    ring: Vec<TreeChange>,
+    /// By root slot: the position after its last change.
+    last: Vec<u64>,
+    count: u64,
+    structure: u64,
+    sharing: u64,
+}
+
+impl TreeChangeLog {
+    /// The position: the number of changes so far.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.count
+    }
+
+    /// The version of names and of the topology: incremented when either changes.
+    #[must_use]
+    pub fn structure(&self) -> u64 {
+        self.structure
+    }
+
+    /// The version of the sharing providers, which matter to trees other than their own.
+    #[must_use]
+    pub fn sharing(&self) -> u64 {
+        self.sharing
+    }
+
+    /// The position after the last change of a root; 0 if it never changed.
+    #[must_use]
+    #[inline]
+    pub fn last(&self, root: ProviderId) -> u64 {
+        self.last.get(root.index()).copied().unwrap_or(0)
+    }
+
+    /// The changes since a position, in order; a root can occur several times. `None` if the ring
+    /// no longer holds all of them.
+    pub fn since(&self, position: u64) -> Option<impl Iterator<Item = TreeChange> + '_> {
+        let missed = usize::try_from(self.count.checked_sub(position)?).ok()?;
+        if missed > self.ring.len() {
+            return None;
+        }
+        let next = usize::try_from(self.count).unwrap_or(0) % REMEMBERED;
+        let length = self.ring.len();
+        // The ring is full or starts at 0, so counting back from the next entry wraps at most
+        // once.
+        Some((0..missed).map(move |index| {
+            let back = missed - index;
+            let place = if next >= back {
+                next - back
+            } else {
+                next + length - back
+            };
+            self.ring[place]
+        }))
+    }
+
+    /// Records a change in the tree of a root.
+    pub(crate) fn touch(&mut self, root: ProviderId, what: ChangeKind) {
+        let touch = TreeChange { root, what };
+        let place = usize::try_from(self.count).unwrap_or(0) % REMEMBERED;
+        if place == self.ring.len() {
+            // Allocated at once: growing step by step would briefly need twice the memory.
+            self.ring.reserve_exact(REMEMBERED - place);
+            self.ring.push(touch);
+        } else {
+            self.ring[place] = touch;
+        }
+        self.count += 1;
+        if root.index() >= self.last.len() {
+            self.last.resize(root.index() + 1, 0);
+        }
+        self.last[root.index()] = self.count;
+    }
+
+    /// Records a change of names or of the topology.
+    pub(crate) fn touch_structure(&mut self) {
+        self.structure += 1;
+    }
+
+    /// Records a change of a sharing provider.
+    pub(crate) fn touch_sharing(&mut self) {
+        self.sharing += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_sees_what_it_missed_or_learns_that_it_is_too_late() {
+        let mut log = TreeChangeLog::default();
+        let total = REMEMBERED as u64 + 10;
+        for number in 0..total {
+            log.touch(
+                ProviderId(u32::try_from(number).expect("small")),
+                ChangeKind::Anything,
+            );
+        }
+        let seen: Vec<u32> = log
+            .since(total - 3)
+            .expect("recent")
+            .map(|touch| touch.root.0)
+            .collect();
+        let last = u32::try_from(total).expect("small");
+        assert_eq!(seen, [last - 3, last - 2, last - 1]);
+        assert_eq!(log.since(10).expect("just remembered").count(), REMEMBERED);
+        assert_eq!(
+            log.since(10)
+                .and_then(|mut touches| touches.next())
+                .map(|touch| touch.root),
+            Some(ProviderId(10))
+        );
+        assert!(log.since(9).is_none());
+        assert_eq!(log.last(ProviderId(0)), 1);
+        assert_eq!(log.last(ProviderId(last - 1)), total);
+        assert_eq!(log.last(ProviderId(last)), 0);
+        assert_eq!(log.since(total).expect("now").count(), 0);
+    }
+}

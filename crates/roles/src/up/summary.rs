@@ -1,0 +1,95 @@
+//! The output of `placewright up` when it is ready: addresses, and what to try.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use placewright_conductor::CellId;
+use placewright_journal::private;
+
+/// The addresses and other facts that are printed.
+pub(super) struct StartupSummary {
+    pub(super) placement: SocketAddr,
+    pub(super) scheduler: Option<SocketAddr>,
+    pub(super) compute: Option<SocketAddr>,
+    pub(super) health: Option<SocketAddr>,
+    pub(super) cells: Vec<(CellId, SocketAddr)>,
+    pub(super) folder: PathBuf,
+    pub(super) hosts: usize,
+}
+
+impl StartupSummary {
+    /// Prints them, and writes the `clouds.yaml` that is mentioned.
+    ///
+    /// # Errors
+    ///
+    /// The file or standard output cannot be written.
+    pub(super) fn print(&self) -> anyhow::Result<()> {
+        let Some(compute) = self.compute else {
+            return Ok(());
+        };
+        let clouds = self.folder.join("clouds.yaml");
+        private::create_file(&clouds)?.write_all(self.clouds(compute).as_bytes())?;
+        let mut text = format!(
+            "\nPlacewright is up: {} cells, {} simulated hosts. Ctrl-C stops it; started again it \
+             goes on.\n\n  compute    http://{compute}/v2.1\n  placement  http://{}\n",
+            self.cells.len(),
+            self.hosts,
+            self.placement
+        );
+        if let Some(scheduler) = self.scheduler {
+            text.push_str(&format!("  scheduler  http://{scheduler}\n"));
+        }
+        if let Some(health) = self.health {
+            text.push_str(&format!("  health     http://{health} (and /metrics)\n"));
+        }
+        for (number, (cell, address)) in self.cells.iter().enumerate() {
+            text.push_str(&format!(
+                "  cell {}     {address} (gRPC, for agents), {cell}\n",
+                number + 1
+            ));
+        }
+        text.push_str(&self.things_to_try(compute, &clouds.display().to_string()));
+        crate::output::print(&text)
+    }
+
+    fn clouds(&self, compute: SocketAddr) -> String {
+        format!(
+            r#"# How the openstack client and openstacksdk reach this installation.
+clouds:
+  placewright:
+    auth_type: admin_token
+    auth:
+      endpoint: http://{compute}/v2.1
+      token: admin
+    compute_endpoint_override: http://{compute}/v2.1
+    placement_endpoint_override: http://{}
+"#,
+            self.placement
+        )
+    }
+
+    fn things_to_try(&self, compute: SocketAddr, clouds: &str) -> String {
+        format!(
+            r#"
+Three things to try, in another terminal:
+
+  # 1. a flavor, and three servers of it
+  H="-H X-Auth-Token:admin -H Content-Type:application/json"
+  curl -s $H http://{compute}/v2.1/flavors \
+    -d '{{"flavor": {{"id": "small", "name": "small", "vcpus": 1, "ram": 512, "disk": 1}}}}'
+  curl -s $H http://{compute}/v2.1/servers -d '{{"server": {{"name": "web", "flavorRef": "small",
+    "imageRef": "6a1b5a0e-0000-4000-8000-000000000001", "min_count": 3, "max_count": 3}}}}'
+  curl -s $H http://{compute}/v2.1/servers/detail
+
+  # 2. the same with the openstack client (pip install python-openstackclient)
+  export OS_CLIENT_CONFIG_FILE={clouds} OS_CLOUD=placewright
+  openstack server list --long
+
+  # 3. a trace of a production cluster, played against it
+  placewright replay --help
+
+"#
+        )
+    }
+}
