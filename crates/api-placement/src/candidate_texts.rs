@@ -3,8 +3,11 @@
 mod answer;
 mod caches;
 mod encode;
+mod names;
+mod summary;
 mod summary_cache;
 
-pub(crate) use answer::{requested_classes, write, write_summary};
+pub(crate) use answer::{requested_classes, write};
 pub(crate) use caches::CandidateCaches;
 pub(crate) use encode::Encoder;
+pub(crate) use summary::write_summary;

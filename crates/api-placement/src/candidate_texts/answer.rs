@@ -5,29 +5,12 @@ use placewright_http::json::Writer;
 use placewright_placement::{
     Allocation, CandidateQuery, CandidateView, Candidates, ClassId, ProviderId, State,
 };
-use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
+use super::names::{Names, write_uuid};
+use super::summary::write_summary;
 use super::summary_cache::SummaryCache;
 use crate::microversion::Microversion;
-
-/// Access to the names of providers and resource classes.
-pub(crate) trait Names {
-    /// The UUID of a provider.
-    fn uuid(&self, provider: ProviderId) -> Option<Uuid>;
-    /// The name of a resource class.
-    fn class(&self, class: ClassId) -> &str;
-}
-
-impl Names for State {
-    fn uuid(&self, provider: ProviderId) -> Option<Uuid> {
-        Some(self.provider(provider)?.uuid)
-    }
-
-    fn class(&self, class: ClassId) -> &str {
-        self.class_name(class)
-    }
-}
 
 /// The approximate size of a candidate and of a summary in a response, for one allocation of
 /// memory.
@@ -186,12 +169,6 @@ pub(crate) fn requested_classes(state: &State, query: &CandidateQuery) -> Vec<Cl
         .collect()
 }
 
-fn write_uuid(writer: &mut Writer, names: &impl Names, provider: ProviderId) {
-    if let Some(uuid) = names.uuid(provider) {
-        writer.plain_text(uuid.hyphenated().encode_lower(&mut [0; 36]));
-    }
-}
-
 /// The amounts grouped by provider; the search returns them in that order.
 fn by_provider(allocations: &[Allocation]) -> impl Iterator<Item = &[Allocation]> {
     allocations.chunk_by(|one, next| one.provider == next.provider)
@@ -247,52 +224,4 @@ fn write_allocation_list(
         writer.close_object();
     }
     writer.close_array();
-}
-
-/// Writes a provider's summary; before microversion 1.27 only the classes in `requested` are shown.
-pub(crate) fn write_summary(
-    writer: &mut Writer,
-    state: &State,
-    id: ProviderId,
-    requested: Option<&[ClassId]>,
-    version: Microversion,
-) {
-    let Some(provider) = state.provider(id) else {
-        return;
-    };
-    writer.plain_key(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
-    writer.open_object();
-    writer.key("resources");
-    writer.open_object();
-    for record in &provider.inventories {
-        if requested.is_some_and(|requested| !requested.contains(&record.class)) {
-            continue;
-        }
-        writer.plain_key(state.class_name(record.class));
-        writer.open_object();
-        writer.plain_key("capacity");
-        writer.integer(record.capacity);
-        writer.plain_key("used");
-        writer.integer(record.used);
-        writer.close_object();
-    }
-    writer.close_object();
-    if version.since(17) {
-        writer.key("traits");
-        writer.open_array();
-        for id in &provider.traits {
-            writer.plain_text(state.trait_name(*id));
-        }
-        writer.close_array();
-    }
-    if version.since(29) {
-        writer.key("parent_provider_uuid");
-        match provider.parent {
-            Some(parent) => write_uuid(writer, state, parent),
-            None => writer.raw(b"null"),
-        }
-        writer.key("root_provider_uuid");
-        write_uuid(writer, state, provider.root);
-    }
-    writer.close_object();
 }

@@ -9,7 +9,8 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
-use super::answer::{CandidateTemplate, Names};
+use super::answer::CandidateTemplate;
+use super::names::Names;
 use crate::microversion::Microversion;
 
 /// The approximate size of a piece.

@@ -10,7 +10,7 @@ use placewright_http::json::Writer;
 use placewright_placement::tree_changes::TreeChangeLog;
 use placewright_placement::{ProviderId, State};
 
-use super::answer::write_summary;
+use super::summary::write_summary;
 use crate::microversion::Microversion;
 
 /// The most bytes of all cached summaries: about 100,000 providers.

@@ -1,0 +1,30 @@
+//! The names that a response has for the numbers of providers and resource classes.
+
+use placewright_http::json::Writer;
+use placewright_placement::{ClassId, ProviderId, State};
+use uuid::Uuid;
+
+/// Access to the names of providers and resource classes.
+pub(crate) trait Names {
+    /// The UUID of a provider.
+    fn uuid(&self, provider: ProviderId) -> Option<Uuid>;
+    /// The name of a resource class.
+    fn class(&self, class: ClassId) -> &str;
+}
+
+impl Names for State {
+    fn uuid(&self, provider: ProviderId) -> Option<Uuid> {
+        Some(self.provider(provider)?.uuid)
+    }
+
+    fn class(&self, class: ClassId) -> &str {
+        self.class_name(class)
+    }
+}
+
+/// Writes the UUID of a provider as a text.
+pub(super) fn write_uuid(writer: &mut Writer, names: &impl Names, provider: ProviderId) {
+    if let Some(uuid) = names.uuid(provider) {
+        writer.plain_text(uuid.hyphenated().encode_lower(&mut [0; 36]));
+    }
+}
