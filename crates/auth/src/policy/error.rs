@@ -70,6 +70,23 @@ fn list(path: &std::path::Path, problems: &[RuleProblem]) -> String {
     lines.join("\n")
 }
 
+/// A syntax error in a rule, with its position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SyntaxError {
+    /// The position in the rule's text in characters, from 1.
+    pub(crate) column: usize,
+    pub(crate) message: String,
+}
+
+impl SyntaxError {
+    pub(crate) fn new(column: usize, message: impl Into<String>) -> Self {
+        Self {
+            column,
+            message: message.into(),
+        }
+    }
+}
+
 /// Something in a policy file that is valid but probably unintended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyWarning {

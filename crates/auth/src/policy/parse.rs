@@ -4,27 +4,11 @@
 //! brackets) is an error here, so that the mistake is found at the start.
 
 use crate::policy::check::{Check, Source};
+use crate::policy::error::SyntaxError;
 use crate::policy::template::Template;
 
 /// The maximum nesting of brackets and `not`. Real rules have a handful.
 const DEPTH_MAX: usize = 64;
-
-/// A syntax error in a rule, with its position.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SyntaxError {
-    /// The position in the rule's text in characters, from 1.
-    pub(crate) column: usize,
-    pub(crate) message: String,
-}
-
-impl SyntaxError {
-    pub(crate) fn new(column: usize, message: impl Into<String>) -> Self {
-        Self {
-            column,
-            message: message.into(),
-        }
-    }
-}
 
 /// Parses a rule in either form.
 pub(crate) fn parse(source: &Source) -> Result<Check, SyntaxError> {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use crate::policy::parse::SyntaxError;
+use crate::policy::error::SyntaxError;
 use crate::policy::target::Target;
 
 /// A text with placeholders for values of the target.
