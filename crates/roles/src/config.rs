@@ -12,9 +12,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::options::{OPTIONS, Options};
-pub use flags::{Flags, FlagsOf};
+pub use flags::{AgentFlags, AllFlags, CellFlags, ControlFlags, Flags, FlagsOf, UpFlags};
 pub use placewright_errors::chain;
-pub use reads::{AgentFlags, AllFlags, CellFlags, ControlFlags, UpFlags};
 
 /// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]

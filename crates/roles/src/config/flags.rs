@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use super::reads::{self, ReadsOptions};
+use super::reads::{self, Everything, OfAgent, OfCell, OfControl, OfUp, ReadsOptions};
 use super::{Given, Source, Value};
 use crate::options::{Form, OPTIONS, OptionSpec};
 
@@ -84,6 +84,17 @@ fn placeholder(spec: &OptionSpec) -> String {
 /// the error can name the commands that read them.
 #[derive(Debug, Clone)]
 pub struct FlagsOf<R>(Flags, PhantomData<R>);
+
+/// All options, for commands about the configuration itself.
+pub type AllFlags = FlagsOf<Everything>;
+/// The options of `up`.
+pub type UpFlags = FlagsOf<OfUp>;
+/// The options of `control`.
+pub type ControlFlags = FlagsOf<OfControl>;
+/// The options of `cell`.
+pub type CellFlags = FlagsOf<OfCell>;
+/// The options of `agent`.
+pub type AgentFlags = FlagsOf<OfAgent>;
 
 impl<R> Deref for FlagsOf<R> {
     type Target = Flags;

@@ -4,7 +4,6 @@
 //! Keys of the configuration file and environment variables are not, since one file is often for
 //! all commands.
 
-use super::flags::FlagsOf;
 use crate::options::{OPTIONS, OptionSpec, SECTIONS};
 
 /// The options that a command reads, in the order of its help.
@@ -87,8 +86,8 @@ pub trait ReadsOptions {
     const READER: Option<&'static CommandOptions>;
 }
 
-macro_rules! readers {
-    ($($(#[doc = $doc:literal])+ $Flags:ident $Marker:ident = $reader:expr;)+) => {
+macro_rules! markers {
+    ($($Marker:ident = $reader:expr;)+) => {
         $(
             /// The marker of the flags of one command.
             #[derive(Debug, Clone, Copy)]
@@ -97,24 +96,16 @@ macro_rules! readers {
             impl ReadsOptions for $Marker {
                 const READER: Option<&'static CommandOptions> = $reader;
             }
-
-            $(#[doc = $doc])+
-            pub type $Flags = FlagsOf<$Marker>;
         )+
     };
 }
 
-readers! {
-    /// All options, for commands about the configuration itself.
-    AllFlags Everything = None;
-    /// The options of `up`.
-    UpFlags OfUp = Some(&UP);
-    /// The options of `control`.
-    ControlFlags OfControl = Some(&CONTROL);
-    /// The options of `cell`.
-    CellFlags OfCell = Some(&CELL);
-    /// The options of `agent`.
-    AgentFlags OfAgent = Some(&AGENT);
+markers! {
+    Everything = None;
+    OfUp = Some(&UP);
+    OfControl = Some(&CONTROL);
+    OfCell = Some(&CELL);
+    OfAgent = Some(&AGENT);
 }
 
 static UP: CommandOptions = CommandOptions {
