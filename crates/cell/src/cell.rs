@@ -17,7 +17,8 @@ use placewright_tasks::{ContainedWork, Task, Tasks, spawn_contained};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
-use crate::claim_requests::{self, ClaimRequests};
+use crate::claim_queue::ClaimQueue;
+use crate::claim_requests;
 use crate::options::Options;
 use crate::read_model::ReadModel;
 use crate::shared::{CellMetrics, Counters, Shared, now};
@@ -113,7 +114,7 @@ impl Cell {
             engine,
             placement,
             known: Mutex::new(known),
-            claim_requests: ClaimRequests::default(),
+            claim_requests: ClaimQueue::default(),
             stop: watch::Sender::new(false),
             counts: Counters::default(),
         });

@@ -1,81 +1,18 @@
-//! Requests to placement: those of many instances in one call, repeated until they are answered.
+//! Calls to placement: requests of many instances in one, repeated until they are answered.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use placewright_conductor::cell_conductor::Event;
 use placewright_conductor::{ClaimRequest, ClaimResponse, InstanceId};
 use placewright_link::LinkError;
 use placewright_tasks::{ContainedWork, contain_panic};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::shared::{Shared, count};
 
 /// The wait after the first failure; it is doubled up to a limit in the options.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
-
-/// The queue of requests to placement. Each instance has at most one, the latest.
-#[derive(Default)]
-pub(crate) struct ClaimRequests {
-    state: Mutex<QueueState>,
-    wake: Notify,
-}
-
-/// The requests that wait, and those under way.
-#[derive(Default)]
-struct QueueState {
-    waiting: BTreeMap<InstanceId, ClaimRequest>,
-    /// The numbers of the requests under way.
-    asked: BTreeMap<InstanceId, u64>,
-}
-
-impl ClaimRequests {
-    /// Queues requests, except those that are under way.
-    pub(crate) fn add(&self, claim_requests: impl Iterator<Item = ClaimRequest>) {
-        let mut state = self.state.lock();
-        let before = state.waiting.len();
-        for ask in claim_requests {
-            if state.asked.get(&ask.instance) == Some(&ask.number) {
-                continue;
-            }
-            let waiting = state.waiting.get(&ask.instance);
-            if waiting.is_none_or(|waiting| waiting.number < ask.number) {
-                state.waiting.insert(ask.instance, ask);
-            }
-        }
-        if before == 0 && !state.waiting.is_empty() {
-            self.wake.notify_one();
-        }
-    }
-
-    fn take(&self, count: usize) -> Vec<ClaimRequest> {
-        let mut state = self.state.lock();
-        let mut claim_requests = Vec::with_capacity(state.waiting.len().min(count));
-        while claim_requests.len() < count
-            && let Some((instance, ask)) = state.waiting.pop_first()
-        {
-            state.asked.insert(instance, ask.number);
-            claim_requests.push(ask);
-        }
-        claim_requests
-    }
-
-    /// Ends a call; its unanswered requests are queued again.
-    fn end(&self, asked: &[(InstanceId, u64)], unanswered: Vec<ClaimRequest>) {
-        {
-            let mut state = self.state.lock();
-            for (instance, number) in asked {
-                if state.asked.get(instance) == Some(number) {
-                    state.asked.remove(instance);
-                }
-            }
-        }
-        self.add(unanswered.into_iter());
-    }
-}
 
 /// The requests of one call. However the call ends, by a panic too, the unanswered ones are queued
 /// again.
@@ -124,7 +61,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             continue;
         }
         tokio::select! {
-            () = shared.claim_requests.wake.notified(), if calls.len() < shared.options.calls_at_once.max(1) => {}
+            () = shared.claim_requests.filled(), if calls.len() < shared.options.calls_at_once.max(1) => {}
             Some(ended) = calls.join_next() => {
                 if was_answered(&ended) {
                     back_off = BACK_OFF_MIN;

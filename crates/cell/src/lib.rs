@@ -23,6 +23,7 @@
 
 mod agents;
 mod cell;
+mod claim_queue;
 mod claim_requests;
 mod follow;
 mod follower_queue;

@@ -13,7 +13,7 @@ use placewright_link::{LinkError, PlacementLink};
 use placewright_placement::Timestamp;
 use tokio::sync::watch;
 
-use crate::claim_requests::ClaimRequests;
+use crate::claim_queue::ClaimQueue;
 use crate::machine::{CellMachine, TimedEvent};
 use crate::options::Options;
 use crate::read_model::ReadModel;
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     pub(crate) placement: Arc<dyn PlacementLink>,
     /// No task waits for anything while it holds this lock.
     pub(crate) known: Mutex<ReadModel>,
-    pub(crate) claim_requests: ClaimRequests,
+    pub(crate) claim_requests: ClaimQueue,
     /// Becomes true when the cell is to end.
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) counts: Counters,

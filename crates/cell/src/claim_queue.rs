@@ -1,0 +1,73 @@
+//! The requests to placement that wait for a call, and those under way.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use placewright_conductor::{ClaimRequest, InstanceId};
+use tokio::sync::Notify;
+
+/// The queue of requests to placement. Each instance has at most one, the latest.
+#[derive(Default)]
+pub(crate) struct ClaimQueue {
+    state: Mutex<QueueState>,
+    wake: Notify,
+}
+
+/// The requests that wait, and those under way.
+#[derive(Default)]
+struct QueueState {
+    waiting: BTreeMap<InstanceId, ClaimRequest>,
+    /// The numbers of the requests under way.
+    asked: BTreeMap<InstanceId, u64>,
+}
+
+impl ClaimQueue {
+    /// Queues requests, except those that are under way.
+    pub(crate) fn add(&self, claim_requests: impl Iterator<Item = ClaimRequest>) {
+        let mut state = self.state.lock();
+        let before = state.waiting.len();
+        for ask in claim_requests {
+            if state.asked.get(&ask.instance) == Some(&ask.number) {
+                continue;
+            }
+            let waiting = state.waiting.get(&ask.instance);
+            if waiting.is_none_or(|waiting| waiting.number < ask.number) {
+                state.waiting.insert(ask.instance, ask);
+            }
+        }
+        if before == 0 && !state.waiting.is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes requests for a call; they count as under way until [`Self::end`].
+    pub(crate) fn take(&self, count: usize) -> Vec<ClaimRequest> {
+        let mut state = self.state.lock();
+        let mut claim_requests = Vec::with_capacity(state.waiting.len().min(count));
+        while claim_requests.len() < count
+            && let Some((instance, ask)) = state.waiting.pop_first()
+        {
+            state.asked.insert(instance, ask.number);
+            claim_requests.push(ask);
+        }
+        claim_requests
+    }
+
+    /// Waits until there are requests after there were none.
+    pub(crate) async fn filled(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Ends a call; its unanswered requests are queued again.
+    pub(crate) fn end(&self, asked: &[(InstanceId, u64)], unanswered: Vec<ClaimRequest>) {
+        {
+            let mut state = self.state.lock();
+            for (instance, number) in asked {
+                if state.asked.get(instance) == Some(number) {
+                    state.asked.remove(instance);
+                }
+            }
+        }
+        self.add(unanswered.into_iter());
+    }
+}
