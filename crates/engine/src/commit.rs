@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use placewright_journal::{AppendError, Journal};
 
-use crate::feed::EntryBlock;
+use crate::entries::EntryBlock;
+use crate::error::{StoreError, SubmitError};
 use crate::shared::{CommandBatch, Decided, Progress, Shared, State};
-use crate::{Commit, Machine, StoreError, SubmitError, snapshot};
+use crate::{Commit, Machine, snapshot};
 
 /// Figures of a successful append, from which the writer decides how long to gather commands.
 pub(crate) struct Appended {

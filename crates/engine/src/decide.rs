@@ -6,10 +6,11 @@ use std::time::Instant;
 use parking_lot::RwLockWriteGuard;
 use placewright_tasks::{ContainedWork, caught_now};
 
+use crate::Machine;
+use crate::error::SubmitError;
 use crate::shared::{
     COMMANDS_READY, CommandBatch, Decided, Pending, SPARE_BYTES_MAX, Shared, State,
 };
-use crate::{Machine, SubmitError};
 
 /// The working memory of a deciding thread, kept for the capacity of its buffers.
 pub(crate) struct Decider<M: Machine> {

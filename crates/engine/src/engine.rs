@@ -12,46 +12,16 @@ use placewright_journal::{Journal, JournalError};
 use placewright_tasks::Task;
 use tokio::sync::{oneshot, watch};
 
-use crate::feed::RecentEntries;
+use crate::entries::RecentEntries;
+use crate::error::{FollowError, RecoverError, SnapshotError, SubmitError};
 use crate::history::{self, HistoryRequest};
 use crate::recover::{Recovered, recover_until};
 use crate::shared::{self, Answer, Pending, Progress, Queue, Shared, State};
-use crate::snapshot::{self, SnapshotRequest, SnapshotSchedule};
+use crate::snapshot;
+use crate::snapshot_schedule::{SnapshotRequest, SnapshotSchedule};
 use crate::throttle::Throttle;
 use crate::writer::{self, wake_writer};
-use crate::{
-    FollowError, Follower, Machine, Observer, Options, RecoverError, SnapshotError, SnapshotReport,
-    StoreError,
-};
-
-/// Why a command was neither accepted nor refused. It had no effect, unless stated otherwise.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum SubmitError {
-    /// The store failed; a later attempt may succeed. (If the store kept the command and only its
-    /// answer was lost, the effect appears with the next command.)
-    #[error("the store is unavailable")]
-    Unavailable(#[source] Arc<StoreError>),
-    /// The engine is shutting down.
-    #[error("shutting down")]
-    ShuttingDown,
-    /// The queue is full; see [`Options::queue_commands_max`].
-    #[error("too many requests are waiting")]
-    Overloaded,
-    /// The command would need a record larger than the limit. It had and will have no effect, and
-    /// other commands are not concerned.
-    #[error(
-        "the change makes a record of {bytes} bytes; store.record_bytes_max allows {bytes_max}"
-    )]
-    TooLarge {
-        /// The size of the record.
-        bytes: usize,
-        /// The limit, which is [`Options::record_bytes_max`].
-        bytes_max: usize,
-    },
-    /// Deciding the command panicked, which is a bug.
-    #[error("an internal error occurred while the command was decided")]
-    Panicked,
-}
+use crate::{Follower, Machine, Observer, Options, SnapshotReport};
 
 /// A running state machine. Clones are handles to the same engine; dropping the last one shuts it
 /// down.

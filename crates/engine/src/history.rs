@@ -8,8 +8,8 @@ use std::sync::mpsc;
 use placewright_journal::{Journal, JournalError};
 use tokio::sync::oneshot;
 
-use crate::feed::EntryBlock;
-use crate::{Entries, FollowError, StoreError};
+use crate::entries::{Entries, EntryBlock};
+use crate::error::{FollowError, StoreError};
 
 /// The approximate size of an answer in bytes, so that followers take turns.
 const ANSWER_BYTES: usize = 1 << 20;

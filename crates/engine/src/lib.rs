@@ -23,6 +23,8 @@
 mod commit;
 mod decide;
 mod engine;
+mod entries;
+mod error;
 mod feed;
 mod history;
 mod machine;
@@ -31,13 +33,15 @@ mod options;
 mod recover;
 mod shared;
 mod snapshot;
+mod snapshot_schedule;
 mod throttle;
 mod writer;
 
-pub use engine::{Engine, Reading, SubmitError};
-pub use feed::{Entries, FollowError, Follower};
+pub use engine::{Engine, Reading};
+pub use entries::Entries;
+pub use error::{FollowError, RecoverError, SnapshotError, StoreError, SubmitError};
+pub use feed::Follower;
 pub use machine::{DecodeError, LoadError, Machine};
 pub use observer::{Commit, Observer, RecoveryProgress, SnapshotReport};
 pub use options::Options;
-pub use recover::{RecoverError, Recovered, StoreError, recover};
-pub use snapshot::SnapshotError;
+pub use recover::{Recovered, recover};

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use crate::{SnapshotError, StoreError};
+use crate::error::{SnapshotError, StoreError};
 
 /// Receives the events of an engine. Every function is called on the engine's own threads and has
 /// to return quickly. `()` ignores all events.

@@ -4,10 +4,11 @@ use std::io::{self, BufReader};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use placewright_journal::{Journal, JournalError};
+use placewright_journal::Journal;
 
+use crate::error::{RecoverError, StoreError};
 use crate::throttle::{Stopped, Throttle, Throttled};
-use crate::{DecodeError, LoadError, Machine, Observer, RecoveryProgress};
+use crate::{LoadError, Machine, Observer, RecoveryProgress};
 
 /// The approximate size of one read of the journal, after which its read view is released.
 const READ_BYTES: usize = 4 << 20;
@@ -15,56 +16,6 @@ const READ_BYTES: usize = 4 << 20;
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 /// The interval between reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
-
-/// Why the store cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The journal cannot be read or written.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// An entry is intact, but this release cannot decode it.
-    #[error("entry {sequence} cannot be used")]
-    Record {
-        /// The sequence of the entry.
-        sequence: u64,
-        /// The reason that the machine gives.
-        #[source]
-        source: DecodeError,
-    },
-}
-
-/// Why a state could not be recovered.
-#[derive(Debug, thiserror::Error)]
-pub enum RecoverError {
-    /// The journal cannot be read to its end.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The snapshot is not usable but needed, because earlier entries were trimmed or it is a
-    /// newer release's.
-    #[error("the snapshot at entry {sequence} cannot be used")]
-    Snapshot {
-        /// The entry that it was made at.
-        sequence: u64,
-        /// The reason that the machine gives.
-        #[source]
-        source: LoadError,
-    },
-    /// Interrupted by the shutdown.
-    #[error("interrupted by the shutdown")]
-    Stopped,
-}
-
-impl From<JournalError> for RecoverError {
-    fn from(error: JournalError) -> Self {
-        Self::Store(error.into())
-    }
-}
-
-impl From<Stopped> for RecoverError {
-    fn from(_: Stopped) -> Self {
-        Self::Stopped
-    }
-}
 
 /// A recovered state and its position in the journal.
 #[derive(Debug)]

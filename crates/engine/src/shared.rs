@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
-use crate::feed::RecentEntries;
+use crate::entries::RecentEntries;
+use crate::error::SubmitError;
 use crate::history::HistoryRequest;
-use crate::snapshot::{SnapshotRequest, SnapshotSchedule};
-use crate::{Machine, Observer, Options, SubmitError};
+use crate::snapshot_schedule::{SnapshotRequest, SnapshotSchedule};
+use crate::{Machine, Observer, Options};
 
 /// The machine and its position in the journal.
 pub(crate) struct State<M> {

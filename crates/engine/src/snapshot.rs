@@ -4,69 +4,20 @@
 //! newest snapshot, applies the entries since, and saves that. It costs memory for a second state
 //! while it runs, and a bounded share of a core.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
 use placewright_journal::{Journal, JournalError, SnapshotInfo};
-use tokio::sync::oneshot;
 
+use crate::error::{RecoverError, SnapshotError};
 use crate::recover::{self, BUFFER_BYTES};
 use crate::shared::Shared;
+use crate::snapshot_schedule::SnapshotRequest;
 use crate::throttle::{Stopped, Throttle, Throttled};
-use crate::{Machine, Options, RecoverError, SnapshotReport};
-
-/// Why a snapshot was not made, or the journal not trimmed after it.
-#[derive(Debug, thiserror::Error)]
-pub enum SnapshotError {
-    /// The state could not be built from the journal.
-    #[error("the state for a snapshot cannot be built")]
-    Recover(#[from] RecoverError),
-    /// The journal cannot be read, written or trimmed.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The writer of the snapshot failed.
-    #[error("the snapshot cannot be written")]
-    Save(#[source] io::Error),
-    /// Interrupted by the shutdown.
-    #[error("interrupted by the shutdown")]
-    Stopped,
-}
-
-pub(crate) enum SnapshotRequest {
-    Due,
-    Now(oneshot::Sender<Result<SnapshotReport, SnapshotError>>),
-    Stop,
-}
-
-/// When the next snapshot is due.
-#[derive(Debug)]
-pub(crate) struct SnapshotSchedule {
-    /// The entry that the newest snapshot was made at.
-    pub(crate) sequence: u64,
-    /// The size of that snapshot in bytes.
-    pub(crate) snapshot_bytes: u64,
-    /// The size of the entries since that snapshot.
-    pub(crate) bytes: u64,
-    /// Whether a requested snapshot is not finished.
-    pub(crate) requested: bool,
-    /// The earliest time for the next attempt after a failure.
-    pub(crate) retry_at: Option<Instant>,
-}
-
-impl SnapshotSchedule {
-    fn is_due(&self, durable: u64, options: &Options) -> bool {
-        let entries = durable.saturating_sub(self.sequence);
-        let enough = entries >= options.snapshot_entries
-            || self.bytes >= options.snapshot_bytes.max(self.snapshot_bytes);
-        enough
-            && entries > 0
-            && !self.requested
-            && self.retry_at.is_none_or(|at| Instant::now() >= at)
-    }
-}
+use crate::{Machine, Options, SnapshotReport};
 
 /// Requests a snapshot if one is due. Called after each append of `bytes`.
 pub(crate) fn request_if_due<M: Machine>(shared: &Shared<M>, bytes: u64) {

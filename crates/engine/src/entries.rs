@@ -1,0 +1,126 @@
+//! Durable entries in memory, shared by those who follow them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The approximate memory overhead of a block of [`RecentEntries`], in bytes.
+const BLOCK_BYTES: usize = 128;
+
+/// Consecutive entries that share a buffer.
+pub(crate) struct EntryBlock {
+    first: u64,
+    buffer: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl EntryBlock {
+    pub(crate) fn new(first: u64, buffer: Vec<u8>, ends: Vec<usize>) -> Self {
+        Self {
+            first,
+            buffer,
+            ends,
+        }
+    }
+
+    pub(crate) fn push(&mut self, record: &[u8]) {
+        self.buffer.extend_from_slice(record);
+        self.ends.push(self.buffer.len());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub(crate) fn holds(&self, sequence: u64) -> bool {
+        (self.first..self.next()).contains(&sequence)
+    }
+
+    /// The sequence after the last entry.
+    fn next(&self) -> u64 {
+        self.first + self.ends.len() as u64
+    }
+
+    fn bytes(&self) -> usize {
+        BLOCK_BYTES + self.buffer.len() + self.ends.len() * size_of::<usize>()
+    }
+
+    fn record(&self, index: usize) -> &[u8] {
+        let start = match index {
+            0 => 0,
+            _ => self.ends[index - 1],
+        };
+        &self.buffer[start..self.ends[index]]
+    }
+}
+
+/// A cache of the newest durable entries, bounded in bytes.
+pub(crate) struct RecentEntries {
+    blocks: VecDeque<Arc<EntryBlock>>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl RecentEntries {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            blocks: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    pub(crate) fn push(&mut self, block: EntryBlock) {
+        self.bytes += block.bytes();
+        self.blocks.push_back(Arc::new(block));
+        while self.bytes > self.bytes_max {
+            let Some(oldest) = self.blocks.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.bytes();
+        }
+    }
+
+    /// The entries from `next` on, if that one is cached.
+    pub(crate) fn get(&self, next: u64) -> Option<Entries> {
+        let index = self.blocks.partition_point(|block| block.next() <= next);
+        let block = self.blocks.get(index)?;
+        (block.first <= next).then(|| Entries::new(Arc::clone(block), next))
+    }
+}
+
+/// Consecutive durable entries in shared memory; cheap to clone.
+#[derive(Clone)]
+pub struct Entries {
+    block: Arc<EntryBlock>,
+    /// The first entry of the block that belongs to this value.
+    from: u64,
+}
+
+impl Entries {
+    pub(crate) fn new(block: Arc<EntryBlock>, from: u64) -> Self {
+        Self { block, from }
+    }
+
+    /// The sequence number of the last entry.
+    pub fn last_sequence(&self) -> u64 {
+        self.block.next() - 1
+    }
+
+    /// The sequence number of the first entry.
+    pub fn first_sequence(&self) -> u64 {
+        self.from
+    }
+
+    /// The entries in order: each sequence with its record, for [`crate::Machine::decode`].
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.iter_from(self.from)
+    }
+
+    /// The entries from `sequence` on.
+    pub fn iter_from(&self, sequence: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        (sequence.max(self.from)..self.block.next()).map(|sequence| {
+            let index = usize::try_from(sequence - self.block.first).unwrap_or(usize::MAX);
+            (sequence, self.block.record(index))
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! Why the engine could not do something.
+
+use std::io;
+use std::sync::Arc;
+
+use placewright_journal::JournalError;
+
+use crate::throttle::Stopped;
+use crate::{DecodeError, LoadError};
+
+/// Why the store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The journal cannot be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// An entry is intact, but this release cannot decode it.
+    #[error("entry {sequence} cannot be used")]
+    Record {
+        /// The sequence of the entry.
+        sequence: u64,
+        /// The reason that the machine gives.
+        #[source]
+        source: DecodeError,
+    },
+}
+
+/// Why a state could not be recovered.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The journal cannot be read to its end.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The snapshot is not usable but needed, because earlier entries were trimmed or it is a
+    /// newer release's.
+    #[error("the snapshot at entry {sequence} cannot be used")]
+    Snapshot {
+        /// The entry that it was made at.
+        sequence: u64,
+        /// The reason that the machine gives.
+        #[source]
+        source: LoadError,
+    },
+    /// Interrupted by the shutdown.
+    #[error("interrupted by the shutdown")]
+    Stopped,
+}
+
+impl From<JournalError> for RecoverError {
+    fn from(error: JournalError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<Stopped> for RecoverError {
+    fn from(_: Stopped) -> Self {
+        Self::Stopped
+    }
+}
+
+/// Why a snapshot was not made, or the journal not trimmed after it.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The state could not be built from the journal.
+    #[error("the state for a snapshot cannot be built")]
+    Recover(#[from] RecoverError),
+    /// The journal cannot be read, written or trimmed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The writer of the snapshot failed.
+    #[error("the snapshot cannot be written")]
+    Save(#[source] io::Error),
+    /// Interrupted by the shutdown.
+    #[error("interrupted by the shutdown")]
+    Stopped,
+}
+
+/// Why a command was neither accepted nor refused. It had no effect, unless stated otherwise.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SubmitError {
+    /// The store failed; a later attempt may succeed. (If the store kept the command and only its
+    /// answer was lost, the effect appears with the next command.)
+    #[error("the store is unavailable")]
+    Unavailable(#[source] Arc<StoreError>),
+    /// The engine is shutting down.
+    #[error("shutting down")]
+    ShuttingDown,
+    /// The queue is full; see [`crate::Options::queue_commands_max`].
+    #[error("too many requests are waiting")]
+    Overloaded,
+    /// The command would need a record larger than the limit. It had and will have no effect, and
+    /// other commands are not concerned.
+    #[error(
+        "the change makes a record of {bytes} bytes; store.record_bytes_max allows {bytes_max}"
+    )]
+    TooLarge {
+        /// The size of the record.
+        bytes: usize,
+        /// The limit, which is [`crate::Options::record_bytes_max`].
+        bytes_max: usize,
+    },
+    /// Deciding the command panicked, which is a bug.
+    #[error("an internal error occurred while the command was decided")]
+    Panicked,
+}
+
+/// Why entries cannot be followed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum FollowError {
+    /// The entries were trimmed. Start from a newer entry, or from a copy of the state.
+    #[error("entry {asked} is no longer held: the first held entry is {first_held}")]
+    Trimmed {
+        /// The entry that was asked for.
+        asked: u64,
+        /// The first entry still held.
+        first_held: u64,
+    },
+    /// The entry does not exist yet.
+    #[error("entry {after} does not exist: the last entry is {end}")]
+    Ahead {
+        /// The entry after which to follow.
+        after: u64,
+        /// The last entry that exists.
+        end: u64,
+    },
+    /// The journal cannot be read.
+    #[error("the store is unavailable")]
+    Store(#[source] Arc<StoreError>),
+}

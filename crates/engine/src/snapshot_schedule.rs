@@ -1,0 +1,44 @@
+//! When a snapshot is due, and who asks for one.
+
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use crate::error::SnapshotError;
+use crate::observer::SnapshotReport;
+use crate::options::Options;
+
+/// A message to the thread that makes snapshots.
+pub(crate) enum SnapshotRequest {
+    Due,
+    Now(oneshot::Sender<Result<SnapshotReport, SnapshotError>>),
+    Stop,
+}
+
+/// When the next snapshot is due.
+#[derive(Debug)]
+pub(crate) struct SnapshotSchedule {
+    /// The entry that the newest snapshot was made at.
+    pub(crate) sequence: u64,
+    /// The size of that snapshot in bytes.
+    pub(crate) snapshot_bytes: u64,
+    /// The size of the entries since that snapshot.
+    pub(crate) bytes: u64,
+    /// Whether a requested snapshot is not finished.
+    pub(crate) requested: bool,
+    /// The earliest time for the next attempt after a failure.
+    pub(crate) retry_at: Option<Instant>,
+}
+
+impl SnapshotSchedule {
+    /// Whether a snapshot is to be made now, with the journal durable up to an entry.
+    pub(crate) fn is_due(&self, durable: u64, options: &Options) -> bool {
+        let entries = durable.saturating_sub(self.sequence);
+        let enough = entries >= options.snapshot_entries
+            || self.bytes >= options.snapshot_bytes.max(self.snapshot_bytes);
+        enough
+            && entries > 0
+            && !self.requested
+            && self.retry_at.is_none_or(|at| Instant::now() >= at)
+    }
+}
