@@ -16,6 +16,7 @@
 mod accept;
 mod batch;
 mod check;
+mod directory;
 mod mark;
 mod open;
 mod snapshot_file;

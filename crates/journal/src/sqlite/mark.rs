@@ -36,7 +36,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use super::LogEnd;
-use super::open::sync_directory;
+use super::directory::sync_directory;
 use crate::private;
 
 const NAME: &str = "mark";

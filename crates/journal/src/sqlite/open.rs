@@ -11,6 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::check::{Notice, check_acknowledged, check_empty, check_file, mark, said};
+use super::directory::sync_directory;
 use super::mark::MarkRead;
 use super::{SqliteJournal, Store, snapshot_file};
 use crate::{JournalError, private};
@@ -344,9 +345,4 @@ fn lock(directory: &Path) -> Result<File, JournalError> {
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
-}
-
-/// Makes the entries of a directory durable.
-pub(super) fn sync_directory(directory: &Path) -> std::io::Result<()> {
-    File::open(directory)?.sync_all()
 }

@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::open::sync_directory;
+use super::directory::sync_directory;
 use crate::{JournalError, SnapshotInfo, SnapshotWriter, private};
 
 const MAGIC: &[u8; 8] = b"PWSNAPSH";
