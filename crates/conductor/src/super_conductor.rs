@@ -13,15 +13,17 @@ mod decide;
 mod effect;
 mod listing;
 mod record_sizes;
-pub mod state;
+mod rows;
+mod state;
 
 pub use command::{Bound, Command, NewBuild, Outcome, RankedCandidates, RebuildEvent, Refusal};
 pub use decide::decide;
 pub use effect::Effect;
 pub use listing::{ListKey, Listing};
 pub use record_sizes::{INSTANCE_BYTES, of_labels, of_spec};
-pub use state::{
-    Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, GroupTopology,
+pub use rows::{
+    Aggregate, BuildRequest, BuildStage, Buried, Cell, Deletion, Flavor, GroupTopology,
     HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,
-    Rebuild, ServerGroup, Service, State, Undo,
+    Rebuild, ServerGroup, Service,
 };
+pub use state::{Change, State, Undo};

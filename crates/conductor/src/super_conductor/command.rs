@@ -5,9 +5,8 @@ use placewright_placement::Timestamp;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::state::{
-    Aggregate, Change, Flavor, GroupTopology, Keypair, Labels, ServerGroup, Service,
-};
+use super::rows::{Aggregate, Flavor, GroupTopology, Keypair, Labels, ServerGroup, Service};
+use super::state::Change;
 use crate::claim_request::{ClaimRequest, ClaimResponse};
 use crate::fault::Fault;
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};

@@ -11,7 +11,8 @@ mod table;
 use placewright_placement::{self as placement, Timestamp};
 
 use super::command::{Bound, Command, NewBuild, Outcome, RankedCandidates, Refusal};
-use super::state::{Cell, Change, Mapping, State};
+use super::rows::{Cell, Mapping};
+use super::state::{Change, State};
 use crate::ids::{CellId, HostId, InstanceId};
 use crate::spec::Candidate;
 

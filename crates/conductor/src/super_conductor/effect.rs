@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::state::{BuildRequest, BuildStage, Change, Move, MoveStage, State};
+use super::rows::{BuildRequest, BuildStage, Move, MoveStage};
+use super::state::{Change, State};
 use crate::ids::{CellId, InstanceId, MigrationId};
 use crate::message::{Create, Message, MoveOrder};
 

@@ -8,9 +8,9 @@ use placewright_placement::Timestamp;
 use uuid::Uuid;
 
 use super::record_sizes::RecordSizes;
-use super::state::{Change, Mapping, ServerGroup};
+use super::rows::{Labels, Mapping, ServerGroup};
 use crate::ids::InstanceId;
-use crate::table::Index;
+use crate::spec::Spec;
 
 /// The position of an instance in lists: its time of creation, then its id.
 pub type ListKey = (Timestamp, InstanceId);
@@ -76,7 +76,50 @@ impl Listing {
         groups.flat_map(move |groups| groups.range((after, Bound::Unbounded)).copied())
     }
 
-    fn follow_group(
+    /// Takes the new content of a mapping.
+    pub(super) fn follow_mapping(
+        &mut self,
+        instance: InstanceId,
+        before: Option<&Mapping>,
+        now: Option<&Mapping>,
+    ) {
+        self.holdings.follow_mapping(instance, before, now);
+        match (before, now) {
+            // Most changes of a mapping do not move the instance in the list.
+            (Some(before), Some(now))
+                if before.created_at == now.created_at && before.project == now.project => {}
+            _ => {
+                before
+                    .into_iter()
+                    .for_each(|mapping| self.take(instance, mapping));
+                now.into_iter()
+                    .for_each(|mapping| self.put(instance, mapping));
+            }
+        }
+    }
+
+    /// Takes a new spec of an instance, of its own or of a rebuild.
+    pub(super) fn follow_spec(
+        &mut self,
+        instance: InstanceId,
+        before: Option<&Spec>,
+        now: Option<&Spec>,
+    ) {
+        self.holdings.follow_spec(instance, before, now);
+    }
+
+    /// Takes new labels of an instance.
+    pub(super) fn follow_labels(
+        &mut self,
+        instance: InstanceId,
+        before: Option<&Labels>,
+        now: Option<&Labels>,
+    ) {
+        self.holdings.follow_labels(instance, before, now);
+    }
+
+    /// Takes the new content of a server group.
+    pub(super) fn follow_group(
         &mut self,
         group: Uuid,
         before: Option<&ServerGroup>,
@@ -123,30 +166,6 @@ impl Listing {
             keys.remove(&key);
             if keys.is_empty() {
                 self.of_projects.remove(&mapping.project);
-            }
-        }
-    }
-}
-
-impl Index<Change> for Listing {
-    fn follow(&mut self, before: &Change, now: &Change) {
-        self.holdings.follow(before, now);
-        if let (Change::Group(group, before), Change::Group(_, now)) = (before, now) {
-            self.follow_group(*group, before.as_deref(), now.as_deref());
-            return;
-        }
-        let (Change::Mapping(instance, before), Change::Mapping(_, now)) = (before, now) else {
-            return;
-        };
-        match (before, now) {
-            // Most changes of a mapping do not move the instance in the list.
-            (Some(before), Some(now))
-                if before.created_at == now.created_at && before.project == now.project => {}
-            _ => {
-                before
-                    .iter()
-                    .for_each(|mapping| self.take(*instance, mapping));
-                now.iter().for_each(|mapping| self.put(*instance, mapping));
             }
         }
     }

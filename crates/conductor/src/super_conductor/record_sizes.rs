@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::state::{Change, Labels, Rebuild};
+use super::rows::{Labels, Mapping};
 use crate::ids::InstanceId;
 use crate::spec::Spec;
 
@@ -33,33 +33,49 @@ impl RecordSizes {
         self.projects.get(project).copied().unwrap_or(0)
     }
 
-    pub(super) fn follow(&mut self, before: &Change, now: &Change) {
-        let (instance, project, less, more) = match (before, now) {
-            (Change::Mapping(instance, before), Change::Mapping(_, now)) => {
-                let bytes = |is_there| if is_there { INSTANCE_BYTES } else { 0 };
-                let project = now.as_ref().map(|mapping| mapping.project.as_str());
-                if before.as_ref().map(|mapping| mapping.project.as_str()) == project {
-                    return;
-                }
-                let change = (bytes(before.is_some()), bytes(now.is_some()));
-                (instance, project, change.0, change.1)
-            }
-            (Change::Spec(instance, before), Change::Spec(_, now)) => {
-                let bytes = |spec: &Option<Box<Spec>>| spec.as_deref().map_or(0, of_spec);
-                (instance, None, bytes(before), bytes(now))
-            }
-            (Change::Rebuild(instance, before), Change::Rebuild(_, now)) => {
-                let bytes =
-                    |row: &Option<Box<Rebuild>>| row.as_ref().map_or(0, |r| of_spec(&r.spec));
-                (instance, None, bytes(before), bytes(now))
-            }
-            (Change::Labels(instance, before), Change::Labels(_, now)) => {
-                let bytes = |row: &Option<Box<Labels>>| row.as_deref().map_or(0, of_labels);
-                (instance, None, bytes(before), bytes(now))
-            }
-            _ => return,
-        };
-        self.change(*instance, project, less, more);
+    /// Takes the new content of a mapping, which says whose instance it is.
+    pub(super) fn follow_mapping(
+        &mut self,
+        instance: InstanceId,
+        before: Option<&Mapping>,
+        now: Option<&Mapping>,
+    ) {
+        let project = now.map(|mapping| mapping.project.as_str());
+        if before.map(|mapping| mapping.project.as_str()) == project {
+            return;
+        }
+        let bytes = |row: Option<&Mapping>| row.map_or(0, |_| INSTANCE_BYTES);
+        self.change(instance, project, bytes(before), bytes(now));
+    }
+
+    /// Takes a new spec of an instance, of its own or of a rebuild.
+    pub(super) fn follow_spec(
+        &mut self,
+        instance: InstanceId,
+        before: Option<&Spec>,
+        now: Option<&Spec>,
+    ) {
+        self.change(
+            instance,
+            None,
+            before.map_or(0, of_spec),
+            now.map_or(0, of_spec),
+        );
+    }
+
+    /// Takes new labels of an instance.
+    pub(super) fn follow_labels(
+        &mut self,
+        instance: InstanceId,
+        before: Option<&Labels>,
+        now: Option<&Labels>,
+    ) {
+        self.change(
+            instance,
+            None,
+            before.map_or(0, of_labels),
+            now.map_or(0, of_labels),
+        );
     }
 
     /// Counts the replacement of a row. `project` is set if the instance belongs to it from now

@@ -1,18 +1,15 @@
 //! The tables of control.
 
-use std::collections::BTreeMap;
-
-use placewright_placement::Timestamp;
-use placewright_placement::group::Rule;
 use uuid::Uuid;
 
 use super::listing::Listing;
-use crate::claim_request::{ClaimResponse, MoveSide};
-use crate::fault::Fault;
+use super::rows::{
+    Aggregate, BuildRequest, Buried, Cell, Deletion, Flavor, GroupTopology, HostMapping, Keypair,
+    Labels, Mapping, Migration, Move, Rebuild, ServerGroup, Service,
+};
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
-use crate::message::{MoveDecision, MoveKind};
-use crate::spec::{Amounts, Candidate, Spec};
-use crate::table::tables;
+use crate::spec::Spec;
+use crate::table::{Index, tables};
 
 tables! {
     /// The persistent state of control, except for that of placement.
@@ -74,317 +71,31 @@ impl State {
     }
 }
 
-/// A cell, as operators configured it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cell {
-    /// The name that operators see.
-    pub name: String,
-    /// Whether the cell accepts no new instances.
-    pub disabled: bool,
-    /// Since when the cell does not answer; `None` while it does.
-    pub down_since: Option<Timestamp>,
-}
-
-impl Cell {
-    /// Whether new instances may be placed there.
-    #[must_use]
-    pub fn takes_instances(&self) -> bool {
-        !self.disabled && self.down_since.is_none()
-    }
-}
-
-/// The cell of a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostMapping {
-    /// The UUID of its cell.
-    pub cell: CellId,
-    /// The name of the host, unique over all cells.
-    pub name: String,
-}
-
-/// An instance that no cell has accepted yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BuildRequest {
-    /// The UUID of the API request; its instances are scheduled together.
-    pub reservation: Uuid,
-    /// How far the build request has come.
-    pub stage: BuildStage,
-}
-
-/// The stage of a build request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BuildStage {
-    /// Waits for a host.
-    Waiting,
-    /// A host is claimed; the cell has to be told.
-    Placed {
-        /// The host that is claimed, with the allocations.
-        selection: Candidate,
-        /// Further candidates in the same cell.
-        alternates: Vec<Candidate>,
-    },
-}
-
-/// What control knows of an instance during its whole life.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// Its cell; `None` until a host is claimed, and cell0 if none is found.
-    pub cell: Option<CellId>,
-    /// The project that owns the instance.
-    pub project: String,
-    /// The user that owns the instance.
-    pub user: String,
-    /// The time of the request.
-    pub created_at: Timestamp,
-    /// Whether it is being deleted; lists then omit it.
-    pub is_deleting: bool,
-    /// The number of the last claim or claim request; see [`crate::claim_request`].
-    pub claim: u64,
-    /// The answer to that claim request; `None` for a claim that control made itself.
-    pub answer: Option<ClaimResponse>,
-    /// The number of moves so far.
-    pub turn: u32,
-    /// Its moves, the latest last.
-    pub migrations: Vec<MigrationId>,
-}
-
-/// An instance of cell0, for which no host was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Buried {
-    /// Why no host was found, with the explanation.
-    pub fault: Fault,
-}
-
-/// An instance that its cell still has to delete.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deletion {
-    /// The time of the delete request.
-    pub at: Timestamp,
-}
-
-/// A move that is under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Move {
-    /// The instance that is moved.
-    pub instance: InstanceId,
-    /// The kind of the move.
-    pub kind: MoveKind,
-    /// How far the move has come.
-    pub stage: MoveStage,
-    /// The new specification, if the move changes it.
-    pub spec: Option<Spec>,
-    /// The number of the move within the instance.
-    pub turn: u32,
-    /// The allocations of the instance before the move.
-    pub held: Vec<Amounts>,
-    /// The user's decision, once it is made.
-    pub verdict: Option<MoveDecision>,
-}
-
-/// The stage of a move.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MoveStage {
-    /// The cell has to reserve the instance.
-    Requested,
-    /// Waits for a target.
-    Reserved,
-    /// A target is claimed; the cell has to carry out the move.
-    Placed {
-        /// The host that is claimed, with the allocations.
-        selection: Candidate,
-        /// Further candidates in the same cell.
-        alternates: Vec<Candidate>,
-        /// The number of the claim; see [`crate::claim_request`].
-        claim: u64,
-    },
-    /// The cell is carrying out the move.
-    InCell,
-    /// No target was found; the cell has to be told.
-    Cancelling,
-}
-
-/// The record of a move, kept as long as its instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Migration {
-    /// The instance that is or was moved.
-    pub instance: InstanceId,
-    /// The kind of the move.
-    pub kind: MoveKind,
-    /// The outcome so far.
-    pub status: MigrationStatus,
-    /// The cell in which it happened.
-    pub cell: CellId,
-    /// The source host; `None` for an unshelve.
-    pub source: Option<HostId>,
-    /// The target host, once one is claimed.
-    pub target: Option<HostId>,
-    /// The time of the request.
-    pub created_at: Timestamp,
-    /// The time of the last change of status.
-    pub updated_at: Timestamp,
-    /// The reason of a failure; `None` otherwise.
-    pub fault: Option<Fault>,
-}
-
-/// The outcome of a move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MigrationStatus {
-    /// No target is claimed yet.
-    Accepted,
-    /// A target is claimed, and the move is under way.
-    Running,
-    /// The instance stays on the target.
-    Confirmed,
-    /// The instance went back at the user's request.
-    Reverted,
-    /// The move failed; the instance is on the source.
-    Error,
-}
-
-impl MigrationStatus {
-    /// The status of a settled move.
-    #[must_use]
-    pub fn settled(keep: MoveSide, failed: bool) -> Self {
-        match (keep, failed) {
-            (MoveSide::Target, _) => Self::Confirmed,
-            (MoveSide::Source, false) => Self::Reverted,
-            (MoveSide::Source, true) => Self::Error,
+/// The index learns which rows were replaced. It reads no other facts.
+impl Index<Change> for Listing {
+    fn follow(&mut self, before: &Change, now: &Change) {
+        match (before, now) {
+            (Change::Mapping(instance, before), Change::Mapping(_, now)) => {
+                self.follow_mapping(*instance, before.as_deref(), now.as_deref());
+            }
+            (Change::Group(group, before), Change::Group(_, now)) => {
+                self.follow_group(*group, before.as_deref(), now.as_deref());
+            }
+            (Change::Spec(instance, before), Change::Spec(_, now)) => {
+                self.follow_spec(*instance, before.as_deref(), now.as_deref());
+            }
+            (Change::Rebuild(instance, before), Change::Rebuild(_, now)) => {
+                let (before, now) = (before.as_deref(), now.as_deref());
+                self.follow_spec(
+                    *instance,
+                    before.map(|row| &row.spec),
+                    now.map(|row| &row.spec),
+                );
+            }
+            (Change::Labels(instance, before), Change::Labels(_, now)) => {
+                self.follow_labels(*instance, before.as_deref(), now.as_deref());
+            }
+            _ => {}
         }
     }
-}
-
-/// A rebuild that a cell was asked for.
-///
-/// Only the cell knows whether it is complete, which it reports by the digest of the instance's
-/// spec. A failed one stays here without effect, until the next one or the end of the instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rebuild {
-    /// The specification that the rebuild requests.
-    pub spec: Spec,
-    /// The time of the request.
-    pub at: Timestamp,
-    /// The time of the cell's last known change of the instance at the request: a report with this
-    /// time precedes the rebuild.
-    pub seen: Timestamp,
-}
-
-/// A flavor of the compute API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flavor {
-    /// The name, unique among flavors.
-    pub name: String,
-    /// The number of virtual processors.
-    pub vcpus: u32,
-    /// Guest memory in MiB.
-    pub memory_mb: u32,
-    /// The root disk in GiB.
-    pub root_gb: u32,
-    /// The ephemeral disks in GiB.
-    pub ephemeral_gb: u32,
-    /// The swap disk in MiB.
-    pub swap_mb: u32,
-    /// Whether every project may use it.
-    pub is_public: bool,
-    /// The projects that may use it if it is not public.
-    pub projects: Vec<String>,
-    /// A description for users.
-    pub description: Option<String>,
-    /// The extra specs: resources, traits and hints to filters.
-    pub extra_specs: BTreeMap<String, String>,
-}
-
-/// A public key of a user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keypair {
-    /// Either `ssh` or `x509`.
-    pub kind: String,
-    /// The public key as text.
-    pub public_key: String,
-    /// The fingerprint of the key.
-    pub fingerprint: String,
-    /// The time of creation.
-    pub created_at: Timestamp,
-}
-
-/// A server group of the compute API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerGroup {
-    /// The name that its creator gave it.
-    pub name: String,
-    /// The project that owns the group.
-    pub project: String,
-    /// The user that owns the group.
-    pub user: String,
-    /// `affinity`, `anti-affinity`, `soft-affinity` or `soft-anti-affinity`.
-    pub policy: String,
-    /// The maximum number of members on a host, with `anti-affinity`.
-    pub max_server_per_host: Option<u32>,
-    /// The hard rules that follow from the policy and the topology rules; placement enforces them.
-    pub rules: Vec<Rule>,
-    /// The members in the order in which they joined.
-    pub members: Vec<InstanceId>,
-}
-
-/// The topology rules of a server group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupTopology {
-    /// The rules as text, as the creator of the group wrote them. The hard ones are among
-    /// [`ServerGroup::rules`] too.
-    pub rules: String,
-}
-
-/// A host aggregate of the compute API.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Aggregate {
-    /// The name that operators see.
-    pub name: String,
-    /// The hosts in rising order; placement's aggregate has the same members.
-    pub hosts: Vec<HostId>,
-    /// Metadata for filters; the key `availability_zone` makes it a zone.
-    pub metadata: BTreeMap<String, String>,
-    /// The time of creation.
-    pub created_at: Timestamp,
-    /// The time of the last change.
-    pub updated_at: Option<Timestamp>,
-}
-
-/// The name and annotations of an instance, once they differ from its spec.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels {
-    /// The display name of the instance.
-    pub name: String,
-    /// A description for users.
-    pub description: Option<String>,
-    /// The metadata that users set.
-    pub metadata: BTreeMap<String, String>,
-    /// The tags, in rising order.
-    pub tags: Vec<String>,
-    /// The host name inside the guest.
-    pub hostname: String,
-    /// The lock, if the instance is locked.
-    pub lock: Option<Lock>,
-    /// The time of the last change.
-    pub updated_at: Timestamp,
-}
-
-/// A locked instance can be changed by administrators only, until it is unlocked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lock {
-    /// Whether the owner locked it rather than an administrator.
-    pub by_owner: bool,
-    /// The reason that was given, if any.
-    pub reason: Option<String>,
-}
-
-/// The administrative state of a compute service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Service {
-    /// Whether the host accepts no new instances.
-    pub disabled: bool,
-    /// The reason for disabling it, if one was given.
-    pub disabled_reason: Option<String>,
-    /// Whether an operator declared the host down.
-    pub forced_down: bool,
-    /// The time of the last change.
-    pub updated_at: Timestamp,
 }

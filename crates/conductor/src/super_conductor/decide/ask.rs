@@ -6,7 +6,8 @@ use crate::claims;
 use crate::fault::Fault;
 use crate::ids::{InstanceId, MigrationId};
 use crate::spec::Candidate;
-use crate::super_conductor::state::{Change, Mapping, Migration, MigrationStatus, Move, MoveStage};
+use crate::super_conductor::rows::{Mapping, Migration, MigrationStatus, Move, MoveStage};
+use crate::super_conductor::state::Change;
 
 /// The maximum lead of a cell's number. A cell may be a few claim requests ahead of what control
 /// knows, never this many.

@@ -10,10 +10,10 @@ use super::{
 use crate::claims;
 use crate::fault::Fault;
 use crate::ids::{CellId, InstanceId};
-use crate::super_conductor::state::{
-    BuildRequest, BuildStage, Buried, Change, Deletion, Mapping, Migration, MigrationStatus,
-    ServerGroup,
+use crate::super_conductor::rows::{
+    BuildRequest, BuildStage, Buried, Deletion, Mapping, Migration, MigrationStatus, ServerGroup,
 };
+use crate::super_conductor::state::Change;
 
 impl<'a> DecisionContext<'a> {
     pub(super) fn create_builds(

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{DecisionContext, Outcome, Refusal, exists, in_use};
 use crate::ids::{CellId, HostId};
-use crate::super_conductor::state::{Cell, Change, HostMapping};
+use crate::super_conductor::rows::{Cell, HostMapping};
+use crate::super_conductor::state::Change;
 
 impl DecisionContext<'_> {
     pub(super) fn set_cell(

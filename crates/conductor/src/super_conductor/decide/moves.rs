@@ -7,7 +7,8 @@ use crate::fault::Fault;
 use crate::ids::{CellId, InstanceId, MigrationId};
 use crate::message::{MoveDecision, MoveKind};
 use crate::spec::{Candidate, Spec};
-use crate::super_conductor::state::{Change, Mapping, Migration, MigrationStatus, Move, MoveStage};
+use crate::super_conductor::rows::{Mapping, Migration, MigrationStatus, Move, MoveStage};
+use crate::super_conductor::state::Change;
 
 impl<'a> DecisionContext<'a> {
     pub(super) fn start_move(

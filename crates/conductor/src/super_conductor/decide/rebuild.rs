@@ -3,7 +3,8 @@
 use super::{DecisionContext, Outcome, Refusal, wrong_state};
 use crate::ids::InstanceId;
 use crate::super_conductor::command::RebuildEvent;
-use crate::super_conductor::state::{Change, Rebuild};
+use crate::super_conductor::rows::Rebuild;
+use crate::super_conductor::state::Change;
 
 impl DecisionContext<'_> {
     /// Events of another rebuild than the last requested one are ignored.

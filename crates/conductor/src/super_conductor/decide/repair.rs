@@ -6,7 +6,7 @@ use super::{DecisionContext, Outcome, Refusal, not_found, wrong_state};
 use crate::claims;
 use crate::ids::{HostId, InstanceId};
 use crate::spec::Candidate;
-use crate::super_conductor::state::Mapping;
+use crate::super_conductor::rows::Mapping;
 
 impl DecisionContext<'_> {
     /// Claims the allocations that an instance needs on its host, if they fit.

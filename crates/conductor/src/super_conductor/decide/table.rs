@@ -6,9 +6,10 @@ use uuid::Uuid;
 use super::{DecisionContext, Outcome, Refusal, exists, not_found, wrong_state};
 use crate::ids::{HostId, InstanceId};
 use crate::spec::Spec;
-use crate::super_conductor::state::{
-    Aggregate, Change, Flavor, GroupTopology, Keypair, Labels, ServerGroup, Service,
+use crate::super_conductor::rows::{
+    Aggregate, Flavor, GroupTopology, Keypair, Labels, ServerGroup, Service,
 };
+use crate::super_conductor::state::Change;
 
 /// The trait of hosts whose compute service is disabled.
 const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
