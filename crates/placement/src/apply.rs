@@ -14,7 +14,8 @@ use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProviderId, Timestamp, TraitId,
 };
 use crate::intern::FreedNames;
-use crate::state::{InventoryRecord, Named, Provider, State};
+use crate::rows::{InventoryRecord, Named, Provider};
+use crate::state::State;
 use rows::ReplacedConsumer;
 
 /// The data that undoes one applied change. Undo in the reverse order of applying.

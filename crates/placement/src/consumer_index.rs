@@ -4,8 +4,8 @@ use hashbrown::HashTable;
 
 use crate::hash::hash_of;
 use crate::ids::{ConsumerId, ConsumerUuid};
+use crate::rows::Consumer;
 use crate::slots::Slots;
-use crate::state::Consumer;
 
 /// Finds the slot of a consumer by its UUID.
 ///

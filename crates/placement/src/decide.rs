@@ -21,7 +21,8 @@ use crate::change::Change;
 use crate::command::Command;
 use crate::ids::Timestamp;
 use crate::refusal::Refusal;
-use crate::state::{Provider, State};
+use crate::rows::Provider;
+use crate::state::State;
 
 /// The outcome of an accepted command.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -37,8 +37,10 @@ pub mod ids;
 pub mod intern;
 pub mod inventory;
 pub mod names;
+mod places;
 pub mod provider_query;
 pub mod refusal;
+pub mod rows;
 pub mod slot_set;
 pub mod slots;
 pub mod snapshot;
@@ -65,4 +67,5 @@ pub use ids::{
 pub use inventory::Inventory;
 pub use provider_query::{ProviderQuery, find_providers, find_providers_among};
 pub use refusal::Refusal;
-pub use state::{Allocation, Consumer, InventoryRecord, Provider, State};
+pub use rows::{Allocation, Consumer, InventoryRecord, Provider};
+pub use state::State;

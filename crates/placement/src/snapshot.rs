@@ -19,8 +19,8 @@ use crate::ids::{
 };
 use crate::intern::Interner;
 use crate::inventory::Inventory;
-use crate::names;
-use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State};
+use crate::rows::{Allocation, Consumer, InventoryRecord, Named, Provider};
+use crate::state::State;
 
 /// The newest version that this release reads. It writes the oldest that holds everything: version 2
 /// ends with the distances of the topology, version 1 has none.
@@ -284,7 +284,7 @@ impl State {
             state.trait_by_name.insert(row.name.as_str().into(), id);
             state.traits.put(u32::from(row.id), named(row));
         }
-        state.sharing_trait = state.trait_id(names::SHARING_TRAIT);
+        state.sharing_trait = state.trait_id(crate::names::SHARING_TRAIT);
         let mut texts = |count: u32| -> Result<Vec<String>, SnapshotError> {
             (0..count).map(|_| rows.take()).collect()
         };

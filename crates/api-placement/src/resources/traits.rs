@@ -2,7 +2,7 @@
 
 use placewright_http::json::Writer;
 use placewright_http::{ApiError, ApiResult, Query, Reply};
-use placewright_placement::state::Named;
+use placewright_placement::rows::Named;
 use placewright_placement::{Command, Outcome, Timestamp};
 
 use crate::call::{self, RoutedRequest};

@@ -14,7 +14,8 @@ use crate::ids::{
 };
 use crate::intern::{FreedName, FreedNames};
 use crate::names;
-use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State, place_of};
+use crate::rows::{Allocation, Consumer, InventoryRecord, Named, Provider};
+use crate::state::State;
 use crate::tree_changes::ChangeKind;
 
 /// A consumer that was replaced, with the interned names that its removal freed. Undoing the
@@ -460,8 +461,7 @@ impl State {
             return;
         };
         let class = allocation.class;
-        let place = place_of(&provider.inventories, class);
-        let Some(record) = place.and_then(|place| provider.inventories.get_mut(place)) else {
+        let Some(record) = provider.inventory_mut(class) else {
             return;
         };
         record.used = record.used.saturating_add(difference);

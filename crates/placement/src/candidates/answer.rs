@@ -5,8 +5,9 @@ use smallvec::SmallVec;
 use super::plan::Plan;
 use super::tree::TreeSearch;
 use crate::ids::{ClassId, ProviderId};
+use crate::rows::Allocation;
 use crate::slot_set::bits;
-use crate::state::{Allocation, State};
+use crate::state::State;
 
 /// The candidates found, and the providers for the summaries of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,8 +11,9 @@ use super::lookup::{Members, SetFilter, capacity_word};
 use super::query::{CandidateQuery, GroupPolicy};
 use super::resolve::{ResolvedGroup, ResolvedRoot};
 use crate::ids::{ClassId, ProviderId};
+use crate::rows::Provider;
 use crate::slot_set::SlotSet;
-use crate::state::{Provider, State};
+use crate::state::State;
 
 /// A decision variable of the search: a suffixed group, or one resource class of the unsuffixed
 /// group.

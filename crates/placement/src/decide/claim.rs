@@ -8,7 +8,8 @@ use crate::change::Change;
 use crate::command::{ConsumerClaim, ConsumerGeneration};
 use crate::ids::{ConsumerUuid, Timestamp};
 use crate::refusal::Refusal;
-use crate::state::{Consumer, State};
+use crate::rows::Consumer;
+use crate::state::State;
 
 pub(super) fn claim(
     state: &State,

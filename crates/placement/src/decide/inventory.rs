@@ -9,7 +9,8 @@ use crate::hash::Map;
 use crate::ids::{ClassId, Timestamp};
 use crate::inventory::Inventory;
 use crate::refusal::Refusal;
-use crate::state::{Provider, State};
+use crate::rows::Provider;
+use crate::state::State;
 
 /// A change of one provider's inventories.
 pub(super) struct Edit<'a> {

@@ -10,7 +10,8 @@ use crate::hash::Map;
 use crate::ids::{ClassId, ProviderId};
 use crate::inventory::Inventory;
 use crate::refusal::Refusal;
-use crate::state::{Consumer, State};
+use crate::rows::Consumer;
+use crate::state::State;
 
 /// Most claims are of one consumer on one provider for a handful of classes.
 pub(super) type SmallList<T> = SmallVec<[T; 6]>;

@@ -7,7 +7,8 @@ use crate::change::Change;
 use crate::command::ParentChange;
 use crate::ids::Timestamp;
 use crate::refusal::Refusal;
-use crate::state::{Provider, State};
+use crate::rows::Provider;
+use crate::state::State;
 
 pub(super) fn create(
     state: &State,

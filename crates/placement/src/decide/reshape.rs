@@ -13,7 +13,8 @@ use crate::hash::Map;
 use crate::ids::{ClassId, ProviderId, Timestamp};
 use crate::inventory::Inventory;
 use crate::refusal::Refusal;
-use crate::state::{Provider, State};
+use crate::rows::Provider;
+use crate::state::State;
 
 /// The new inventories of one provider.
 struct NewInventories<'a> {

@@ -1,0 +1,139 @@
+//! The rows of the state: providers with their inventories, consumers with their allocations, and
+//! names.
+
+use smallvec::SmallVec;
+use uuid::Uuid;
+
+use crate::group::HostAssignment;
+use crate::ids::{
+    AggregateId, ClassId, ConsumerId, ConsumerUuid, ProjectId, ProviderId, Timestamp, TraitId,
+    TypeId, UserId,
+};
+use crate::inventory::Inventory;
+
+/// A resource provider: a host, or a part of one, or something that several hosts share.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// The UUID by which clients name it.
+    pub uuid: Uuid,
+    /// Its name, unique among providers.
+    pub name: Box<str>,
+    /// The parent provider; `None` for a root.
+    pub parent: Option<ProviderId>,
+    /// The root of its tree; itself for a root.
+    pub root: ProviderId,
+    /// Its children in rising order of slot.
+    pub children: Vec<ProviderId>,
+    /// Incremented by changes that clients must have seen before they write to it.
+    pub generation: u64,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it was last written; none for a child that was never written since its creation.
+    pub updated_at: Option<Timestamp>,
+    /// Its inventories in rising order of class.
+    pub inventories: Vec<InventoryRecord>,
+    /// Its traits, in rising order.
+    pub traits: Vec<TraitId>,
+    /// Its aggregates, in rising order of number.
+    pub aggregates: Vec<AggregateId>,
+    /// Its consumers in rising order of slot.
+    pub consumers: Vec<ConsumerId>,
+}
+
+impl Provider {
+    /// The inventory of a class, if it has one.
+    #[must_use]
+    #[inline]
+    pub fn inventory(&self, class: ClassId) -> Option<&InventoryRecord> {
+        self.inventories.get(place_of(&self.inventories, class)?)
+    }
+
+    /// The inventory of a class to write to, if it has one.
+    #[inline]
+    pub(crate) fn inventory_mut(&mut self, class: ClassId) -> Option<&mut InventoryRecord> {
+        let place = place_of(&self.inventories, class)?;
+        self.inventories.get_mut(place)
+    }
+
+    /// Whether it has a trait.
+    #[must_use]
+    pub fn has_trait(&self, id: TraitId) -> bool {
+        self.traits.binary_search(&id).is_ok()
+    }
+
+    /// Whether it is a member of an aggregate.
+    #[must_use]
+    pub fn in_aggregate(&self, id: AggregateId) -> bool {
+        self.aggregates.binary_search(&id).is_ok()
+    }
+}
+
+/// Up to this many inventories are scanned linearly: nearly all providers have a handful, and a
+/// scan is then faster than a binary search.
+const FEW_INVENTORIES: usize = 8;
+
+/// The index of the inventory of a class among those of a provider.
+#[inline]
+fn place_of(inventories: &[InventoryRecord], class: ClassId) -> Option<usize> {
+    if inventories.len() <= FEW_INVENTORIES {
+        return inventories.iter().position(|record| record.class == class);
+    }
+    let found = inventories.binary_search_by_key(&class, |record| record.class);
+    found.ok()
+}
+
+/// An inventory of a provider with its usage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InventoryRecord {
+    /// The resource class that the inventory is of.
+    pub class: ClassId,
+    /// The inventory as the client set it.
+    pub inventory: Inventory,
+    /// `inventory.capacity()`, cached because every claim compares with it.
+    pub capacity: i64,
+    /// The sum of all allocations of the class.
+    pub used: i64,
+    /// When it was last set.
+    pub modified_at: Timestamp,
+}
+
+/// A consumer of resources: an instance, a migration, anything with a UUID.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Consumer {
+    /// The name by which clients know it.
+    pub uuid: ConsumerUuid,
+    /// Incremented by each change, from 1.
+    pub generation: u64,
+    /// The project that owns it.
+    pub project: ProjectId,
+    /// The user that owns it.
+    pub user: UserId,
+    /// Its type, if one was ever given.
+    pub consumer_type: Option<TypeId>,
+    /// When its allocations were last set.
+    pub allocated_at: Timestamp,
+    /// Its host and group, if the claim that placed it named them.
+    pub placing: Option<HostAssignment>,
+    /// Its allocations in the order of the request; never empty.
+    pub allocations: SmallVec<[Allocation; 3]>,
+}
+
+/// One amount that a consumer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Allocation {
+    /// The provider that the amount is taken from.
+    pub provider: ProviderId,
+    /// The resource class of the amount.
+    pub class: ClassId,
+    /// In units of the resource class.
+    pub amount: u32,
+}
+
+/// A resource class or trait that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Unique among classes, or among traits.
+    pub name: Box<str>,
+    /// When it was created or last renamed.
+    pub modified_at: Timestamp,
+}
