@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::complete::Scratch;
 use super::plan::Plan;
+use super::scratch::Scratch;
 use super::tree::TreeSearch;
 
 impl TreeSearch {

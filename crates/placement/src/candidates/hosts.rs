@@ -7,11 +7,11 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
 use super::answer::Candidates;
-use super::complete::Scratch;
 use super::plan::{CompiledQuery, Plan};
 use super::prepare;
 use super::query::{CandidateQuery, QueryRefusal};
 use super::root_selection::RootSelection;
+use super::scratch::Scratch;
 use super::tree::TreeSearch;
 use crate::ids::ProviderId;
 use crate::state::State;

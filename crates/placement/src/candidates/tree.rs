@@ -1,13 +1,11 @@
-//! The search of one tree: which of its members and sharing providers serve which choice.
+//! One tree in the search: its usable providers, what each can serve, and the assignment so far.
 
 use smallvec::SmallVec;
 
 use super::bits::Bits;
-use super::complete::Scratch;
 use super::order::Shuffle;
-use super::plan::{Plan, ProviderCondition, headroom};
+use super::plan::{Plan, ProviderCondition};
 use super::sharing::Sharing;
-use super::traits::CoverOptions;
 use crate::hash::Map;
 use crate::ids::ProviderId;
 
@@ -17,11 +15,17 @@ pub(crate) const NOWHERE: u32 = u32::MAX;
 /// By kind: a bit mask of the providers that may serve it.
 pub(crate) type Matches = Vec<Vec<u64>>;
 
-/// Enumerates all ways in which one tree, with the sharing providers in its reach, can serve a
+/// The places open to a choice, one representative for each distinct subset of the wanted traits.
+pub(super) type CoverOptions = SmallVec<[(Bits, u32); 4]>;
+
+/// One tree with the sharing providers in its reach, and the places assigned to the choices of a
 /// request.
 ///
-/// It backtracks over the choices in a fixed order. Before it descends it proves that the rest can
-/// be completed, so it never searches a branch without a candidate.
+/// The files beside this one add to it, each using only those before it: [`traits`](super::traits)
+/// and [`rules`](super::rules) say what binds the choices, [`bounds`](super::bounds) and
+/// [`scratch`](super::scratch) what may still be open, [`branch`](super::branch) and
+/// [`complete`](super::complete) whether the rest can be completed, and [`walk`](super::walk) goes
+/// from candidate to candidate.
 pub(crate) struct TreeSearch {
     /// The usable providers ("places" below): members of the tree from the root downwards, then
     /// sharing providers.
@@ -55,19 +59,20 @@ pub(crate) struct TreeSearch {
     /// By choice: the assigned place, or [`NOWHERE`].
     pub(super) chosen: Vec<u32>,
     /// By depth: the index of the next option to try.
-    cursor: Vec<usize>,
+    pub(super) cursor: Vec<usize>,
     /// By depth: options that were tried and proved infeasible.
-    failed: Vec<SmallVec<[u32; 4]>>,
+    pub(super) failed: Vec<SmallVec<[u32; 4]>>,
     /// By choice: its place in a known completion; valid while `witnessed`.
     pub(super) witness: Vec<u32>,
     /// Whether the witness completes the current assignment.
-    witnessed: bool,
+    pub(super) witnessed: bool,
     /// Whether candidates that use sharing providers only are skipped, because another tree
     /// produced them.
     pub(super) only_with_own: bool,
     /// The number of candidates found in this tree.
     pub(super) made: usize,
-    started: bool,
+    /// Whether the first candidate was asked for.
+    pub(super) started: bool,
 }
 
 impl TreeSearch {
@@ -100,57 +105,14 @@ impl TreeSearch {
         }
     }
 
-    /// Starts on a tree. False when some choice has no place in it.
-    pub(crate) fn open(
-        &mut self,
-        plan: &Plan<'_>,
-        matches: &Matches,
-        sharing: &Sharing,
-        root: ProviderId,
-    ) -> bool {
-        self.clear();
-        self.add_members(plan, matches, root);
-        if !sharing.is_empty() {
-            self.add_sharing(plan, matches, sharing, root);
-        }
-        if self.options.iter().any(Vec::is_empty) {
-            return false;
-        }
-        let places = self.places.len();
-        self.count_at.resize(places, 0);
-        self.granular_at.resize(places, 0);
-        self.shared.extend(
-            self.places
-                .iter()
-                .map(|id| !sharing.is_empty() && sharing.contains(*id)),
-        );
-        for id in &self.places {
-            let provider = plan.state.provider(*id);
-            self.residual.extend(
-                plan.contended
-                    .iter()
-                    .map(|class| provider.map_or(-1, |provider| headroom(provider, *class))),
-            );
-            if !plan.nested {
-                self.tree_of
-                    .push(provider.map_or(*id, |provider| provider.root));
-            }
-        }
-        if !self.could_hold_all(plan) {
-            return false;
-        }
-        self.note_lineage(plan);
-        self.note_collective(plan);
-        true
-    }
-
     /// The cost of starting on the tree, in steps of about 10 ns.
     pub(super) fn size(&self, plan: &Plan<'_>) -> usize {
         // Members without use were scanned as well; most trees have few of them.
         8 + self.places.len() * (2 + plan.kinds.len() / 2)
     }
 
-    fn clear(&mut self) {
+    /// Forgets the tree and keeps the buffers.
+    pub(super) fn clear(&mut self) {
         self.places.clear();
         for options in &mut self.options {
             options.clear();
@@ -179,7 +141,8 @@ impl TreeSearch {
         self.started = false;
     }
 
-    fn add_members(&mut self, plan: &Plan<'_>, matches: &Matches, root: ProviderId) {
+    /// Adds the members of the tree that may serve some choice.
+    pub(super) fn add_members(&mut self, plan: &Plan<'_>, matches: &Matches, root: ProviderId) {
         let mut stack = vec![root];
         while let Some(id) = stack.pop() {
             self.add_place(
@@ -199,7 +162,7 @@ impl TreeSearch {
     }
 
     /// Adds the sharing providers in reach of any member.
-    fn add_sharing(
+    pub(super) fn add_sharing(
         &mut self,
         plan: &Plan<'_>,
         matches: &Matches,
@@ -250,7 +213,8 @@ impl TreeSearch {
         }
     }
 
-    fn note_lineage(&mut self, plan: &Plan<'_>) {
+    /// Records ancestors and descendants, which `same_subtree` asks for.
+    pub(super) fn note_lineage(&mut self, plan: &Plan<'_>) {
         if plan.subtrees.is_empty() {
             return;
         }
@@ -323,69 +287,6 @@ impl TreeSearch {
     /// Whether the assignment uses sharing providers only.
     pub(crate) fn all_shared(&self) -> bool {
         self.chosen.iter().all(|place| self.shared[*place as usize])
-    }
-
-    /// Advances to the next candidate; [`Self::place_of`] reads it. False at the end.
-    pub(crate) fn next(&mut self, plan: &Plan<'_>, scratch: &mut Scratch) -> bool {
-        let count = self.order.len();
-        let mut depth = 0;
-        if self.started {
-            depth = count - 1;
-            self.take(plan, self.order[depth]);
-            self.witnessed = false;
-        } else {
-            self.started = true;
-            if count == 0 || !self.complete(plan, 0, scratch) {
-                return false;
-            }
-            self.witnessed = true;
-        }
-        loop {
-            if self.advance(plan, depth, scratch) {
-                depth += 1;
-                if depth == count {
-                    self.made += 1;
-                    return true;
-                }
-                self.cursor[depth] = 0;
-                self.failed[depth].clear();
-            } else if depth == 0 {
-                return false;
-            } else {
-                depth -= 1;
-                self.take(plan, self.order[depth]);
-                self.witnessed = false;
-            }
-        }
-    }
-
-    /// Assigns the next feasible option at a depth.
-    fn advance(&mut self, plan: &Plan<'_>, depth: usize, scratch: &mut Scratch) -> bool {
-        let choice = self.order[depth];
-        let kind = plan.choices[choice].kind;
-        while let Some(place) = self.options[kind].get(self.cursor[depth]).copied() {
-            self.cursor[depth] += 1;
-            if !self.admits(plan, choice, place) || !self.leaves_own(plan, depth, place) {
-                continue;
-            }
-            // An option that is interchangeable with a failed one fails too.
-            if self.failed[depth]
-                .iter()
-                .any(|other| self.alike(plan, *other, place))
-            {
-                continue;
-            }
-            self.put(plan, choice, place);
-            if (self.witnessed && self.witness[choice] == place)
-                || self.complete(plan, depth + 1, scratch)
-            {
-                self.witnessed = true;
-                return true;
-            }
-            self.take(plan, choice);
-            self.failed[depth].push(place);
-        }
-        false
     }
 
     /// The provider assigned to a choice.

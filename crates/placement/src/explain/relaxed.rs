@@ -3,9 +3,9 @@
 use super::constraint::Parts;
 use super::lineage::Lineage;
 use crate::candidates::CandidateQuery;
-use crate::candidates::complete::Scratch;
 use crate::candidates::plan::{Plan, Relaxation};
 use crate::candidates::root_selection::RootSelection;
+use crate::candidates::scratch::Scratch;
 use crate::candidates::tree::TreeSearch;
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
