@@ -1,9 +1,9 @@
 //! The scheduler's error responses: each kind has its own status and code.
 
-use placewright_control::placer::LookRefusal;
+use placewright_control::destinations::{DestinationsError, NoHost};
 use placewright_control::{NoHostExplanation, NotMade, RefusalReason};
 use placewright_http::{ApiError, title};
-use placewright_placement::QueryRefusal;
+use placewright_placement::{QueryRefusal, Refusal};
 use placewright_scheduler::error::BadRequest;
 use placewright_scheduler::prefilter::PrefilterRefusal;
 use placewright_scheduler::prepare::PrepareRefusal;
@@ -78,10 +78,33 @@ impl ErrorResponse {
     }
 
     /// A 409: the request is valid, but no host is feasible.
-    pub(crate) fn no_host(detail: impl Into<String>, why: NoHostExplanation) -> Self {
+    fn no_host(no_host: NoHost) -> Self {
+        let detail = no_host.to_string();
         Self {
-            explanation: Some(Explanation::Hosts(Box::new(why))),
+            explanation: Some(Explanation::Hosts(Box::new(no_host.why))),
             ..Self::new(409, code::NO_CAPACITY, detail)
+        }
+    }
+
+    /// A 409: a consumer that is to hold nothing holds something.
+    fn exists(consumer: &impl std::fmt::Display) -> Self {
+        let detail =
+            format!("Consumer {consumer} holds something already: swap it, or give it back first.");
+        Self::new(409, code::CONSUMER_EXISTS, detail)
+    }
+
+    /// The claim was refused for another reason than capacity.
+    fn claim_refused(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::ConsumerGenerationConflict {
+                given: None,
+                consumer,
+                ..
+            } => Self::exists(consumer),
+            Refusal::ConsumerGenerationConflict { .. } => {
+                Self::new(409, code::CONSUMER_CHANGED, format!("{refusal}; try again"))
+            }
+            other => Self::no_capacity(other.to_string(), Some(RefusalReason::of_claim(other))),
         }
     }
 
@@ -100,10 +123,6 @@ impl ErrorResponse {
     /// A 400 about the request in the body of `POST /v1/destinations`.
     fn in_request(bad: &BadRequest) -> Self {
         Self::field(format!("request.{}", bad.field()), bad.to_string())
-    }
-
-    pub(crate) fn status(&self) -> u16 {
-        self.error.status()
     }
 }
 
@@ -209,11 +228,30 @@ impl From<SelectRefusal> for ErrorResponse {
     }
 }
 
-impl From<LookRefusal> for ErrorResponse {
-    fn from(refusal: LookRefusal) -> Self {
-        match refusal {
-            LookRefusal::Prepare(prepare) => prepare.into(),
-            LookRefusal::Select(select) => select.into(),
+impl From<DestinationsError> for ErrorResponse {
+    fn from(error: DestinationsError) -> Self {
+        match error {
+            DestinationsError::Prepare(refusal) => refusal.into(),
+            DestinationsError::Select(refusal) => refusal.into(),
+            DestinationsError::NotMade(why) => why.into(),
+            DestinationsError::NoHost(no_host) => Self::no_host(*no_host),
+            DestinationsError::Holds(consumer) => Self::exists(&consumer),
+            DestinationsError::HoldsNothing(consumer) => {
+                Self::not_found(format!("Consumer {consumer} holds nothing."))
+            }
+            DestinationsError::Expired(candidate) => {
+                let detail = format!(
+                    "Candidate {candidate} is not kept (any more): ask POST /v1/destinations for \
+                     new ones."
+                );
+                Self::new(410, code::CANDIDATE_EXPIRED, detail)
+            }
+            DestinationsError::NothingFits(_) => Self::no_capacity(error.to_string(), None),
+            DestinationsError::Group(refusal) => {
+                Self::field("request.instance_group", refusal.to_string())
+            }
+            DestinationsError::Claim(refusal) => Self::claim_refused(&refusal),
+            DestinationsError::Bug(text) => Self::new(500, code::INTERNAL, text),
         }
     }
 }

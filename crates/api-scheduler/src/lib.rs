@@ -4,7 +4,6 @@
 //! policies, limits, metrics and log. `docs/scheduler-api.md` describes the interface.
 
 mod allocation_request;
-mod candidate_store;
 mod capacity;
 mod claims;
 mod destinations;
@@ -15,5 +14,5 @@ mod path;
 mod service;
 mod shared;
 
+pub use placewright_control::destinations::KeepOptions;
 pub use service::SchedulerService;
-pub use shared::KeepOptions;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use hyper::body::Body as HttpBody;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Uri};
-use parking_lot::Mutex;
 use placewright_auth::{Identity, Target};
+use placewright_control::destinations::{DestinationsHandle, KeepOptions};
 use placewright_control::{Placement, SchedulerHandle};
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, latin1_path,
@@ -17,10 +17,9 @@ use placewright_http::{
 };
 use tokio::sync::Semaphore;
 
-use crate::candidate_store::CandidateStore;
 use crate::error_response::{self, Answer};
 use crate::path::{Operation, Path, Route};
-use crate::shared::{ApiState, KeepOptions, RoutedRequest};
+use crate::shared::{ApiState, RoutedRequest};
 use crate::{capacity, claims, destinations, fleet, hosts};
 
 /// The scheduler's HTTP service without sockets: it takes requests and returns responses.
@@ -44,13 +43,12 @@ impl SchedulerService {
         ranker: SchedulerHandle,
         keep: KeepOptions,
     ) -> Self {
-        let offered_candidates = CandidateStore::new(keep.candidates_max, keep.time);
+        let destinations = DestinationsHandle::new(placement.clone(), ranker.clone(), keep);
         let core = Arc::new(ApiState {
             gateway,
             placement,
             ranker,
-            keep,
-            offered_candidates: Mutex::new(offered_candidates),
+            destinations,
             counting: Semaphore::new(1),
         });
         Self { core }

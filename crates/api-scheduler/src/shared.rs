@@ -1,9 +1,8 @@
 //! What the requests of the scheduler API share, and the context of one of them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::Mutex;
+use placewright_control::destinations::DestinationsHandle;
 use placewright_control::{Placement, SchedulerHandle};
 use placewright_http::{Gateway, Reply};
 use placewright_placement::{Command, Outcome, Refusal, State};
@@ -14,36 +13,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use crate::candidate_store::CandidateStore;
-use crate::error_response::Answer;
-
-/// How many candidates can still be claimed after a response, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeepOptions {
-    /// The most candidates that are kept; beyond that, the oldest are dropped.
-    pub candidates_max: usize,
-    /// How long a candidate is kept.
-    pub time: Duration,
-}
-
-impl Default for KeepOptions {
-    fn default() -> Self {
-        Self {
-            candidates_max: 1_000_000,
-            time: Duration::from_secs(300),
-        }
-    }
-}
+use crate::error_response::{Answer, ErrorResponse};
 
 /// The data that all requests share.
 pub(crate) struct ApiState {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) placement: Placement,
     pub(crate) ranker: SchedulerHandle,
-    pub(crate) keep: KeepOptions,
-    /// The candidates of earlier responses. This lock and that of the scheduler are never held
-    /// together.
-    pub(crate) offered_candidates: Mutex<CandidateStore>,
+    pub(crate) destinations: DestinationsHandle,
     /// A semaphore with one permit for counting, which works on a copy of the state.
     pub(crate) counting: Semaphore,
 }
@@ -98,6 +75,15 @@ impl RoutedRequest<'_> {
         })?;
         Ok(value)
     }
+}
+
+/// Checks the owner of a consumer: placement requires 1 to 255 characters for each part.
+pub(crate) fn check_owner(field: &str, text: &str) -> Answer<()> {
+    if (1..=255).contains(&text.chars().count()) {
+        return Ok(());
+    }
+    let detail = format!("{field}: a claim needs it, 1 to 255 characters");
+    Err(ErrorResponse::field(field, detail))
 }
 
 /// A response with a JSON body.

@@ -12,6 +12,7 @@
 //!   the scheduler what operators, cells and agents report of hosts (`fleet`,
 //!   `availability_reports`).
 //! - [`placer`] ranks hosts, claims them, and decides again when others were faster.
+//! - [`destinations`] selects and claims hosts for instances that others build.
 //! - It searches for inconsistencies (`audit`), and repairs them on request ([`Auditor`],
 //!   `repair_kind`).
 
@@ -22,6 +23,7 @@ mod body;
 mod cells;
 mod claim_requests;
 mod clock;
+pub mod destinations;
 mod explanation;
 mod finding;
 mod fleet;

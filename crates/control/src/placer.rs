@@ -3,7 +3,7 @@
 //!
 //! [`Placing`] is one request on its way to its hosts. It looks at a scheduler and a state, makes
 //! one command that claims hosts for all of its instances, and takes the answer. It submits
-//! nothing itself. Whoever drives it does that: the REST service for `POST /v1/destinations`,
+//! nothing itself. Whoever drives it does that: [`destinations`](crate::destinations) for the API,
 //! control's runtime for builds and moves, and the bench `races`.
 //!
 //! ```text

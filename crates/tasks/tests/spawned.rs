@@ -55,9 +55,9 @@ const ALLOWED: &[(&str, usize, &str)] = &[
         "one request, `caught`, which is waited for",
     ),
     (
-        "api-scheduler/src/destinations.rs",
-        2,
-        "one request's round and its undoing, which are waited for",
+        "control/src/destinations",
+        1,
+        "one request's round, and its undoing, which are waited for",
     ),
 ];
 

@@ -2,13 +2,16 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
+use placewright_control::destinations::DestinationsRequest;
 use placewright_scheduler::request::RequestSpec;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
 use crate::error_response::{Answer, ErrorResponse};
+use crate::shared::check_owner;
 
 /// The most instances of one request.
 const INSTANCES_MAX: usize = 1_000;
@@ -38,65 +41,53 @@ enum Minimum {
     AtLeast(usize),
 }
 
-/// The body after its validation.
-#[derive(Debug)]
-pub(super) struct DestinationsRequest {
-    /// The instances: at least one, each once.
-    pub(super) instances: Vec<Uuid>,
-    /// How many alternates each instance is to have.
-    pub(super) alternates: usize,
-    pub(super) claim: bool,
-    /// How many instances must find a host, from 1 to all.
-    pub(super) minimum: usize,
-    /// Whether the response explains the scores of the best hosts.
-    pub(super) explain: bool,
-}
-
-impl DestinationsRequest {
-    /// Validates a body. The request comes with its instances: topology rules that name no servers
-    /// concern the others of them.
-    pub(super) fn check(body: AskBody) -> Answer<(Self, RequestSpec)> {
-        let count = body.instances.len();
-        if !(1..=INSTANCES_MAX).contains(&count) {
-            let detail = format!("instances: there are {count}, not 1 to {INSTANCES_MAX}");
-            return Err(ErrorResponse::field("instances", detail));
-        }
-        let mut seen = HashSet::with_capacity(count);
-        if let Some(index) = body.instances.iter().position(|uuid| !seen.insert(*uuid)) {
-            let detail = format!(
-                "instances[{index}]: {} is there twice",
-                body.instances[index]
-            );
-            return Err(ErrorResponse::field(format!("instances[{index}]"), detail));
-        }
-        if body.alternates > ALTERNATES_MAX {
-            let detail = format!("alternates: at most {ALTERNATES_MAX}");
-            return Err(ErrorResponse::field("alternates", detail));
-        }
-        let minimum = match body.minimum {
-            Minimum::All => count,
-            Minimum::AtLeast(least) if (1..=count).contains(&least) => least,
-            Minimum::AtLeast(least) => {
-                let detail = format!("minimum: {least} is not 1 to {count}, nor \"all\"");
-                return Err(ErrorResponse::field("minimum", detail));
-            }
-        };
-        let mut request = body.request;
-        let of_group = request.instance_group.iter();
-        let of_group = of_group.flat_map(|group| &group.topology_rules);
-        let mut rules = request.topology_rules.iter().chain(of_group);
-        if count > 1 && rules.any(|rule| rule.to.is_empty()) {
-            request.siblings = body.instances.iter().copied().collect();
-        }
-        let ask = Self {
-            instances: body.instances,
-            alternates: body.alternates,
-            claim: body.claim,
-            minimum,
-            explain: body.explain,
-        };
-        Ok((ask, request))
+/// Validates a body. The request comes with its instances: topology rules that name no servers
+/// concern the others of them.
+pub(super) fn check(body: AskBody) -> Answer<DestinationsRequest> {
+    let count = body.instances.len();
+    if !(1..=INSTANCES_MAX).contains(&count) {
+        let detail = format!("instances: there are {count}, not 1 to {INSTANCES_MAX}");
+        return Err(ErrorResponse::field("instances", detail));
     }
+    let mut seen = HashSet::with_capacity(count);
+    if let Some(index) = body.instances.iter().position(|uuid| !seen.insert(*uuid)) {
+        let detail = format!(
+            "instances[{index}]: {} is there twice",
+            body.instances[index]
+        );
+        return Err(ErrorResponse::field(format!("instances[{index}]"), detail));
+    }
+    if body.alternates > ALTERNATES_MAX {
+        let detail = format!("alternates: at most {ALTERNATES_MAX}");
+        return Err(ErrorResponse::field("alternates", detail));
+    }
+    let minimum = match body.minimum {
+        Minimum::All => count,
+        Minimum::AtLeast(least) if (1..=count).contains(&least) => least,
+        Minimum::AtLeast(least) => {
+            let detail = format!("minimum: {least} is not 1 to {count}, nor \"all\"");
+            return Err(ErrorResponse::field("minimum", detail));
+        }
+    };
+    let mut request = body.request;
+    let of_group = request.instance_group.iter();
+    let of_group = of_group.flat_map(|group| &group.topology_rules);
+    let mut rules = request.topology_rules.iter().chain(of_group);
+    if count > 1 && rules.any(|rule| rule.to.is_empty()) {
+        request.siblings = body.instances.iter().copied().collect();
+    }
+    if body.claim {
+        check_owner("request.project_id", &request.project_id)?;
+        check_owner("request.user_id", &request.user_id)?;
+    }
+    Ok(DestinationsRequest {
+        request: Arc::new(request),
+        instances: body.instances,
+        alternates: body.alternates,
+        claim: body.claim,
+        least: minimum,
+        explain: body.explain,
+    })
 }
 
 impl<'de> Deserialize<'de> for Minimum {

@@ -1,6 +1,7 @@
 //! The body of the response to `POST /v1/destinations`.
 
-use placewright_control::placer::{EXPLAINED_MAX, FeasibleHost, ScoreExplanation};
+use placewright_control::destinations::{Destinations, Offer, Selection};
+use placewright_control::placer::{EXPLAINED_MAX, ScoreExplanation};
 use placewright_scheduler::select::weights::Weight;
 use serde::Serialize;
 use uuid::Uuid;
@@ -11,30 +12,59 @@ use crate::allocation_request::AllocationRequestBody;
 #[derive(Serialize)]
 pub(super) struct DestinationsBody<'a> {
     /// Whether the selected hosts are claimed.
-    pub(super) claimed: bool,
+    claimed: bool,
     /// How long the candidates can be claimed, in milliseconds.
-    pub(super) kept_ms: u64,
+    kept_ms: u64,
     /// One for each instance, in the order of the request.
-    pub(super) selections: Vec<InstanceBody<'a>>,
+    selections: Vec<InstanceBody<'a>>,
     /// Parts of the request that have no effect, for people.
-    pub(super) warnings: &'a [String],
+    warnings: &'a [String],
+}
+
+impl<'a> DestinationsBody<'a> {
+    pub(super) fn new(found: &'a Destinations, claimed: bool) -> Self {
+        Self {
+            claimed,
+            kept_ms: u64::try_from(found.kept.as_millis()).unwrap_or(u64::MAX),
+            selections: found.selections.iter().map(InstanceBody::from).collect(),
+            warnings: &found.warnings,
+        }
+    }
 }
 
 /// The result for one instance.
 #[derive(Serialize)]
-pub(super) struct InstanceBody<'a> {
-    pub(super) instance: Uuid,
+struct InstanceBody<'a> {
+    instance: Uuid,
     /// The selected host; none when there is none and the request allowed that.
-    pub(super) selected: Option<SelectionBody<'a>>,
-    pub(super) alternates: Vec<SelectionBody<'a>>,
+    selected: Option<SelectionBody<'a>>,
+    alternates: Vec<SelectionBody<'a>>,
     /// Why this host was selected, if the request asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) explanation: Option<ScoreExplanationBody<'a>>,
+    explanation: Option<ScoreExplanationBody<'a>>,
+}
+
+impl<'a> From<&'a Selection> for InstanceBody<'a> {
+    fn from(selection: &'a Selection) -> Self {
+        let selected = selection.selected.as_ref();
+        let weighing = selection.weighing.as_ref().zip(selected);
+        Self {
+            instance: selection.instance,
+            selected: selected.and_then(SelectionBody::of),
+            alternates: selection
+                .alternates
+                .iter()
+                .filter_map(SelectionBody::of)
+                .collect(),
+            explanation: weighing
+                .map(|(weighing, offer)| ScoreExplanationBody::new(weighing, offer.host.slot)),
+        }
+    }
 }
 
 /// A [`ScoreExplanation`] in the response.
 #[derive(Serialize)]
-pub(super) struct ScoreExplanationBody<'a> {
+struct ScoreExplanationBody<'a> {
     compared: usize,
     ranking: Vec<ScoredHostBody<'a>>,
 }
@@ -63,7 +93,7 @@ struct ContributionBody<'a> {
 
 impl<'a> ScoreExplanationBody<'a> {
     /// The best hosts, and in any case the selected one.
-    pub(super) fn new(weighing: &'a ScoreExplanation, selected: u32) -> Self {
+    fn new(weighing: &'a ScoreExplanation, selected: u32) -> Self {
         let told = weighing.hosts.iter().enumerate();
         let told = told.filter(|(place, one)| *place < EXPLAINED_MAX || one.slot == selected);
         let ranking = told.map(|(_, one)| ScoredHostBody {
@@ -95,7 +125,7 @@ impl<'a> From<&'a Weight> for ContributionBody<'a> {
 
 /// A candidate in the response.
 #[derive(Serialize)]
-pub(super) struct SelectionBody<'a> {
+struct SelectionBody<'a> {
     candidate: Uuid,
     cell: Uuid,
     host: &'a str,
@@ -107,18 +137,19 @@ pub(super) struct SelectionBody<'a> {
 }
 
 impl<'a> SelectionBody<'a> {
-    pub(super) fn new(candidate: Uuid, offer: &'a FeasibleHost, chosen: usize) -> Option<Self> {
+    fn of(offer: &'a Offer) -> Option<Self> {
+        let host = &offer.host;
         Some(Self {
-            candidate,
-            cell: offer.cell,
-            host: &offer.host,
-            node: &offer.node,
-            provider: offer.provider,
-            zone: offer.zone.as_deref(),
-            score: offer.score,
+            candidate: offer.candidate,
+            cell: host.cell,
+            host: &host.host,
+            node: &host.node,
+            provider: host.provider,
+            zone: host.zone.as_deref(),
+            score: host.score,
             allocation_request: AllocationRequestBody {
-                allocations: &offer.candidates.get(chosen)?.allocations,
-                mappings: offer.mappings.get(chosen)?,
+                allocations: &host.candidates.get(offer.chosen)?.allocations,
+                mappings: host.mappings.get(offer.chosen)?,
             },
         })
     }

@@ -1,25 +1,23 @@
 //! Looks at the scheduler without a claim, and explanations.
 
-use std::sync::Arc;
-
-use placewright_control::placer::{CandidatesFound, Demand, Placing, Search};
-use placewright_control::{Beside, NoHostExplanation};
 use placewright_placement::State;
 use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::Scheduler;
 use uuid::Uuid;
 
-use crate::error_response::Answer;
-use crate::shared::{ApiState, SchedulerState};
+use super::error::DestinationsError;
+use super::shared::Shared;
+use crate::placer::{CandidatesFound, Demand, Placing, Search};
+use crate::scheduler::{Beside, NoHostExplanation};
 
 /// The best host for an instance, as if it were alone, with alternates; and the parts of the request
 /// that have no effect, for people.
 pub(super) fn alone(
-    core: &ApiState,
+    shared: &Shared,
     demand: &Demand,
     instance: Uuid,
-) -> Answer<(CandidatesFound, Vec<String>)> {
-    core.decide(|scheduler_state, state| {
-        let scheduler = &mut *scheduler_state.scheduler;
+) -> Result<(CandidatesFound, Vec<String>), DestinationsError> {
+    shared.decide(|scheduler, state| {
         let prepared = scheduler.prepare_once(state, &demand.request)?;
         let search = Search {
             hosts: 1,
@@ -35,14 +33,13 @@ pub(super) fn alone(
 
 /// The best hosts of a cell for an instance, except for some slots.
 pub(super) fn in_cell(
-    core: &ApiState,
+    shared: &Shared,
     request: &RequestSpec,
     instance: Uuid,
     hosts: usize,
     (cell, without): (Uuid, &[u32]),
-) -> Answer<CandidatesFound> {
-    core.decide(|scheduler_state, state| {
-        let scheduler = &mut *scheduler_state.scheduler;
+) -> Result<CandidatesFound, DestinationsError> {
+    shared.decide(|scheduler, state| {
         let prepared = scheduler.prepare_once(state, request)?;
         let search = Search {
             hosts,
@@ -56,28 +53,20 @@ pub(super) fn in_cell(
 
 /// Explains why an instance of a request finds no host, beside those that do.
 pub(super) async fn explain(
-    core: &Arc<ApiState>,
+    shared: &Shared,
     request: &RequestSpec,
     instance: Uuid,
     placing: Option<&Placing>,
-) -> Answer<NoHostExplanation> {
-    let since = core.ranker.moment();
-    let prepared = core
-        .decide(|scheduler_state, state| scheduler_state.scheduler.prepare_once(state, request))?;
-    let reason = core.ranker.reason(prepared.query.clone(), since).await;
+) -> Result<NoHostExplanation, DestinationsError> {
+    let since = shared.scheduler.moment();
+    let prepared = shared.decide(|scheduler, state| scheduler.prepare_once(state, request))?;
+    let reason = shared.scheduler.reason(prepared.query.clone(), since).await;
     let beside = Beside {
         placed: placing.map_or(&[], Placing::placed),
         refused: placing.map_or(&[], Placing::refused_beside),
     };
-    let find = |scheduler_state: &mut SchedulerState<'_>, state: &State| {
-        NoHostExplanation::find(
-            scheduler_state.scheduler,
-            state,
-            request,
-            instance,
-            reason,
-            &beside,
-        )
+    let find = |scheduler: &mut Scheduler, state: &State| {
+        NoHostExplanation::find(scheduler, state, request, instance, reason, &beside)
     };
-    Ok(core.decide(find))
+    Ok(shared.decide(find))
 }

@@ -1,76 +1,124 @@
-//! The candidates of earlier responses, which can still be claimed: limited in time and number.
+//! The candidates that were offered and can still be claimed: limited in time and number.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use placewright_placement::group::Rule;
-use placewright_placement::{IntentCandidate, IntentRule};
+use placewright_placement::{AllocationRequest, IntentCandidate, IntentRule};
 use placewright_scheduler::select::Mappings;
 use uuid::Uuid;
 
+/// How many candidates can still be claimed after they were offered, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepOptions {
+    /// The most candidates that are kept; beyond that, the oldest are dropped.
+    pub candidates_max: usize,
+    /// How long a candidate is kept.
+    pub time: Duration,
+}
+
+impl Default for KeepOptions {
+    fn default() -> Self {
+        Self {
+            candidates_max: 1_000_000,
+            time: Duration::from_secs(300),
+        }
+    }
+}
+
 /// The data that all candidates of one request share.
 #[derive(Debug)]
-pub(crate) struct ClaimOwner {
+pub(super) struct ClaimOwner {
     /// The project of the instances; may be empty if nothing was claimed.
-    pub(crate) project: String,
+    pub(super) project: String,
     /// The user of the instances; may be empty if nothing was claimed.
-    pub(crate) user: String,
+    pub(super) user: String,
     /// The server group, with the rules for its creation if placement does not have it yet.
-    pub(crate) group: Option<(Uuid, Vec<Rule>)>,
+    pub(super) group: Option<(Uuid, Vec<Rule>)>,
     /// The image's properties, for weighers that compare the images on a host.
-    pub(crate) image_properties: Vec<(String, String)>,
+    pub(super) image_properties: Vec<(String, String)>,
 }
 
 /// Hard rules about other consumers.
-pub(crate) type Rules = Vec<IntentRule>;
+pub(super) type Rules = Vec<IntentRule>;
 
 /// A candidate with everything that a claim of it needs.
 #[derive(Clone, Debug)]
-pub(crate) struct OfferedCandidate {
-    pub(crate) wish: Arc<ClaimOwner>,
-    pub(crate) rules: Arc<Rules>,
-    pub(crate) candidate: IntentCandidate,
+pub struct OfferedCandidate {
+    pub(super) owner: Arc<ClaimOwner>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) candidate: IntentCandidate,
+    pub(super) mappings: Mappings,
+}
+
+impl OfferedCandidate {
+    /// The project of the request that it was offered for; may be empty.
+    #[must_use]
+    pub fn project(&self) -> &str {
+        &self.owner.project
+    }
+
+    /// The user of the request that it was offered for; may be empty.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.owner.user
+    }
+
+    /// The root provider of its host.
+    #[must_use]
+    pub fn host(&self) -> Uuid {
+        self.candidate.host
+    }
+
+    /// The amounts that it takes.
+    #[must_use]
+    pub fn allocations(&self) -> &[AllocationRequest] {
+        &self.candidate.allocations
+    }
+
     /// The providers of each group of the request.
-    pub(crate) mappings: Mappings,
+    #[must_use]
+    pub fn mappings(&self) -> &[(String, Vec<Uuid>)] {
+        &self.mappings
+    }
 }
 
 /// The store of candidates that can still be claimed.
 #[derive(Debug)]
-pub(crate) struct CandidateStore {
-    most: usize,
-    time: Duration,
+pub(super) struct CandidateStore {
+    options: KeepOptions,
     by_uuid: HashMap<Uuid, OfferedCandidate>,
     /// The candidates in the order in which they expire.
     order: VecDeque<(Instant, Uuid)>,
 }
 
 impl CandidateStore {
-    pub(crate) fn new(most: usize, time: Duration) -> Self {
+    pub(super) fn new(options: KeepOptions) -> Self {
         Self {
-            most,
-            time,
+            options,
             by_uuid: HashMap::new(),
             order: VecDeque::new(),
         }
     }
 
-    /// Stores a candidate, and drops the oldest ones if there are too many.
-    pub(crate) fn keep(&mut self, now: Instant, kept: OfferedCandidate) -> Uuid {
+    /// Stores a candidate, and drops the oldest ones if there are too many. Returns the UUID by
+    /// which it can be claimed.
+    pub(super) fn keep(&mut self, now: Instant, kept: OfferedCandidate) -> Uuid {
         self.expire(now);
-        while self.order.len() >= self.most.max(1) {
+        while self.order.len() >= self.options.candidates_max.max(1) {
             if let Some((_, oldest)) = self.order.pop_front() {
                 self.by_uuid.remove(&oldest);
             }
         }
         let uuid = Uuid::new_v4();
         self.by_uuid.insert(uuid, kept);
-        self.order.push_back((now + self.time, uuid));
+        self.order.push_back((now + self.options.time, uuid));
         uuid
     }
 
     /// A candidate, if it has not expired.
-    pub(crate) fn get(&mut self, now: Instant, uuid: Uuid) -> Option<&OfferedCandidate> {
+    pub(super) fn get(&mut self, now: Instant, uuid: Uuid) -> Option<&OfferedCandidate> {
         self.expire(now);
         self.by_uuid.get(&uuid)
     }
@@ -92,7 +140,7 @@ mod tests {
 
     fn some() -> OfferedCandidate {
         OfferedCandidate {
-            wish: Arc::new(ClaimOwner {
+            owner: Arc::new(ClaimOwner {
                 project: String::new(),
                 user: String::new(),
                 group: None,
@@ -110,7 +158,10 @@ mod tests {
     #[test]
     fn candidates_expire_by_number_and_by_time() {
         let start = Instant::now();
-        let mut offered_candidates = CandidateStore::new(2, Duration::from_secs(10));
+        let mut offered_candidates = CandidateStore::new(KeepOptions {
+            candidates_max: 2,
+            time: Duration::from_secs(10),
+        });
         let first = offered_candidates.keep(start, some());
         let second = offered_candidates.keep(start + Duration::from_secs(5), some());
         assert!(

@@ -1,19 +1,21 @@
-//! The alternates of a response.
+//! Alternates for the selected hosts.
 
 use std::collections::HashSet;
 
-use placewright_control::placer::FeasibleHost;
-
-use super::search;
-use super::{SelectedHost, SelectionRequest};
+use super::look;
+use super::request::DestinationsRequest;
+use super::selected::SelectedHost;
+use super::shared::Shared;
+use crate::placer::FeasibleHost;
 
 /// Alternates for each instance that has a host, in the same cell: neither selected hosts nor
 /// alternates of other instances, if there are enough others.
 pub(super) fn alternates(
-    round: &SelectionRequest,
+    shared: &Shared,
+    ask: &DestinationsRequest,
     places: &mut [Option<SelectedHost>],
 ) -> Vec<Vec<FeasibleHost>> {
-    let wanted = round.ask.alternates;
+    let wanted = ask.alternates;
     if wanted == 0 {
         return places.iter().map(|_| Vec::new()).collect();
     }
@@ -28,12 +30,12 @@ pub(super) fn alternates(
         let cell = place.offer.cell;
         let mates = std::mem::take(&mut place.others).into_iter();
         let mates = mates.filter(|offer| offer.cell == cell);
-        let (mut found, shared): (Vec<FeasibleHost>, Vec<FeasibleHost>) =
+        let (mut found, taken_too): (Vec<FeasibleHost>, Vec<FeasibleHost>) =
             mates.partition(|offer| !taken.contains(&offer.slot));
         if found.len() < wanted && place.are_all {
-            found.extend(shared);
+            found.extend(taken_too);
         } else if found.len() < wanted {
-            found = search(round, index, place, &taken);
+            found = search(shared, ask, index, place, &taken);
         }
         found.truncate(wanted);
         taken.extend(found.iter().map(|offer| offer.slot));
@@ -44,24 +46,20 @@ pub(super) fn alternates(
 
 /// Alternates from a separate search, when the ranking of the selection had too few.
 fn search(
-    round: &SelectionRequest,
+    shared: &Shared,
+    ask: &DestinationsRequest,
     index: usize,
     place: &SelectedHost,
     taken: &HashSet<u32>,
 ) -> Vec<FeasibleHost> {
-    let instance = round.ask.instances[index];
+    let instance = ask.instances[index];
     let find = |count, without: &[u32]| {
-        let found = search::in_cell(
-            &round.core,
-            &round.request,
-            instance,
-            count,
-            (place.offer.cell, without),
-        );
+        let there = (place.offer.cell, without);
+        let found = look::in_cell(shared, &ask.request, instance, count, there);
         // A request that was ranked once can be ranked again; at worst there are no alternates.
         found.map_or_else(|_| Vec::new(), |found| found.offers)
     };
-    let wanted = round.ask.alternates;
+    let wanted = ask.alternates;
     let mut without: Vec<u32> = taken.iter().copied().collect();
     without.sort_unstable();
     let mut found = find(wanted, &without);

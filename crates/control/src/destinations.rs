@@ -1,0 +1,126 @@
+//! Hosts for instances that others build: a host for each instance of a request, with or without a
+//! claim, and alternates. What was offered and not claimed can be claimed later.
+
+mod alternates;
+mod claims;
+mod error;
+mod look;
+mod offered;
+mod request;
+mod select;
+mod selected;
+mod shared;
+mod undo;
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::placement::Placement;
+use crate::placer::claim::ClaimConsumer;
+use crate::scheduler::SchedulerHandle;
+use offered::CandidateStore;
+use select::SelectionRequest;
+use shared::Shared;
+
+pub use error::{DestinationsError, NoHost};
+pub use offered::{KeepOptions, OfferedCandidate};
+pub use request::DestinationsRequest;
+pub use selected::{Destinations, Offer, Selection};
+
+/// A handle that selects hosts, for APIs. Clones keep the same candidates.
+#[derive(Clone)]
+pub struct DestinationsHandle {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for DestinationsHandle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("DestinationsHandle")
+            .finish_non_exhaustive()
+    }
+}
+
+impl DestinationsHandle {
+    /// A handle on this placement and this scheduler, which read the same state.
+    #[must_use]
+    pub fn new(placement: Placement, scheduler: SchedulerHandle, keep: KeepOptions) -> Self {
+        let shared = Shared {
+            placement,
+            scheduler,
+            keep,
+            offered: Mutex::new(CandidateStore::new(keep)),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Selects a host for each instance of a request, with alternates; and claims them, if it asks
+    /// for that. It runs as a task of its own, so that nothing stays half done when the caller goes
+    /// away.
+    ///
+    /// # Errors
+    ///
+    /// See [`DestinationsError`]. Nothing is claimed then.
+    pub async fn select(
+        &self,
+        request: DestinationsRequest,
+    ) -> Result<Destinations, DestinationsError> {
+        let selecting = SelectionRequest::new(Arc::clone(&self.shared), request);
+        let running = tokio::spawn(selecting.run());
+        running
+            .await
+            .map_err(|error| DestinationsError::Bug(error.to_string()))?
+    }
+
+    /// A candidate that was offered.
+    ///
+    /// # Errors
+    ///
+    /// [`DestinationsError::Expired`].
+    pub fn offered(&self, candidate: Uuid) -> Result<OfferedCandidate, DestinationsError> {
+        self.shared.find(candidate)
+    }
+
+    /// Claims a candidate for a consumer that holds nothing.
+    ///
+    /// # Errors
+    ///
+    /// See [`DestinationsError`]. Nothing changed then.
+    pub async fn claim(
+        &self,
+        consumer: Uuid,
+        (project, user): (&str, &str),
+        offered: &OfferedCandidate,
+    ) -> Result<(), DestinationsError> {
+        let claimant = ClaimConsumer::new(consumer, project, user);
+        self.shared.take(claimant, consumer, offered).await
+    }
+
+    /// Claims a candidate for a consumer, instead of what it holds.
+    ///
+    /// # Errors
+    ///
+    /// See [`DestinationsError`]. Nothing changed then.
+    pub async fn swap(
+        &self,
+        consumer: Uuid,
+        offered: &OfferedCandidate,
+    ) -> Result<(), DestinationsError> {
+        let claimant = self.shared.holder(consumer).await?;
+        self.shared.take(claimant, consumer, offered).await
+    }
+
+    /// Releases what a consumer holds.
+    ///
+    /// # Errors
+    ///
+    /// [`DestinationsError::HoldsNothing`], or the store failed.
+    pub async fn release(&self, consumer: Uuid) -> Result<(), DestinationsError> {
+        self.shared.release(consumer).await
+    }
+}

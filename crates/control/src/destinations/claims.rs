@@ -1,0 +1,84 @@
+//! Claims of candidates that were offered: claim, swap and release.
+
+use std::time::Instant;
+
+use placewright_placement::{ConsumerGeneration, ConsumerUuid, Outcome, Refusal};
+use placewright_scheduler::host_state::InstanceReport;
+use uuid::Uuid;
+
+use super::error::DestinationsError;
+use super::offered::{OfferedCandidate, Rules};
+use super::shared::Shared;
+use crate::clock::now;
+use crate::placer;
+use crate::placer::claim::{self, ClaimConsumer};
+
+impl Shared {
+    /// A candidate that can still be claimed.
+    pub(super) fn find(&self, candidate: Uuid) -> Result<OfferedCandidate, DestinationsError> {
+        let mut offered = self.offered.lock();
+        let found = offered.get(Instant::now(), candidate);
+        found.cloned().ok_or(DestinationsError::Expired(candidate))
+    }
+
+    /// Claims a candidate for a consumer, and counts the instance on its host.
+    pub(super) async fn take(
+        &self,
+        claimant: ClaimConsumer,
+        instance: Uuid,
+        offered: &OfferedCandidate,
+    ) -> Result<(), DestinationsError> {
+        self.ensure_group(&offered.owner).await?;
+        let consumer = claimant.consumer;
+        let mut rules = Rules::clone(&offered.rules);
+        for rule in &mut rules {
+            rule.others.retain(|other| *other != consumer);
+        }
+        let group = offered.owner.group.as_ref().map(|(group, _)| *group);
+        let intent = claimant.intent(group, rules, vec![offered.candidate.clone()]);
+        let command = claim::first_that_fit(vec![intent], 1, now());
+        match self.submit(command).await? {
+            Ok(Outcome::Claimed(_)) => {
+                let report = InstanceReport {
+                    uuid: instance,
+                    group,
+                    image_properties: offered.owner.image_properties.iter().cloned().collect(),
+                };
+                let host = offered.candidate.host;
+                self.scheduler
+                    .with_hosts(|hosts| placer::arrive(hosts, host, &report));
+                Ok(())
+            }
+            Ok(_) => Err(DestinationsError::odd_outcome()),
+            Err(Refusal::NothingFits { first, .. }) => Err(DestinationsError::NothingFits(first)),
+            Err(refusal) => Err(DestinationsError::Claim(Box::new(refusal))),
+        }
+    }
+
+    /// A consumer that holds something, as it is to claim something else.
+    pub(super) async fn holder(&self, consumer: Uuid) -> Result<ClaimConsumer, DestinationsError> {
+        let uuid = ConsumerUuid::from_uuid(consumer);
+        let found = self.placement.read(move |state| {
+            let found = state.consumer(uuid)?;
+            Some(ClaimConsumer {
+                consumer: uuid,
+                generation: ConsumerGeneration::Is(Some(found.generation)),
+                project: state.project_name(found.project).to_owned(),
+                user: state.user_name(found.user).to_owned(),
+                consumer_type: None,
+            })
+        });
+        found.await.ok_or(DestinationsError::HoldsNothing(consumer))
+    }
+
+    /// Releases what a consumer holds.
+    pub(super) async fn release(&self, consumer: Uuid) -> Result<(), DestinationsError> {
+        match self.submit(claim::release(consumer)).await? {
+            Ok(_) => {
+                self.note_departure(consumer);
+                Ok(())
+            }
+            Err(_) => Err(DestinationsError::HoldsNothing(consumer)),
+        }
+    }
+}

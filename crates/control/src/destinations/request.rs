@@ -1,0 +1,54 @@
+//! What is asked for.
+
+use std::sync::Arc;
+
+use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::rules::of_group;
+use uuid::Uuid;
+
+use super::offered::ClaimOwner;
+use crate::placer::Demand;
+
+/// A request for hosts. Its caller has validated it.
+#[derive(Clone, Debug)]
+pub struct DestinationsRequest {
+    /// The request that each instance makes.
+    pub request: Arc<RequestSpec>,
+    /// The instances: at least one, each once.
+    pub instances: Vec<Uuid>,
+    /// How many alternates each instance is to have.
+    pub alternates: usize,
+    /// Whether the selected hosts are claimed.
+    pub claim: bool,
+    /// How many instances must find a host, from 1 to all.
+    pub least: usize,
+    /// Whether the scores of the best hosts are wanted.
+    pub explain: bool,
+}
+
+impl DestinationsRequest {
+    /// What the placer is asked for.
+    pub(super) fn demand(&self) -> Demand {
+        let mut demand = Demand::new(Arc::clone(&self.request), self.instances.clone());
+        demand.least = self.least;
+        demand.alternates = self.alternates;
+        demand.explain = self.explain;
+        demand
+    }
+
+    /// For whom hosts are claimed, now or later.
+    pub(super) fn owner(&self) -> ClaimOwner {
+        let request = &self.request;
+        let group = request.instance_group.as_ref();
+        let image = request.image.as_ref();
+        let properties = image.into_iter().flat_map(|image| image.properties.iter());
+        ClaimOwner {
+            project: request.project_id.clone(),
+            user: request.user_id.clone(),
+            group: group.map(|group| (group.uuid, of_group(group))),
+            image_properties: properties
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        }
+    }
+}

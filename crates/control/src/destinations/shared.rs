@@ -1,0 +1,75 @@
+//! What all requests for destinations share, and the steps that claims have in common.
+
+use parking_lot::Mutex;
+use placewright_placement::{Command, ConsumerUuid, Outcome, Refusal, State};
+use placewright_scheduler::select::Scheduler;
+use uuid::Uuid;
+
+use super::error::DestinationsError;
+use super::offered::{CandidateStore, ClaimOwner, KeepOptions};
+use crate::machine::ControlMachine;
+use crate::placement::{NotMade, Placement};
+use crate::placer;
+use crate::scheduler::SchedulerHandle;
+
+/// What all requests for destinations share.
+pub(super) struct Shared {
+    pub(super) placement: Placement,
+    pub(super) scheduler: SchedulerHandle,
+    pub(super) keep: KeepOptions,
+    /// The candidates that were offered. This lock and that of the scheduler are never held
+    /// together.
+    pub(super) offered: Mutex<CandidateStore>,
+}
+
+impl Shared {
+    /// Computes a value from the scheduler and the state; see [`SchedulerHandle::decide`].
+    pub(super) fn decide<T>(&self, compute: impl FnOnce(&mut Scheduler, &State) -> T) -> T {
+        self.scheduler
+            .decide(|scheduler, control| compute(scheduler, &control.placement))
+    }
+
+    /// Submits a command of placement, and waits until its outcome is durable.
+    pub(super) async fn submit(
+        &self,
+        command: Command,
+    ) -> Result<Result<Outcome, Refusal>, NotMade> {
+        self.placement.submit(command).await
+    }
+
+    /// Creates a request's server group in placement, which enforces its rules from then on.
+    pub(super) async fn ensure_group(&self, owner: &ClaimOwner) -> Result<(), DestinationsError> {
+        let Some((group, rules)) = &owner.group else {
+            return Ok(());
+        };
+        let is_known = |machine: &ControlMachine| machine.placement().group(*group).is_some();
+        if self.placement.engine().read_now(is_known) {
+            return Ok(());
+        }
+        let command = Command::SetGroup {
+            group: *group,
+            rules: rules.clone(),
+        };
+        let set = self.submit(command).await?;
+        set.map(drop)
+            .map_err(|refusal| DestinationsError::Group(Box::new(refusal)))
+    }
+
+    /// Refuses consumers that hold something.
+    pub(super) fn check_new(&self, consumers: &[Uuid]) -> Result<(), DestinationsError> {
+        let holding = self.placement.engine().read_now(|machine| {
+            let mut consumers = consumers.iter().copied();
+            consumers.find(|uuid| {
+                let uuid = ConsumerUuid::from_uuid(*uuid);
+                machine.placement().consumer(uuid).is_some()
+            })
+        });
+        holding.map_or(Ok(()), |consumer| Err(DestinationsError::Holds(consumer)))
+    }
+
+    /// Removes the expectation of an instance that its host has not reported yet.
+    pub(super) fn note_departure(&self, consumer: Uuid) {
+        self.scheduler
+            .with_hosts(|hosts| placer::depart(hosts, consumer));
+    }
+}

@@ -1,0 +1,56 @@
+//! Giving back what a request claimed before it failed.
+
+use std::time::Duration;
+
+use placewright_placement::{Command, ConsumerUuid, Timestamp};
+use uuid::Uuid;
+
+use super::shared::Shared;
+use crate::clock::now;
+use crate::placer::claim;
+
+/// How often a release is tried when the store fails; the wait doubles each time.
+const RELEASES_MAX: u32 = 16;
+const RELEASE_RETRY: Duration = Duration::from_millis(50);
+
+impl Shared {
+    /// Submits a claim again whose answer the store lost, until there is an answer: from then on the
+    /// state says whether it took effect. A release alone would not do, because one that is refused
+    /// writes nothing, and so does not learn what the store has.
+    pub(super) async fn make_certain(&self, claim: Command) {
+        let mut wait = RELEASE_RETRY;
+        for _ in 0..RELEASES_MAX {
+            if self.submit(claim.clone()).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
+        tracing::error!("it is not known whether a claim of a failed request was kept");
+    }
+
+    /// Releases what a request claimed at a certain time before it failed, and retries while the
+    /// store fails. A later claim by others for the same consumer stays.
+    pub(super) async fn undo(&self, consumer: Uuid, at: Timestamp) {
+        let uuid = ConsumerUuid::from_uuid(consumer);
+        let mut wait = RELEASE_RETRY;
+        for _ in 0..RELEASES_MAX {
+            let seen = self.placement.engine().read_now(|machine| {
+                let found = machine.placement().consumer(uuid)?;
+                Some((found.generation, found.allocated_at))
+            });
+            let generation = match seen {
+                Some((generation, allocated_at)) if allocated_at == at => generation,
+                Some(_) | None => return,
+            };
+            match self.submit(claim::give_back(uuid, generation, now())).await {
+                Ok(Ok(_)) => return self.note_departure(consumer),
+                // It changed meanwhile, so the next look decides.
+                Ok(Err(_)) => {}
+                Err(_) => tokio::time::sleep(wait).await,
+            }
+            wait *= 2;
+        }
+        tracing::error!(%consumer, "a claim of a failed request could not be given back");
+    }
+}
