@@ -47,9 +47,9 @@ pub use clock::{Clock, now};
 pub use explanation::to_json as explanation_json;
 pub use finding::{Finding, Kind};
 pub use handle::{Answer, ControlHandle};
-pub use machine::{ControlMachine, submit_placement};
+pub use machine::ControlMachine;
 pub use options::{Options, RepairOptions};
-pub use placement::{ClaimMetrics, NotMade, Placement};
+pub use placement::{ClaimMetrics, NotMade, Placement, submit_placement};
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use scheduler::{
     Beside, Explanation, LogicalTime, NoHostExplanation, QueryExplanation, RefusalReason,

@@ -1,10 +1,9 @@
 //! The state machine of control, in the form that the engine runs.
 
-use std::future::Future;
 use std::io;
 
 use placewright_conductor::control::{Change, Command, ControlState, Outcome, Refusal, Undo};
-use placewright_engine::{DecodeError, Engine, LoadError, Machine, SubmitError};
+use placewright_engine::{DecodeError, LoadError, Machine};
 use placewright_placement as placement;
 use placewright_records::{ReadError, control as form};
 
@@ -18,24 +17,6 @@ impl ControlMachine {
     #[must_use]
     pub fn placement(&self) -> &placement::State {
         &self.0.placement
-    }
-}
-
-/// Submits a command that concerns placement only.
-pub fn submit_placement(
-    engine: &Engine<ControlMachine>,
-    command: placement::Command,
-) -> impl Future<Output = Result<Result<placement::Outcome, placement::Refusal>, SubmitError>>
-+ Send
-+ use<> {
-    let answer = engine.submit(Command::Placement(command));
-    async move {
-        match answer.await? {
-            Ok(Outcome::Placement(outcome)) => Ok(Ok(outcome)),
-            Err(Refusal::Placement(refusal)) => Ok(Err(refusal)),
-            // A command of placement never has an answer of the conductor.
-            Ok(Outcome::Conductor(_)) | Err(Refusal::Conductor(_)) => Err(SubmitError::Panicked),
-        }
     }
 }
 

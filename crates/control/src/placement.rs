@@ -1,8 +1,10 @@
 //! The handle on placement: reads of its state, and commands whose outcomes are counted.
 
 use std::fmt;
+use std::future::Future;
 use std::time::Duration;
 
+use placewright_conductor::control;
 use placewright_engine::{Engine, SubmitError};
 use placewright_errors::chain;
 use placewright_placement::{Command, Outcome, Refusal, State};
@@ -11,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use crate::machine::{ControlMachine, submit_placement};
+use crate::machine::ControlMachine;
 
 /// How long the store counts as failing after a failed append. Afterwards changes are tried again,
 /// because only a change can show whether the store works.
@@ -80,6 +82,24 @@ impl Placement {
         let result = result.map_err(|error| NotMade::of(&error))?;
         self.metrics.count(is_claim, &result);
         Ok(result)
+    }
+}
+
+/// Submits a command that concerns placement only.
+pub fn submit_placement(
+    engine: &Engine<ControlMachine>,
+    command: Command,
+) -> impl Future<Output = Result<Result<Outcome, Refusal>, SubmitError>> + Send + use<> {
+    let answer = engine.submit(control::Command::Placement(command));
+    async move {
+        match answer.await? {
+            Ok(control::Outcome::Placement(outcome)) => Ok(Ok(outcome)),
+            Err(control::Refusal::Placement(refusal)) => Ok(Err(refusal)),
+            // A command of placement never has an answer of the conductor.
+            Ok(control::Outcome::Conductor(_)) | Err(control::Refusal::Conductor(_)) => {
+                Err(SubmitError::Panicked)
+            }
+        }
     }
 }
 
