@@ -16,7 +16,11 @@ def target_folder() -> pathlib.Path:
 
 
 def version(program: pathlib.Path) -> str:
-    done = subprocess.run([program, "--version"], capture_output=True, text=True)
+    """What a program says of itself; also whether it runs at all."""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True)
+    except OSError as error:
+        raise SystemExit(f"{program} cannot be run: {error}") from error
     if done.returncode != 0:
         raise SystemExit(f"{program} --version: {done.stderr.strip() or done.returncode}")
     return done.stdout.strip()

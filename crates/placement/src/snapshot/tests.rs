@@ -14,72 +14,84 @@ fn added() -> Added {
     Some("of a later release".to_owned())
 }
 
-/// A state with one of each row.
-fn state() -> State {
-    let mut state = State::default();
-    let (provider, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
-    let at = Timestamp(1_700_000_000_000_000);
-    let host = |uuid, name: &str| Change::ProviderCreated {
+const HOST: Uuid = Uuid::from_u128(1);
+const GROUP: Uuid = Uuid::from_u128(4);
+const AT: Timestamp = Timestamp(1_700_000_000_000_000);
+
+fn provider(uuid: Uuid, name: &str) -> Change {
+    Change::ProviderCreated {
         uuid,
         name: name.to_owned(),
         parent: None,
-        at,
+        at: AT,
+    }
+}
+
+/// What says where things are and what they have.
+fn providers() -> Vec<Change> {
+    let inventory = Inventory {
+        total: 64,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: 64,
+        step_size: 1,
+        allocation_ratio: 1.0,
     };
-    let rule = Rule {
-        scope: RuleScope::Level("rack".into()),
-        relation: Relation::Spread(2),
-    };
-    let consumer = ConsumerUuid::from_uuid(Uuid::from_u128(3));
-    let group = Uuid::from_u128(4);
-    for change in [
+    vec![
         Change::ClassCreated {
             id: ClassId(1000),
             name: "CUSTOM_A".into(),
-            at,
+            at: AT,
         },
         Change::TraitCreated {
             id: TraitId(4000),
             name: "CUSTOM_T".into(),
-            at,
+            at: AT,
         },
-        host(provider, "host"),
-        host(other, "other"),
+        provider(HOST, "host"),
+        provider(Uuid::from_u128(2), "other"),
         Change::InventorySet {
-            provider,
+            provider: HOST,
             class: ClassId(1000),
-            inventory: Inventory {
-                total: 64,
-                reserved: 0,
-                min_unit: 1,
-                max_unit: 64,
-                step_size: 1,
-                allocation_ratio: 1.0,
-            },
-            at,
+            inventory,
+            at: AT,
         },
         Change::TraitsSet {
-            provider,
+            provider: HOST,
             traits: vec![TraitId(4000)],
         },
         Change::AggregatesSet {
-            provider,
+            provider: HOST,
             aggregates: vec!["agg".into()],
         },
+    ]
+}
+
+/// What says how places lie to each other, and who is there.
+fn topology_and_consumers() -> Vec<Change> {
+    let rule = Rule {
+        scope: RuleScope::Level("rack".into()),
+        relation: Relation::Spread(2),
+    };
+    let level = Level {
+        name: "rack".into(),
+        aggregates: vec!["agg".into()],
+    };
+    let distance = Distance {
+        from: "agg".into(),
+        to: "other".into(),
+        distance: 300,
+    };
+    let consumer = ConsumerUuid::from_uuid(Uuid::from_u128(3));
+    vec![
         Change::LevelsSet {
-            levels: vec![Level {
-                name: "rack".into(),
-                aggregates: vec!["agg".into()],
-            }],
+            levels: vec![level],
         },
         Change::DistancesSet {
-            distances: vec![Distance {
-                from: "agg".into(),
-                to: "other".into(),
-                distance: 300,
-            }],
+            distances: vec![distance],
         },
         Change::GroupSet {
-            group,
+            group: GROUP,
             rules: vec![rule],
         },
         Change::ConsumerSet {
@@ -88,19 +100,25 @@ fn state() -> State {
             project: "p".into(),
             user: "u".into(),
             consumer_type: Some("INSTANCE".into()),
-            at,
+            at: AT,
             allocations: vec![AllocationFact {
-                provider,
+                provider: HOST,
                 class: ClassId(1000),
                 amount: 3,
             }],
         },
         Change::ConsumerPlaced {
             consumer,
-            host: Some(provider),
-            group: Some(group),
+            host: Some(HOST),
+            group: Some(GROUP),
         },
-    ] {
+    ]
+}
+
+/// A state with one of each row.
+fn state() -> State {
+    let mut state = State::default();
+    for change in [providers(), topology_and_consumers()].concat() {
         drop(state.apply(&change));
     }
     state
