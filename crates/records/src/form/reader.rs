@@ -108,6 +108,7 @@ impl<'b> Reader<'b> {
     /// # Errors
     ///
     /// There are not as many.
+    #[inline]
     pub fn bytes(&mut self) -> Result<&'b [u8], FormError> {
         let length = self.length()?;
         self.raw(length)
