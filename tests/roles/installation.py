@@ -33,11 +33,26 @@ class Role(servers.Server):
         self.kills += 1
         super().kill()
 
+    def run_with(self, program: pathlib.Path) -> None:
+        """End the process as an operator would, and go on with another program."""
+        self.stop()
+        self.command[0] = str(program)
+        self.start()
+
 
 class Installation:
-    """Control, so many cells, and an agent process for each cell."""
+    """Control, so many cells, and an agent process for each cell.
 
-    def __init__(self, folder: pathlib.Path, cells: int, hosts: int) -> None:
+    ``programs`` names another program for roles of a kind: control, cell or agent.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        cells: int,
+        hosts: int,
+        programs: dict[str, pathlib.Path] | None = None,
+    ) -> None:
         self.hosts = hosts
         self.compute = launch.free_port()
         self.placement = launch.free_port()
@@ -47,7 +62,9 @@ class Installation:
         self.roles: list[Role] = []
 
         def role(name: str, port: int | None, options: dict[str, object]) -> Role:
-            words = [str(launch.program()), name.partition("-")[0], "--config", "/dev/null"]
+            kind = name.partition("-")[0]
+            program = (programs or {}).get(kind) or launch.program()
+            words = [str(program), kind, "--config", "/dev/null"]
             for option, value in options.items():
                 words += [f"--{option}", str(value)]
             made = Role(name, words, port, str(folder / f"{name}.log"))
@@ -139,7 +156,7 @@ class Installation:
         """Whether ``placewright audit`` finds nothing, and what it says."""
         done = subprocess.run(
             [
-                *(str(launch.program()), "audit"),
+                *(self.control.command[0], "audit"),
                 *("--url", f"http://127.0.0.1:{self.placement}"),
             ],
             capture_output=True,

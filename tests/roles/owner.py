@@ -80,18 +80,20 @@ class Owner:
         elif status not in (409, 503):
             raise Unexpected(f"deletion of {server}: {status} {body}")
 
+    def _actions(self) -> list[tuple[str, Any]]:
+        """What may be done with a server; more than once is more often."""
+        return [
+            ("migrate", None),
+            ("resize", {"flavorRef": self.rng.choice(self.flavors)}),
+            ("os-migrateLive", {"host": None, "block_migration": "auto"}),
+            ("confirmResize", None),
+            ("confirmResize", None),
+            ("revertResize", None),
+        ]
+
     def _move(self, client: Compute, server: str) -> None:
         # What does not suit the server's state is refused with 409, what finds no place with 400.
-        action, body = self.rng.choice(
-            [
-                ("migrate", None),
-                ("resize", {"flavorRef": self.rng.choice(self.flavors)}),
-                ("os-migrateLive", {"host": None, "block_migration": "auto"}),
-                ("confirmResize", None),
-                ("confirmResize", None),
-                ("revertResize", None),
-            ]
-        )
+        action, body = self.rng.choice(self._actions())
         before = self.moved.pop(server, None)
         status, answer = client.act(server, action, body)
         if status not in (202, 204) and before:

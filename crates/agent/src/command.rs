@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use placewright_conductor::cell_conductor::GuestRef;
 use placewright_conductor::{HostId, InstanceId};
+use placewright_records::server;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -343,7 +344,7 @@ impl Driver for Command {
             }
             let order = task.order.as_deref();
             let spec: Option<Box<RawValue>> =
-                order.and_then(|order| serde_json::from_str(&order.spec.body.text()).ok());
+                order.and_then(|order| serde_json::from_str(&server::json(&order.spec.body)).ok());
             let order = order.map(|order| OrderInput {
                 name: &order.spec.name,
                 project: &order.spec.project,

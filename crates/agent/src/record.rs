@@ -18,6 +18,7 @@ use placewright_conductor::cell_conductor::Order;
 use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::{Amounts, HostId, InstanceId};
 use placewright_records::guests::{self, Entry, GuestRow, GuestStateName};
+use placewright_records::server;
 use serde::Deserialize;
 use thiserror::Error;
 use uuid::Uuid;
@@ -79,7 +80,7 @@ impl Guest {
     /// The initial state of a guest that is built for an order.
     pub(crate) fn made_by(order: &Order) -> Self {
         // A body without an image, or in another format, is not an error for the agent.
-        let body: Body = serde_json::from_str(&order.spec.body.text()).unwrap_or_default();
+        let body: Body = serde_json::from_str(&server::json(&order.spec.body)).unwrap_or_default();
         let image = body.request.image.unwrap_or_default();
         let properties = image.properties.into_iter().map(|(name, value)| {
             let text = match value {

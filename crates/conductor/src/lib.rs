@@ -29,4 +29,4 @@ pub use control::ControlState;
 pub use fault::{Action, Attempt, Fault};
 pub use ids::{CellId, HostId, InstanceId, MigrationId};
 pub use message::{Message, MoveDecision, MoveKind, Reply};
-pub use spec::{Amounts, Candidate, HardRule, Rules, SharedText, Spec};
+pub use spec::{Amounts, Candidate, HardRule, Rules, SharedRow, SharedText, Spec, SpecBody};

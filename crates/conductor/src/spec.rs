@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use placewright_placement::group::Rule;
 use placewright_placement::{AllocationRequest, Timestamp};
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::ids::HostId;
@@ -27,7 +28,7 @@ pub struct Spec {
     pub rules: Rules,
     /// Everything else (flavor, image, networks, hints, …), in the form in which its creator wrote
     /// it.
-    pub body: SharedText,
+    pub body: SpecBody,
     /// The time of the request.
     pub created_at: Timestamp,
 }
@@ -36,9 +37,24 @@ impl Spec {
     /// A 64-bit prefix of a hash, by which a cell and control verify that they have the same spec.
     ///
     /// They may be of different releases, and an older one does not have a field that was added
-    /// later. So what is hashed never changes: these fields, as a tuple in postcard's encoding.
+    /// later. So what is hashed never changes: these fields, as a tuple in postcard's encoding. A
+    /// body is hashed as it is kept, with fields that only others know.
     #[must_use]
     pub fn digest(&self) -> u64 {
+        match &self.body {
+            SpecBody::Json(text) => self.digest_with(text.text()),
+            SpecBody::Row(row) => self.digest_with((&row.common[..], &row.own[..])),
+        }
+    }
+
+    /// The digest of the same spec with its body as a text, which releases without typed bodies
+    /// have.
+    #[must_use]
+    pub fn digest_with_json(&self, json: &str) -> u64 {
+        self.digest_with(json)
+    }
+
+    fn digest_with(&self, body: impl Serialize) -> u64 {
         let rules: Vec<(&Rule, &[Uuid])> = self
             .rules
             .iter()
@@ -50,7 +66,7 @@ impl Spec {
             &self.user,
             self.group,
             rules,
-            self.body.text(),
+            body,
             self.created_at,
         );
         let bytes = postcard::to_stdvec(&hashed)
@@ -61,11 +77,93 @@ impl Spec {
     }
 }
 
-/// The opaque part of a spec: a text whose beginning is shared by specs that were created
-/// together. The shared part is kept, recorded and saved once.
+/// The part of a spec that conductors do not decide by. Whoever does not need its fields passes it
+/// on as it is, so that an older release in between loses nothing of what a newer one added.
 ///
-/// A creator who splits a body has to put everything that influences placement into the shared
-/// part.
+/// Specs that were created together share its beginning, which is kept, recorded and saved once. A
+/// creator who splits a body has to put everything that influences placement into the shared part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpecBody {
+    /// A typed row; `placewright-records` knows its fields.
+    Row(SharedRow),
+    /// JSON in a text, which releases before typed bodies wrote.
+    Json(SharedText),
+}
+
+impl SpecBody {
+    /// The length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Row(row) => row.common.len() + row.own.len(),
+            Self::Json(text) => text.len(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether both share their beginning in memory. Equal bodies need not.
+    #[must_use]
+    pub fn shares_prefix(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Row(one), Self::Row(other)) => Arc::ptr_eq(&one.common, &other.common),
+            (Self::Json(one), Self::Json(other)) => one.shares_prefix(other),
+            _ => false,
+        }
+    }
+}
+
+impl From<SharedText> for SpecBody {
+    fn from(text: SharedText) -> Self {
+        Self::Json(text)
+    }
+}
+
+impl From<String> for SpecBody {
+    fn from(text: String) -> Self {
+        Self::Json(text.into())
+    }
+}
+
+impl From<&str> for SpecBody {
+    fn from(text: &str) -> Self {
+        Self::Json(text.into())
+    }
+}
+
+/// A row in two parts, of which specs that were created together share the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedRow {
+    common: Arc<[u8]>,
+    own: Box<[u8]>,
+}
+
+impl SharedRow {
+    /// A row of these parts.
+    #[must_use]
+    pub fn parted(common: Arc<[u8]>, own: impl Into<Box<[u8]>>) -> Self {
+        let own = own.into();
+        Self { common, own }
+    }
+
+    /// The part that is shared with other bodies.
+    #[must_use]
+    pub fn common(&self) -> &Arc<[u8]> {
+        &self.common
+    }
+
+    /// The part that belongs to this body alone.
+    #[must_use]
+    pub fn own(&self) -> &[u8] {
+        &self.own
+    }
+}
+
+/// A text in two parts, of which specs that were created together share the first.
 #[derive(Clone)]
 pub struct SharedText {
     common: Arc<str>,

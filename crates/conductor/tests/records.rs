@@ -188,7 +188,7 @@ fn groups_aggregates_and_disabled_services_reach_placement_in_the_same_step() {
     let set = Command::SetGroup {
         group,
         row: Some(row),
-        topology: Some(GroupTopology { rules: "[]".into() }),
+        topology: Some(GroupTopology { rules: Vec::new() }),
     };
     world.conduct(set.clone());
     assert!(world.control.placement.group(group).is_some());

@@ -3,27 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use placewright_conductor::SharedText as SpecBody;
-use placewright_scheduler::request::{self, RequestSpec, Unreadable};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use placewright_conductor::SpecBody;
+use placewright_records::server::RawRequest;
+use placewright_scheduler::request::{RequestSpec, Unreadable};
 
 /// The most requests that are cached; many instances share one.
 const KEPT_MAX: usize = 1024;
 /// The most bytes of all cached requests.
 const KEPT_BYTES_MAX: usize = 8 << 20;
-
-/// The parts of [`Spec::body`](placewright_conductor::Spec::body) that are needed here. Whoever
-/// writes it may add anything else.
-#[derive(Debug, Deserialize)]
-struct Body<'a> {
-    /// The request, as in `POST /v1/destinations`.
-    #[serde(borrow)]
-    request: &'a RawValue,
-    /// How many instances of a reservation must find a host; if none, all.
-    #[serde(default)]
-    min_count: Option<usize>,
-}
 
 /// The parsed body of a specification.
 #[derive(Clone, Debug)]
@@ -35,7 +22,7 @@ pub(crate) struct ParsedBody {
 /// A parser of bodies with a cache, so that equal requests are parsed once.
 #[derive(Debug, Default)]
 pub(crate) struct BodyCache {
-    kept: HashMap<Box<str>, Arc<RequestSpec>>,
+    kept: HashMap<Box<[u8]>, Arc<RequestSpec>>,
     bytes: usize,
 }
 
@@ -46,36 +33,32 @@ impl BodyCache {
     ///
     /// Names the field that is wrong.
     pub(crate) fn read(&mut self, body: &SpecBody) -> Result<ParsedBody, Unreadable> {
-        let text = body.text();
-        let Body { request, min_count } =
-            request::read(&mut serde_json::Deserializer::from_str(&text))?;
-        if let Some(request) = self.kept.get(request.get()) {
+        let raw = RawRequest::find(body)?;
+        let min_count = raw.min_count.and_then(|count| usize::try_from(count).ok());
+        if let Some(request) = self.kept.get(raw.bytes()) {
             return Ok(ParsedBody {
                 request: Arc::clone(request),
                 min_count,
             });
         }
-        let mut json = serde_json::Deserializer::from_str(request.get());
-        let read: RequestSpec = request::read(&mut json).map_err(|error| Unreadable {
-            field: format!("request.{}", error.field),
-            message: error.message,
-        })?;
-        let read = Arc::new(read);
-        self.bytes += request.get().len();
+        let request = Arc::new(raw.read()?);
+        let length = raw.bytes().len();
+        self.bytes += length;
         if self.kept.len() >= KEPT_MAX || self.bytes > KEPT_BYTES_MAX {
             self.kept.clear();
-            self.bytes = request.get().len();
+            self.bytes = length;
         }
-        self.kept.insert(request.get().into(), Arc::clone(&read));
-        Ok(ParsedBody {
-            request: read,
-            min_count,
-        })
+        self.kept.insert(raw.bytes().into(), Arc::clone(&request));
+        Ok(ParsedBody { request, min_count })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use placewright_records::server;
+    use placewright_types::flavor::Flavor;
+    use placewright_types::server::ServerBody;
+
     use super::*;
 
     #[test]
@@ -92,5 +75,24 @@ mod tests {
             bodies.read(&wrong.into()).unwrap_err().field,
             "request.flavor.vcpus"
         );
+    }
+
+    #[test]
+    fn a_typed_request_is_read_once() {
+        let mut body = ServerBody {
+            request: RequestSpec::new(Flavor {
+                vcpus: 3,
+                ..Flavor::default()
+            }),
+            min_count: Some(2),
+            ..ServerBody::default()
+        };
+        let mut bodies = BodyCache::default();
+        let read = bodies.read(&server::write(&body)).unwrap();
+        assert_eq!(*read.request, body.request);
+        assert_eq!(read.min_count, Some(2));
+        body.server.reservation_id = "another".to_owned();
+        let again = bodies.read(&server::write(&body)).unwrap();
+        assert!(Arc::ptr_eq(&read.request, &again.request));
     }
 }

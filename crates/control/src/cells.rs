@@ -9,6 +9,7 @@ use placewright_conductor::cell_conductor::JobKind;
 use placewright_conductor::super_conductor::{Command, RebuildEvent, Refusal};
 use placewright_conductor::{CellId, HostId, InstanceId};
 use placewright_link::{CellEvent, InstanceView};
+use placewright_records::server::has_digest;
 use placewright_scheduler::host_state::HostUpdate;
 use placewright_scheduler::host_table::HostTable;
 use tokio::sync::mpsc;
@@ -221,15 +222,17 @@ impl CellFollower {
         });
         let done: Vec<(InstanceId, u64)> = self.conductor().engine().read_now(|machine| {
             let rebuilds = machine.0.conductor.rebuilds();
-            let done = views.filter(|(instance, view)| {
+            let done = views.filter_map(|(instance, view)| {
                 let is_over = view
                     .job
                     .as_ref()
                     .is_none_or(|job| job.kind != JobKind::Rebuild);
-                let asked = rebuilds.get(instance).filter(|_| is_over);
-                asked.is_some_and(|asked| asked.spec.digest() == view.spec)
+                let asked = rebuilds.get(&instance).filter(|_| is_over);
+                let asked = asked.map(|asked| &asked.spec);
+                let asked = asked.filter(|spec| has_digest(spec, view.spec));
+                asked.map(|spec| (instance, spec.digest()))
             });
-            done.map(|(instance, view)| (instance, view.spec)).collect()
+            done.collect()
         });
         for (instance, digest) in done {
             let event = RebuildEvent::Done { digest };

@@ -3,11 +3,10 @@
 //! Equal states give equal bytes: rows go out in the order of their slots, names in alphabetical
 //! order, and numbers that are private to one copy of the state (aggregates, projects, users,
 //! types) as places in a table of names. Each row is a length (u32, little endian) and that many
-//! bytes of postcard.
+//! bytes of postcard; it can gain a field (`framing.rs`).
 
 use std::io::{self, Read, Write};
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
@@ -22,12 +21,16 @@ use crate::inventory::Inventory;
 use crate::rows::{Allocation, Consumer, InventoryRecord, Named, Provider};
 use crate::state::State;
 
-/// The newest version that this release reads. It writes the oldest that holds everything: version 2
-/// ends with the distances of the topology, version 1 has none.
-pub const SNAPSHOT_VERSION: u32 = 2;
+mod framing;
+#[cfg(test)]
+mod tests;
 
-/// The upper bound of a row. It suffices because a provider's row does not list its consumers.
-const ROW_BYTES_MAX: u32 = 64 << 20;
+use framing::{Input, Rows};
+
+/// The newest version that this release reads. It writes the oldest that holds everything: version 2
+/// ends with the distances of the topology, version 1 has none. A field that a row gains needs no
+/// version; tables that an older release must not go on without do.
+pub const SNAPSHOT_VERSION: u32 = 2;
 
 /// Why a snapshot cannot be read.
 #[derive(Debug, Error)]
@@ -48,7 +51,7 @@ pub enum SnapshotError {
     Damaged(&'static str),
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Header {
     version: u32,
     classes: u32,
@@ -63,14 +66,14 @@ struct Header {
     consumers: u32,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct NamedRow {
     id: u16,
     name: String,
     modified_at: Timestamp,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct ProviderRow {
     slot: u32,
     uuid: Uuid,
@@ -85,7 +88,7 @@ struct ProviderRow {
     aggregates: Vec<u32>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct ConsumerRow {
     slot: u32,
     uuid: ConsumerUuid,
@@ -98,7 +101,7 @@ struct ConsumerRow {
     allocations: Vec<(u32, ClassId, u32)>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct GroupRow {
     slot: u32,
     uuid: Uuid,
@@ -141,23 +144,6 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Writes rows, each with its length.
-struct Rows<'a> {
-    out: &'a mut dyn Write,
-    row: Vec<u8>,
-}
-
-impl Rows<'_> {
-    fn put<T: Serialize>(&mut self, row: &T) -> io::Result<()> {
-        self.row.clear();
-        let buffer = std::mem::take(&mut self.row);
-        self.row = postcard::to_extend(row, buffer).map_err(io::Error::other)?;
-        let length = u32::try_from(self.row.len()).map_err(io::Error::other)?;
-        self.out.write_all(&length.to_le_bytes())?;
-        self.out.write_all(&self.row)
-    }
-}
-
 fn length(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
@@ -189,10 +175,7 @@ impl State {
                 .filter_map(|consumer| consumer.consumer_type)
                 .map(|id| id.0),
         );
-        let mut rows = Rows {
-            out,
-            row: Vec::new(),
-        };
+        let mut rows = Rows::new(out);
         rows.put(&Header {
             version: if self.distances.is_empty() { 1 } else { 2 },
             classes: length(self.classes.len()),
@@ -261,10 +244,7 @@ impl State {
     ///
     /// [`SnapshotError`] when reading fails or the bytes are not a whole snapshot.
     pub fn load(input: &mut dyn Read) -> Result<Self, SnapshotError> {
-        let mut rows = Input {
-            input,
-            row: Vec::new(),
-        };
+        let mut rows = Input::new(input);
         let header: Header = rows.take()?;
         if header.version > SNAPSHOT_VERSION {
             return Err(SnapshotError::NewerVersion {
@@ -484,25 +464,4 @@ fn consumer(
             })
             .collect(),
     })
-}
-
-/// Reads rows, each with its length.
-struct Input<'a> {
-    input: &'a mut dyn Read,
-    row: Vec<u8>,
-}
-
-impl Input<'_> {
-    fn take<T: DeserializeOwned>(&mut self) -> Result<T, SnapshotError> {
-        let mut length = [0; 4];
-        self.input.read_exact(&mut length)?;
-        let length = u32::from_le_bytes(length);
-        if length > ROW_BYTES_MAX {
-            return Err(SnapshotError::Damaged("a row is longer than any can be"));
-        }
-        self.row.resize(length as usize, 0);
-        self.input.read_exact(&mut self.row)?;
-        postcard::from_bytes(&self.row)
-            .map_err(|_| SnapshotError::Damaged("a row does not hold what it should"))
-    }
 }

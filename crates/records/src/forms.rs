@@ -6,3 +6,5 @@ mod messages;
 mod of_cell;
 mod of_control;
 mod placement;
+mod requests;
+mod servers;

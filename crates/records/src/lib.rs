@@ -10,6 +10,7 @@
 //!   control and cells, the soft state of hosts.
 //! - [`control`], [`cell`] and [`guests`] write and read whole records and snapshots, with their
 //!   version, also those of older releases.
+//! - [`server`] writes and reads the bodies of specs: what is kept of a server besides its place.
 //! - [`message`] writes and reads what control and cells say to each other, in each version that
 //!   this release speaks.
 //!
@@ -25,6 +26,7 @@ mod forms;
 pub mod guests;
 pub mod message;
 mod packed;
+pub mod server;
 mod tables;
 
 pub use error::ReadError;

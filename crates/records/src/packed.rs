@@ -1,6 +1,6 @@
 //! A compact form of records and snapshots that writes the common parts of specs once.
 //!
-//! Specs that were created together share one [`SharedText::common`] and one list of rules. If
+//! Specs that were created together share the common part of their bodies and one list of rules. If
 //! several share them, the first is preceded by a template, and each is written as the number of
 //! its template and its own part. So a thousand instances of one request take the space of one
 //! request, in memory as on disk.
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use placewright_conductor::table::SpecRow;
-use placewright_conductor::{InstanceId, SharedText, Spec};
+use placewright_conductor::{InstanceId, SharedRow, SharedText, Spec, SpecBody};
 
 use crate::error::ReadError;
 use crate::form::{Form, FormError, Reader, Writer};
@@ -25,13 +25,29 @@ struct SpecOfTemplate {
     template: u32,
     name: String,
     own: String,
+    own_row: OwnRow,
+}
+
+/// The own part of a body that is a row.
+#[derive(Default, PartialEq)]
+struct OwnRow(Box<[u8]>);
+
+impl Form for OwnRow {
+    fn write(&self, out: &mut Writer) {
+        out.bytes(&self.0);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        Ok(Self(from.bytes()?.into()))
+    }
 }
 
 row!(SpecOfTemplate {
     instance,
     template,
     name,
-    own
+    own;
+    own_row
 });
 
 /// Appends an element that is a row.
@@ -112,11 +128,16 @@ impl<'s> Packer<'s> {
             }
         };
         out.number(SPEC_OF_TEMPLATE);
+        let (own, own_row) = match &spec.body {
+            SpecBody::Json(text) => (text.own().to_owned(), OwnRow::default()),
+            SpecBody::Row(row) => (String::new(), OwnRow(row.own().into())),
+        };
         let own = SpecOfTemplate {
             instance,
             template,
             name: spec.name.clone(),
-            own: spec.body.own().to_owned(),
+            own,
+            own_row,
         };
         own.write(out);
         written(out)
@@ -127,14 +148,25 @@ impl<'s> Packer<'s> {
 fn template_of(spec: &Spec) -> Spec {
     Spec {
         name: String::new(),
-        body: SharedText::parted(Arc::clone(spec.body.common()), ""),
+        body: with_own(&spec.body, String::new(), OwnRow::default()),
         ..spec.clone()
+    }
+}
+
+/// A body that shares its common part with another.
+fn with_own(body: &SpecBody, own: String, OwnRow(own_row): OwnRow) -> SpecBody {
+    match body {
+        SpecBody::Json(text) => SharedText::parted(Arc::clone(text.common()), own).into(),
+        SpecBody::Row(row) => SpecBody::Row(SharedRow::parted(Arc::clone(row.common()), own_row)),
     }
 }
 
 /// The addresses of the parts that a spec may share with others.
 fn place(spec: &Spec) -> (usize, usize) {
-    let body = Arc::as_ptr(spec.body.common()).cast::<u8>();
+    let body = match &spec.body {
+        SpecBody::Json(text) => text.common().as_ptr(),
+        SpecBody::Row(row) => row.common().as_ptr(),
+    };
     (body.addr(), spec.rules.as_ptr().addr())
 }
 
@@ -195,7 +227,7 @@ impl Unpacker {
         })?;
         let spec = Spec {
             name: own.name,
-            body: SharedText::parted(Arc::clone(common.body.common()), own.own),
+            body: with_own(&common.body, own.own, own.own_row),
             ..common.clone()
         };
         Ok(C::of_spec(own.instance, Box::new(spec)))

@@ -17,7 +17,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use common::{assert_writes, golden};
-use placewright_conductor::{ControlState, SharedText, cell_conductor, control, super_conductor};
+use placewright_conductor::{
+    ControlState, SharedText, SpecBody, cell_conductor, control, super_conductor,
+};
 use placewright_placement as placement;
 use placewright_records::control as form;
 use placewright_records::message::{self, Versions};
@@ -29,18 +31,21 @@ use values::{INSTANCE, of_a_reservation, of_cell, of_control};
 fn records_of_control_read_as_they_always_did() {
     let mut bytes = Vec::new();
     form::encode(&of_control(), &mut bytes);
-    assert_writes("control_4", &bytes);
+    assert_writes("control_4_rules", &bytes);
     assert!(form::may_concern_conductor(&bytes));
     let packed = [of_control(), of_a_reservation(3)].concat();
     let mut bytes = Vec::new();
     form::encode(&packed, &mut bytes);
-    assert_writes("control_4_packed", &bytes);
+    assert_writes("control_4_packed_rules", &bytes);
     assert!(form::may_concern_conductor(&bytes));
     for (name, changes) in [
         ("control_2", of_control()),
         ("control_3", packed.clone()),
         ("control_4", of_control()),
-        ("control_4_packed", packed),
+        ("control_4_packed", packed.clone()),
+        // Since the rules of groups are no text.
+        ("control_4_rules", of_control()),
+        ("control_4_packed_rules", packed),
     ] {
         let bytes = golden(name);
         assert!(form::may_concern_conductor(&bytes), "{name}");
@@ -84,8 +89,8 @@ fn snapshots_of_control_read_as_they_always_did() {
     let alone = control_of(&of_control());
     let packed = control_of(&[of_control(), of_a_reservation(3)].concat());
     for (name, state) in [
-        ("control_snapshot_3", &alone),
-        ("control_snapshot_3_packed", &packed),
+        ("control_snapshot_3_rules", &alone),
+        ("control_snapshot_3_packed_rules", &packed),
     ] {
         let mut bytes = Vec::new();
         form::save(state, &mut bytes).unwrap();
@@ -96,6 +101,8 @@ fn snapshots_of_control_read_as_they_always_did() {
         ("control_snapshot_2", &packed),
         ("control_snapshot_3", &alone),
         ("control_snapshot_3_packed", &packed),
+        ("control_snapshot_3_rules", &alone),
+        ("control_snapshot_3_packed_rules", &packed),
     ] {
         let read = form::load(&mut golden(name).as_slice()).unwrap();
         assert_eq!(read.conductor, state.conductor, "{name}");
@@ -154,7 +161,10 @@ fn what_specs_have_in_common_is_written_once() {
         .into_iter()
         .map(|change| match change {
             control::Change::Conductor(Change::Spec(instance, Some(mut spec))) => {
-                spec.body = SharedText::parted(Arc::clone(&text), spec.body.own());
+                let SpecBody::Json(body) = &spec.body else {
+                    panic!("{:?}", spec.body);
+                };
+                spec.body = SharedText::parted(Arc::clone(&text), body.own()).into();
                 control::Change::Conductor(Change::Spec(instance, Some(spec)))
             }
             other => other,
@@ -176,7 +186,7 @@ fn what_specs_have_in_common_is_written_once() {
     let loaded = form::load(&mut snapshot.as_slice()).unwrap();
     assert_eq!(loaded.conductor, written.conductor);
     assert_eq!(form::digest(&loaded), form::digest(&written));
-    let bodies: Vec<&SharedText> = loaded
+    let bodies: Vec<&SpecBody> = loaded
         .conductor
         .specs()
         .values()

@@ -13,13 +13,13 @@ use placewright_conductor::message::{Create, Envelope};
 use placewright_conductor::super_conductor::{Change, Labels, Lock, Mapping, Migration};
 use placewright_conductor::{
     Amounts, Candidate, CellId, ClaimResponse, Fault, HostId, InstanceId, Message, MigrationId,
-    MoveKind, SharedText, Spec, control,
+    MoveKind, SharedRow, SharedText, Spec, SpecBody, control,
 };
 use placewright_placement::change::AllocationFact;
 use placewright_placement::{self as placement, ClassId, ConsumerUuid, Inventory, Timestamp};
 use placewright_records::guests::{self, Entry, GuestRow, GuestStateName};
 use placewright_records::message::{self, Versions};
-use placewright_records::{Form, Layout, Reader, Writer, cell, control as form};
+use placewright_records::{Form, Layout, Reader, Writer, cell, control as form, server};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -64,7 +64,8 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 fn spec() -> impl Strategy<Value = Spec> {
-    let body = (text(), text()).prop_map(|(common, own)| SharedText::parted(common.into(), own));
+    let body = (text(), text());
+    let body = body.prop_map(|(common, own)| SharedText::parted(common.into(), own).into());
     (text(), text(), text(), of(uuid()), body, time()).prop_map(
         |(name, project, user, group, body, created_at)| Spec {
             name,
@@ -407,6 +408,22 @@ proptest! {
             }
             prop_assert_eq!(&read, &list);
         }
+    }
+
+    #[test]
+    fn bodies_that_are_rows_read_as_written(
+        spec in spec(),
+        common in vec(any::<u8>(), 1..200),
+        own in vec(any::<u8>(), 0..9),
+    ) {
+        let body = SpecBody::Row(SharedRow::parted(common.into(), own));
+        // Whatever the bytes are, they are passed on as they are, and reading them is no panic.
+        drop(server::read(&body));
+        let row = Change::Spec(InstanceId(Uuid::nil()), Some(Box::new(Spec { body, ..spec })));
+        let changes = vec![control::Change::Conductor(row)];
+        let mut record = Vec::new();
+        form::encode(&changes, &mut record);
+        prop_assert_eq!(form::decode(&record).unwrap(), changes);
     }
 
     #[test]

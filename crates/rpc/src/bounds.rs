@@ -99,8 +99,12 @@ impl FieldPath<'_> {
     }
 
     pub(crate) fn text(&self, text: &str, max: usize) -> Result<(), LimitExceeded> {
-        if text.len() > max {
-            return Err(self.beyond(format_args!("{} bytes", text.len()), max));
+        self.bytes(text.len(), max)
+    }
+
+    pub(crate) fn bytes(&self, count: usize, max: usize) -> Result<(), LimitExceeded> {
+        if count > max {
+            return Err(self.beyond(format_args!("{count} bytes"), max));
         }
         Ok(())
     }

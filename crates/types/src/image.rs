@@ -133,6 +133,23 @@ impl ImageProperties {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// All properties; [`Self::new`] makes the same of them again.
+    #[must_use]
+    pub fn to_map(&self) -> BTreeMap<String, String> {
+        let mut all = self.values.clone();
+        for name in &self.traits_required {
+            all.insert(format!("trait:{name}"), "required".to_owned());
+        }
+        for (node, cpus) in self.numa_cpus.iter().flatten().enumerate() {
+            let cpus: Vec<_> = cpus.iter().map(u32::to_string).collect();
+            all.insert(format!("hw_numa_cpus.{node}"), cpus.join(","));
+        }
+        for (node, memory_mb) in self.numa_memory_mb.iter().flatten().enumerate() {
+            all.insert(format!("hw_numa_mem.{node}"), memory_mb.to_string());
+        }
+        all
+    }
+
     fn set(&mut self, given_name: &str, name: &str, value: &str) -> Result<(), BadRequest> {
         let value = match kind(name) {
             Some(kind) => kind.canonical(&field(given_name), value)?,
@@ -247,17 +264,6 @@ impl<'de> Deserialize<'de> for ImageProperties {
 
 impl Serialize for ImageProperties {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut all = self.values.clone();
-        for name in &self.traits_required {
-            all.insert(format!("trait:{name}"), "required".to_owned());
-        }
-        for (node, cpus) in self.numa_cpus.iter().flatten().enumerate() {
-            let cpus: Vec<_> = cpus.iter().map(u32::to_string).collect();
-            all.insert(format!("hw_numa_cpus.{node}"), cpus.join(","));
-        }
-        for (node, memory_mb) in self.numa_memory_mb.iter().flatten().enumerate() {
-            all.insert(format!("hw_numa_mem.{node}"), memory_mb.to_string());
-        }
-        all.serialize(serializer)
+        self.to_map().serialize(serializer)
     }
 }

@@ -11,4 +11,5 @@ pub mod host_state;
 pub mod image;
 pub mod platform;
 pub mod request;
+pub mod server;
 pub mod text;

@@ -22,8 +22,7 @@ const PER_HOST_MAX: i64 = i32::MAX as i64;
 /// The group in the form that the scheduler needs.
 pub(crate) fn for_scheduler(control: &ControlState, uuid: Uuid, row: &ServerGroup) -> Request {
     let topology = control.conductor.group_topologies().get(&uuid);
-    // This API wrote the rules, so they can be parsed.
-    let topology = topology.and_then(|one| serde_json::from_str(&one.rules).ok());
+    let topology = topology.map(|one| one.rules.clone());
     Request {
         uuid,
         policy: policy(&row.policy),
@@ -56,8 +55,7 @@ fn shown(call: &RoutedRequest<'_>, control: &ControlState, uuid: Uuid, row: &Ser
             None => json!({}),
         };
         if let Some(topology) = control.conductor.group_topologies().get(&uuid) {
-            let rules: Option<Value> = serde_json::from_str(&topology.rules).ok();
-            value["rules"][topology::NAME] = rules.unwrap_or_default();
+            value["rules"][topology::NAME] = json!(topology.rules);
         }
     } else {
         value["policies"] = json!([row.policy]);
@@ -167,7 +165,7 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     };
     let rules = &request.topology_rules;
     let topology = (!rules.is_empty()).then(|| GroupTopology {
-        rules: json!(rules).to_string(),
+        rules: rules.clone(),
     });
     let most = call.core.limits().server_groups_max;
     let command = Command::Bounded {

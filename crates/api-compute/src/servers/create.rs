@@ -6,14 +6,16 @@ use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{
     self, Bound, Command, INSTANCE_BYTES, NewBuild, of_spec,
 };
-use placewright_conductor::{ControlState, InstanceId, Rules, SharedText as SpecBody, Spec};
+use placewright_conductor::{ControlState, InstanceId, Rules, SharedRow, Spec, SpecBody};
 use placewright_http::{ApiError, ApiResult, Reply};
+use placewright_records::server;
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
+use placewright_types::server::{OwnFields, ServerBody, ServerFields};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::body::{self, Body, Server};
+use super::body;
 use super::common_fields::{
     access_address, certificates, check_hostname, disk_config, read_user_data,
 };
@@ -40,7 +42,8 @@ struct CreateRequest<'a> {
     hints: Hints,
     destination: Option<Destination>,
     is_bfv: bool,
-    server: Server,
+    hostname: Option<String>,
+    server: ServerFields,
 }
 
 pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -74,14 +77,15 @@ async fn accept(
     let rules = parsed.hints.bind(&mut request, &instances);
     let reservation = Uuid::new_v4();
     let reservation_id = format!("r-{:08x}", reservation.as_fields().0);
-    let mut body = Body {
+    let mut body = ServerBody {
         request,
         min_count: parsed.least,
         server: parsed.server.clone(),
+        ..ServerBody::default()
     };
     body.server.reservation_id.clone_from(&reservation_id);
     body.server.public_key = public_key;
-    let common = body.common()?;
+    let common = server::common(&body);
     check_size(call, parsed.count, common.len())?;
     let rules = Rules::from(rules);
     let mut builds = Vec::with_capacity(parsed.count as usize);
@@ -91,19 +95,21 @@ async fn accept(
         } else {
             format!("{}-{}", parsed.name, index + 1)
         };
-        let hostname = if parsed.server.hostname.is_empty() {
-            body::hostname(&name).unwrap_or_else(|| format!("server-{instance}"))
-        } else {
-            parsed.server.hostname.clone()
+        let hostname = match &parsed.hostname {
+            Some(hostname) => hostname.clone(),
+            None => body::hostname(&name).unwrap_or_else(|| format!("server-{instance}")),
         };
-        let own = Body::own(index, &hostname)?;
+        let own = server::own(&OwnFields {
+            launch_index: index,
+            hostname,
+        });
         let spec = Spec {
             name,
             project: call.project().to_owned(),
             user: call.user().to_owned(),
             group: parsed.hints.group,
             rules: rules.clone(),
-            body: SpecBody::parted(Arc::clone(&common), own),
+            body: SpecBody::Row(SharedRow::parted(Arc::clone(&common), own)),
             created_at: call.at,
         };
         builds.push(NewBuild { instance, spec });
@@ -302,9 +308,9 @@ fn read<'a>(call: &RoutedRequest<'_>, json: &'a Value) -> ApiResult<CreateReques
     let name = parsed.name("name")?;
     let name = name.ok_or_else(|| parsed.wrong("name", "it is missing"))?;
     let flavor = flavor_ref(&mut parsed)?;
-    let mut server = Server {
+    let mut server = ServerFields {
         flavor_id: flavor.clone(),
-        ..Server::default()
+        ..ServerFields::default()
     };
     read_boot(call, &mut parsed, &mut server)?;
     let is_bfv = boots_from_volume(&server.block_device_mapping_v2);
@@ -321,11 +327,12 @@ fn read<'a>(call: &RoutedRequest<'_>, json: &'a Value) -> ApiResult<CreateReques
     {
         server.tags = tags::read("server.tags", value)?;
     }
+    let mut hostname = None;
     if version.since(90)
-        && let Some(hostname) = parsed.text("hostname", 2..=255)?
+        && let Some(text) = parsed.text("hostname", 2..=255)?
     {
-        check_hostname(call, "server.hostname", hostname)?;
-        hostname.clone_into(&mut server.hostname);
+        check_hostname(call, "server.hostname", text)?;
+        hostname = Some(text.to_owned());
     }
     read_rest(call, &mut parsed, &mut server)?;
     let (zone, forced, destination) = read_place(call, &mut parsed)?;
@@ -351,6 +358,7 @@ fn read<'a>(call: &RoutedRequest<'_>, json: &'a Value) -> ApiResult<CreateReques
         hints,
         destination,
         is_bfv,
+        hostname,
         server,
     })
 }
@@ -371,13 +379,10 @@ pub(crate) fn flavor_ref(fields: &mut ObjectParser<'_>) -> ApiResult<String> {
 }
 
 /// The image, which is required unless the server boots from a volume.
-fn read_image(parsed: &mut ObjectParser<'_>, server: &mut Server) -> ApiResult<()> {
+fn read_image(parsed: &mut ObjectParser<'_>, server: &mut ServerFields) -> ApiResult<()> {
     let image = parsed.text("imageRef", 0..=255)?.unwrap_or("");
     if image.is_empty() {
-        let mappings = &server.block_device_mapping_v2;
-        let boots = mappings
-            .as_array()
-            .is_some_and(|all| all.iter().any(is_first));
+        let boots = server.block_device_mapping_v2.iter().any(is_first);
         if !boots {
             return Err(parsed.wrong("imageRef", "an image or a volume to boot from is needed"));
         }
@@ -402,7 +407,7 @@ pub(crate) fn image_id(path: &str, text: &str) -> ApiResult<String> {
 fn read_rest(
     call: &RoutedRequest<'_>,
     parsed: &mut ObjectParser<'_>,
-    server: &mut Server,
+    server: &mut ServerFields,
 ) -> ApiResult<()> {
     server.key_name = parsed
         .nullable_text("key_name", 1..=255)?

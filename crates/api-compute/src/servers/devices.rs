@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use placewright_http::{ApiError, ApiResult};
+use placewright_types::server::{BlockDevice, PlainValue, ServerFields};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::body::Server;
 use crate::call::RoutedRequest;
 use crate::fields::{self, ObjectParser};
 
@@ -20,7 +20,7 @@ const DEVICE_FIELDS_MAX: usize = 32;
 pub(super) fn read_boot(
     call: &RoutedRequest<'_>,
     parsed: &mut ObjectParser<'_>,
-    server: &mut Server,
+    server: &mut ServerFields,
 ) -> ApiResult<()> {
     match parsed.take("networks") {
         None if call.version.since(37) => {
@@ -30,7 +30,8 @@ pub(super) fn read_boot(
         None => {}
         Some(value) => {
             check_networks(call, &parsed.path_of("networks"), value)?;
-            server.networks = value.clone();
+            let networks = serde_json::from_value(value.clone());
+            server.networks = Some(networks.map_err(|error| parsed.wrong("networks", error))?);
         }
     }
     let mappings = parsed.take("block_device_mapping_v2");
@@ -49,11 +50,13 @@ pub(super) fn read_boot(
             let message = "it cannot come together with block_device_mapping_v2";
             return Err(parsed.wrong("block_device_mapping", message));
         }
-        server.block_device_mapping_v2 = if key == "block_device_mapping" {
+        let devices = if key == "block_device_mapping" {
             from_old_mappings(all)
         } else {
             value.clone()
         };
+        let devices = serde_json::from_value(devices);
+        server.block_device_mapping_v2 = devices.map_err(|error| parsed.wrong(key, error))?;
     }
     Ok(())
 }
@@ -102,24 +105,25 @@ fn from_old_mappings(all: &[Value]) -> Value {
     Value::Array(newer.collect())
 }
 
-pub(super) fn is_first(mapping: &Value) -> bool {
-    match &mapping["boot_index"] {
-        Value::Number(number) => number.as_i64() == Some(0),
-        Value::String(text) => text == "0",
+pub(super) fn is_first(device: &BlockDevice) -> bool {
+    match device.get("boot_index") {
+        Some(PlainValue::Whole(number)) => *number == 0,
+        Some(PlainValue::Text(text)) => text == "0",
         _ => false,
     }
 }
 
-pub(super) fn boots_from_volume(mappings: &Value) -> bool {
-    let mut first = mappings
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|one| is_first(one));
-    first.any(|one| match one["destination_type"].as_str() {
+pub(super) fn boots_from_volume(devices: &[BlockDevice]) -> bool {
+    let mut first = devices.iter().filter(|one| is_first(one));
+    first.any(|one| match text(one, "destination_type") {
         Some(to) => to == "volume",
-        None => matches!(one["source_type"].as_str(), Some("volume" | "snapshot")),
+        None => matches!(text(one, "source_type"), Some("volume" | "snapshot")),
     })
+}
+
+/// A field of a block device that is a text.
+pub(super) fn text<'d>(device: &'d BlockDevice, name: &str) -> Option<&'d str> {
+    device.get(name).and_then(PlainValue::text)
 }
 
 fn check_networks(call: &RoutedRequest<'_>, path: &str, value: &Value) -> ApiResult<()> {

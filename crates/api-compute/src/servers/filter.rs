@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use placewright_auth::Rule;
 use placewright_http::{ApiError, ApiResult};
 use placewright_placement::Timestamp;
+use placewright_types::server::ServerBody;
 
-use super::body::Shown;
 use super::pattern::Pattern;
 use super::server_view::ServerView;
 use super::status::WORDS;
@@ -355,7 +355,7 @@ impl Condition {
 }
 
 impl BodyCondition {
-    fn takes(&self, seen: &ServerView<'_>, shown: &Shown) -> bool {
+    fn takes(&self, seen: &ServerView<'_>, shown: &ServerBody) -> bool {
         let server = &shown.server;
         match self {
             Self::Flavor(id) => server.flavor_id == *id,

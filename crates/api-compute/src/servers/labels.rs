@@ -3,8 +3,9 @@
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command, Labels, of_labels};
 use placewright_http::ApiResult;
+use placewright_types::server::ServerBody;
 
-use super::body::Shown;
+use super::body;
 use super::server_view::ServerView;
 use crate::call::RoutedRequest;
 
@@ -13,13 +14,13 @@ pub(crate) fn of(seen: &ServerView<'_>) -> Labels {
     if let Some(labels) = seen.labels {
         return labels.clone();
     }
-    let server = Shown::of(seen.stored).server;
+    let ServerBody { server, own, .. } = body::shown(seen.stored);
     Labels {
         name: seen.stored.name.clone(),
         description: server.description,
         metadata: server.metadata,
         tags: server.tags,
-        hostname: server.hostname,
+        hostname: own.hostname,
         lock: None,
         updated_at: seen.mapping.created_at,
     }

@@ -10,7 +10,7 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
 use super::server_view::ServerView;
-use super::{body::Shown, find};
+use super::{body, find};
 use crate::admin::number;
 use crate::call::RoutedRequest;
 use crate::slices::SliceResult;
@@ -44,10 +44,10 @@ impl Row {
             Some(conductor.hosts().get(&host)?.name.clone())
         };
         let under_way = conductor.moves().get(&id);
-        let flavor = Shown::of(seen.stored).server.flavor_id;
+        let flavor = body::shown(seen.stored).server.flavor_id;
         let new_flavor = under_way
             .and_then(|one| one.spec.as_ref())
-            .map(|spec| Shown::of(spec).server.flavor_id);
+            .map(|spec| body::shown(spec).server.flavor_id);
         Some(Self {
             id,
             record: record.clone(),

@@ -6,8 +6,10 @@ use placewright_conductor::{CellId, ControlState, Fault, HostId, InstanceId, Spe
 use placewright_control::{CellView, Views};
 use placewright_link::InstanceView;
 use placewright_placement::Timestamp;
+use placewright_records::server::has_digest;
+use placewright_types::server::ServerBody;
 
-use super::body::Shown;
+use super::body;
 use super::status::Status;
 use crate::admin::hosts::is_down;
 
@@ -145,8 +147,8 @@ impl<'s> ServerView<'s> {
     }
 
     /// The parts of its specification that are shown.
-    pub(crate) fn shown(&self) -> Shown {
-        Shown::of(self.spec())
+    pub(crate) fn shown(&self) -> ServerBody {
+        body::shown(self.spec())
     }
 
     pub(crate) fn name(&self) -> &'s str {
@@ -214,5 +216,5 @@ fn is_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool
         return cell.heard_at.0.saturating_sub(rebuild.at.0) < TOLD_AFTER_US;
     }
     // The cell has completed it, and control is about to record that.
-    view.job.is_none() && view.spec == rebuild.spec.digest()
+    view.job.is_none() && has_digest(&rebuild.spec, view.spec)
 }

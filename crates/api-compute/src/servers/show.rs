@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use placewright_auth::Rule;
 use placewright_http::{ApiResult, Reply};
+use placewright_types::flavor::Flavor;
+use placewright_types::server::{BlockDevice, PlainValue, ServerBody};
 use serde_json::{Value, json};
 
-use super::body::{Shown, ShownFlavor};
+use super::devices;
 use super::fault;
 use super::find;
 use super::server_view::ServerView;
@@ -167,7 +169,12 @@ pub(crate) fn detailed(
 }
 
 /// Adds the fields of the request's version.
-fn versioned(call: &RoutedRequest<'_>, seen: &ServerView<'_>, shown: &Shown, value: &mut Value) {
+fn versioned(
+    call: &RoutedRequest<'_>,
+    seen: &ServerView<'_>,
+    shown: &ServerBody,
+    value: &mut Value,
+) {
     let (server, labels, version) = (&shown.server, seen.labels, call.version);
     let lock = labels.and_then(|labels| labels.lock.as_ref());
     if version.since(9) {
@@ -196,15 +203,19 @@ fn versioned(call: &RoutedRequest<'_>, seen: &ServerView<'_>, shown: &Shown, val
     }
 }
 
-fn hostname<'v>(seen: &'v ServerView<'_>, shown: &'v Shown) -> &'v str {
-    seen.labels
-        .map_or(shown.server.hostname.as_str(), |labels| {
-            labels.hostname.as_str()
-        })
+fn hostname<'v>(seen: &'v ServerView<'_>, shown: &'v ServerBody) -> &'v str {
+    seen.labels.map_or(shown.own.hostname.as_str(), |labels| {
+        labels.hostname.as_str()
+    })
 }
 
 /// Adds the fields for operators.
-fn extended(call: &RoutedRequest<'_>, seen: &ServerView<'_>, shown: &Shown, value: &mut Value) {
+fn extended(
+    call: &RoutedRequest<'_>,
+    seen: &ServerView<'_>,
+    shown: &ServerBody,
+    value: &mut Value,
+) {
     let host = seen.host().map(|(_, name)| name);
     value["OS-EXT-SRV-ATTR:host"] = json!(host);
     value["OS-EXT-SRV-ATTR:hypervisor_hostname"] = json!(host);
@@ -213,7 +224,7 @@ fn extended(call: &RoutedRequest<'_>, seen: &ServerView<'_>, shown: &Shown, valu
         let server = &shown.server;
         value["OS-EXT-SRV-ATTR:hostname"] = json!(hostname(seen, shown));
         value["OS-EXT-SRV-ATTR:reservation_id"] = json!(server.reservation_id);
-        value["OS-EXT-SRV-ATTR:launch_index"] = json!(server.launch_index);
+        value["OS-EXT-SRV-ATTR:launch_index"] = json!(shown.own.launch_index);
         value["OS-EXT-SRV-ATTR:kernel_id"] = json!("");
         value["OS-EXT-SRV-ATTR:ramdisk_id"] = json!("");
         value["OS-EXT-SRV-ATTR:root_device_name"] = json!(null);
@@ -252,7 +263,7 @@ pub(crate) fn host_id(project: &str, host: &str) -> String {
     text
 }
 
-fn image(call: &RoutedRequest<'_>, shown: &Shown) -> Value {
+fn image(call: &RoutedRequest<'_>, shown: &ServerBody) -> Value {
     match &shown.server.image {
         None => json!(""),
         Some(id) => json!({
@@ -263,8 +274,8 @@ fn image(call: &RoutedRequest<'_>, shown: &Shown) -> Value {
 }
 
 /// The flavor as it was when the server was created or resized: embedded from version 2.47 on.
-fn flavor(call: &RoutedRequest<'_>, shown: &Shown) -> Value {
-    let ShownFlavor {
+fn flavor(call: &RoutedRequest<'_>, shown: &ServerBody) -> Value {
+    let Flavor {
         name,
         vcpus,
         memory_mb,
@@ -292,14 +303,14 @@ fn flavor(call: &RoutedRequest<'_>, shown: &Shown) -> Value {
 }
 
 /// The volumes that the server was created with. They are references; nothing is attached here.
-pub(crate) fn volumes(call: &RoutedRequest<'_>, mappings: &Value) -> Value {
-    let all = mappings.as_array().map_or(&[][..], Vec::as_slice);
-    let of_volumes = all.iter().filter(|one| one["source_type"] == "volume");
+pub(crate) fn volumes(call: &RoutedRequest<'_>, devices: &[BlockDevice]) -> Value {
+    let is_volume = |one: &&BlockDevice| devices::text(one, "source_type") == Some("volume");
+    let of_volumes = devices.iter().filter(is_volume);
     let shown = of_volumes.map(|one| {
-        let mut value = json!({"id": one["uuid"]});
+        let mut value = json!({"id": one.get("uuid")});
         if call.version.since(3) {
-            let gone_with_it = one["delete_on_termination"].as_bool();
-            value["delete_on_termination"] = json!(gone_with_it.unwrap_or(false));
+            let gone_with_it = one.get("delete_on_termination") == Some(&PlainValue::Flag(true));
+            value["delete_on_termination"] = json!(gone_with_it);
         }
         value
     });

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use placewright_conductor::InstanceId;
 use placewright_http::{ApiError, ApiResult};
+use placewright_types::server::ServerBody;
 
-use super::body::Shown;
 use super::server_view::ServerView;
 use crate::call::RoutedRequest;
 
@@ -114,9 +114,10 @@ impl Column {
         self == Self::Host
     }
 
-    fn value(self, seen: &ServerView<'_>, shown: &OnceCell<Shown>) -> Value {
+    fn value(self, seen: &ServerView<'_>, shown: &OnceCell<ServerBody>) -> Value {
         let text = |text: Option<&str>| Value::Text(text.unwrap_or("").to_owned());
-        let server = || &shown.get_or_init(|| seen.shown()).server;
+        let body = || shown.get_or_init(|| seen.shown());
+        let server = || &body().server;
         match self {
             Self::Created => Value::Number(seen.mapping.created_at.0),
             Self::Updated => Value::Number(seen.updated_at().0),
@@ -135,8 +136,8 @@ impl Column {
             Self::User => text(Some(&seen.mapping.user)),
             Self::Flavor => text(Some(&server().flavor_id)),
             Self::Image => text(server().image.as_deref()),
-            Self::LaunchIndex => Value::Number(server().launch_index.into()),
-            Self::Hostname => text(Some(&server().hostname)),
+            Self::LaunchIndex => Value::Number(body().own.launch_index.into()),
+            Self::Hostname => text(Some(&body().own.hostname)),
             Self::KeyName => text(server().key_name.as_deref()),
             Self::Locked => Value::Number(
                 seen.labels

@@ -3,9 +3,11 @@
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command};
 use placewright_http::{ApiError, ApiResult, Reply};
+use placewright_records::server;
+use placewright_types::server::ServerBody;
 use serde_json::json;
 
-use super::body::Body;
+use super::body;
 use super::common_fields::{access_address, check_hostname, disk_config};
 use super::show::{self, Visibility};
 use super::{find, find_unlocked, labels};
@@ -92,7 +94,7 @@ pub(crate) fn withhold_newer(value: &mut serde_json::Value) {
 
 async fn change_body(
     call: &RoutedRequest<'_>,
-    change: impl Fn(&mut Body) + Send + Sync,
+    change: impl Fn(&mut ServerBody) + Send + Sync,
 ) -> ApiResult<()> {
     call.change(|control, views| {
         let seen = find_unlocked(call, control, views, Rule::ServersUpdate)?;
@@ -107,9 +109,9 @@ async fn change_body(
             return Err(ApiError::conflict(message));
         }
         let mut spec = seen.stored.clone();
-        let mut body = Body::of(&spec)?;
+        let mut body = body::of(&spec)?;
         change(&mut body);
-        body.put(&mut spec)?;
+        spec.body = server::write(&body);
         let command = Command::Guarded {
             facts: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
             command: Box::new(Command::SetSpec {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use placewright_placement::Timestamp;
 use placewright_placement::group::Rule;
+use placewright_types::request::TopologyRule;
 use uuid::Uuid;
 
 use crate::claim_request::{ClaimResponse, MoveSide};
@@ -266,9 +267,9 @@ pub struct ServerGroup {
 /// The topology rules of a server group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupTopology {
-    /// The rules as text, as the creator of the group wrote them. The hard ones are among
+    /// The rules as the creator of the group wrote them. The hard ones are among
     /// [`ServerGroup::rules`] too.
-    pub rules: String,
+    pub rules: Vec<TopologyRule>,
 }
 
 /// A host aggregate of the compute API.

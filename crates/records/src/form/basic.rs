@@ -1,6 +1,6 @@
 //! The forms of numbers, texts, lists and the like.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
@@ -201,6 +201,19 @@ impl<K: Form + Ord, V: Form> Form for BTreeMap<K, V> {
             map.insert(key, V::read(from)?);
         }
         Ok(map)
+    }
+}
+
+impl<T: Form + Ord> Form for BTreeSet<T> {
+    fn write(&self, out: &mut Writer) {
+        out.length(self.len());
+        for item in self {
+            item.write(out);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        (0..from.length()?).map(|_| T::read(from)).collect()
     }
 }
 

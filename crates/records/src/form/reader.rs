@@ -103,14 +103,24 @@ impl<'b> Reader<'b> {
         Ok(length)
     }
 
+    /// Takes bytes that are preceded by their number.
+    ///
+    /// # Errors
+    ///
+    /// There are not as many.
+    #[inline]
+    pub fn bytes(&mut self) -> Result<&'b [u8], FormError> {
+        let length = self.length()?;
+        self.raw(length)
+    }
+
     /// Takes a text.
     ///
     /// # Errors
     ///
     /// The bytes end, or are no UTF-8.
     pub fn text(&mut self) -> Result<&'b str, FormError> {
-        let length = self.length()?;
-        std::str::from_utf8(self.raw(length)?).map_err(|_| FormError::Bad("a text"))
+        std::str::from_utf8(self.bytes()?).map_err(|_| FormError::Bad("a text"))
     }
 
     /// Takes a row. What `read` leaves of it was added by a later release, and is passed over.

@@ -54,6 +54,12 @@ impl Writer {
         self.raw(second.as_bytes());
     }
 
+    /// Appends bytes, preceded by their number.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.length(bytes.len());
+        self.raw(bytes);
+    }
+
     /// Appends the number of items or bytes that follow.
     pub fn length(&mut self, length: usize) {
         self.number(length as u64);

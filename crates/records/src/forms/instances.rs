@@ -3,22 +3,14 @@
 use placewright_conductor::fault::{Action, Attempt, Fault};
 use placewright_conductor::{
     Amounts, Candidate, CellId, ClaimResponse, HardRule, HostId, InstanceId, MigrationId,
-    MoveDecision, MoveKind, MoveSide, Rules, SharedText, Spec,
+    MoveDecision, MoveKind, MoveSide, Rules, SharedRow, SharedText, Spec, SpecBody,
 };
 
-use crate::form::{Form, FormError, Reader, Writer};
+use crate::form::{Form, FormError, Layout, Reader, Writer};
+use crate::server;
 
 wrapped!(InstanceId, CellId, HostId, MigrationId);
 
-row!(Spec {
-    name,
-    project,
-    user,
-    group,
-    rules,
-    body,
-    created_at
-});
 row!(HardRule { rule, others });
 row!(Candidate {
     host,
@@ -61,6 +53,70 @@ choice!(ClaimResponse {
     3 Gone,
     4 Stale,
 });
+
+/// The body is a text or, as a field that was added, a row. In the positional layout, which cannot
+/// have that field, a row is written as the text of which it says the same.
+impl Form for Spec {
+    fn write(&self, out: &mut Writer) {
+        let is_growing = out.layout() == Layout::Growing;
+        let json = match &self.body {
+            SpecBody::Row(_) if !is_growing => server::json(&self.body),
+            _ => "".into(),
+        };
+        let nothing = SharedRow::default();
+        let (common, own, row) = match &self.body {
+            SpecBody::Json(text) => (&text.common()[..], text.own(), &nothing),
+            SpecBody::Row(row) => (&json[..], "", row),
+        };
+        out.row(|out| {
+            self.name.write(out);
+            self.project.write(out);
+            self.user.write(out);
+            self.group.write(out);
+            self.rules.write(out);
+            out.text(common, own);
+            self.created_at.write(out);
+            let end = out.position();
+            let end = out.added(row, end);
+            out.cut(end);
+        });
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        from.row(|from| {
+            let (name, project, user) = Form::read(from)?;
+            let (group, rules) = Form::read(from)?;
+            let text = from.text()?;
+            let created_at = Form::read(from)?;
+            let row: SharedRow = from.added()?;
+            let body = match row.common().is_empty() {
+                true => SpecBody::from(text),
+                false => SpecBody::Row(row),
+            };
+            Ok(Self {
+                name,
+                project,
+                user,
+                group,
+                rules,
+                body,
+                created_at,
+            })
+        })
+    }
+}
+
+impl Form for SharedRow {
+    fn write(&self, out: &mut Writer) {
+        out.bytes(self.common());
+        out.bytes(self.own());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        let common = from.bytes()?;
+        Ok(Self::parted(common.into(), from.bytes()?))
+    }
+}
 
 /// One text, wherever its parts meet.
 impl Form for SharedText {

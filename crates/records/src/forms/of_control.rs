@@ -5,6 +5,9 @@ use placewright_conductor::super_conductor::{
     HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,
     Rebuild, ServerGroup, Service,
 };
+use placewright_types::request::TopologyRule;
+
+use crate::form::{Form, FormError, Reader, Writer};
 
 row!(Cell {
     name,
@@ -74,7 +77,6 @@ row!(ServerGroup {
     rules,
     members
 });
-row!(GroupTopology { rules });
 row!(Aggregate {
     name,
     hosts,
@@ -135,3 +137,27 @@ choice!(Change {
     16 GroupTopology(key, row),
     17 Rebuild(key, row),
 });
+
+/// The rules were JSON in a text, which is empty since they are a field of their own.
+impl Form for GroupTopology {
+    fn write(&self, out: &mut Writer) {
+        out.row(|out| {
+            out.text("", "");
+            let end = out.position();
+            let end = out.added(&self.rules, end);
+            out.cut(end);
+        });
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        from.row(|from| {
+            let text = from.text()?;
+            let mut rules: Vec<TopologyRule> = from.added()?;
+            if !text.is_empty() {
+                rules =
+                    serde_json::from_str(text).map_err(|_| FormError::Bad("a topology rule"))?;
+            }
+            Ok(Self { rules })
+        })
+    }
+}

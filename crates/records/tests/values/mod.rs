@@ -204,7 +204,7 @@ pub fn tables_of_control() -> Vec<Change> {
         at: AT,
         seen: AT,
     };
-    let topology = GroupTopology { rules: "[]".into() };
+    let topology = GroupTopology { rules: vec![] };
     let row = Cell {
         name: "c".into(),
         disabled: true,
@@ -317,12 +317,10 @@ pub fn of_a_reservation(count: u128) -> Vec<control::Change> {
     let common: Arc<str> = r#"{"request":{},"server":{"user_data":"x"#.into();
     let first = spec();
     let changes = (1..=count).map(|number| {
+        let own = format!(r#"","launch_index":{number}}}}}"#);
         let spec = Spec {
             name: format!("vm-{number}"),
-            body: SharedText::parted(
-                Arc::clone(&common),
-                format!(r#"","launch_index":{number}}}}}"#),
-            ),
+            body: SharedText::parted(Arc::clone(&common), own).into(),
             ..first.clone()
         };
         let instance = InstanceId(Uuid::from_u128(number));

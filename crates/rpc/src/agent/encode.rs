@@ -220,7 +220,7 @@ fn spec(spec: Spec) -> proto::Spec {
         user: spec.user,
         group: spec.group.map(|group| group.to_string()),
         rules: spec.rules.iter().cloned().map(rule).collect(),
-        body: spec.body.text().into_owned(),
+        body: placewright_records::server::json(&spec.body).into_owned(),
         created_at_us: spec.created_at.0,
     }
 }

@@ -166,7 +166,7 @@ impl Validate for Spec {
         at.field("project").text(&self.project, TITLE_BYTES_MAX)?;
         at.field("user").text(&self.user, TITLE_BYTES_MAX)?;
         at.field("rules").each(&self.rules, PARTS_MAX)?;
-        at.field("body").text(&self.body.text(), BODY_BYTES_MAX)?;
+        at.field("body").bytes(self.body.len(), BODY_BYTES_MAX)?;
         at.field("created_at").time(self.created_at)
     }
 }

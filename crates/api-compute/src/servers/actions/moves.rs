@@ -10,12 +10,14 @@ use placewright_conductor::{ControlState, MigrationId, MoveDecision, MoveKind};
 use placewright_control::Views;
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_link::CellOperation;
+use placewright_records::server;
 use placewright_scheduler::request::Destination;
 use placewright_scheduler::translate::translate;
+use placewright_types::server::ServerBody;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::super::body::Body;
+use super::super::body::{self, for_move};
 use super::super::common_fields::disk_config;
 use super::super::create::{flavor_of, flavor_ref};
 use super::super::find_unlocked;
@@ -31,19 +33,19 @@ async fn start(
     call: &RoutedRequest<'_>,
     rule: Rule,
     kind: MoveKind,
-    prepare: impl Fn(&ServerView<'_>, &mut Body) -> ApiResult<()> + Send + Sync,
+    prepare: impl Fn(&ServerView<'_>, &mut ServerBody) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<()> {
     let migration = MigrationId(Uuid::new_v4());
     call.change(|control, views| {
         let seen = find_unlocked(call, control, views, rule)?;
         check_state(&seen, kind)?;
         let mut spec = seen.stored.clone();
-        let mut body = Body::of(&spec)?.for_move();
+        let mut body = for_move(body::of(&spec)?);
         prepare(&seen, &mut body)?;
         if let Err(error) = translate(&body.request, call.core.translate()) {
             return Err(ApiError::bad_request(format!("{error}.")));
         }
-        body.put(&mut spec)?;
+        spec.body = server::write(&body);
         let command = Command::Guarded {
             facts: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
             command: Box::new(Command::StartMove {
@@ -95,7 +97,7 @@ fn busy(seen: &ServerView<'_>, what: &str) -> ApiError {
 }
 
 /// Restricts a move to the host with this name.
-fn destine(seen: &ServerView<'_>, body: &mut Body, field: &str, host: &str) -> ApiResult<()> {
+fn destine(seen: &ServerView<'_>, body: &mut ServerBody, field: &str, host: &str) -> ApiResult<()> {
     let conductor = &seen.control.conductor;
     let id = conductor.host_names().get(host);
     let cell = id

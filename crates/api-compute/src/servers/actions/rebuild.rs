@@ -8,10 +8,11 @@ use placewright_control::Views;
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_link::CellOperation;
 use placewright_placement::Timestamp;
+use placewright_records::server;
 use placewright_scheduler::request::RequestSpec;
 use serde_json::{Value, json};
 
-use super::super::body::Body;
+use super::super::body;
 use super::super::server_view::ServerView;
 use super::super::show::{self, Visibility};
 use super::super::update::withhold_newer;
@@ -205,7 +206,7 @@ fn renewed(
     parsed: &RebuildRequest,
 ) -> ApiResult<(Spec, Option<(RequestSpec, RequestSpec)>)> {
     let mut spec = seen.stored.clone();
-    let mut body = Body::of(&spec)?;
+    let mut body = body::of(&spec)?;
     let mut requests = None;
     if body.server.image.as_ref() != Some(&parsed.image) {
         let before = body.request.clone();
@@ -243,7 +244,7 @@ fn renewed(
         };
         server.key_name.clone_from(key);
     }
-    body.put(&mut spec)?;
+    spec.body = server::write(&body);
     Ok((spec, requests))
 }
 

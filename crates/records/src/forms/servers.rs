@@ -1,0 +1,52 @@
+//! What bodies of specs have besides the request.
+
+use placewright_types::server::{
+    NetworkRequest, Networks, NetworksWord, OwnFields, PlainValue, ServerFields,
+};
+
+row!(ServerFields {
+    flavor_id,
+    image,
+    reservation_id,
+    description,
+    metadata,
+    tags,
+    key_name,
+    public_key,
+    user_data,
+    config_drive,
+    networks,
+    block_device_mapping_v2,
+    security_groups,
+    admin_pass,
+    access_ip_v4,
+    access_ip_v6,
+    trusted_image_certificates,
+    disk_config,
+});
+row!(OwnFields {
+    launch_index,
+    hostname
+});
+row!(NetworkRequest {
+    uuid,
+    port,
+    fixed_ip,
+    tag
+});
+
+names!(NetworksWord { 0 Auto, 1 None });
+
+choice!(Networks {
+    0 Word(word),
+    1 List(list),
+});
+
+choice!(PlainValue {
+    0 Null,
+    1 Flag(value),
+    2 Whole(number),
+    3 Large(number),
+    4 Fraction(number),
+    5 Text(text),
+});

@@ -1,0 +1,178 @@
+//! The bodies of specs: what is kept of a server besides its place.
+//!
+//! A body is a row of the growing layout in two parts: the request and what all servers of one
+//! request have in common, and what differs between them. Releases before it kept the same as JSON
+//! in a text. Such bodies are read as they are, and written as rows when somebody changes them.
+//! Agents that are reached over a network, and drivers, get JSON from both.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use placewright_conductor::{SharedRow, Spec, SpecBody};
+use placewright_types::request::{RequestSpec, Unreadable, read as read_json};
+use placewright_types::server::{OwnFields, ServerBody, ServerFields};
+use serde::Deserialize;
+use serde_json::Deserializer;
+use serde_json::value::RawValue;
+
+use crate::form::{Form, FormError, Layout, Reader, Writer};
+
+/// The body as it is kept.
+#[must_use]
+pub fn write(body: &ServerBody) -> SpecBody {
+    SpecBody::Row(SharedRow::parted(common(body), own(&body.own)))
+}
+
+/// The common part of the bodies of all servers of a request.
+#[must_use]
+pub fn common(body: &ServerBody) -> Arc<[u8]> {
+    let mut out = Writer::new(Vec::new(), Layout::Growing);
+    out.row(|out| {
+        body.request.write(out);
+        body.min_count.write(out);
+        body.server.write(out);
+    });
+    out.into_bytes().into()
+}
+
+/// The other part of the body of one of them.
+#[must_use]
+pub fn own(fields: &OwnFields) -> Vec<u8> {
+    let mut out = Writer::new(Vec::new(), Layout::Growing);
+    fields.write(&mut out);
+    out.into_bytes()
+}
+
+/// Reads a body of any release.
+///
+/// # Errors
+///
+/// Names the field that is wrong.
+pub fn read(body: &SpecBody) -> Result<ServerBody, Unreadable> {
+    match body {
+        SpecBody::Row(row) => read_row(row).map_err(unreadable),
+        SpecBody::Json(text) => read_json(&mut Deserializer::from_str(&text.text())),
+    }
+}
+
+fn read_row(row: &SharedRow) -> Result<ServerBody, FormError> {
+    let own = OwnFields::read(&mut Reader::new(row.own(), Layout::Growing))?;
+    Reader::new(row.common(), Layout::Growing).row(|from| {
+        let request: RequestSpec = Form::read(from)?;
+        let (min_count, server): (Option<u32>, ServerFields) = Form::read(from)?;
+        Ok(ServerBody {
+            request,
+            min_count,
+            server,
+            own,
+        })
+    })
+}
+
+/// The part of a body that says where an instance may go, not read yet.
+#[derive(Debug)]
+pub struct RawRequest<'b> {
+    /// How many instances of a reservation must find a host; if none, all.
+    pub min_count: Option<u32>,
+    request: RawForm<'b>,
+}
+
+#[derive(Debug)]
+enum RawForm<'b> {
+    Row(&'b [u8]),
+    Json(Box<RawValue>),
+}
+
+impl<'b> RawRequest<'b> {
+    /// Finds the request in a body of any release.
+    ///
+    /// # Errors
+    ///
+    /// Names the field that is wrong.
+    pub fn find(body: &'b SpecBody) -> Result<Self, Unreadable> {
+        let row = match body {
+            SpecBody::Row(row) => row,
+            SpecBody::Json(text) => return Self::find_in_json(&text.text()),
+        };
+        let found = Reader::new(row.common(), Layout::Growing).row(|from| {
+            Ok(Self {
+                request: RawForm::Row(from.bytes()?),
+                min_count: Form::read(from)?,
+            })
+        });
+        found.map_err(unreadable)
+    }
+
+    fn find_in_json(text: &str) -> Result<Self, Unreadable> {
+        #[derive(Deserialize)]
+        struct Body {
+            request: Box<RawValue>,
+            #[serde(default)]
+            min_count: Option<u32>,
+        }
+        let body: Body = read_json(&mut Deserializer::from_str(text))?;
+        Ok(Self {
+            request: RawForm::Json(body.request),
+            min_count: body.min_count,
+        })
+    }
+
+    /// Equal bytes mean equal requests.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.request {
+            RawForm::Row(bytes) => bytes,
+            RawForm::Json(text) => text.get().as_bytes(),
+        }
+    }
+
+    /// Reads the request.
+    ///
+    /// # Errors
+    ///
+    /// Names the field that is wrong.
+    pub fn read(&self) -> Result<RequestSpec, Unreadable> {
+        match &self.request {
+            RawForm::Row(bytes) => {
+                let mut out = Writer::new(Vec::with_capacity(bytes.len() + 2), Layout::Growing);
+                out.bytes(bytes);
+                let row = out.into_bytes();
+                RequestSpec::read(&mut Reader::new(&row, Layout::Growing)).map_err(unreadable)
+            }
+            RawForm::Json(text) => {
+                read_json(&mut Deserializer::from_str(text.get())).map_err(|error| Unreadable {
+                    field: format!("request.{}", error.field),
+                    message: error.message,
+                })
+            }
+        }
+    }
+}
+
+/// A body as JSON; an empty text if it cannot be read.
+#[must_use]
+pub fn json(body: &SpecBody) -> Cow<'_, str> {
+    let row = match body {
+        SpecBody::Json(text) => return text.text(),
+        SpecBody::Row(row) => row,
+    };
+    let read = read_row(row).ok();
+    let text = read.and_then(|body| serde_json::to_string(&body).ok());
+    Cow::Owned(text.unwrap_or_default())
+}
+
+/// Whether a digest that a cell reported is that of a spec. A cell of a release without typed bodies
+/// has the body as JSON, also after it was upgraded.
+#[must_use]
+pub fn has_digest(spec: &Spec, digest: u64) -> bool {
+    spec.digest() == digest
+        || (matches!(spec.body, SpecBody::Row(_))
+            && spec.digest_with_json(&json(&spec.body)) == digest)
+}
+
+fn unreadable(error: FormError) -> Unreadable {
+    Unreadable {
+        field: "body".to_owned(),
+        message: error.to_string(),
+    }
+}

@@ -1,0 +1,225 @@
+//! What is kept of a server besides its place: the request by which it was placed, and everything
+//! that the compute API has to show again and drivers may need.
+//!
+//! Stores and messages have it in the form that `placewright-records` declares. Drivers, and agents
+//! that are reached over a network, get it as JSON: `{"request": …, "server": …}`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::request::RequestSpec;
+
+/// All that is kept of one server.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "JsonBody")]
+pub struct ServerBody {
+    /// The request for the scheduler.
+    pub request: RequestSpec,
+    /// How many servers of one request must find a host; if none, all.
+    pub min_count: Option<u32>,
+    /// What all servers of one request have in common.
+    pub server: ServerFields,
+    /// What differs between the servers of one request.
+    pub own: OwnFields,
+}
+
+/// The fields that all servers of one request have in common.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerFields {
+    /// The id of the flavor at the time of the request.
+    pub flavor_id: String,
+    /// The image's id, unless it boots from a volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The reservation id that all servers of one request share.
+    pub reservation_id: String,
+    /// The description that its owner gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Pairs of the owner's choice.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// Words of the owner's choice.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// The name of the key pair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_name: Option<String>,
+    /// The public key with that name at the time of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public_key: Option<String>,
+    /// The user data in base 64, as in the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_data: Option<String>,
+    /// Whether the guest gets its data on a drive.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub config_drive: bool,
+    /// The networks as in the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub networks: Option<Networks>,
+    /// The block devices, in the form of version 2.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub block_device_mapping_v2: Vec<BlockDevice>,
+    /// The names of its security groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub security_groups: Vec<String>,
+    /// The password of its administrator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_pass: Option<String>,
+    /// The address by which it is reached, as its owner says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_ip_v4: Option<String>,
+    /// The same in version 6.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_ip_v6: Option<String>,
+    /// The certificates that its image must be signed with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trusted_image_certificates: Option<Vec<String>>,
+    /// The disk configuration: `AUTO` or `MANUAL`.
+    pub disk_config: String,
+}
+
+/// The fields that differ between the servers of one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnFields {
+    /// The index among the servers of one request.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub launch_index: u32,
+    /// The host name that the guest is given.
+    pub hostname: String,
+}
+
+/// The networks that a server was created with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Networks {
+    /// A choice that needs no list.
+    Word(NetworksWord),
+    /// One after the other.
+    List(Vec<NetworkRequest>),
+}
+
+/// A choice of networks that needs no list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworksWord {
+    /// Whatever the project has.
+    Auto,
+    /// No network at all.
+    None,
+}
+
+/// One network of a request, each field as its owner wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NetworkRequest {
+    /// The network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// The port, if there is one already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
+    /// The address that the guest has to get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fixed_ip: Option<String>,
+    /// The word by which the guest finds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+}
+
+/// A block device: simple values by name, as its owner wrote them.
+pub type BlockDevice = BTreeMap<String, PlainValue>;
+
+/// A value without parts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PlainValue {
+    /// A boolean.
+    Flag(bool),
+    /// A whole number.
+    Whole(i64),
+    /// A whole number above all of the others.
+    Large(u64),
+    /// Any other number.
+    Fraction(f64),
+    /// A text.
+    Text(String),
+    /// `null`.
+    Null,
+}
+
+impl PlainValue {
+    /// The text, if it is one.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// The shape of the JSON, in which the fields of a server are together.
+#[derive(Deserialize)]
+struct JsonBody {
+    request: RequestSpec,
+    #[serde(default)]
+    min_count: Option<u32>,
+    #[serde(default)]
+    server: JsonServer,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct JsonServer {
+    #[serde(flatten)]
+    fields: ServerFields,
+    #[serde(flatten)]
+    own: OwnFields,
+}
+
+impl From<JsonBody> for ServerBody {
+    fn from(body: JsonBody) -> Self {
+        Self {
+            request: body.request,
+            min_count: body.min_count,
+            server: body.server.fields,
+            own: body.server.own,
+        }
+    }
+}
+
+impl Serialize for ServerBody {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            request: &'a RequestSpec,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            min_count: Option<u32>,
+            server: Server<'a>,
+        }
+        #[derive(Serialize)]
+        struct Server<'a> {
+            #[serde(flatten)]
+            fields: &'a ServerFields,
+            #[serde(flatten)]
+            own: &'a OwnFields,
+        }
+        let body = Body {
+            request: &self.request,
+            min_count: self.min_count,
+            server: Server {
+                fields: &self.server,
+                own: &self.own,
+            },
+        };
+        body.serialize(serializer)
+    }
+}
