@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use placewright_auth::Identity;
 use placewright_control::Runtime;
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed,
+    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
 };
 
 use crate::call::RoutedRequest;
@@ -226,13 +226,14 @@ impl Api for ComputeService {
         }
     }
 
-    async fn run(
-        self: &Arc<Self>,
-        request: &Asked,
-        uri: &Uri,
-        identity: Option<&Identity>,
-        body: &[u8],
-    ) -> ApiResult<Reply> {
+    fn run<'a>(
+        self: &'a Arc<Self>,
+        request: &'a Asked,
+        uri: &'a Uri,
+        identity: Option<&'a Identity>,
+        body: &'a [u8],
+    ) -> Running<'a> {
+        Box::pin(async move {
         let (found, identity) = match (&request.0, identity) {
             (Kind::Versions { origin }, _) => {
                 return Reply::value(300, &versions::list(origin));
@@ -255,6 +256,7 @@ impl Api for ComputeService {
             reading: None,
         };
         carry_out(&mut call, found.operation).await
+        })
     }
 
     fn error_body(

@@ -12,7 +12,7 @@ use hyper::{Method, Request, Response, Uri};
 use placewright_auth::{Identity, Target};
 use placewright_control::now;
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, content_type,
+    Access, Api, ApiError, ApiResult, Body, Gateway, RequestContext, Routed, Running, content_type,
     latin1_path,
 };
 
@@ -143,13 +143,14 @@ impl Api for PlacementService {
         }
     }
 
-    async fn run(
-        self: &Arc<Self>,
-        request: &Asked,
-        uri: &Uri,
-        _: Option<&Identity>,
-        body: &[u8],
-    ) -> ApiResult<Reply> {
+    fn run<'a>(
+        self: &'a Arc<Self>,
+        request: &'a Asked,
+        uri: &'a Uri,
+        _: Option<&'a Identity>,
+        body: &'a [u8],
+    ) -> Running<'a> {
+        Box::pin(async move {
         let query = uri.query().unwrap_or("");
         match &request.0 {
             Kind::Page(asked) => own::show(self, asked, query).await,
@@ -171,6 +172,7 @@ impl Api for PlacementService {
                 resources::run(found.route, operation.method, &call).await
             }
         }
+        })
     }
 
     fn error_body(

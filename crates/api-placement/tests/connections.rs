@@ -34,7 +34,7 @@ async fn run(options: HttpOptions) -> Running {
 }
 
 async fn run_on(listener: TcpListener, inherited: Vec<TcpStream>, options: HttpOptions) -> Running {
-    let server = Server::<placewright_api_placement::PlacementService>::new(service(options).await);
+    let server = Server::new(service(options).await);
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.unwrap() };

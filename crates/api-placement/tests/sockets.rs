@@ -18,21 +18,22 @@ use tokio::task::JoinHandle;
 
 struct Running {
     address: SocketAddr,
-    server: Server<placewright_api_placement::PlacementService>,
+    service: Arc<placewright_api_placement::PlacementService>,
     stop: Arc<Notify>,
     task: JoinHandle<Stopped>,
 }
 
 async fn run(options: HttpOptions) -> Running {
-    let server = Server::new(service(options).await);
+    let service = service(options).await;
+    let server = Server::new(service.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = Arc::new(Notify::new());
-    let (running, stopped) = (server.clone(), Arc::clone(&stop));
-    let task = tokio::spawn(async move { running.serve(listener, stopped.notified()).await });
+    let stopped = Arc::clone(&stop);
+    let task = tokio::spawn(async move { server.serve(listener, stopped.notified()).await });
     Running {
         address,
-        server,
+        service,
         stop,
         task,
     }
@@ -225,7 +226,7 @@ async fn a_client_that_takes_nothing_of_an_answer_is_cut() {
         ..HttpOptions::default()
     };
     let running = run(options).await;
-    let service = running.server.service();
+    let service = &running.service;
     create_host(service, HOST).await;
     for number in 0..300_u32 {
         let body = format!("{{\"name\": \"{number}{}\"}}", "n".repeat(190));
@@ -254,7 +255,7 @@ async fn a_client_that_takes_nothing_of_an_answer_is_cut() {
 
 async fn metric(running: &Running, name: &str) -> String {
     let text = placewright_api_testing::get("/metrics")
-        .send(running.server.service())
+        .send(&running.service)
         .await
         .text;
     let line = text.lines().find_map(|line| line.strip_prefix(name));

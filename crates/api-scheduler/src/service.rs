@@ -12,7 +12,7 @@ use placewright_auth::{Identity, Target};
 use placewright_control::destinations::{DestinationsHandle, KeepOptions};
 use placewright_control::{Placement, SchedulerHandle};
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, latin1_path,
+    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running, latin1_path,
     require_json,
 };
 use tokio::sync::Semaphore;
@@ -113,19 +113,21 @@ impl Api for SchedulerService {
         request.operation.cost.is_high(body.len())
     }
 
-    async fn run(
-        self: &Arc<Self>,
-        request: &Asked,
-        uri: &Uri,
-        _: Option<&Identity>,
-        body: &[u8],
-    ) -> ApiResult<Reply> {
+    fn run<'a>(
+        self: &'a Arc<Self>,
+        request: &'a Asked,
+        uri: &'a Uri,
+        _: Option<&'a Identity>,
+        body: &'a [u8],
+    ) -> Running<'a> {
+        Box::pin(async move {
         let call = RoutedRequest {
             core: &self.core,
             query: uri.query().unwrap_or(""),
             body,
         };
         Ok(run(&request.path, request.operation.method, &call).await?)
+        })
     }
 
     fn error_body(

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,7 +24,7 @@ use crate::percent::latin1_path;
 use crate::reply::Reply;
 use crate::request_context::RequestContext;
 use crate::request_id::REQUEST_ID;
-use crate::server::HttpService;
+use crate::server::{HttpService, Responding};
 
 /// Larger bodies take milliseconds to parse and to validate.
 const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
@@ -62,6 +63,10 @@ pub struct Routed<R> {
     /// The most bytes of its body; none if the operation takes no body.
     pub body_bytes_max: Option<usize>,
 }
+
+/// A routed request that is under way. It is boxed where its code is, so that this code, which is large,
+/// is not repeated wherever a request may be carried out.
+pub type Running<'a> = Pin<Box<dyn Future<Output = ApiResult<Reply>> + Send + 'a>>;
 
 /// A REST service: what an API adds to what all of them share.
 pub trait Api: Send + Sync + 'static {
@@ -108,13 +113,13 @@ pub trait Api: Send + Sync + 'static {
     fn is_costly(&self, request: &Self::Request, body: &[u8]) -> bool;
 
     /// Carries out a routed request.
-    fn run(
-        self: &Arc<Self>,
-        request: &Self::Request,
-        uri: &Uri,
-        identity: Option<&Identity>,
-        body: &[u8],
-    ) -> impl Future<Output = ApiResult<Reply>> + Send;
+    fn run<'a>(
+        self: &'a Arc<Self>,
+        request: &'a Self::Request,
+        uri: &'a Uri,
+        identity: Option<&'a Identity>,
+        body: &'a [u8],
+    ) -> Running<'a>;
 
     /// The body of an error response and its content type.
     fn error_body(
@@ -307,11 +312,7 @@ impl<A: Api> HttpService for A {
         self.gateway().stop();
     }
 
-    fn handle(
-        self: &Arc<Self>,
-        request: Request<Incoming>,
-        remote: SocketAddr,
-    ) -> impl Future<Output = Response<Body>> + Send {
-        handle(self, request, Some(remote))
+    fn handle(self: Arc<Self>, request: Request<Incoming>, remote: SocketAddr) -> Responding {
+        Box::pin(async move { handle(&self, request, Some(remote)).await })
     }
 }

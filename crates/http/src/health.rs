@@ -5,6 +5,7 @@
 //! the state: readiness is read from flags, metrics from counters.
 
 use std::fmt;
+use std::future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
@@ -22,7 +23,7 @@ use crate::body::Body;
 use crate::health_source::{HealthSource, METRICS_TYPE, metrics_text};
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
-use crate::server::{HttpService, Server};
+use crate::server::{HttpService, Responding, Server};
 
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
@@ -84,7 +85,7 @@ impl Health {
             runtime.block_on(supervise(Task::Health, async {
                 match tokio::net::TcpListener::from_std(listener) {
                     Ok(listener) => {
-                        Server::new(self)
+                        Server::new(Arc::new(self))
                             .with_limits(Self::LIMITS)
                             .serve(listener, std::future::pending())
                             .await;
@@ -151,7 +152,8 @@ impl HttpService for Health {
 
     fn stopping(&self) {}
 
-    async fn handle(self: &Arc<Self>, request: Request<Incoming>, _: SocketAddr) -> Response<Body> {
-        self.answer(request.method(), request.uri().path())
+    fn handle(self: Arc<Self>, request: Request<Incoming>, _: SocketAddr) -> Responding {
+        let response = self.answer(request.method(), request.uri().path());
+        Box::pin(future::ready(response))
     }
 }

@@ -3,8 +3,10 @@
 
 mod connection;
 
+use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -29,7 +31,13 @@ pub enum Stopped {
     TimedOut,
 }
 
+/// The response to a request that is under way.
+pub type Responding = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
 /// A service that a [`Server`] exposes over TCP.
+///
+/// It is used as a trait object, so that the code of a connection is there once and not once for each
+/// service: it is large.
 pub trait HttpService: Send + Sync + 'static {
     /// The service's limits and time-outs.
     fn options(&self) -> &HttpOptions;
@@ -41,11 +49,7 @@ pub trait HttpService: Send + Sync + 'static {
     fn stopping(&self);
 
     /// Answers a request. Errors are responses too.
-    fn handle(
-        self: &Arc<Self>,
-        request: Request<Incoming>,
-        remote: SocketAddr,
-    ) -> impl Future<Output = Response<Body>> + Send;
+    fn handle(self: Arc<Self>, request: Request<Incoming>, remote: SocketAddr) -> Responding;
 }
 
 /// Takes over the idle connections of a server that stops.
@@ -56,18 +60,18 @@ pub trait Successor: Send + Sync {
 }
 
 /// Serves an [`HttpService`] over TCP.
-#[derive(Debug)]
-pub struct Server<S> {
-    service: Arc<S>,
+#[derive(Clone)]
+pub struct Server {
+    service: Arc<dyn HttpService>,
     limits: Limits,
 }
 
-impl<S> Clone for Server<S> {
-    fn clone(&self) -> Self {
-        Self {
-            service: Arc::clone(&self.service),
-            limits: self.limits,
-        }
+impl fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Server")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -87,10 +91,9 @@ impl ServerState {
     }
 }
 
-impl<S: HttpService> Server<S> {
+impl Server {
     /// Creates a server for this service.
-    pub fn new(service: impl Into<Arc<S>>) -> Self {
-        let service = service.into();
+    pub fn new(service: Arc<dyn HttpService>) -> Self {
         let options = service.options();
         let limits = Limits {
             connections: options.connections_max,
@@ -106,11 +109,6 @@ impl<S: HttpService> Server<S> {
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
-    }
-
-    /// The service, for calls without sockets.
-    pub fn service(&self) -> &Arc<S> {
-        &self.service
     }
 
     /// Serves connections until `stop` completes, then waits for requests under way.
@@ -206,8 +204,8 @@ impl<S: HttpService> Server<S> {
 }
 
 /// The data that the connections of one server share.
-struct ConnectionContext<S> {
-    service: Arc<S>,
+struct ConnectionContext {
+    service: Arc<dyn HttpService>,
     http: http1::Builder,
     stage: Arc<ServerState>,
     /// Takes connections for the successor.

@@ -29,7 +29,7 @@ enum End {
     Kept,
 }
 
-impl<S: HttpService> ConnectionContext<S> {
+impl ConnectionContext {
     /// Serves a connection in a task of its own.
     pub(super) fn start(&self, stream: TcpStream, remote: SocketAddr, place: ConnectionPermit) {
         let options = self.service.options();
@@ -49,13 +49,7 @@ impl<S: HttpService> ConnectionContext<S> {
         let busy = Arc::clone(&connection_state);
         let answer = service_fn(move |request: Request<Incoming>| {
             busy.set_busy(true);
-            // Some thousand bytes, which hyper would move about for each request.
-            Box::pin(answer(
-                Arc::clone(&service),
-                Arc::clone(&busy),
-                request,
-                remote,
-            ))
+            answer(Arc::clone(&service), Arc::clone(&busy), request, remote)
         });
         let connection = self.http.serve_connection(io, answer);
         let metrics = self.service.metrics();
@@ -86,15 +80,15 @@ impl<S: HttpService> ConnectionContext<S> {
 }
 
 /// Calls the service for one request; a panic becomes a 500.
-async fn answer<S: HttpService>(
-    service: Arc<S>,
+async fn answer(
+    service: Arc<dyn HttpService>,
     connection_state: Arc<ConnectionState>,
     request: Request<Incoming>,
     remote: SocketAddr,
 ) -> Result<Response<Body>, Infallible> {
     let response = match wrong_host(&request) {
         None => {
-            let answering = pin!(service.handle(request, remote));
+            let answering = service.handle(request, remote);
             let answered = contain_panic(ContainedWork::HttpRequest, answering).await;
             answered.unwrap_or_else(|_| broken())
         }

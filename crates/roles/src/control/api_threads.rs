@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use anyhow::Context as _;
-use placewright_http::{CostlyExecutor, CostlyOptions, HttpService, Server, Stopped, Successor};
+use placewright_http::{CostlyExecutor, CostlyOptions, Server, Stopped, Successor};
 use placewright_tasks::{Task, supervise};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -71,9 +71,9 @@ impl ApiThreads {
     /// # Errors
     ///
     /// The sockets cannot be moved, or the server panicked.
-    pub(crate) async fn serve<S: HttpService>(
+    pub(crate) async fn serve(
         &self,
-        server: Server<S>,
+        server: Server,
         port: ListeningSocket,
         stop: impl Future<Output = Option<Arc<dyn Successor>>> + Send + 'static,
     ) -> anyhow::Result<Stopped> {

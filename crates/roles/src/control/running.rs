@@ -16,7 +16,7 @@ use placewright_control::{
     SchedulerHandle,
 };
 use placewright_engine::{Engine, Observer};
-use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped};
+use placewright_http::{Gateway, HttpMetrics, Server, Stopped};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
@@ -48,9 +48,9 @@ pub(crate) struct Running {
     /// What is needed to hand over to a successor.
     pub(crate) restart: Arc<HandOver>,
     gateway: Arc<Gateway>,
-    placement: (Server<PlacementService>, ListeningSocket),
-    scheduler: Option<(Server<SchedulerService>, ListeningSocket)>,
-    compute: Option<(Server<ComputeService>, ListeningSocket)>,
+    placement: (Server, ListeningSocket),
+    scheduler: Option<(Server, ListeningSocket)>,
+    compute: Option<(Server, ListeningSocket)>,
     asks: Option<TcpListener>,
     health: Option<SocketAddr>,
     directory: PathBuf,
@@ -111,22 +111,22 @@ impl Running {
         let gateway = with_threads_and_store(gateway, &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
-        let placement = placement_api(options, &gateway, placement).with_limits(shares.api);
-        let service = placement.service();
+        let service = placement_api(options, &gateway, placement);
+        let placement = Server::new(service.clone()).with_limits(shares.api);
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
-            .then(|| conduct(options, &engine, ranker, service, audits))
+            .then(|| conduct(options, &engine, ranker, &service, audits))
             .transpose()?;
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
             (Some(port), Some(runtime)) => {
                 let service = compute_api(options, &gateway, runtime)?;
-                Some((Server::new(service).with_limits(shares.api), port))
+                Some((Server::new(Arc::new(service)).with_limits(shares.api), port))
             }
             _ => None,
         };
         let scheduler = open(sockets.scheduler)?
-            .map(|port| (Server::new(scheduler).with_limits(shares.api), port));
+            .map(|port| (Server::new(Arc::new(scheduler)).with_limits(shares.api), port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = ListeningSocket::open(sockets.placement, &mut inherited)?;
         vital.set(Arc::clone(&gateway) as _);
@@ -325,9 +325,9 @@ fn placement_api(
     options: &Options,
     gateway: &Arc<Gateway>,
     placement: Placement,
-) -> Server<PlacementService> {
+) -> Arc<PlacementService> {
     let gateway = Arc::clone(gateway);
-    Server::new(PlacementService::new(
+    Arc::new(PlacementService::new(
         gateway,
         placement,
         option_conversion::placement(options),
@@ -373,9 +373,9 @@ async fn take_over(
     Ok((inherited, engine))
 }
 
-async fn serve<S: HttpService>(
+async fn serve(
     threads: &ApiThreads,
-    service: Option<(Server<S>, ListeningSocket)>,
+    service: Option<(Server, ListeningSocket)>,
     restart: &Arc<HandOver>,
     stops: &watch::Receiver<u32>,
 ) -> anyhow::Result<Stopped> {
