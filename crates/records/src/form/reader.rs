@@ -108,7 +108,6 @@ impl<'b> Reader<'b> {
     /// # Errors
     ///
     /// There are not as many.
-    #[inline]
     pub fn bytes(&mut self) -> Result<&'b [u8], FormError> {
         let length = self.length()?;
         self.raw(length)
@@ -120,7 +119,8 @@ impl<'b> Reader<'b> {
     ///
     /// The bytes end, or are no UTF-8.
     pub fn text(&mut self) -> Result<&'b str, FormError> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| FormError::Bad("a text"))
+        let length = self.length()?;
+        std::str::from_utf8(self.raw(length)?).map_err(|_| FormError::Bad("a text"))
     }
 
     /// Takes a row. What `read` leaves of it was added by a later release, and is passed over.
