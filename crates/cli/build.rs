@@ -1,0 +1,31 @@
+//! Tells the linker to make the release programs smaller: a tenth of them is relocations that can be packed,
+//! and functions whose code is the same.
+
+use std::env;
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=CARGO_ENCODED_RUSTFLAGS");
+    let is = |name: &str, wanted: &str| env::var(name).is_ok_and(|value| value == wanted);
+    let here = env::var("HOST").is_ok_and(|host| is("TARGET", &host));
+    if !is("PROFILE", "release") || !here || !is("TARGET", "x86_64-unknown-linux-gnu") {
+        return;
+    }
+    // rustc links with its own lld for this target; others may not know the option.
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    if !flags.contains("linker") && !flags.contains("fuse-ld") {
+        println!("cargo:rustc-link-arg-bins=-Wl,--icf=all");
+    }
+    if libc_version().is_some_and(|version| version >= (2, 36)) {
+        println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+}
+
+/// The version of this machine's GNU C library; programs with packed relocations need 2.36.
+fn libc_version() -> Option<(u32, u32)> {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
+    let text = String::from_utf8(output.ok()?.stdout).ok()?;
+    let (major, minor) = text.trim().strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
