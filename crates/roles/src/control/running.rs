@@ -16,7 +16,7 @@ use placewright_control::{
     SchedulerHandle,
 };
 use placewright_engine::{Engine, Observer};
-use placewright_http::{Gateway, HttpMetrics, Server, Stopped};
+use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
@@ -112,7 +112,8 @@ impl Running {
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let service = placement_api(options, &gateway, placement);
-        let placement = Server::new(service.clone()).with_limits(shares.api);
+        let server = |service: Arc<dyn HttpService>| Server::new(service).with_limits(shares.api);
+        let placement = server(service.clone());
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
             .then(|| conduct(options, &engine, ranker, &service, audits))
@@ -121,16 +122,11 @@ impl Running {
         let compute = match (open(sockets.compute)?, &runtime) {
             (Some(port), Some(runtime)) => {
                 let service = compute_api(options, &gateway, runtime)?;
-                Some((Server::new(Arc::new(service)).with_limits(shares.api), port))
+                Some((server(Arc::new(service)), port))
             }
             _ => None,
         };
-        let scheduler = open(sockets.scheduler)?.map(|port| {
-            (
-                Server::new(Arc::new(scheduler)).with_limits(shares.api),
-                port,
-            )
-        });
+        let scheduler = open(sockets.scheduler)?.map(|port| (server(Arc::new(scheduler)), port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = ListeningSocket::open(sockets.placement, &mut inherited)?;
         vital.set(Arc::clone(&gateway) as _);
