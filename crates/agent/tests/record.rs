@@ -1,4 +1,4 @@
-//! The record of guests in a file.
+//! The guest log in a file.
 
 #![allow(
     clippy::unwrap_used,

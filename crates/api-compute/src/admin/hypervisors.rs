@@ -82,8 +82,8 @@ type Guests = HashMap<HostId, Vec<InstanceId>>;
 fn guests(views: &Views) -> Guests {
     let mut guests = Guests::new();
     for (id, view) in views.cells.values().flat_map(|cell| &cell.instances) {
-        if let Some(place) = view.guest {
-            guests.entry(place.host).or_default().push(*id);
+        if let Some(guest) = view.guest {
+            guests.entry(guest.host).or_default().push(*id);
         }
     }
     guests

@@ -81,7 +81,7 @@ pub struct Mapping {
     pub claim: u64,
     /// The answer to that claim request; `None` for a claim that control made itself.
     pub answer: Option<ClaimResponse>,
-    /// The number of moves so far.
+    /// The number of moves so far, which is the number of the latest move.
     pub turn: u32,
     /// Its moves, the latest last.
     pub migrations: Vec<MigrationId>,

@@ -25,8 +25,8 @@ impl<'a> DecisionContext<'a> {
         if mapping.is_deleting {
             return Err(wrong_state("instance", &instance, "being deleted"));
         }
-        // Before it has accepted the instance, the cell could refuse the move and reserve it
-        // later.
+        // Before the cell has accepted the instance, it could refuse the request to reserve the
+        // instance for this move, and accept the same request later.
         if self.state.builds.contains_key(&instance) {
             return Err(wrong_state("instance", &instance, "being scheduled"));
         }
@@ -68,7 +68,8 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Done)
     }
 
-    /// Replies about a move that has ended or progressed are ignored.
+    /// The cell has reserved the instance for the move: a target can be claimed now. Replies about
+    /// a move that has ended or progressed are ignored.
     pub(super) fn move_reserved(&mut self, migration: MigrationId) -> Outcome {
         if let Some(row) = self.state.moves.get(&migration)
             && row.stage == MoveStage::Requested
@@ -111,6 +112,7 @@ impl<'a> DecisionContext<'a> {
         Outcome::Done
     }
 
+    /// The move, if its cell has reserved the instance for it and no target is claimed yet.
     fn reserved(&self, migration: MigrationId) -> Result<&'a Move, Refusal> {
         let row = self.state.moves.get(&migration);
         let row = row.ok_or_else(|| not_found("move", &migration))?;
@@ -138,25 +140,30 @@ impl<'a> DecisionContext<'a> {
         let cell = mapping.cell.unwrap_or(CellId::CELL0);
         let spec = row.spec.as_ref().or(self.state.specs.get(&instance));
         let spec = spec.ok_or_else(|| not_found("instance", &instance))?;
-        let of_cell = |place: &usize| self.cell_of(candidates[*place].host) == Some(cell);
-        let places: Vec<usize> = (0..candidates.len()).filter(of_cell).collect();
-        let usable: Vec<Candidate> = places
+        let of_cell = |index: &usize| self.cell_of(candidates[*index].host) == Some(cell);
+        let indexes: Vec<usize> = (0..candidates.len()).filter(of_cell).collect();
+        let usable: Vec<Candidate> = indexes
             .iter()
-            .map(|place| candidates[*place].clone())
+            .map(|index| candidates[*index].clone())
             .collect();
         let held = claims::held(self.placement, instance);
-        let left = Some((migration, held.as_slice()));
-        let (of, at) = ((instance, spec), self.at);
-        let changes = &mut self.facts.placement;
-        let chosen = claims::claim_first(self.placement, of, &usable, left, at, changes);
+        let handed_to_migration = Some((migration, held.as_slice()));
+        let chosen = claims::claim_first(
+            self.placement,
+            (instance, spec),
+            &usable,
+            handed_to_migration,
+            self.at,
+            &mut self.facts.placement,
+        );
         let chosen = match chosen {
             Ok(index) => index as usize,
-            Err(first) => {
+            Err(first_refusal) => {
                 return Err(Refusal::Placement(
                     placewright_placement::Refusal::NothingFits {
                         fitting: 0,
                         least: 1,
-                        first: first.map(Box::new),
+                        first: first_refusal.map(Box::new),
                     },
                 ));
             }
@@ -188,10 +195,10 @@ impl<'a> DecisionContext<'a> {
             };
             self.record(Change::Migration(migration, Some(Box::new(record))));
         }
-        let place = places
+        let index = indexes
             .get(chosen)
-            .and_then(|place| u32::try_from(*place).ok());
-        Ok(Outcome::Placed(vec![place]))
+            .and_then(|index| u32::try_from(*index).ok());
+        Ok(Outcome::Placed(vec![index]))
     }
 
     pub(super) fn fail_move(
