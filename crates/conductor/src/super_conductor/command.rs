@@ -145,7 +145,7 @@ pub enum Command {
         /// The UUID of the move.
         migration: MigrationId,
         /// Whether to confirm or to revert.
-        verdict: MoveDecision,
+        decision: MoveDecision,
     },
     /// Creates, replaces or removes a flavor.
     SetFlavor {

@@ -104,7 +104,10 @@ impl<'a> DecisionContext<'a> {
             Command::FailMove { migration, fault } => self.fail_move(*migration, fault),
             Command::MoveAccepted { migration } => Ok(self.move_accepted(*migration)),
             Command::MoveCancelled { migration } => Ok(self.move_cancelled(*migration)),
-            Command::Conclude { migration, verdict } => self.conclude(*migration, *verdict),
+            Command::Conclude {
+                migration,
+                decision,
+            } => self.conclude(*migration, *decision),
             Command::SetFlavor { id, flavor } => self.set_flavor(id, flavor.as_ref()),
             Command::SetKeypair {
                 user,

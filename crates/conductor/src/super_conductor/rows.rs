@@ -117,7 +117,7 @@ pub struct Move {
     /// The allocations of the instance before the move.
     pub held: Vec<Amounts>,
     /// The user's decision, once it is made.
-    pub verdict: Option<MoveDecision>,
+    pub decision: Option<MoveDecision>,
 }
 
 /// The stage of a move.

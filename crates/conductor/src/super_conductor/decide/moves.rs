@@ -49,7 +49,7 @@ impl<'a> DecisionContext<'a> {
             spec: spec.cloned(),
             turn: mapping.turn,
             held: Vec::new(),
-            verdict: None,
+            decision: None,
         };
         let record = Migration {
             instance,
@@ -241,7 +241,7 @@ impl<'a> DecisionContext<'a> {
     pub(super) fn conclude(
         &mut self,
         migration: MigrationId,
-        verdict: MoveDecision,
+        decision: MoveDecision,
     ) -> Result<Outcome, Refusal> {
         let row = self.state.moves.get(&migration);
         let row = row.ok_or_else(|| not_found("move", &migration))?;
@@ -251,8 +251,8 @@ impl<'a> DecisionContext<'a> {
         if row.stage != MoveStage::InCell {
             return Err(wrong_state("move", &migration, "not carried out yet"));
         }
-        match row.verdict {
-            Some(before) if before == verdict => {}
+        match row.decision {
+            Some(before) if before == decision => {}
             Some(MoveDecision::Confirm) => {
                 return Err(wrong_state("move", &migration, "being confirmed"));
             }
@@ -261,7 +261,7 @@ impl<'a> DecisionContext<'a> {
             }
             None => {
                 let row = Move {
-                    verdict: Some(verdict),
+                    decision: Some(decision),
                     ..row.clone()
                 };
                 self.record(Change::Move(migration, Some(Box::new(row))));
