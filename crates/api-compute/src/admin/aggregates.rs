@@ -152,7 +152,7 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
 
 fn set(aggregate: Uuid, before: Option<&Aggregate>, row: &Aggregate) -> Command {
     Command::Guarded {
-        facts: vec![Change::Aggregate(aggregate, before.cloned().map(Box::new))],
+        expected: vec![Change::Aggregate(aggregate, before.cloned().map(Box::new))],
         command: Box::new(Command::SetAggregate {
             aggregate,
             row: Some(row.clone()),

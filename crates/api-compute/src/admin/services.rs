@@ -68,7 +68,7 @@ async fn change(
         change(&mut service)?;
         service.updated_at = call.at;
         let command = Command::Guarded {
-            facts: vec![Change::Service(host, before.cloned().map(Box::new))],
+            expected: vec![Change::Service(host, before.cloned().map(Box::new))],
             command: Box::new(Command::SetService { host, service }),
         };
         Ok((command, ()))

@@ -47,7 +47,7 @@ async fn start(
         }
         spec.body = server::write(&body);
         let command = Command::Guarded {
-            facts: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
+            expected: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
             command: Box::new(Command::StartMove {
                 migration,
                 instance: seen.id,

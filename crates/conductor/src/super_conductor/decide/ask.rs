@@ -33,7 +33,7 @@ impl<'a> DecisionContext<'a> {
             }
             // Deletes are decided by control; a cell that finishes before learns nothing new.
             ClaimChange::Release { last: _ } => {
-                let changes = &mut self.facts.placement;
+                let changes = &mut self.changes.placement;
                 claims::release(self.placement, ask.instance.consumer(), changes);
                 ClaimResponse::Done
             }
@@ -65,7 +65,7 @@ impl<'a> DecisionContext<'a> {
             return ClaimResponse::Gone;
         };
         let left = under_way.map(|(migration, one)| (migration, one.held.as_slice()));
-        let changes = &mut self.facts.placement;
+        let changes = &mut self.changes.placement;
         let of = (instance, spec);
         match claims::claim_first(self.placement, of, candidates, left, self.at, changes) {
             Ok(index) => {
@@ -113,7 +113,7 @@ impl<'a> DecisionContext<'a> {
         ) else {
             return ClaimResponse::Gone;
         };
-        let changes = &mut self.facts.placement;
+        let changes = &mut self.changes.placement;
         match keep {
             MoveSide::Target => {
                 claims::release(self.placement, migration.consumer(), changes);

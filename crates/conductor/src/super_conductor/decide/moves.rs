@@ -154,7 +154,7 @@ impl<'a> DecisionContext<'a> {
             &usable,
             handed_to_migration,
             self.at,
-            &mut self.facts.placement,
+            &mut self.changes.placement,
         );
         let chosen = match chosen {
             Ok(index) => index as usize,
