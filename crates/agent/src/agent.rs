@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::description::{BadDescription, HostDescription};
 use crate::driver::{Driver, DriverError};
 use crate::placement::{self, Placement, PlacementError};
-use crate::record::{GuestLog, RecordError};
+use crate::record::{GuestLog, GuestLogError};
 
 mod inventory;
 mod reconcile;
@@ -91,7 +91,7 @@ pub enum AgentError {
     NoHosts,
     /// The guest log cannot be used.
     #[error(transparent)]
-    Record(#[from] RecordError),
+    Record(#[from] GuestLogError),
     /// The options for placement cannot be used.
     #[error(transparent)]
     Placement(#[from] PlacementError),

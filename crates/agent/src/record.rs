@@ -112,7 +112,7 @@ impl Guest {
 
 /// Why a guest log cannot be used.
 #[derive(Debug, Error)]
-pub enum RecordError {
+pub enum GuestLogError {
     /// The file cannot be read or written.
     #[error("the guest log {}: {source}", file.display())]
     Io {
@@ -176,9 +176,9 @@ impl GuestLog {
     ///
     /// # Errors
     ///
-    /// [`RecordError`], also when another agent uses the file.
-    pub fn open(path: &Path, is_durable: bool) -> Result<Self, RecordError> {
-        let wrong = |source| RecordError::Io {
+    /// [`GuestLogError`], also when another agent uses the file.
+    pub fn open(path: &Path, is_durable: bool) -> Result<Self, GuestLogError> {
+        let wrong = |source| GuestLogError::Io {
             file: path.to_owned(),
             source,
         };
@@ -189,7 +189,7 @@ impl GuestLog {
         let lock = lock.map_err(wrong)?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(RecordError::InUse(path.to_owned())),
+            Err(fs::TryLockError::WouldBlock) => return Err(GuestLogError::InUse(path.to_owned())),
             Err(fs::TryLockError::Error(error)) => return Err(wrong(error)),
         }
         let mut file = private::options().open(path).map_err(wrong)?;
@@ -203,7 +203,7 @@ impl GuestLog {
             (guests::VERSION, HEAD_BYTES)
         } else {
             let version =
-                version_of(&bytes).ok_or_else(|| RecordError::Foreign(path.to_owned()))?;
+                version_of(&bytes).ok_or_else(|| GuestLogError::Foreign(path.to_owned()))?;
             let good = log.read(&bytes, version);
             if is_damaged(&bytes[good..]) {
                 keep_aside(path, &bytes, good).map_err(wrong)?;
@@ -305,7 +305,7 @@ impl GuestLog {
     /// # Errors
     ///
     /// The file cannot be written.
-    pub fn write(&mut self) -> Result<(), RecordError> {
+    pub fn write(&mut self) -> Result<(), GuestLogError> {
         let Some(kept) = &mut self.file else {
             return Ok(());
         };
@@ -313,7 +313,7 @@ impl GuestLog {
             return Ok(());
         }
         let path = kept.path.clone();
-        let wrong = |source| RecordError::Io { file: path, source };
+        let wrong = |source| GuestLogError::Io { file: path, source };
         if let Err(error) = kept.append() {
             return Err(wrong(error));
         }

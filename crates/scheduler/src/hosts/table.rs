@@ -384,7 +384,7 @@ impl HostTable {
 
     /// Whether hosts were added since placement was last followed.
     #[must_use]
-    pub fn has_recently_unbound(&self) -> bool {
+    pub fn has_newly_unbound(&self) -> bool {
         !self.newly_unbound.is_empty()
     }
 
