@@ -76,7 +76,7 @@ impl Default for ServeOptions {
             },
             first_byte_timeout: Duration::from_secs(10),
             first_call_timeout: Duration::from_secs(30),
-            versions: Versions::HERE,
+            versions: Versions::SUPPORTED,
         }
     }
 }
@@ -102,9 +102,9 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let check = || AuthInterceptor(options.token.clone());
-    let here = options.versions;
+    let versions = options.versions;
     let cell = services.cell.map(|cell| {
-        let server = CellServer::new(CellService { cell, here });
+        let server = CellServer::new(CellService { cell, versions });
         let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
         InterceptedService::new(server, check())
     });
@@ -114,7 +114,10 @@ pub async fn serve(
         InterceptedService::new(server, check())
     });
     let placement = services.placement.map(|placement| {
-        let server = PlacementServer::new(PlacementService { placement, here });
+        let server = PlacementServer::new(PlacementService {
+            placement,
+            versions,
+        });
         let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
         InterceptedService::new(server, check())
     });
