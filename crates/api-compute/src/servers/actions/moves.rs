@@ -347,7 +347,7 @@ async fn conclude(call: &RoutedRequest<'_>, rule: Rule, decision: MoveDecision) 
     let migration = call.read(find).await?;
     call.carry_out(Command::Conclude {
         migration,
-        verdict: decision,
+        decision,
     })
     .await?;
     Ok(())
