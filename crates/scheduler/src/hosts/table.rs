@@ -417,7 +417,6 @@ impl HostTable {
         }
         let since = self.followed.and_then(|position| log.since(position));
         if let Some(changed) = since {
-            // Of the changes of a tree, only the strongest is followed.
             let mut changed: SmallVec<[TreeChange; 16]> = changed.collect();
             changed.sort_unstable_by_key(|change| (change.root, Reverse(change.what)));
             changed.dedup_by_key(|change| change.root);

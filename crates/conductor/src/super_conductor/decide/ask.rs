@@ -64,10 +64,18 @@ impl<'a> DecisionContext<'a> {
         let Some(spec) = spec.or(self.state.specs.get(&instance)) else {
             return ClaimResponse::Gone;
         };
-        let left = under_way.map(|(migration, one)| (migration, one.held.as_slice()));
+        let handed_to_migration =
+            under_way.map(|(migration, one)| (migration, one.held.as_slice()));
         let changes = &mut self.changes.placement;
-        let of = (instance, spec);
-        match claims::claim_first(self.placement, of, candidates, left, self.at, changes) {
+        let consumer = (instance, spec);
+        match claims::claim_first(
+            self.placement,
+            consumer,
+            candidates,
+            handed_to_migration,
+            self.at,
+            changes,
+        ) {
             Ok(index) => {
                 let host = candidates.get(index as usize).map(|one| one.host);
                 let row = under_way.and_then(|(id, _)| Some((id, self.state.migrations.get(&id)?)));

@@ -4,7 +4,7 @@ use super::{DecisionContext, Outcome, Refusal, exists, not_found, wrong_state};
 use crate::claim_request::MoveSide;
 use crate::claims;
 use crate::fault::Fault;
-use crate::ids::{CellId, InstanceId, MigrationId};
+use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::message::{MoveDecision, MoveKind};
 use crate::spec::{Candidate, Spec};
 use crate::super_conductor::rows::{Mapping, Migration, MigrationStatus, Move, MoveStage};
@@ -147,10 +147,11 @@ impl<'a> DecisionContext<'a> {
             .map(|index| candidates[*index].clone())
             .collect();
         let held = claims::held(self.placement, instance);
+        let consumer = (instance, spec);
         let handed_to_migration = Some((migration, held.as_slice()));
         let chosen = claims::claim_first(
             self.placement,
-            (instance, spec),
+            consumer,
             &usable,
             handed_to_migration,
             self.at,
@@ -186,6 +187,15 @@ impl<'a> DecisionContext<'a> {
         };
         self.set_mapping(instance, mapping);
         self.record(Change::Move(migration, Some(Box::new(row))));
+        self.set_running(migration, target);
+        let index = indexes
+            .get(chosen)
+            .and_then(|index| u32::try_from(*index).ok());
+        Ok(Outcome::Placed(vec![index]))
+    }
+
+    /// Records in the migration that a target is claimed.
+    fn set_running(&mut self, migration: MigrationId, target: Option<HostId>) {
         if let Some(record) = self.state.migrations.get(&migration) {
             let record = Migration {
                 status: MigrationStatus::Running,
@@ -195,10 +205,6 @@ impl<'a> DecisionContext<'a> {
             };
             self.record(Change::Migration(migration, Some(Box::new(record))));
         }
-        let index = indexes
-            .get(chosen)
-            .and_then(|index| u32::try_from(*index).ok());
-        Ok(Outcome::Placed(vec![index]))
     }
 
     pub(super) fn fail_move(
