@@ -125,12 +125,8 @@ impl Running {
             }
             _ => None,
         };
-        let scheduler = open(sockets.scheduler)?.map(|port| {
-            (
-                Server::new(Arc::new(scheduler)).with_limits(shares.api),
-                port,
-            )
-        });
+        let scheduler = open(sockets.scheduler)?
+            .map(|port| (Server::new(Arc::new(scheduler)).with_limits(shares.api), port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = ListeningSocket::open(sockets.placement, &mut inherited)?;
         vital.set(Arc::clone(&gateway) as _);
