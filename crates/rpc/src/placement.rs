@@ -67,8 +67,9 @@ impl PlacementClient {
         for (count, payload) in parts.map_err(|status| link_error(&peer.name, &status))? {
             let ask = |mut to: Client<Channel>, request| async move { to.ask(request).await };
             let answer = peer.call(&self.client(), &payload, ask).await?;
-            let here = peer.options.versions;
-            let mut some: Vec<ClaimResponse> = unpack_from(here, &peer.name, "answers", &answer)?;
+            let versions = peer.options.versions;
+            let mut some: Vec<ClaimResponse> =
+                unpack_from(versions, &peer.name, "answers", &answer)?;
             if some.len() != count {
                 return Err(LinkError::Refused {
                     peer: peer.name.clone(),
@@ -90,18 +91,18 @@ impl PlacementLink for PlacementClient {
 /// The gRPC service that exposes placement to cells.
 pub(crate) struct PlacementService {
     pub(crate) placement: Arc<dyn PlacementLink>,
-    pub(crate) here: Versions,
+    pub(crate) versions: Versions,
 }
 
 #[tonic::async_trait]
 impl Placement for PlacementService {
     async fn identify(&self, _: Request<IdentifyRequest>) -> Result<Response<Identity>, Status> {
-        Ok(Response::new(identity(self.here, String::new())))
+        Ok(Response::new(identity(self.versions, String::new())))
     }
 
     async fn ask(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
         let payload = request.get_ref();
-        let asks: Vec<ClaimRequest> = unpack(self.here, "asks", payload)?;
+        let asks: Vec<ClaimRequest> = unpack(self.versions, "asks", payload)?;
         let answers = self.placement.ask(asks).await;
         let answers = answers.map_err(|error| status(&error))?;
         Ok(Response::new(pack(payload.version, &answers)?))

@@ -139,7 +139,7 @@ impl State {
             MoveStage::InCell => Message::Conclude {
                 instance,
                 migration,
-                verdict: one.verdict?,
+                decision: one.decision?,
             },
         };
         self.send(instance, message)

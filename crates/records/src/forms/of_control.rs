@@ -36,7 +36,7 @@ row!(Move {
     spec,
     turn,
     held,
-    verdict
+    decision
 });
 row!(Migration {
     instance,

@@ -121,7 +121,7 @@ pub fn instances_of_control() -> Vec<Change> {
         spec: Some(spec()),
         turn: 2,
         held: amounts(),
-        verdict: Some(MoveDecision::Revert),
+        decision: Some(MoveDecision::Revert),
     };
     let migration = Migration {
         instance: INSTANCE,
@@ -366,7 +366,7 @@ pub fn envelopes() -> Vec<Envelope> {
         Message::Conclude {
             instance: INSTANCE,
             migration: MIGRATION,
-            verdict: MoveDecision::Confirm,
+            decision: MoveDecision::Confirm,
         },
     ];
     messages
