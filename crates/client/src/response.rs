@@ -171,6 +171,26 @@ pub struct Host {
     pub instances: usize,
 }
 
+/// The host aggregates that have a name or metadata.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Aggregates {
+    /// The aggregates; which hosts are members is placement's to say.
+    pub aggregates: Vec<Aggregate>,
+}
+
+/// The name and metadata of a host aggregate.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Aggregate {
+    /// The UUID of the aggregate in placement.
+    pub uuid: Uuid,
+    /// The name.
+    pub name: String,
+    /// The availability zone of its hosts, if it says one: `availability_zone` of the metadata.
+    pub zone: Option<String>,
+    /// The metadata, which filters and weighers read.
+    pub metadata: BTreeMap<String, String>,
+}
+
 /// What a host update led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "receipt", rename_all = "lowercase")]
