@@ -459,4 +459,11 @@ fn configuration_that_cannot_have_an_effect_is_warned_about() {
         ..default
     };
     assert_eq!(refused(&broken), 5);
+    let (errors, _) = policy::check(&broken);
+    let listed = errors.iter().any(|error| {
+        error
+            .text
+            .starts_with("there is no filter \"CoreFilter\"; there are ComputeFilter, ")
+    });
+    assert!(listed, "{errors:?}");
 }
