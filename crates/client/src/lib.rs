@@ -40,9 +40,9 @@ pub use address::server_url;
 pub use error::{Code, Error, ErrorResponse};
 pub use request::{DestinationsRequest, Minimum};
 pub use response::{
-    Aggregate, Aggregates, AllocationRequest, Allocations, Capacity, Claimed, Destinations,
-    Distance, Explanation, Host, Hosts, InstanceResult, Level, Receipt, ScoredHost, Selection,
-    Topology, WeigherContribution,
+    Aggregate, Aggregates, AllocationRequest, Allocations, AskedHost, Capacity, Claimed,
+    Destinations, Distance, Exclusion, Explanation, Host, Hosts, InstanceResult, Level, Receipt,
+    ScoredHost, Selection, Topology, WeigherContribution,
 };
 
 /// The time-out of a request.

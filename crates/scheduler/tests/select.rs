@@ -12,9 +12,11 @@ use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::prepare::PrepareOptions;
+use placewright_scheduler::rank::Ranked;
 use placewright_scheduler::request::group::{Strength, TopologyRelation, TopologyRule};
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
 use placewright_scheduler::select::rules::of_topology;
+use placewright_scheduler::select::weights::Weights;
 use placewright_scheduler::select::{Scheduler, Scope};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -335,6 +337,18 @@ fn a_host_that_only_lost_capacity_can_become_feasible() {
     }
 }
 
+/// The slots of hosts that are asked about besides the ranking.
+const ASKED: [u32; 3] = [7, 3, 9];
+
+/// The hosts that are asked about have the places and weights of the whole ranking.
+fn assert_asked(told: &[Ranked], weights: &Weights) {
+    let all = told.iter().zip(&weights.of_hosts).enumerate();
+    let all = all.filter(|(_, (one, _))| ASKED.contains(&one.slot));
+    let of_asked = weights.of_asked.iter();
+    let of_asked = of_asked.map(|one| (one.slot, one.rank, &one.weights));
+    assert!(of_asked.eq(all.map(|(place, (one, weights))| (one.slot, place + 1, weights))));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
@@ -360,9 +374,10 @@ proptest! {
                     let all = Scope { count: 1_000, ..scope.clone() };
                     let everyone = scheduler.rank_all(&state, request, &prepared, &all).unwrap();
                     prop_assert_eq!(found.len(), everyone.len().min(4));
-                    let (told, weights) = scheduler.rank_with_weights(&state, request, &prepared, &all).unwrap();
+                    let (told, weights) = scheduler.rank_with_weights(&state, request, &prepared, &all, ASKED.to_vec()).unwrap();
                     prop_assert_eq!(&told, &everyone);
                     prop_assert_eq!((weights.compared, weights.of_hosts.len()), (told.len(), told.len()));
+                    assert_asked(&told, &weights);
                     for (one, weights) in told.iter().zip(&weights.of_hosts) {
                         let sum: f64 = weights.iter().map(|weight| weight.share).sum();
                         prop_assert!((sum - one.score).abs() < 1e-9, "{one:?} {weights:?}");
