@@ -1,6 +1,11 @@
 //! Cached rankings give the same hosts as weighing every host, and those are placement's
 //! candidates that pass the filters, whatever happened in between.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
 use std::collections::BTreeSet;
 
 use placewright_placement::group::{Level, Relation, Rule, RuleScope as Place};
