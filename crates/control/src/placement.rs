@@ -164,7 +164,8 @@ impl ClaimMetrics {
         );
         registry.register(
             "claims",
-            "Claims of consumers: done, in conflict with a newer generation, or refused",
+            "Claims of consumers over the APIs of placement and of the scheduler (those of builds \
+             and moves are not counted): done, in conflict with a newer generation, or refused",
             metrics.claims.clone(),
         );
         metrics

@@ -25,6 +25,29 @@ use proptest::option::of;
 use proptest::prelude::*;
 use uuid::Uuid;
 
+/// Which fields are drawn. The positional layout, and with it version 2 of messages, has no fields
+/// that were added to a row.
+#[derive(Clone, Copy)]
+enum Draw {
+    /// Added fields have their default.
+    OfEveryLayout,
+    /// Added fields have other values too.
+    WithAdded,
+}
+
+impl Draw {
+    /// A field that was added behind a semicolon.
+    fn added<T>(self, values: impl Strategy<Value = T> + 'static) -> BoxedStrategy<T>
+    where
+        T: Clone + Debug + Default + 'static,
+    {
+        match self {
+            Self::OfEveryLayout => Just(T::default()).boxed(),
+            Self::WithAdded => prop_oneof![Just(T::default()), values].boxed(),
+        }
+    }
+}
+
 fn text() -> impl Strategy<Value = String> {
     prop_oneof!["[a-zé]{0,12}", "[a-z]{120,140}"]
 }
@@ -63,9 +86,16 @@ fn fault() -> impl Strategy<Value = Fault> {
     })
 }
 
-fn spec() -> impl Strategy<Value = Spec> {
-    let body = (text(), text());
-    let body = body.prop_map(|(common, own)| SharedText::parted(common.into(), own).into());
+fn spec(draw: Draw) -> impl Strategy<Value = Spec> {
+    let row = (vec(any::<u8>(), 1..200), vec(any::<u8>(), 0..9));
+    let row = row.prop_map(|(common, own)| SharedRow::parted(common.into(), own));
+    let body = (text(), text(), draw.added(row)).prop_map(|(common, own, row)| {
+        if row.common().is_empty() {
+            SharedText::parted(common.into(), own).into()
+        } else {
+            SpecBody::Row(row)
+        }
+    });
     (text(), text(), text(), of(uuid()), body, time()).prop_map(
         |(name, project, user, group, body, created_at)| Spec {
             name,
@@ -201,13 +231,13 @@ fn inventory() -> impl Strategy<Value = placement::Change> {
     })
 }
 
-fn of_control() -> impl Strategy<Value = control::Change> {
+fn of_control(draw: Draw) -> impl Strategy<Value = control::Change> {
     let boxed = |row: Option<Spec>| row.map(Box::new);
     prop_oneof![
         consumer().prop_map(control::Change::Placement),
         inventory().prop_map(control::Change::Placement),
         prop_oneof![
-            (uuid(), of(spec()))
+            (uuid(), of(spec(draw)))
                 .prop_map(move |(id, row)| Change::Spec(InstanceId(id), boxed(row))),
             (uuid(), of(mapping()))
                 .prop_map(|(id, row)| Change::Mapping(InstanceId(id), row.map(Box::new))),
@@ -252,7 +282,7 @@ fn instance() -> impl Strategy<Value = Instance> {
         )
 }
 
-fn job() -> impl Strategy<Value = Job> {
+fn job(draw: Draw) -> impl Strategy<Value = Job> {
     let target = (candidate(), any::<u32>());
     let target = target.prop_map(|(candidate, number)| Target { candidate, number });
     let places = vec(place(), 0..3);
@@ -261,7 +291,7 @@ fn job() -> impl Strategy<Value = Job> {
         time(),
         of(target),
         vec(candidate(), 0..3),
-        of(spec()),
+        of(spec(draw)),
         places,
     )
         .prop_map(
@@ -283,11 +313,11 @@ fn job() -> impl Strategy<Value = Job> {
         )
 }
 
-fn of_cell() -> impl Strategy<Value = CellChange> {
+fn of_cell(draw: Draw) -> impl Strategy<Value = CellChange> {
     prop_oneof![
         (uuid(), of(instance()))
             .prop_map(|(id, row)| CellChange::Instance(InstanceId(id), row.map(Box::new))),
-        (uuid(), of(job()))
+        (uuid(), of(job(draw)))
             .prop_map(|(id, row)| CellChange::Job(InstanceId(id), row.map(Box::new))),
         (place(), of(time())).prop_map(|(place, at)| {
             let key = (place.host, InstanceId(place.host.0), place.number);
@@ -296,10 +326,10 @@ fn of_cell() -> impl Strategy<Value = CellChange> {
     ]
 }
 
-fn envelope() -> impl Strategy<Value = Envelope> {
+fn envelope(draw: Draw) -> impl Strategy<Value = Envelope> {
     (
         uuid(),
-        spec(),
+        spec(draw),
         candidate(),
         vec(candidate(), 0..3),
         any::<u64>(),
@@ -374,19 +404,29 @@ proptest! {
     }
 
     #[test]
-    fn facts_of_control_read_as_written(changes in vec(of_control(), 0..6)) {
-        let mut record = Vec::new();
-        form::encode(&changes, &mut record);
-        prop_assert_eq!(&form::decode(&record).unwrap(), &changes);
-        assert_reads(&changes, Layout::Positional);
+    fn facts_of_control_read_as_written(
+        changes in vec(of_control(Draw::WithAdded), 0..6),
+        older in vec(of_control(Draw::OfEveryLayout), 0..6),
+    ) {
+        for changes in [&changes, &older] {
+            let mut record = Vec::new();
+            form::encode(changes, &mut record);
+            prop_assert_eq!(&form::decode(&record).unwrap(), changes);
+        }
+        assert_reads(&older, Layout::Positional);
     }
 
     #[test]
-    fn facts_of_a_cell_read_as_written(changes in vec(of_cell(), 0..6)) {
-        let mut record = Vec::new();
-        cell::encode(&changes, &mut record);
-        prop_assert_eq!(&cell::decode(&record).unwrap(), &changes);
-        assert_reads(&changes, Layout::Positional);
+    fn facts_of_a_cell_read_as_written(
+        changes in vec(of_cell(Draw::WithAdded), 0..6),
+        older in vec(of_cell(Draw::OfEveryLayout), 0..6),
+    ) {
+        for changes in [&changes, &older] {
+            let mut record = Vec::new();
+            cell::encode(changes, &mut record);
+            prop_assert_eq!(&cell::decode(&record).unwrap(), changes);
+        }
+        assert_reads(&older, Layout::Positional);
     }
 
     #[test]
@@ -397,22 +437,30 @@ proptest! {
     }
 
     #[test]
-    fn messages_read_as_written(list in vec(envelope(), 0..6), bytes_max in 0..2000usize) {
-        for version in Versions::SUPPORTED.oldest..=Versions::SUPPORTED.newest {
-            let parts = message::encode_parts(version, &list, bytes_max).unwrap();
+    fn messages_read_as_written(
+        list in vec(envelope(Draw::WithAdded), 0..6),
+        older in vec(envelope(Draw::OfEveryLayout), 0..6),
+        bytes_max in 0..2000usize,
+    ) {
+        let positional = Versions::SUPPORTED.oldest;
+        let versions = positional + 1..=Versions::SUPPORTED.newest;
+        let newer = versions.clone().map(|version| (version, &list));
+        let all = std::iter::once(positional).chain(versions);
+        for (version, list) in all.map(|version| (version, &older)).chain(newer) {
+            let parts = message::encode_parts(version, list, bytes_max).unwrap();
             let mut read = Vec::new();
             for part in &parts {
                 let some: Vec<Envelope> = message::decode(version, &part.bytes).unwrap();
                 prop_assert_eq!(some.len(), part.count);
                 read.extend(some);
             }
-            prop_assert_eq!(&read, &list);
+            prop_assert_eq!(&read, list);
         }
     }
 
     #[test]
     fn bodies_that_are_rows_read_as_written(
-        spec in spec(),
+        spec in spec(Draw::OfEveryLayout),
         common in vec(any::<u8>(), 1..200),
         own in vec(any::<u8>(), 0..9),
     ) {
@@ -428,7 +476,7 @@ proptest! {
 
     #[test]
     fn no_bytes_are_a_panic(
-        changes in vec(of_control(), 1..4),
+        changes in vec(of_control(Draw::WithAdded), 1..4),
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {
