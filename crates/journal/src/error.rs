@@ -270,6 +270,14 @@ impl JournalError {
         }
     }
 
+    /// The error of reading the snapshot at `sequence`, which may be one that was wrapped.
+    pub(crate) fn of_snapshot(error: io::Error, sequence: u64) -> Self {
+        match error.downcast::<Self>() {
+            Ok(inner) => inner,
+            Err(error) => Self::from_io(Path::new(&format!("snapshot {sequence}")), "read", error),
+        }
+    }
+
     /// Wraps the error for use in an [`io::Read`] or [`io::Write`].
     pub(crate) fn into_io(self) -> io::Error {
         let kind = match self {
