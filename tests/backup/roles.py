@@ -42,7 +42,8 @@ class Roles:
         client = Compute(self.site.compute)
         made = [client.create(f"{name}-{number}", self.flavor) for number in range(count)]
         client.connection.close()
-        return [body["server"]["id"] for status, body in made if status == 202]
+        assert all(status == 202 for status, _ in made), made
+        return [body["server"]["id"] for _, body in made]
 
     def back_up(self, name: str) -> dict[str, Backup]:
         return {
@@ -76,7 +77,7 @@ class Roles:
         end = time.monotonic() + SETTLE_S
         kinds: dict[str, int] = {}
         text = self.audit()
-        for kind in re.findall(r"^([a-z_]+) +\S+", text, re.MULTILINE):
+        for kind in re.findall(r"^([a-z_]+) +[0-9a-f]{8}-", text, re.MULTILINE):
             kinds[kind] = kinds.get(kind, 0) + 1
         print(f"{what}: the audit found {kinds or 'nothing'}", flush=True)
         while "everything adds up" not in text and time.monotonic() < end:
@@ -85,15 +86,28 @@ class Roles:
             text = self.audit()
         self.counts.check(f"{what}: repaired, the audit finds nothing", "everything adds up" in text, text)
 
+    def goes_on(self, what: str) -> None:
+        """New servers are booted as ever."""
+        made = self.boot(5, "after")
+        self.look(f"{what}, new servers", set(made))
+
     def look(self, what: str, wanted: set[str]) -> dict[str, dict]:
-        """Servers once all is quiet; those that are wanted have to be there and work."""
-        found, unsettled, _ = settled(self.site.compute, set(), SETTLE_S)
-        lost = sorted(wanted - found.keys())
-        bad = [
-            of_server(server)
-            for server in found.values()
-            if server["id"] in wanted and (not is_settled(server) or server["status"] != "ACTIVE")
-        ]
+        """All servers, once those that are wanted are there and work."""
+        client = Compute(self.site.compute)
+        end = time.monotonic() + SETTLE_S
+        while True:
+            found = {server["id"]: server for server in client.servers()}
+            lost = sorted(wanted - found.keys())
+            bad = [
+                of_server(server)
+                for server in found.values()
+                if server["id"] in wanted
+                and (not is_settled(server) or server["status"] != "ACTIVE")
+            ]
+            if not (lost or bad) or time.monotonic() > end:
+                break
+            time.sleep(0.3)
+        client.connection.close()
         states: dict[str, int] = {}
         for server in found.values():
             states[server["status"]] = states.get(server["status"], 0) + 1
@@ -126,6 +140,7 @@ class Roles:
         self.look(what, before)
         self.repair(what, "--destroy-unknown-guests")
         self.look(f"{what}, repaired", before)
+        self.goes_on(what)
 
     def control_alone(self) -> None:
         what = "control alone put back"
@@ -148,3 +163,4 @@ class Roles:
         print(f"{what}: {len(newer & found.keys())} of {len(newer)} newer servers are known", flush=True)
         self.repair(what)
         self.look(f"{what}, repaired", kept)
+        self.goes_on(what)

@@ -238,14 +238,8 @@ fn wrong_arguments_are_told_and_change_nothing() {
     let error = refused(&["journal", "backup", &store, &format!("{none}/backup")]);
     assert!(error.contains("there is no"), "{error}");
     for rate in ["0", "fast", "-1"] {
-        let error = refused(&[
-            "journal",
-            "backup",
-            "--bytes-per-second",
-            rate,
-            &store,
-            &backup,
-        ]);
+        let rate = format!("--bytes-per-second={rate}");
+        let error = refused(&["journal", "backup", &rate, &store, &backup]);
         assert!(error.contains("bytes-per-second"), "{error}");
     }
     assert!(!Path::new(&backup).exists());

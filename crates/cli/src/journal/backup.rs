@@ -45,7 +45,7 @@ pub(crate) struct BackupCommand {
 
     /// Most bytes that are copied in a second, with K, M or G for their 1024s; `unlimited` for as many as
     /// the disk can
-    #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = rate)]
+    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = rate)]
     bytes_per_second: Rate,
 }
 
@@ -68,7 +68,7 @@ fn rate(text: &str) -> Result<Rate, String> {
     match bytes {
         Some(bytes) if bytes >= 1 << 10 => Ok(Rate(Some(bytes))),
         Some(_) => Err("at least 1K".to_owned()),
-        None => Err("a number such as 33554432 or 32M, or `unlimited`".to_owned()),
+        None => Err("a number such as 16777216 or 16M, or `unlimited`".to_owned()),
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn rates_are_numbers_with_a_unit_and_never_zero() {
-        assert_eq!(rate("32M"), Ok(Rate(Some(32 << 20))));
+        assert_eq!(rate("16M"), Ok(Rate(Some(16 << 20))));
         assert_eq!(rate("1024"), Ok(Rate(Some(1024))));
         assert_eq!(rate("2G"), Ok(Rate(Some(2 << 30))));
         assert_eq!(rate("unlimited"), Ok(Rate(None)));
