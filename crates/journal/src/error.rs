@@ -250,8 +250,11 @@ impl JournalError {
         use rusqlite::ErrorCode;
         let path = path.to_path_buf();
         let reason = source.to_string();
+        let extended = source.sqlite_error().map(|error| error.extended_code);
         match source.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::NoSpace { path },
+            // The file that processes share cannot grow either.
+            _ if extended == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => Self::NoSpace { path },
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
                 Self::ReadOnly { path, reason }
             }
