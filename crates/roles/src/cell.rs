@@ -6,6 +6,8 @@
 mod identity;
 mod metrics;
 
+pub use identity::FILE as UUID_FILE;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
