@@ -7,7 +7,7 @@ use thiserror::Error;
 use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::token::{Token, sign};
+use crate::token::{Token, attach_token};
 
 /// The largest message. Batches are kept far smaller; the API bounds one instance's specification.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -119,7 +119,7 @@ impl PeerChannel {
     {
         let make = || {
             let mut request = Request::new(body.clone());
-            sign(self.options.token.as_ref(), &mut request);
+            attach_token(self.options.token.as_ref(), &mut request);
             make(client.clone(), request)
         };
         let answering = async {

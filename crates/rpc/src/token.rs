@@ -92,13 +92,14 @@ impl std::fmt::Debug for Token {
 }
 
 /// Adds the token to the metadata of a call.
-pub(crate) fn sign<T>(token: Option<&Token>, request: &mut Request<T>) {
+pub(crate) fn attach_token<T>(token: Option<&Token>, request: &mut Request<T>) {
     if let Some(token) = token {
         request.metadata_mut().insert(KEY, (*token.0).clone());
     }
 }
 
-/// An interceptor that rejects calls without the right token; it passes all calls if there is none.
+/// An interceptor that rejects calls without the right token. If no token is configured, it lets all
+/// calls pass.
 #[derive(Clone, Debug)]
 pub(crate) struct AuthInterceptor(pub(crate) Option<Token>);
 
