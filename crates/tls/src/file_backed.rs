@@ -94,6 +94,17 @@ impl<T, E> FileBacked<T, E> {
         self.replace(&mut looks, seen)
     }
 
+    /// Reads the files again if they have changed, without waiting until they stay as they are.
+    pub fn reread_if_changed(&self) -> Outcome<E> {
+        let mut looks = self.looks.lock();
+        let seen = stamps(&self.files);
+        looks.last.clone_from(&seen);
+        if seen == looks.read {
+            return Outcome::Unchanged;
+        }
+        self.replace(&mut looks, seen)
+    }
+
     /// Reads the files again now, whether they have changed or not.
     pub fn reread(&self) -> Outcome<E> {
         let mut looks = self.looks.lock();
@@ -180,7 +191,10 @@ mod tests {
         assert_eq!(*number.current(), 1);
         fs::write(directory.path().join("number"), "333").unwrap();
         assert!(matches!(number.reread(), Outcome::Replaced));
-        assert!(matches!(number.look(), Outcome::Unchanged));
+        assert!(matches!(number.reread_if_changed(), Outcome::Unchanged));
         assert_eq!(*number.current(), 333);
+        fs::write(directory.path().join("number"), "4444").unwrap();
+        assert!(matches!(number.reread_if_changed(), Outcome::Replaced));
+        assert!(matches!(number.look(), Outcome::Unchanged));
     }
 }
