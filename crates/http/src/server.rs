@@ -2,6 +2,7 @@
 //! request.
 
 mod connection;
+mod stream;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use tokio::sync::mpsc;
 use crate::body::Body;
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
+use crate::tls::TlsDoor;
 
 /// How a server has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,7 @@ pub trait Successor: Send + Sync {
 pub struct Server<S> {
     service: Arc<S>,
     limits: Limits,
+    tls: Option<Arc<TlsDoor>>,
 }
 
 impl<S> Clone for Server<S> {
@@ -67,6 +70,7 @@ impl<S> Clone for Server<S> {
         Self {
             service: Arc::clone(&self.service),
             limits: self.limits,
+            tls: self.tls.clone(),
         }
     }
 }
@@ -98,13 +102,24 @@ impl<S: HttpService> Server<S> {
             connections_option: "placement.connections_max",
             per_peer_option: "placement.connections_per_peer_max",
         };
-        Self { service, limits }
+        Self {
+            service,
+            limits,
+            tls: None,
+        }
     }
 
     /// Sets other connection limits than those of the service's options.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Speaks TLS, if there is a door for it.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<Arc<TlsDoor>>) -> Self {
+        self.tls = tls;
         self
     }
 
@@ -141,11 +156,12 @@ impl<S: HttpService> Server<S> {
             http: self.http(),
             stage: Arc::new(ServerState(AtomicU8::new(SERVES))),
             kept,
+            tls: self.tls.clone(),
         };
         for stream in inherited {
             if let Ok(remote) = stream.peer_addr() {
                 let place = limiter.inherit(remote);
-                serving.start(stream, remote, place);
+                serving.open(stream, remote, place);
             }
         }
         let mut stop = std::pin::pin!(stop);
@@ -164,7 +180,7 @@ impl<S: HttpService> Server<S> {
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
             }
-            serving.start(stream, remote, place);
+            serving.open(stream, remote, place);
         };
         let (stage, time) = match &successor {
             Some(_) => (HANDS_OVER, self.service.options().hand_over_timeout),
@@ -212,6 +228,19 @@ struct ConnectionContext<S> {
     stage: Arc<ServerState>,
     /// Takes connections for the successor.
     kept: mpsc::UnboundedSender<std::net::TcpStream>,
+    tls: Option<Arc<TlsDoor>>,
+}
+
+impl<S> Clone for ConnectionContext<S> {
+    fn clone(&self) -> Self {
+        Self {
+            service: Arc::clone(&self.service),
+            http: self.http.clone(),
+            stage: Arc::clone(&self.stage),
+            kept: self.kept.clone(),
+            tls: self.tls.clone(),
+        }
+    }
 }
 
 /// The response to a connection that is refused because of a limit.
