@@ -90,7 +90,9 @@ fn reason(error: &rustls::Error) -> &'static str {
             PeerIncompatible::Tls12NotOffered
             | PeerIncompatible::Tls12NotOfferedOrEnabled
             | PeerIncompatible::Tls13RequiredForQuic
-            | PeerIncompatible::SupportedVersionsExtensionRequired,
+            | PeerIncompatible::SupportedVersionsExtensionRequired
+            // Clients of versions before 1.2 have no such extension.
+            | PeerIncompatible::SignatureAlgorithmsExtensionRequired,
         ) => "version",
         rustls::Error::PeerIncompatible(_) => "no_common_cipher",
         rustls::Error::NoApplicationProtocol => "no_common_protocol",

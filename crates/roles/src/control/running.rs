@@ -248,15 +248,16 @@ impl Running {
             )
         };
         let (providers, consumers, cells) = self.engine.read(counts).await;
-        let url = |address: Option<SocketAddr>| {
-            address.map(|address| tracing::field::display(format!("http://{address}")))
+        let url = |section: &str, address: Option<SocketAddr>| {
+            let scheme = self.tls.scheme(section);
+            address.map(|address| tracing::field::display(format!("{scheme}://{address}")))
         };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
-            placement = %format_args!("http://{}", self.placement_address()?),
-            scheduler = url(self.scheduler_address()?),
-            compute = url(self.compute_address()?),
-            health = url(self.health),
+            placement = url("placement", Some(self.placement_address()?)),
+            scheduler = url("scheduler", self.scheduler_address()?),
+            compute = url("compute", self.compute_address()?),
+            health = url("health", self.health),
             auth = AuthStrategy::text(config.options.auth.strategy),
             config = %config.file.as_deref().map_or("none".into(), Path::to_string_lossy),
             store = %self.directory.display(),

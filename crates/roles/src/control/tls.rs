@@ -264,6 +264,16 @@ impl Tls {
         )))
     }
 
+    /// The scheme to show of the listener of this section: `https` if it speaks TLS, although it may
+    /// take HTTP as well.
+    pub(super) fn scheme(&self, section: &str) -> &'static str {
+        let mut all = self.listeners.0.iter();
+        match all.any(|(listener, _)| listener.section == section) {
+            true => "https",
+            false => "http",
+        }
+    }
+
     /// The listeners, whose files can be read again.
     pub(super) fn listeners(&self) -> &Arc<Listeners> {
         &self.listeners
