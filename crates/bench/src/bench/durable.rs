@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::bar::{TargetedFigure, at_least, at_most, report};
+use super::bar::{TargetedFigure, at_least, at_most, count, report};
 use super::durable_tls::TlsBench;
 use super::figures::PhaseResults;
 use super::http::{HttpBench, PhaseName};
@@ -105,12 +105,4 @@ impl DurableBench {
         )?;
         Ok(met)
     }
-}
-
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "a count of failures needs no 53 bits"
-)]
-pub(super) fn count(number: u64) -> f64 {
-    number as f64
 }

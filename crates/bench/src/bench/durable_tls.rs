@@ -13,9 +13,8 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::bar::{TargetedFigure, at_least, at_most, report};
+use super::bar::{TargetedFigure, at_least, at_most, count, report};
 use super::connection::Connection;
-use super::durable::count;
 use super::endpoint::Endpoint;
 use super::figures::PhaseResults;
 use super::http::{HttpBench, PhaseName};
