@@ -1,6 +1,8 @@
 //! TLS of the running program: HTTP and HTTPS on one port, HTTPS only, client certificates, files that
 //! are read again. `tests/tls/run` tries it with other clients, and under load.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::io::{Read as _, Write as _};
