@@ -94,7 +94,7 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
     let shares = descriptors::of_cell(&config.options);
     let metrics = options.metrics_listen;
     let metrics = metrics.map(|listen| bind(listen, "cell.metrics"));
-    let (told, _) = health::start(metrics.transpose()?.map(Socket::Bound))?;
+    let (told, _) = health::start(metrics.transpose()?.map(Socket::Bound), None)?;
     let directory = options.directory();
     let id = identity::find(&directory, options.uuid)?;
     let mut registry = Registry::default();

@@ -22,6 +22,7 @@ pub mod scheduler_rules;
 pub(crate) mod signals;
 pub(crate) mod sockets;
 pub(crate) mod systemd;
+mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -83,6 +84,7 @@ pub(crate) struct Checked {
     authenticator: Authenticator,
     policy: Policy,
     scheduler: Scheduler,
+    tls: tls::TlsFiles,
     /// Settings that are allowed but probably not intended.
     warnings: Vec<String>,
 }
@@ -99,12 +101,14 @@ impl Checked {
         let scheduler = scheduler_rules::load(options, &mut warnings)?;
         let token = running::token(options)?;
         let (authenticator, policy) = access::load(options, &mut warnings)?;
+        let tls = tls::TlsFiles::load(options, &mut warnings)?;
         warnings.extend(warnings::of_control(config));
         Ok(Self {
             token,
             authenticator,
             policy,
             scheduler,
+            tls,
             warnings,
         })
     }

@@ -31,7 +31,7 @@ use crate::control::observer::LoggingObserver;
 use crate::control::running::{self, Running};
 use crate::control::signals::{self, nth};
 use crate::control::{BACKLOG, bind, check_open, logs, option_conversion, systemd};
-use crate::options::{self, AuthStrategy};
+use crate::options::{self, AuthStrategy, PlainMode};
 use hosts::Simulation;
 
 /// Arguments of `placewright up`, besides the options of its parts.
@@ -130,6 +130,14 @@ impl Up {
             return Err(ConfigErrors(vec![
                 "simulated hosts write to placement as administrators without a password, so with \
                  auth.strategy other than noauth2 there are none: say --hosts 0"
+                    .to_owned(),
+            ])
+            .into());
+        }
+        if options.placement.tls_plain == PlainMode::Refuse && self.simulates() {
+            return Err(ConfigErrors(vec![
+                "simulated hosts write to placement over HTTP, so with placement.tls_plain refuse \
+                 there are none: say --hosts 0"
                     .to_owned(),
             ])
             .into());

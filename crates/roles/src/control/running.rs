@@ -16,7 +16,7 @@ use placewright_control::{
     SchedulerHandle,
 };
 use placewright_engine::{Engine, Observer};
-use placewright_http::{Gateway, HttpMetrics, Server, Stopped};
+use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped, TlsMetrics};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 
+use super::access::Rereadable;
 use super::api_threads::ApiThreads;
 use super::descriptors::{self, ConnectionLimits};
 use super::journal_metrics::JournalMetrics;
@@ -31,6 +32,7 @@ use super::observer::LoggingObserver;
 use super::restart::{self, HandOver, InheritedSockets};
 use super::signals::nth;
 use super::sockets::{ListeningSocket, Socket, Sockets};
+use super::tls::Tls;
 use super::{
     Checked, access, ensure_standard_names, health, open_store, option_conversion, panics,
 };
@@ -55,6 +57,32 @@ pub(crate) struct Running {
     health: Option<SocketAddr>,
     directory: PathBuf,
     threads: ApiThreads,
+    tls: Tls,
+}
+
+/// The metrics of control's parts.
+struct Metrics {
+    http: HttpMetrics,
+    tls: TlsMetrics,
+    claims: ClaimMetrics,
+    audits: AuditMetrics,
+    journal: JournalMetrics,
+}
+
+impl Metrics {
+    /// Registers all of them.
+    fn new() -> (Registry, Self) {
+        let mut registry = Registry::default();
+        panics::register(&mut registry);
+        let metrics = Self {
+            http: HttpMetrics::new(&mut registry),
+            tls: TlsMetrics::new(&mut registry),
+            claims: ClaimMetrics::new(&mut registry),
+            audits: AuditMetrics::new(&mut registry),
+            journal: JournalMetrics::new(&mut registry),
+        };
+        (registry, metrics)
+    }
 }
 
 /// The secret that control shares with cells and agents, if there is one.
@@ -88,45 +116,42 @@ impl Running {
         let shares = descriptors::of_control(options, cells);
         let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
-        let mut registry = Registry::default();
-        let metrics = HttpMetrics::new(&mut registry);
-        let claims = ClaimMetrics::new(&mut registry);
-        let audits = AuditMetrics::new(&mut registry);
-        panics::register(&mut registry);
-        let observer = LoggingObserver(JournalMetrics::new(&mut registry));
-        let (vital, health) = health::start(sockets.health.take())?;
+        let (registry, metrics) = Metrics::new();
+        let observer = LoggingObserver(metrics.journal);
+        let tls = checked.tls.open(options, &metrics.tls)?;
+        let (vital, health) = health::start(sockets.health.take(), tls.door("health"))?;
         let (mut inherited, engine) = tokio::select! {
             opened = take_over(inherited, options, observer) => opened?,
             () = nth(stops, 1) => return Ok(stopped_while_loading()),
         };
         let threads = ApiThreads::start(options)?;
-        let placement = Placement::new(engine.clone(), claims);
+        let placement = Placement::new(engine.clone(), metrics.claims);
         let gateway = Gateway::new(
             option_conversion::http(options),
             checked.authenticator,
             checked.policy,
-            metrics,
+            metrics.http,
             Arc::new(registry),
         );
         let gateway = with_threads_and_store(gateway, &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let service = placement_api(options, &gateway, placement);
-        let placement = Server::new(service.clone()).with_limits(shares.api);
+        let placement = limited(service.clone(), shares, &tls, "placement");
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
-            .then(|| conduct(options, &engine, ranker, &service, audits))
+            .then(|| conduct(options, &engine, ranker, &service, metrics.audits))
             .transpose()?;
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
             (Some(port), Some(runtime)) => {
-                let service = compute_api(options, &gateway, runtime)?;
-                Some((Server::new(Arc::new(service)).with_limits(shares.api), port))
+                let service = Arc::new(compute_api(options, &gateway, runtime)?);
+                Some((limited(service, shares, &tls, "compute"), port))
             }
             _ => None,
         };
-        let scheduler = open(sockets.scheduler)?
-            .map(|port| (Server::new(Arc::new(scheduler)).with_limits(shares.api), port));
+        let scheduler = limited(Arc::new(scheduler), shares, &tls, "scheduler");
+        let scheduler = open(sockets.scheduler)?.map(|port| (scheduler, port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = ListeningSocket::open(sockets.placement, &mut inherited)?;
         vital.set(Arc::clone(&gateway) as _);
@@ -144,6 +169,7 @@ impl Running {
             health: None,
             directory,
             threads,
+            tls,
         };
         running.offer_restart(health)?;
         running.add_cells(options).await?;
@@ -174,11 +200,16 @@ impl Running {
         Ok(())
     }
 
-    /// From now on, reads the files of authentication and policies again with each signal.
+    /// From now on, reads the files of authentication, policies and TLS again with each signal, and
+    /// those of TLS when they change.
     pub(crate) fn reread_access(&self, options: &Options, hang_ups: Signal) {
-        let gateway = Arc::clone(&self.gateway);
-        let reread = access::reread_on(hang_ups, option_conversion::policy(options), gateway);
-        placewright_tasks::spawn(Task::Access, reread);
+        let files = Rereadable {
+            policy: option_conversion::policy(options),
+            gateway: Arc::clone(&self.gateway),
+            tls: Arc::clone(self.tls.listeners()),
+        };
+        let every = option_conversion::reload_check(options);
+        placewright_tasks::spawn(Task::Access, access::reread_on(hang_ups, every, files));
     }
 
     /// Adds the configured cells.
@@ -216,15 +247,16 @@ impl Running {
             )
         };
         let (providers, consumers, cells) = self.engine.read(counts).await;
-        let url = |address: Option<SocketAddr>| {
-            address.map(|address| tracing::field::display(format!("http://{address}")))
+        let url = |section: &str, address: Option<SocketAddr>| {
+            let scheme = self.tls.scheme(section);
+            address.map(|address| tracing::field::display(format!("{scheme}://{address}")))
         };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
-            placement = %format_args!("http://{}", self.placement_address()?),
-            scheduler = url(self.scheduler_address()?),
-            compute = url(self.compute_address()?),
-            health = url(self.health),
+            placement = url("placement", Some(self.placement_address()?)),
+            scheduler = url("scheduler", self.scheduler_address()?),
+            compute = url("compute", self.compute_address()?),
+            health = url("health", self.health),
             auth = AuthStrategy::text(config.options.auth.strategy),
             config = %config.file.as_deref().map_or("none".into(), Path::to_string_lossy),
             store = %self.directory.display(),
@@ -302,6 +334,17 @@ impl Running {
 fn stopped_while_loading() -> Option<Running> {
     tracing::info!("stopped while the state was being loaded");
     None
+}
+
+/// A server with the limits of its listener, and with TLS if the listener speaks it.
+fn limited(
+    service: Arc<dyn HttpService>,
+    shares: ConnectionLimits,
+    tls: &Tls,
+    section: &str,
+) -> Server {
+    let server = Server::new(service).with_limits(shares.api);
+    server.with_tls(tls.door(section))
 }
 
 /// The scheduler API on the handles of placement and of the scheduler.

@@ -301,6 +301,28 @@ choices! {
 }
 
 choices! {
+    /// Whether clients of a listener show a certificate.
+    ClientCertificateMode {
+        /// They are not asked for one.
+        Off = "off",
+        /// They may; a wrong one is refused.
+        Optional = "optional",
+        /// They must.
+        Required = "required",
+    }
+}
+
+choices! {
+    /// What a listener with a certificate does with clients that speak HTTP without TLS.
+    PlainMode {
+        /// It serves them.
+        Allow = "allow",
+        /// It refuses them.
+        Refuse = "refuse",
+    }
+}
+
+choices! {
     /// The driver of an agent.
     DriverKind {
         /// Builds nothing: it takes time, and fails as often as configured.
