@@ -10,6 +10,7 @@ use placewright_placement::{AllocationRequest, Timestamp};
 use uuid::Uuid;
 
 use crate::ids::HostId;
+use crate::quota::Usage;
 
 /// The specification of an instance. Conductors interpret only what they decide by; the rest is
 /// opaque.
@@ -30,6 +31,8 @@ pub struct Spec {
     pub body: SharedText,
     /// The time of the request.
     pub created_at: Timestamp,
+    /// What the instance counts for in quotas.
+    pub usage: Usage,
 }
 
 impl Spec {

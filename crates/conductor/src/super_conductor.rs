@@ -12,6 +12,8 @@ mod command;
 mod decide;
 mod effect;
 mod listing;
+mod project_usages;
+mod quotas;
 mod record_sizes;
 pub mod state;
 
@@ -19,6 +21,7 @@ pub use command::{Bound, Command, NewBuild, Outcome, RankedCandidates, RebuildEv
 pub use decide::decide;
 pub use effect::Effect;
 pub use listing::{ListKey, Listing};
+pub use quotas::DEFAULT_CLASS;
 pub use record_sizes::{INSTANCE_BYTES, of_labels, of_spec};
 pub use state::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, GroupTopology,

@@ -12,6 +12,8 @@
 //!   the scheduler what operators, cells and agents report of hosts (`fleet`,
 //!   `availability_reports`).
 //! - [`placer`] ranks hosts, claims them, and decides again when others were faster.
+//! - It sees to quotas: what instances count for, and the limits of the configuration and of Keystone
+//!   (`quotas`).
 //! - It searches for inconsistencies (`audit`), and repairs them on request ([`Auditor`],
 //!   `repair_kind`).
 
@@ -34,6 +36,7 @@ mod place;
 mod placement;
 pub mod placer;
 mod plan;
+mod quotas;
 mod repair;
 mod runtime;
 mod runtime_context;
@@ -48,6 +51,7 @@ pub use handle::{Answer, ControlHandle};
 pub use machine::{ControlMachine, submit_placement};
 pub use options::{Options, RepairOptions};
 pub use placement::{ClaimMetrics, NotMade, Placement};
+pub use quotas::{UnifiedLimits, usage_of};
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use scheduler::{
     Beside, Explanation, LogicalTime, NoHostExplanation, QueryExplanation, RefusalReason,

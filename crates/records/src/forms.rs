@@ -6,3 +6,4 @@ mod messages;
 mod of_cell;
 mod of_control;
 mod placement;
+mod quotas;

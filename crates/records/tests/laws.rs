@@ -10,6 +10,7 @@ use placewright_conductor::cell_conductor::{
     Change as CellChange, GuestRef, Instance, Job, JobKind, Stage, Step, Target, VmState,
 };
 use placewright_conductor::message::{Create, Envelope};
+use placewright_conductor::quota::{QuotaScope, QuotaSet, Resource, Usage, UsageAmounts};
 use placewright_conductor::super_conductor::{Change, Labels, Lock, Mapping, Migration};
 use placewright_conductor::{
     Amounts, Candidate, CellId, ClaimResponse, Fault, HostId, InstanceId, Message, MigrationId,
@@ -63,19 +64,51 @@ fn fault() -> impl Strategy<Value = Fault> {
     })
 }
 
+fn usage() -> impl Strategy<Value = Usage> {
+    let classes = vec((text(), any::<u32>()), 0..3);
+    let amounts = (any::<u32>(), any::<u32>(), classes);
+    of(amounts).prop_map(|known| match known {
+        None => Usage::default(),
+        Some((cores, ram_mb, classes)) => Usage::new(UsageAmounts {
+            cores,
+            ram_mb,
+            classes,
+        }),
+    })
+}
+
 fn spec() -> impl Strategy<Value = Spec> {
     let body = (text(), text()).prop_map(|(common, own)| SharedText::parted(common.into(), own));
-    (text(), text(), text(), of(uuid()), body, time()).prop_map(
-        |(name, project, user, group, body, created_at)| Spec {
+    let rest = (time(), usage());
+    (text(), text(), text(), of(uuid()), body, rest).prop_map(
+        |(name, project, user, group, body, (created_at, usage))| Spec {
             name,
             project,
             user,
             group,
             body,
             created_at,
+            usage,
             ..values::spec()
         },
     )
+}
+
+fn quota() -> impl Strategy<Value = (QuotaScope, QuotaSet)> {
+    let scope = prop_oneof![
+        Just(QuotaScope::Configured),
+        text().prop_map(QuotaScope::Class),
+        text().prop_map(QuotaScope::Project),
+        Just(QuotaScope::Registered),
+        text().prop_map(QuotaScope::Unified),
+    ];
+    let resource = prop_oneof![
+        Just(Resource::Ram),
+        Just(Resource::ServerGroupMembers),
+        "[A-Z0-9_]{1,9}".prop_map(|class| Resource::Class(class.into())),
+    ];
+    let limits = btree_map(resource, any::<i64>(), 0..3);
+    (scope, limits.prop_map(|limits| QuotaSet { limits }))
 }
 
 fn mapping() -> impl Strategy<Value = Mapping> {
@@ -212,6 +245,10 @@ fn of_control() -> impl Strategy<Value = control::Change> {
                 .prop_map(|(id, row)| Change::Mapping(InstanceId(id), row.map(Box::new))),
             (uuid(), of(labels()))
                 .prop_map(|(id, row)| Change::Labels(InstanceId(id), row.map(Box::new))),
+            (quota(), any::<bool>()).prop_map(|((scope, set), is_there)| Change::Quota(
+                scope,
+                is_there.then(|| Box::new(set))
+            )),
             (uuid(), of(migration()))
                 .prop_map(|(id, row)| Change::Migration(MigrationId(id), row.map(Box::new))),
         ]

@@ -126,10 +126,16 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     };
     let most = call.core.limits().keypairs_max;
     let command = Command::Bounded {
-        bounds: vec![Bound::Keypairs {
-            user: user.to_owned(),
-            most,
-        }],
+        bounds: vec![
+            Bound::KeypairQuota {
+                project: call.project().to_owned(),
+                user: user.to_owned(),
+            },
+            Bound::Keypairs {
+                user: user.to_owned(),
+                most,
+            },
+        ],
         command: Box::new(Command::SetKeypair {
             user: user.to_owned(),
             name: name.to_owned(),

@@ -4,6 +4,7 @@ mod ask;
 mod build;
 mod cell;
 mod moves;
+mod quota;
 mod rebuild;
 mod repair;
 mod table;
@@ -122,6 +123,13 @@ impl<'a> DecisionContext<'a> {
             Command::Rebuild { instance, event } => self.rebuild(*instance, event),
             Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
             Command::SetLabels { instance, labels } => self.set_labels(*instance, labels),
+            Command::SetQuota {
+                scope,
+                limits,
+                force,
+            } => self.set_quota(scope, limits, *force),
+            Command::ReplaceQuotas { sets } => Ok(self.replace_quotas(sets)),
+            Command::CountUsage { instances, moves } => Ok(self.count_usage(instances, moves)),
             Command::Bounded { bounds, command } => self.bounded(bounds, command),
             Command::Guarded { facts, command } => self.guarded(facts, command),
         }
@@ -146,6 +154,9 @@ impl<'a> DecisionContext<'a> {
             Bound::Keypairs { user, most } => {
                 let of_user = self.state.keypairs_of(user).take(*most);
                 ("key pairs", of_user.count(), 1, *most)
+            }
+            Bound::KeypairQuota { project, user } => {
+                return self.keypair_within_quota(project, user);
             }
             Bound::Groups { project, most } => {
                 let there = self.state.listing().groups(project);

@@ -7,9 +7,11 @@ use std::ops::Bound;
 use placewright_placement::Timestamp;
 use uuid::Uuid;
 
+use super::project_usages::ProjectUsages;
 use super::record_sizes::RecordSizes;
 use super::state::{Change, Mapping, ServerGroup};
 use crate::ids::InstanceId;
+use crate::quota::ProjectUsage;
 use crate::table::Index;
 
 /// The position of an instance in lists: its time of creation, then its id.
@@ -22,6 +24,7 @@ pub struct Listing {
     of_projects: BTreeMap<String, BTreeSet<ListKey>>,
     groups: BTreeMap<String, BTreeSet<Uuid>>,
     holdings: RecordSizes,
+    usages: ProjectUsages,
 }
 
 impl Listing {
@@ -61,6 +64,12 @@ impl Listing {
     #[must_use]
     pub fn bytes(&self, project: &str) -> u64 {
         self.holdings.bytes(project)
+    }
+
+    /// What the instances of a project count for in quotas; none if it has no instances.
+    #[must_use]
+    pub fn usage(&self, project: &str) -> Option<&ProjectUsage> {
+        self.usages.of(project)
     }
 
     /// The number of server groups of a project.
@@ -131,6 +140,7 @@ impl Listing {
 impl Index<Change> for Listing {
     fn follow(&mut self, before: &Change, now: &Change) {
         self.holdings.follow(before, now);
+        self.usages.follow(before, now);
         if let (Change::Group(group, before), Change::Group(_, now)) = (before, now) {
             self.follow_group(*group, before.as_deref(), now.as_deref());
             return;

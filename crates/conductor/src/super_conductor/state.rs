@@ -11,6 +11,7 @@ use crate::claim_request::{ClaimResponse, MoveSide};
 use crate::fault::Fault;
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::message::{MoveDecision, MoveKind};
+use crate::quota::{QuotaScope, QuotaSet, Usage};
 use crate::spec::{Amounts, Candidate, Spec};
 use crate::table::tables;
 
@@ -53,6 +54,8 @@ tables! {
     group_topologies: GroupTopology(Uuid => GroupTopology),
     /// The last requested rebuild of each instance.
     rebuilds: Rebuild(InstanceId => Rebuild),
+    /// The limits that quotas set, by whom they are for.
+    quotas: Quota(QuotaScope => QuotaSet),
 }
 
 impl State {
@@ -179,6 +182,8 @@ pub struct Move {
     pub held: Vec<Amounts>,
     /// The user's decision, once it is made.
     pub verdict: Option<MoveDecision>,
+    /// By how much the instance counts for more in quotas while the move is under way.
+    pub added_usage: Usage,
 }
 
 /// The stage of a move.

@@ -17,7 +17,8 @@ row!(Spec {
     group,
     rules,
     body,
-    created_at
+    created_at;
+    usage
 });
 row!(HardRule { rule, others });
 row!(Candidate {

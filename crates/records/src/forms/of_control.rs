@@ -33,7 +33,8 @@ row!(Move {
     spec,
     turn,
     held,
-    verdict
+    verdict;
+    added_usage
 });
 row!(Migration {
     instance,
@@ -134,4 +135,5 @@ choice!(Change {
     15 Labels(key, row),
     16 GroupTopology(key, row),
     17 Rebuild(key, row),
+    18 Quota(key, row),
 });
