@@ -6,7 +6,7 @@ use std::ops::Bound;
 
 use placewright_conductor::quota::{Limits, QuotaScope, Resource};
 use placewright_conductor::super_conductor::{Command, State};
-use placewright_conductor::{InstanceId, SharedText, Usage, UsageAmounts};
+use placewright_conductor::{InstanceId, MigrationId, Spec, Usage, UsageAmounts};
 use placewright_engine::SubmitError;
 use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::translate::{TranslateOptions, Translation, translate};
@@ -97,37 +97,26 @@ impl ControlHandle {
         options: &TranslateOptions,
     ) -> Result<usize, SubmitError> {
         let mut bodies = BodyCache::default();
-        let mut usage = |body: &SharedText| {
-            let request = bodies.read(body).ok()?.request;
+        let mut usage = |spec: &Spec| {
+            let request = bodies.read(&spec.body).ok()?.request;
             let translation = translate(&request, options).ok()?;
             Some(usage_of(&request.flavor, &translation))
         };
-        let moves = self.read(|control, _| {
-            let moves = control.conductor.moves().iter();
-            let specs = moves.filter_map(|(id, row)| Some((*id, row.spec.as_ref()?)));
-            let unknown = specs.filter(|(_, spec)| !spec.usage.is_known());
-            unknown.map(|(id, spec)| (id, spec.body.clone())).collect()
-        });
-        let moves: Vec<(_, SharedText)> = moves.await;
-        let mut moves: Vec<_> = moves
-            .into_iter()
-            .filter_map(|(id, body)| Some((id, usage(&body)?)))
-            .collect();
+        let moves = self.read(|control, _| uncounted_moves(&control.conductor));
+        let moves = moves.await.into_iter();
+        let moves = moves.filter_map(|(id, spec)| Some((id, usage(&spec)?)));
+        let moves: Vec<(MigrationId, Usage)> = moves.collect();
         let (mut after, mut count) = (None, 0);
         loop {
-            let (found, last) = self
-                .read(move |control, _| uncounted(&control.conductor, after))
-                .await;
-            let instances: Vec<(InstanceId, Usage)> = found
-                .into_iter()
-                .filter_map(|(id, body)| Some((id, usage(&body)?)))
-                .collect();
+            let found = self.read(move |control, _| uncounted(&control.conductor, after));
+            let (found, last) = found.await;
+            let known = found.into_iter();
+            let known = known.filter_map(|(id, spec)| Some((id, usage(&spec)?)));
+            let instances: Vec<(InstanceId, Usage)> = known.collect();
+            count += instances.len();
             if !instances.is_empty() {
-                count += instances.len();
-                let command = Command::CountUsage {
-                    instances,
-                    moves: Vec::new(),
-                };
+                let moves = Vec::new();
+                let command = Command::CountUsage { instances, moves };
                 drop(self.submit(command).await?);
             }
             match last {
@@ -136,7 +125,6 @@ impl ControlHandle {
             }
         }
         if !moves.is_empty() {
-            let moves = std::mem::take(&mut moves);
             let instances = Vec::new();
             let command = Command::CountUsage { instances, moves };
             drop(self.submit(command).await?);
@@ -145,17 +133,25 @@ impl ControlHandle {
     }
 }
 
+/// The moves under way of which it is not known what their new specifications count for.
+fn uncounted_moves(state: &State) -> Vec<(MigrationId, Spec)> {
+    let moves = state.moves().iter();
+    let specs = moves.filter_map(|(id, row)| Some((*id, row.spec.as_ref()?)));
+    let unknown = specs.filter(|(_, spec)| !spec.usage.is_known());
+    unknown.map(|(id, spec)| (id, spec.clone())).collect()
+}
+
 /// Instances after another of which it is not known what they count for, and where to go on.
 fn uncounted(
     state: &State,
     after: Option<InstanceId>,
-) -> (Vec<(InstanceId, SharedText)>, Option<InstanceId>) {
+) -> (Vec<(InstanceId, Spec)>, Option<InstanceId>) {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let mut found = Vec::new();
     let rows = state.specs().range((from, Bound::Unbounded));
     for (place, (id, spec)) in rows.enumerate() {
         if !spec.usage.is_known() {
-            found.push((*id, spec.body.clone()));
+            found.push((*id, spec.clone()));
         }
         if found.len() == COUNTED || place == LOOKED_AT {
             return (found, Some(*id));

@@ -123,13 +123,9 @@ impl<'a> DecisionContext<'a> {
             Command::Rebuild { instance, event } => self.rebuild(*instance, event),
             Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
             Command::SetLabels { instance, labels } => self.set_labels(*instance, labels),
-            Command::SetQuota {
-                scope,
-                limits,
-                force,
-            } => self.set_quota(scope, limits, *force),
-            Command::ReplaceQuotas { sets } => Ok(self.replace_quotas(sets)),
-            Command::CountUsage { instances, moves } => Ok(self.count_usage(instances, moves)),
+            Command::SetQuota { .. }
+            | Command::ReplaceQuotas { .. }
+            | Command::CountUsage { .. } => self.decide_quota(command),
             Command::Bounded { bounds, command } => self.bounded(bounds, command),
             Command::Guarded { facts, command } => self.guarded(facts, command),
         }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::project_usages::ProjectUsages;
 use super::record_sizes::RecordSizes;
-use super::state::{Change, Mapping, ServerGroup};
+use super::state::{Change, Mapping, Move, ServerGroup};
 use crate::ids::InstanceId;
 use crate::quota::ProjectUsage;
 use crate::table::Index;
@@ -114,6 +114,20 @@ impl Listing {
         }
     }
 
+    fn follow_usage(&mut self, before: &Change, now: &Change) {
+        match (before, now) {
+            (Change::Spec(_, before), Change::Spec(_, now)) => {
+                self.usages.follow_spec(before.as_deref(), now.as_deref());
+            }
+            (Change::Move(_, before), Change::Move(_, now)) => {
+                let before = before.as_deref().and_then(Move::added);
+                let now = now.as_deref().and_then(Move::added);
+                self.usages.follow_move(before, now);
+            }
+            _ => {}
+        }
+    }
+
     fn put(&mut self, instance: InstanceId, mapping: &Mapping) {
         let key = (mapping.created_at, instance);
         self.all.insert(key);
@@ -140,7 +154,7 @@ impl Listing {
 impl Index<Change> for Listing {
     fn follow(&mut self, before: &Change, now: &Change) {
         self.holdings.follow(before, now);
-        self.usages.follow(before, now);
+        self.follow_usage(before, now);
         if let (Change::Group(group, before), Change::Group(_, now)) = (before, now) {
             self.follow_group(*group, before.as_deref(), now.as_deref());
             return;

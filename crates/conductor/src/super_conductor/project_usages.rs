@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::state::{Change, Move};
 use crate::quota::{ProjectUsage, Usage};
 use crate::spec::Spec;
 
@@ -18,30 +17,34 @@ impl ProjectUsages {
         self.projects.get(project)
     }
 
-    pub(super) fn follow(&mut self, before: &Change, now: &Change) {
-        match (before, now) {
-            (Change::Spec(_, before), Change::Spec(_, now)) => {
-                let (before, now) = (before.as_deref(), now.as_deref());
-                // Most changes of a spec leave both as they are.
-                if before.map(counted) == now.map(counted) {
-                    return;
-                }
-                if let Some(spec) = before {
-                    self.take(&spec.project, &spec.usage, true);
-                }
-                if let Some(spec) = now {
-                    self.add(&spec.project, |held| held.add_instance(&spec.usage));
-                }
-            }
-            (Change::Move(_, before), Change::Move(_, now)) => {
-                if let Some((project, usage)) = before.as_deref().and_then(added_by) {
-                    self.take(project, usage, false);
-                }
-                if let Some((project, usage)) = now.as_deref().and_then(added_by) {
-                    self.add(project, |held| held.add(usage));
-                }
-            }
-            _ => {}
+    /// Takes the new specification of an instance.
+    pub(super) fn follow_spec(&mut self, before: Option<&Spec>, now: Option<&Spec>) {
+        // Most changes of a spec leave what is counted as it is.
+        if before.map(counted) == now.map(counted) {
+            return;
+        }
+        if let Some(spec) = before {
+            self.take(&spec.project, &spec.usage, true);
+        }
+        if let Some(spec) = now {
+            self.add(&spec.project, |held| held.add_instance(&spec.usage));
+        }
+    }
+
+    /// Takes by how much an instance counts for more while it is moved, and for which project.
+    pub(super) fn follow_move(
+        &mut self,
+        before: Option<(&str, &Usage)>,
+        now: Option<(&str, &Usage)>,
+    ) {
+        if before == now {
+            return;
+        }
+        if let Some((project, usage)) = before {
+            self.take(project, usage, false);
+        }
+        if let Some((project, usage)) = now {
+            self.add(project, |held| held.add(usage));
         }
     }
 
@@ -72,12 +75,4 @@ impl ProjectUsages {
 /// The parts of a spec that are counted.
 fn counted(spec: &Spec) -> (&str, &Usage) {
     (&spec.project, &spec.usage)
-}
-
-/// The project of a move, and by how much its instance counts for more while it is under way.
-fn added_by(row: &Move) -> Option<(&str, &Usage)> {
-    let spec = row.spec.as_ref()?;
-    row.added_usage
-        .is_known()
-        .then_some((spec.project.as_str(), &row.added_usage))
 }

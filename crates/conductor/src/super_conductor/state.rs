@@ -186,6 +186,17 @@ pub struct Move {
     pub added_usage: Usage,
 }
 
+impl Move {
+    /// The project of the instance, and by how much it counts for more while the move is under
+    /// way; none if for nothing.
+    #[must_use]
+    pub fn added(&self) -> Option<(&str, &Usage)> {
+        let spec = self.spec.as_ref()?;
+        let is_more = self.added_usage.is_known();
+        is_more.then_some((spec.project.as_str(), &self.added_usage))
+    }
+}
+
 /// The stage of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MoveStage {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::{DecisionContext, NewBuild, Outcome, Refusal};
+use super::{Command, DecisionContext, NewBuild, Outcome, Refusal};
 use crate::ids::{InstanceId, MigrationId};
 use crate::quota::{
     ExceededLimit, Limits, OverQuota, ProjectUsage, QuotaScope, QuotaSet, Resource, UNLIMITED,
@@ -134,12 +134,27 @@ impl DecisionContext<'_> {
         spec
     }
 
-    pub(super) fn set_quota(
+    /// The commands about limits, and about what is counted.
+    pub(super) fn decide_quota(&mut self, command: &Command) -> Result<Outcome, Refusal> {
+        match command {
+            Command::SetQuota {
+                scope,
+                limits,
+                force,
+            } => self.set_quota(scope, limits, *force)?,
+            Command::ReplaceQuotas { sets } => self.replace_quotas(sets),
+            Command::CountUsage { instances, moves } => self.count_usage(instances, moves),
+            _ => {}
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn set_quota(
         &mut self,
         scope: &QuotaScope,
         limits: &Limits,
         force: bool,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<(), Refusal> {
         if let QuotaScope::Project(project) = scope
             && !force
         {
@@ -159,15 +174,14 @@ impl DecisionContext<'_> {
         set.limits
             .extend(new.map(|(resource, limit)| (resource.clone(), *limit)));
         self.write_quota(scope, Some(set));
-        Ok(Outcome::Done)
+        Ok(())
     }
 
-    pub(super) fn replace_quotas(&mut self, sets: &[(QuotaScope, Option<Limits>)]) -> Outcome {
+    fn replace_quotas(&mut self, sets: &[(QuotaScope, Option<Limits>)]) {
         for (scope, limits) in sets {
             let set = limits.clone().map(|limits| QuotaSet { limits });
             self.write_quota(scope, set);
         }
-        Outcome::Done
     }
 
     fn write_quota(&mut self, scope: &QuotaScope, set: Option<QuotaSet>) {
@@ -177,11 +191,7 @@ impl DecisionContext<'_> {
     }
 
     /// Counts what was not counted when it was created. Nothing is refused: it is held already.
-    pub(super) fn count_usage(
-        &mut self,
-        instances: &[(InstanceId, Usage)],
-        moves: &[(MigrationId, Usage)],
-    ) -> Outcome {
+    fn count_usage(&mut self, instances: &[(InstanceId, Usage)], moves: &[(MigrationId, Usage)]) {
         let mut affected: BTreeMap<MigrationId, Option<&Usage>> = BTreeMap::new();
         let mut counted: BTreeMap<InstanceId, &Usage> = BTreeMap::new();
         for (instance, usage) in instances {
@@ -205,7 +215,6 @@ impl DecisionContext<'_> {
         for (migration, usage) in affected {
             self.count_move(migration, usage, &counted);
         }
-        Outcome::Done
     }
 
     /// Counts by how much the instance of a move counts for more.
