@@ -16,6 +16,7 @@ pub(crate) mod logs;
 pub(crate) mod observer;
 pub(crate) mod option_conversion;
 pub(crate) mod panics;
+mod quotas;
 pub(crate) mod restart;
 pub(crate) mod running;
 pub mod scheduler_rules;

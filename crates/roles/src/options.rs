@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 pub use kinds::{
     Addresses, AuthStrategy, CandidateStrategy, CellAddresses, DriverKind, Form, LogFormat, Number,
-    OptionType, Ratio, UserGrants,
+    OptionType, QuotaDefaults, QuotaDriver, Ratio, UserGrants,
 };
 
 /// The definition of an option, independent of any value.
@@ -341,6 +341,20 @@ options! {
         server_groups_max: Number<0, 1_000_000> = "1000";
         /// The most members that a server group may have.
         server_group_members_max: Number<1, 1_000_000> = "2000";
+        /// Where the quotas of projects come from: `local` is this API (`/os-quota-sets`) with
+        /// `quota_defaults`, `unified` is Keystone's limits for the service of type `compute`.
+        quota_driver: QuotaDriver = "local";
+        /// The quotas of projects for which nobody set others: `instances=10`, `cores=20`,
+        /// `ram=51200` (MiB), `key_pairs`, `server_groups`, `server_group_members`, and
+        /// `class:NAME` for a resource class. -1 and what is not named: unlimited.
+        quota_defaults: QuotaDefaults = "";
+        /// With `unified`: the region whose limits hold. Not set: all count, and of several the
+        /// least.
+        quota_region: Option<String> = "";
+        /// With `unified`: how often Keystone is asked for the limits, and so how old they may be.
+        /// While it does not answer, those that were known last hold.
+        #[unit("seconds")]
+        quota_refresh_s: Number<1, 86_400> = "30";
     }
 
     /// Health and metrics on a port of their own, which a thread of its own answers while everything else
