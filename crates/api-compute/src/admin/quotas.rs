@@ -99,7 +99,7 @@ fn quota_set(
         set[&*resource.name()] = show(&Quota::of(state, project, resource));
     }
     for (until, names, limit) in CONSTANT {
-        if !call.version.since(until.saturating_add(1)) || until == u16::MAX {
+        if !call.version.since(until.saturating_add(1)) {
             for name in names {
                 set[*name] = show(&Quota { limit, used: 0 });
             }
@@ -163,12 +163,7 @@ fn class_set(call: &RoutedRequest<'_>, control: &ControlState) -> Value {
     let Some(fields) = set.as_object_mut() else {
         return set;
     };
-    if call.version.since(50) {
-        for (_, names, limit) in &CONSTANT[2..] {
-            debug_assert_eq!(*limit, UNLIMITED);
-            names.iter().for_each(|name| drop(fields.remove(*name)));
-        }
-    } else {
+    if !call.version.since(50) {
         for resource in [Resource::ServerGroups, Resource::ServerGroupMembers] {
             fields.remove(&*resource.name());
         }
@@ -264,7 +259,7 @@ fn read(call: &RoutedRequest<'_>, body: &Value, key: &'static str) -> ApiResult<
         })?;
         match (constant, resource) {
             (Some((until, _, kept)), _) => {
-                let is_there = *until == u16::MAX || !call.version.since(until.saturating_add(1));
+                let is_there = !call.version.since(until.saturating_add(1));
                 if !is_there || limit != *kept {
                     let message = format!("there is no such quota; only {kept} can be set");
                     return Err(parsed.wrong(name, message));
