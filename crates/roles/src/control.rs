@@ -100,6 +100,7 @@ impl Checked {
         let scheduler = scheduler_rules::load(options, &mut warnings)?;
         let token = running::token(options)?;
         let (authenticator, policy) = access::load(options, &mut warnings)?;
+        quotas::reader(options)?;
         warnings.extend(warnings::of_control(config));
         Ok(Self {
             token,

@@ -18,6 +18,27 @@ use crate::options::{Options, QuotaDriver};
 /// The type of this service in Keystone's catalog.
 const SERVICE_TYPE: &str = "compute";
 
+/// The reader of Keystone's limits, if they are to hold. Does not contact Keystone yet.
+///
+/// # Errors
+///
+/// Keystone is not configured.
+pub(super) fn reader(options: &Options) -> Result<Option<LimitsReader>, ConfigErrors> {
+    let compute = &options.compute;
+    if compute.quota_driver != QuotaDriver::Unified {
+        return Ok(None);
+    }
+    let keystone = option_conversion::keystone(options);
+    let reader = LimitsReader::new(&keystone, SERVICE_TYPE, compute.quota_region.clone());
+    let reader = reader.map_err(|error| {
+        ConfigErrors(vec![format!(
+            "compute.quota_driver is unified: {}",
+            chain(&error)
+        )])
+    })?;
+    Ok(Some(reader))
+}
+
 /// Puts the configured quotas in force, and starts the task that sees to them.
 ///
 /// # Errors
@@ -25,15 +46,11 @@ const SERVICE_TYPE: &str = "compute";
 /// Keystone is not configured although its limits are to hold, or the store does not accept them.
 pub(super) async fn start(options: &Options, runtime: &Arc<Runtime>) -> anyhow::Result<()> {
     let compute = &options.compute;
-    let is_unified = compute.quota_driver == QuotaDriver::Unified;
-    let keystone = option_conversion::keystone(options);
-    let reader = is_unified
-        .then(|| LimitsReader::new(&keystone, SERVICE_TYPE, compute.quota_region.clone()))
-        .transpose()
-        .map_err(|error| ConfigErrors(vec![format!("keystone: {}", chain(&error))]))?;
+    let reader = reader(options)?;
     let control = runtime.conductor().clone();
     let defaults = compute.quota_defaults.0.clone();
-    let configured = control.configure_quotas(defaults, is_unified).await;
+    let configured = control.configure_quotas(defaults, reader.is_some());
+    let configured = configured.await;
     configured.context("the quotas cannot be put in force")?;
     let seconds = u64::try_from(compute.quota_refresh_s.get()).unwrap_or(1);
     let every = Duration::from_secs(seconds);
