@@ -1,6 +1,6 @@
 //! What counts for a quota, when, and which limit holds.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+#![allow(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
 use placewright_conductor::cell_conductor::Event;
 use placewright_conductor::control::Refusal as ControlRefusal;
