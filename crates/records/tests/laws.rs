@@ -77,18 +77,18 @@ fn usage() -> impl Strategy<Value = Usage> {
     })
 }
 
+/// What an older release wrote: fields that were added have their defaults, because the positional
+/// layout does not have them.
 fn spec() -> impl Strategy<Value = Spec> {
     let body = (text(), text()).prop_map(|(common, own)| SharedText::parted(common.into(), own));
-    let rest = (time(), usage());
-    (text(), text(), text(), of(uuid()), body, rest).prop_map(
-        |(name, project, user, group, body, (created_at, usage))| Spec {
+    (text(), text(), text(), of(uuid()), body, time()).prop_map(
+        |(name, project, user, group, body, created_at)| Spec {
             name,
             project,
             user,
             group,
             body,
             created_at,
-            usage,
             ..values::spec()
         },
     )
@@ -415,6 +415,15 @@ proptest! {
         form::encode(&changes, &mut record);
         prop_assert_eq!(&form::decode(&record).unwrap(), &changes);
         assert_reads(&changes, Layout::Positional);
+    }
+
+    #[test]
+    fn what_instances_count_for_reads_as_written(spec in spec(), usage in usage()) {
+        let spec = Some(Box::new(Spec { usage, ..spec }));
+        let changes = [control::Change::Conductor(Change::Spec(values::INSTANCE, spec))];
+        let mut record = Vec::new();
+        form::encode(&changes, &mut record);
+        prop_assert_eq!(form::decode(&record).unwrap(), changes);
     }
 
     #[test]
