@@ -99,6 +99,7 @@ fn create() -> Envelope {
                 rules: Default::default(),
                 body: "{}".into(),
                 created_at: now,
+                usage: Default::default(),
             },
             selection: placewright_conductor::Candidate {
                 host: HostId(Uuid::from_u128(2)),

@@ -16,6 +16,7 @@ pub(crate) mod logs;
 pub(crate) mod observer;
 pub(crate) mod option_conversion;
 pub(crate) mod panics;
+mod quotas;
 pub(crate) mod restart;
 pub(crate) mod running;
 pub mod scheduler_rules;
@@ -102,6 +103,7 @@ impl Checked {
         let token = running::token(options)?;
         let (authenticator, policy) = access::load(options, &mut warnings)?;
         let tls = tls::TlsFiles::load(options, &mut warnings)?;
+        quotas::reader(options)?;
         warnings.extend(warnings::of_control(config));
         Ok(Self {
             token,

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 pub use kinds::{
     Addresses, AuthStrategy, CandidateStrategy, CellAddresses, ClientCertificateMode, DriverKind,
-    Form, LogFormat, Number, OptionType, PlainMode, Ratio, UserGrants,
+    Form, LogFormat, Number, OptionType, PlainMode, QuotaDefaults, QuotaDriver, Ratio, UserGrants,
 };
 use spec::options;
 pub use spec::{OptionSpec, SectionSpec};
@@ -258,6 +258,20 @@ options! {
         tls_client_certificates: ClientCertificateMode = "off";
         /// Whether HTTP without TLS is served on the same port, or refused with 400.
         tls_plain: PlainMode = "allow";
+        /// Where the quotas of projects come from: `local` is this API (`/os-quota-sets`) with
+        /// `quota_defaults`, `unified` is Keystone's limits for the service of type `compute`.
+        quota_driver: QuotaDriver = "local";
+        /// The quotas of projects for which nobody set others: `instances=10`, `cores=20`,
+        /// `ram=51200` (MiB), `key_pairs`, `server_groups`, `server_group_members`, and
+        /// `class:NAME` for a resource class. -1 and what is not named: unlimited.
+        quota_defaults: QuotaDefaults = "";
+        /// With `unified`: the region whose limits hold. Not set: all count, and of several the
+        /// least.
+        quota_region: Option<String> = "";
+        /// With `unified`: how often Keystone is asked for the limits, and so how old they may be.
+        /// While it does not answer, those that were known last hold.
+        #[unit("seconds")]
+        quota_refresh_s: Number<1, 86_400> = "30";
     }
 
     /// Health and metrics on a port of their own, which a thread of its own answers while everything else

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Source};
-use crate::options::{AuthStrategy, OPTIONS, Options};
+use crate::options::{AuthStrategy, OPTIONS, Options, QuotaDriver};
 
 /// The permission of users other than the owner and the group to read a file.
 const OTHERS_READ: u32 = 0o004;
@@ -162,7 +162,9 @@ fn unused_strategies(warnings: &mut Vec<String>, config: &Config) {
     }
     // An agent with the same file may use the section.
     let is_agents = config.options.agent.placement_keystone;
-    if strategy != AuthStrategy::Keystone && is_set("keystone") && !is_agents {
+    let is_for_quotas = config.options.compute.quota_driver == QuotaDriver::Unified;
+    let is_used = strategy == AuthStrategy::Keystone || is_agents || is_for_quotas;
+    if !is_used && is_set("keystone") {
         warnings.push(unused("keystone", strategy));
     }
 }

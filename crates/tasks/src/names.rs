@@ -88,6 +88,8 @@ tasks! {
     ControlFollow = "control-follow" in OF_CONTROL;
     /// Finds remaining work that was not triggered by a change.
     ControlSweep = "control-sweep" in OF_CONTROL;
+    /// Counts old instances for quotas, and reads Keystone's limits.
+    ControlQuotas = "control-quotas" in OF_CONTROL;
     /// The thread that ranks hosts for waiting builds and moves.
     ControlPlaces = "control-places" in OF_CONTROL;
     /// Processes the outcomes of those claims.

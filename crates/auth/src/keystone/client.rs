@@ -1,5 +1,7 @@
 //! The client of Keystone: the service user's own token, and validation of other tokens.
 
+mod get;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -350,10 +352,15 @@ fn read_file(path: &std::path::Path) -> Result<Vec<u8>, SetupError> {
 }
 
 /// The body of an answer, within the size limit.
-async fn body(mut response: Response) -> Result<Vec<u8>, String> {
+async fn body(response: Response) -> Result<Vec<u8>, String> {
+    body_within(response, BODY_BYTES_MAX).await
+}
+
+/// The body of an answer that has so many bytes at most.
+async fn body_within(mut response: Response, most: usize) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(reason)? {
-        if body.len() + chunk.len() > BODY_BYTES_MAX {
+        if body.len() + chunk.len() > most {
             return Err("its answer is too large".to_owned());
         }
         body.extend_from_slice(&chunk);

@@ -4,6 +4,7 @@ mod ask;
 mod build;
 mod cell;
 mod moves;
+mod quota;
 mod rebuild;
 mod repair;
 mod table;
@@ -123,6 +124,9 @@ impl<'a> DecisionContext<'a> {
             Command::Rebuild { instance, event } => self.rebuild(*instance, event),
             Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
             Command::SetLabels { instance, labels } => self.set_labels(*instance, labels),
+            Command::SetQuota { .. }
+            | Command::ReplaceQuotas { .. }
+            | Command::CountUsage { .. } => self.decide_quota(command),
             Command::Bounded { bounds, command } => self.bounded(bounds, command),
             Command::Guarded { facts, command } => self.guarded(facts, command),
         }
@@ -147,6 +151,9 @@ impl<'a> DecisionContext<'a> {
             Bound::Keypairs { user, most } => {
                 let of_user = self.state.keypairs_of(user).take(*most);
                 ("key pairs", of_user.count(), 1, *most)
+            }
+            Bound::KeypairQuota { project, user } => {
+                return self.keypair_within_quota(project, user);
             }
             Bound::Groups { project, most } => {
                 let there = self.state.listing().groups(project);

@@ -34,7 +34,7 @@ use super::signals::nth;
 use super::sockets::{ListeningSocket, Socket, Sockets};
 use super::tls::Tls;
 use super::{
-    Checked, access, ensure_standard_names, health, open_store, option_conversion, panics,
+    Checked, access, ensure_standard_names, health, open_store, option_conversion, panics, quotas,
 };
 use crate::config::{Config, ConfigErrors};
 use crate::options::{AuthStrategy, ComputeApiOptions, Options};
@@ -172,7 +172,7 @@ impl Running {
             tls,
         };
         running.offer_restart(health)?;
-        running.add_cells(options).await?;
+        running.prepare(options).await?;
         Ok(Some(running))
     }
 
@@ -234,6 +234,16 @@ impl Running {
             added.map_err(|error| wrong(error.to_string()))?;
         }
         Ok(())
+    }
+
+    /// Adds the configured cells and puts the configured quotas in force, before anything can be
+    /// asked for.
+    async fn prepare(&self, options: &Options) -> anyhow::Result<()> {
+        self.add_cells(options).await?;
+        match &self.runtime {
+            Some(runtime) => quotas::start(options, runtime).await,
+            None => Ok(()),
+        }
     }
 
     /// Logs what runs, at which addresses, and on which store.

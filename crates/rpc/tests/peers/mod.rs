@@ -255,6 +255,7 @@ fn spec(bytes: usize) -> Spec {
         .into(),
         body: "x".repeat(bytes).into(),
         created_at: Timestamp(1_700_000_000_000_000),
+        usage: Default::default(),
     }
 }
 

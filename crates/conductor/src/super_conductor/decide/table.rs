@@ -43,7 +43,8 @@ impl DecisionContext<'_> {
         if self.mapping(instance)?.is_deleting {
             return Err(wrong_state("instance", &instance, "being deleted"));
         }
-        self.record(Change::Spec(instance, Some(Box::new(spec.clone()))));
+        let spec = self.with_usage_kept(instance, spec);
+        self.record(Change::Spec(instance, Some(Box::new(spec))));
         Ok(Outcome::Done)
     }
 
@@ -82,6 +83,9 @@ impl DecisionContext<'_> {
         topology: Option<&GroupTopology>,
     ) -> Result<Outcome, Refusal> {
         let known = self.state.groups.get(&group);
+        if let Some(row) = row {
+            self.group_within_quota(&row.project)?;
+        }
         let command = match (row, known) {
             (None, None) => return Err(not_found("server group", &group)),
             (Some(_), Some(_)) => return Err(exists("server group", &group)),
