@@ -138,7 +138,14 @@ def check_times(case: Case) -> None:
 def check_descriptors(case: Case) -> None:
     """Fewer descriptors than connections: no port takes those of another, and nothing spins."""
     health, control = free_port(), free_port()
-    options = {"health_listen": f"127.0.0.1:{health}", "control_listen": f"127.0.0.1:{control}"}
+    # With a token, gRPC goes without a certificate on loopback.
+    token = case.folder / "token"
+    token.write_text("0123456789abcdef")
+    options = {
+        "health_listen": f"127.0.0.1:{health}",
+        "control_listen": f"127.0.0.1:{control}",
+        "control_token_file": token,
+    }
     with case.up(hosts=0, descriptors=256, **options) as site, contextlib.ExitStack() as crowds:
         for port in (site.placement, site.compute, site.scheduler, control):
             crowds.enter_context(Crowd(port, 300, drips=False, again_per_s=0))

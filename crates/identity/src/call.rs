@@ -117,9 +117,7 @@ impl Identity {
             (Call::Conduct { .. }, _) => only("control"),
             (Call::Ask, _) => only("a cell"),
             (
-                Call::Join { cell }
-                | Call::SpeakFor { cell, .. }
-                | Call::NameService { cell, .. },
+                Call::Join { cell } | Call::SpeakFor { cell, .. } | Call::NameService { cell, .. },
                 Role::Agent(names),
             ) => {
                 if names.cell != **cell {

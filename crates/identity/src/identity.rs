@@ -56,7 +56,9 @@ impl Identity {
                     return Err(NameError::None);
                 }
                 let hosts = names.hosts.iter().filter_map(HostPattern::text);
-                hosts.chain(names.services.iter().map(String::as_str)).try_for_each(text::name)?;
+                hosts
+                    .chain(names.services.iter().map(String::as_str))
+                    .try_for_each(text::name)?;
                 let count = names.hosts.len() + names.services.len();
                 if count > NAMES_MAX {
                     return Err(NameError::TooMany(count, NAMES_MAX));
@@ -193,7 +195,9 @@ fn parse_one(uri: &str, rest: &str) -> Result<Identity, NameError> {
     if let Role::Agent(names) = &role {
         text::name(&names.cell)?;
         let hosts = names.hosts.iter().filter_map(HostPattern::text);
-        hosts.chain(names.services.iter().map(String::as_str)).try_for_each(text::name)?;
+        hosts
+            .chain(names.services.iter().map(String::as_str))
+            .try_for_each(text::name)?;
         // A service alone is no agent yet: the whole is checked when all names are there.
         return Ok(Identity {
             installation: installation.to_owned(),

@@ -60,7 +60,9 @@ fn speaks_for(names: &AgentNames, name: &str, uuid: Uuid) -> bool {
     let derived = uuid == uuid_of_name(name);
     names.hosts.contains(&HostPattern::All)
         || (derived && names.hosts.contains(&HostPattern::Named(name.to_owned())))
-        || names.hosts.contains(&HostPattern::Known(name.to_owned(), uuid))
+        || names
+            .hosts
+            .contains(&HostPattern::Known(name.to_owned(), uuid))
         || (derived
             && (1..=name.len())
                 .filter(|end| name.is_char_boundary(*end))

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use placewright_identity::{Identity, Role};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, PublicKey, RevokedCertParams, SanType, SerialNumber,
 };
 use rustls::pki_types::CertificateDer;
@@ -117,7 +117,10 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = params.self_signed(&key)?;
-        files::replace(&directory.join(INSTALLATION), format!("{installation}\n").as_bytes())?;
+        files::replace(
+            &directory.join(INSTALLATION),
+            format!("{installation}\n").as_bytes(),
+        )?;
         files::replace(&directory.join(KEY), key.serialize_pem().as_bytes())?;
         // The certificate is last: with it the authority is there.
         files::replace(&directory.join(CERTIFICATE), certificate.pem().as_bytes())?;
@@ -203,11 +206,7 @@ impl Authority {
     /// # Errors
     ///
     /// It is not, the request is not valid, or nothing can be written.
-    pub fn renew(
-        &self,
-        present: &CertificateDer<'_>,
-        request: &[u8],
-    ) -> Result<Issued, PkiError> {
+    pub fn renew(&self, present: &CertificateDer<'_>, request: &[u8]) -> Result<Issued, PkiError> {
         let list = files::read_if_there(&self.list_path())?;
         let authorities = std::slice::from_ref(&self.certificate);
         let verifier = verify::of_clients(authorities, list.as_deref())?;
@@ -280,10 +279,12 @@ impl Authority {
     pub fn entries(&self) -> Result<Vec<(Entry, Option<Revocation>)>, PkiError> {
         let revoked = ledger::revocations(&self.directory)?;
         let entries = ledger::entries(&self.directory)?.into_iter();
-        Ok(entries.map(|entry| {
-            let revocation = revoked.get(&entry.serial).cloned();
-            (entry, revocation)
-        }).collect())
+        Ok(entries
+            .map(|entry| {
+                let revocation = revoked.get(&entry.serial).cloned();
+                (entry, revocation)
+            })
+            .collect())
     }
 
     /// Revokes the certificates that `of` chooses among those that are valid, and returns them.

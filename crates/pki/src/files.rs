@@ -41,14 +41,18 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), PkiError> {
 pub(crate) fn append_line(path: &Path, line: &str) -> Result<(), PkiError> {
     let wrong = |error| PkiError::file(path, error);
     let before = read_if_there(path)?.unwrap_or_default();
-    let whole = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let whole = before
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |end| end + 1);
     let mut options = OpenOptions::new();
     let file = options.append(true).create(true).mode(FILE_MODE).open(path);
     let mut file = file.map_err(wrong)?;
     if whole < before.len() {
         file.set_len(whole as u64).map_err(wrong)?;
     }
-    file.write_all(format!("{line}\n").as_bytes()).map_err(wrong)?;
+    file.write_all(format!("{line}\n").as_bytes())
+        .map_err(wrong)?;
     file.sync_all().map_err(wrong)
 }
 
@@ -76,7 +80,12 @@ pub(crate) fn lock(directory: &Path) -> Result<File, PkiError> {
     let path = directory.join("lock");
     let wrong = |error| PkiError::file(&path, error);
     let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(FILE_MODE).open(&path);
+    let file = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(FILE_MODE)
+        .open(&path);
     let file = file.map_err(wrong)?;
     file.lock().map_err(wrong)?;
     Ok(file)

@@ -140,7 +140,9 @@ impl Authority {
         let _lock = files::lock(self.directory())?;
         let mut waiting = read(self.directory())?;
         if waiting.len() >= WAITING_MAX {
-            return Err(PkiError::Refused(format!("{WAITING_MAX} invitations wait already")));
+            return Err(PkiError::Refused(format!(
+                "{WAITING_MAX} invitations wait already"
+            )));
         }
         waiting.push(Invitation {
             id: URL_SAFE_NO_PAD.encode(word.id),
@@ -175,7 +177,10 @@ impl Authority {
         let lock = files::lock(self.directory())?;
         let mut waiting = read(self.directory())?;
         let id = URL_SAFE_NO_PAD.encode(id);
-        let number = waiting.iter().position(|one| one.id == id).ok_or_else(refused)?;
+        let number = waiting
+            .iter()
+            .position(|one| one.id == id)
+            .ok_or_else(refused)?;
         if waiting[number].hash != URL_SAFE_NO_PAD.encode(sha256(secret)) {
             waiting[number].wrong += 1;
             write(self.directory(), &waiting)?;
@@ -200,10 +205,12 @@ impl Authority {
     /// They cannot be read.
     pub fn waiting(&self) -> Result<Vec<Waiting>, PkiError> {
         let waiting = read(self.directory())?.into_iter();
-        Ok(waiting.map(|one| Waiting {
-            names: one.names,
-            ends_at: one.ends_at,
-        }).collect())
+        Ok(waiting
+            .map(|one| Waiting {
+                names: one.names,
+                ends_at: one.ends_at,
+            })
+            .collect())
     }
 }
 

@@ -56,7 +56,10 @@ pub(crate) fn entries(directory: &Path) -> Result<Vec<Entry>, PkiError> {
 /// All revocations by serial number.
 pub(crate) fn revocations(directory: &Path) -> Result<BTreeMap<String, Revocation>, PkiError> {
     let all: Vec<Revocation> = read(&directory.join(REVOKED))?;
-    Ok(all.into_iter().map(|one| (one.serial.clone(), one)).collect())
+    Ok(all
+        .into_iter()
+        .map(|one| (one.serial.clone(), one))
+        .collect())
 }
 
 fn append(path: &Path, one: &impl Serialize) -> Result<(), PkiError> {
@@ -75,9 +78,9 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, PkiError> {
     let mut all = Vec::new();
     for (number, line) in whole.lines().enumerate() {
         let one = serde_json::from_str(line);
-        all.push(one.map_err(|error| {
-            PkiError::content(path, format!("line {}: {error}", number + 1))
-        })?);
+        all.push(
+            one.map_err(|error| PkiError::content(path, format!("line {}: {error}", number + 1)))?,
+        );
     }
     Ok(all)
 }

@@ -22,12 +22,12 @@ mod ledger;
 mod request;
 mod verify;
 
-pub use authority::{Authority, AUTHORITY_LIFE, Grant, Issued, LIFE};
+pub use authority::{AUTHORITY_LIFE, Authority, Grant, Issued, LIFE};
 pub use certificate::CertificateFacts;
 pub use clock::{SKEW, now};
 pub use credentials::{Credentials, Loaded};
 pub use enrolment::pinned_client;
 pub use error::PkiError;
 pub use ledger::{Entry, Revocation};
-pub use rustls::pki_types::CertificateDer;
 pub use request::{KeyRequest, REQUEST_BYTES_MAX};
+pub use rustls::pki_types::CertificateDer;

@@ -56,7 +56,9 @@ pub(crate) fn requested_key(request: &[u8]) -> Result<PublicKey, PkiError> {
     }
     let read = CertificateSigningRequestParams::from_der(&request.to_vec().into());
     let read = read.map_err(|error| {
-        PkiError::Refused(format!("the request for a certificate cannot be read: {error}"))
+        PkiError::Refused(format!(
+            "the request for a certificate cannot be read: {error}"
+        ))
     })?;
     if read.public_key.algorithm() != &PKCS_ECDSA_P256_SHA256 {
         return Err(PkiError::Refused(

@@ -6,14 +6,10 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{
-    CertificateDer, CertificateRevocationListDer, ServerName, UnixTime,
-};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{
-    CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use crate::error::PkiError;
 
@@ -40,9 +36,7 @@ pub(crate) fn list(content: &[u8]) -> Result<CertificateRevocationListDer<'stati
         .map_err(|error| PkiError::Certificate(format!("the revocation list: {error}")))
 }
 
-fn lists(
-    content: Option<&[u8]>,
-) -> Result<Vec<CertificateRevocationListDer<'static>>, PkiError> {
+fn lists(content: Option<&[u8]>) -> Result<Vec<CertificateRevocationListDer<'static>>, PkiError> {
     Ok(content.map(list).transpose()?.into_iter().collect())
 }
 
@@ -58,7 +52,9 @@ pub(crate) fn of_clients(
         .only_check_end_entity_revocation()
         .allow_unknown_revocation_status()
         .allow_unauthenticated();
-    builder.build().map_err(|error| PkiError::Certificate(error.to_string()))
+    builder
+        .build()
+        .map_err(|error| PkiError::Certificate(error.to_string()))
 }
 
 /// Checks a client's certificate as a handshake does, now.
@@ -66,7 +62,9 @@ pub(crate) fn client(
     verifier: &dyn ClientCertVerifier,
     certificate: &CertificateDer<'_>,
 ) -> Result<(), Error> {
-    verifier.verify_client_cert(certificate, &[], UnixTime::now()).map(drop)
+    verifier
+        .verify_client_cert(certificate, &[], UnixTime::now())
+        .map(drop)
 }
 
 /// Checks the chain of a server, its dates and the revocation list, but not its DNS names: which role
@@ -85,7 +83,9 @@ impl ServerChain {
             .only_check_end_entity_revocation()
             .allow_unknown_revocation_status();
         let built = builder.build();
-        Ok(Self(built.map_err(|error| PkiError::Certificate(error.to_string()))?))
+        Ok(Self(built.map_err(|error| {
+            PkiError::Certificate(error.to_string())
+        })?))
     }
 }
 
@@ -98,18 +98,13 @@ impl ServerCertVerifier for ServerChain {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verified = self.0.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        );
+        let verified =
+            self.0
+                .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
             // rustls looks at DNS names last, when everything else is right.
             Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName
-                | CertificateError::NotValidForNameContext { .. },
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
             other => other,
         }

@@ -84,10 +84,7 @@ fn both_sides_know_each_other() {
         cell.current().server.clone(),
     );
     let seen = seen.unwrap().unwrap();
-    assert_eq!(
-        seen.identity.uris(),
-        ["placewright://test/cell/c1/host/h1"]
-    );
+    assert_eq!(seen.identity.uris(), ["placewright://test/cell/c1/host/h1"]);
     let life = seen.not_after - seen.not_before;
     assert_eq!(
         life,
@@ -215,9 +212,7 @@ fn a_word_is_good_once_and_until_its_end() {
     let request = KeyRequest::new().unwrap().request;
     // What cannot be signed does not use it up.
     assert!(authority.enrol(&word.id, &word.secret, b"x").is_err());
-    let issued = authority
-        .enrol(&word.id, &word.secret, &request)
-        .unwrap();
+    let issued = authority.enrol(&word.id, &word.secret, &request).unwrap();
     assert_eq!(first(&issued).identity, agent("h1").identity);
     assert!(authority.enrol(&word.id, &word.secret, &request).is_err());
     let over = authority.invite(&agent("h1"), Duration::ZERO).unwrap();
