@@ -74,15 +74,14 @@ def facts(host: str, sequence: int, service: str, node: str) -> bytes:
 
 def as_agent(own: tuple[str, str], other: tuple[str, str], instance: str) -> dict[str, list[bytes]]:
     """What an agent says of another's host, by what it is. A host is its name and its UUID."""
-    session = time.time_ns() // 1000 + 10**12
-    begin = started(own[1], session, own[0])
+    session = later()
     step = field(1, other[1]) + field(2, instance) + field(3, session) + field(4, 1)
     gone = field(1, other[1]) + field(2, instance) + field(3, 1)
     down = field(1, other[1]) + field(2, session) + field(3, 1) + field(12, 1)
     removed = field(1, other[1]) + field(2, session) + field(3, 1) + field(13, b"")
     return {
         "a newer session of another host": [started(other[1], session, other[0])],
-        "the greatest session of another host": [started(other[1], 2**61, other[0])],
+        "the greatest session of another host": [started(other[1], 2**60, other[0])],
         "another host under an own name": [started(other[1], session, own[0])],
         "an own host under another's name": [started(own[1], session, other[0])],
         "the end of another's step": [say(2, step)],
@@ -90,10 +89,27 @@ def as_agent(own: tuple[str, str], other: tuple[str, str], instance: str) -> dic
         "another host as alive": [say(5, field(1, other[1]))],
         "another host as down": [say(4, down)],
         "another host as gone": [say(4, removed)],
-        "another's step behind an own session": [begin, say(2, step)],
-        "another's name as that of an own node": [begin, facts(own[1], 1, own[0], other[0])],
-        "another's name as that of an own service": [begin, facts(own[1], 1, other[0], own[0])],
     }
+
+
+def behind_own(own: tuple[str, str], other: tuple[str, str], instance: str) -> dict[str, list[bytes]]:
+    """The same behind a session of an own host, which is let in."""
+
+    def begin() -> bytes:
+        return started(own[1], later(), own[0])
+
+    step = field(1, other[1]) + field(2, instance) + field(3, later()) + field(4, 1)
+    return {
+        "another's step behind an own session": [begin(), say(2, step)],
+        "another's host behind an own session": [begin(), started(other[1], later(), other[0])],
+        "another's name as that of an own node": [begin(), facts(own[1], 1, own[0], other[0])],
+        "another's name as that of an own service": [begin(), facts(own[1], 1, other[0], own[0])],
+    }
+
+
+def later() -> int:
+    """A session that is newer than those of agents."""
+    return time.time_ns() + 10**15
 
 
 def release(instance: str, number: int) -> bytes:

@@ -101,6 +101,7 @@ class Site:
                 "cell-placement": f"127.0.0.1:{self.asks}",
                 "cell-store-path": self.folder / cell,
                 "cell-identity-path": self.identity(cell),
+                "cell-host-timeout-ms": 5000,
             }
             self.role(cell, "cell", self.ports[cell], options)
         for agent in AGENTS:
@@ -115,6 +116,7 @@ class Site:
             "agent-placement-url": f"http://127.0.0.1:{self.placement}",
             "agent-state-path": self.folder / f"agent-{name}",
             "agent-identity-path": self.identity(name),
+            "agent-heartbeat-ms": 1000,
             "agent-times-ms": "spawn=~50,destroy=~20",
         }
         return self.role(name, "agent", 0, options, *more)

@@ -84,7 +84,7 @@ pub(crate) struct PeerChannel {
 impl PeerChannel {
     /// Creates the channel without connecting. It has to be called in a Tokio runtime.
     pub(crate) fn new(what: &str, options: ClientOptions) -> Result<Self, EndpointError> {
-        let connector = options.identity.clone().map(Connector::Holder);
+        let connector = options.identity.clone().map(Connector::of);
         Self::with_connector(what, options, connector)
     }
 
@@ -138,16 +138,12 @@ impl PeerChannel {
         made.1.clone()
     }
 
-    /// Waits until there is a reason to connect anew: the own certificate is another one, or others
-    /// are trusted.
+    /// Waits until there is a reason to connect anew.
     pub(crate) async fn until_changed(&self) {
-        let Some(identity) = &self.options.identity else {
-            return std::future::pending().await;
-        };
-        let mut changes = identity.credentials.changes();
-        changes.mark_unchanged();
-        // The options keep the credentials, so there is a sender.
-        let _ = changes.changed().await;
+        match &self.connector {
+            Some(connector) => connector.until_changed().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Makes a call and waits for its answer until the time-out. A call that was given to a

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use placewright_identity::{Identity, Role};
 use placewright_pki::{CertificateFacts, Credentials};
 use rustls::ClientConfig;
@@ -57,8 +58,9 @@ type Connecting = Pin<Box<dyn Future<Output = io::Result<TokioIo<TlsStream<TcpSt
 /// Connects with TLS.
 #[derive(Clone, Debug)]
 pub(crate) enum Connector {
-    /// With a certificate, to a role of the own installation.
-    Holder(ClientIdentity),
+    /// With a certificate, to a role of the own installation; and the serial number of the
+    /// certificate that the server showed last.
+    Holder(ClientIdentity, Arc<Mutex<Vec<u8>>>),
     /// Without one, to any control or cell whose authority the configuration trusts.
     New(Arc<ClientConfig>),
 }
@@ -79,6 +81,28 @@ impl Service<Uri> for Connector {
 }
 
 impl Connector {
+    pub(crate) fn of(identity: ClientIdentity) -> Self {
+        Self::Holder(identity, Arc::default())
+    }
+
+    /// Waits until there is a reason to connect anew: the own certificate is another one, or that of
+    /// the server was revoked.
+    pub(crate) async fn until_changed(&self) {
+        let Self::Holder(identity, server) = self else {
+            return std::future::pending().await;
+        };
+        let mut changes = identity.credentials.changes();
+        let before = identity.credentials.current();
+        loop {
+            // The identity keeps the credentials, so there is a sender.
+            let _ = changes.changed().await;
+            let now = identity.credentials.current();
+            if now.facts.serial != before.facts.serial || now.is_revoked(&server.lock()) {
+                return;
+            }
+        }
+    }
+
     async fn connect(&self, uri: &Uri) -> io::Result<TlsStream<TcpStream>> {
         let no_address = || io::Error::other("the address has no host and port");
         let host = uri.host().ok_or_else(no_address)?;
@@ -88,7 +112,7 @@ impl Connector {
         stream.set_nodelay(true)?;
         // The certificate of the moment, which may have been renewed since the last connection.
         let (config, name) = match self {
-            Self::Holder(identity) => {
+            Self::Holder(identity, _) => {
                 let config = Arc::clone(&identity.credentials.current().client);
                 (config, identity.server.dns_name())
             }
@@ -101,13 +125,16 @@ impl Connector {
         let certificate = certificate.ok_or_else(|| io::Error::other("it has no certificate"))?;
         let facts = CertificateFacts::read(certificate).map_err(io::Error::other)?;
         self.check(&facts.identity)?;
+        if let Self::Holder(_, server) = self {
+            *server.lock() = facts.serial;
+        }
         Ok(stream)
     }
 
     /// Whether the server is the role that was meant. Nothing was said to it before.
     fn check(&self, server: &Identity) -> io::Result<()> {
         match self {
-            Self::Holder(identity) => {
+            Self::Holder(identity, _) => {
                 let current = identity.credentials.current();
                 let own = current.identity();
                 let wanted = Identity::new(own.installation(), identity.server.wanted());
