@@ -77,9 +77,8 @@ impl Identity {
     ///
     /// Why it may not.
     pub fn may(&self, installation: &str, call: &Call<'_>) -> Result<(), Refusal> {
-        let why = match self.obstacle(installation, call) {
-            None => return Ok(()),
-            Some(why) => why,
+        let Some(why) = self.obstacle(installation, call) else {
+            return Ok(());
         };
         Err(Refusal {
             caller: self.to_string(),
