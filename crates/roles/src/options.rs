@@ -161,8 +161,15 @@ options! {
         /// Address and port (gRPC) on which cells reach placement, 127.0.0.1:8775 for example. Not
         /// set: only cells in the same process do.
         listen: Option<SocketAddr> = "";
-        /// A file with a secret of 16 characters or more that control, cells and agents share. With
-        /// it, control refuses cells that do not have it, and shows it to them.
+        /// The folder of control's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
+        /// "Identities"). With it, cells are reached with TLS, and let in by what their certificates say.
+        /// Not set: `control` in `control.authority_path`, if that is set.
+        identity_path: Option<PathBuf> = "";
+        /// The folder of the installation's authority (`placewright pki init`). With it, control renews
+        /// the certificates of cells and agents, and lets new ones enrol.
+        authority_path: Option<PathBuf> = "";
+        /// A file with a secret of 16 characters or more that control, cells and agents share, for
+        /// loopback. With it, control refuses cells there that do not have it, and shows it to them.
         token_file: Option<PathBuf> = "";
         /// Most connections of cells at the same time.
         #[unit("connections")]
@@ -532,8 +539,13 @@ options! {
         /// `cell` in systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working
         /// directory.
         store_path: Option<PathBuf> = "";
-        /// A file with a secret of 16 characters or more that control, cells and agents share. With
-        /// it, the cell refuses callers that do not have it, and shows it to placement.
+        /// The folder of the cell's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
+        /// "Identities"). With it, control and agents are let in by what their certificates say, and
+        /// control is reached with TLS.
+        identity_path: Option<PathBuf> = "";
+        /// A file with a secret of 16 characters or more that control, cells and agents share, for
+        /// loopback. With it, the cell refuses callers there that do not have it, and shows it to
+        /// placement.
         token_file: Option<PathBuf> = "";
         /// Address and port (HTTP) for `GET /metrics`, `/healthz` and `/readyz`, answered by a thread
         /// of their own. Not set: there are none.
@@ -581,7 +593,11 @@ options! {
         driver: DriverKind = "simulated";
         /// Address and port (gRPC) of the hosts' cell.
         cell: String = "127.0.0.1:8780";
-        /// A file with a secret of 16 characters or more that control, cells and agents share.
+        /// The folder of the agent's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
+        /// "Identities"), which says for which hosts it speaks. With it, the cell is reached with TLS.
+        identity_path: Option<PathBuf> = "";
+        /// A file with a secret of 16 characters or more that control, cells and agents share, for
+        /// loopback.
         token_file: Option<PathBuf> = "";
         /// The Placement API that is told what the hosts have.
         placement_url: String = "http://127.0.0.1:8778";

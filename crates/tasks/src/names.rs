@@ -80,6 +80,8 @@ tasks! {
     CellServer = "cell-server" in &[Up];
     /// Accepts connections of gRPC clients.
     GrpcDoor = "grpc-door" in WITH_STORE;
+    /// Renews certificates, and reads them again when they change.
+    Certificates = "certificates" in &[Up];
     /// Waits for a process that replaces this one.
     TakeOver = "take-over" in OF_CONTROL;
     /// The thread that serves health and metrics.
@@ -150,7 +152,7 @@ contained! {
     HttpConnection = "http-connection";
     /// Handling one HTTP request.
     HttpRequest = "http-request";
-    /// Serving one gRPC stream.
+    /// Serving one gRPC stream, or the TLS handshake of a gRPC connection.
     GrpcStream = "grpc-stream";
     /// Deciding one command in the engine.
     Decision = "decision";

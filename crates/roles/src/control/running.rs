@@ -37,6 +37,7 @@ use super::{
     Checked, access, ensure_standard_names, health, open_store, option_conversion, panics, quotas,
 };
 use crate::config::{Config, ConfigErrors};
+use crate::identities::ControlIdentity;
 use crate::options::{AuthStrategy, ComputeApiOptions, Options};
 
 /// A control that was started, and serves once it is told to.
@@ -45,6 +46,8 @@ pub(crate) struct Running {
     /// The conductor's runtime, if there is a conductor.
     pub(crate) runtime: Option<Arc<Runtime>>,
     pub(crate) token: Option<Token>,
+    /// Control's certificate, and the authority if it is here.
+    pub(crate) identity: ControlIdentity,
     /// The connection limits of the listeners.
     pub(crate) shares: ConnectionLimits,
     /// What is needed to hand over to a successor.
@@ -110,8 +113,7 @@ impl Running {
         cells: usize,
     ) -> anyhow::Result<Option<Self>> {
         let options = &config.options;
-        let checked = Checked::new(config)?;
-        crate::warnings::log(&checked.warnings);
+        let (checked, identity) = Checked::for_start(config)?;
         let directory = options.store.directory();
         let shares = descriptors::of_control(options, cells);
         let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
@@ -159,6 +161,7 @@ impl Running {
             engine,
             runtime,
             token: checked.token,
+            identity,
             shares,
             restart: Arc::default(),
             gateway,
@@ -220,6 +223,7 @@ impl Running {
         for (name, uuid, address) in &options.control.cells.0 {
             let client = CellClient::new(ClientOptions {
                 token: self.token.clone(),
+                identity: self.identity.towards_cell(name),
                 call_timeout: runtime.conductor().options().answer_timeout,
                 ..ClientOptions::new(address)
             });
@@ -319,10 +323,12 @@ impl Running {
             };
             let services = Services {
                 placement: Some(Arc::new(runtime.conductor().clone())),
+                certificates: self.identity.offered(),
                 ..Services::default()
             };
             let options = ServeOptions {
                 token: self.token,
+                credentials: self.identity.credentials.clone(),
                 ..option_conversion::asks(options, self.shares.asks)
             };
             placewright_rpc::serve(listener, services, options, nth(stops, 1)).await
