@@ -139,7 +139,8 @@ impl Running {
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let service = placement_api(options, &gateway, placement);
-        let placement = limited(service.clone(), shares, &tls, "placement");
+        let server = |service: Arc<dyn HttpService>, name| limited(service, shares, &tls, name);
+        let placement = server(service.clone(), "placement");
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
             .then(|| conduct(options, &engine, ranker, &service, metrics.audits))
@@ -147,12 +148,12 @@ impl Running {
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
             (Some(port), Some(runtime)) => {
-                let service = Arc::new(compute_api(options, &gateway, runtime)?);
-                Some((limited(service, shares, &tls, "compute"), port))
+                let service = compute_api(options, &gateway, runtime)?;
+                Some((server(Arc::new(service), "compute"), port))
             }
             _ => None,
         };
-        let scheduler = limited(Arc::new(scheduler), shares, &tls, "scheduler");
+        let scheduler = server(Arc::new(scheduler), "scheduler");
         let scheduler = open(sockets.scheduler)?.map(|port| (scheduler, port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = ListeningSocket::open(sockets.placement, &mut inherited)?;

@@ -96,7 +96,7 @@ impl DecisionContext<'_> {
             },
         };
         if row.is_some() || self.placement.group(group).is_some() {
-            placement::decide(self.placement, &command, &mut self.facts.placement)?;
+            placement::decide(self.placement, &command, &mut self.changes.placement)?;
         }
         self.record(Change::Group(group, row.cloned().map(Box::new)));
         let topology = topology.filter(|_| row.is_some());
@@ -159,7 +159,7 @@ impl DecisionContext<'_> {
             aggregates,
             at: self.at,
         };
-        placement::decide(self.placement, &command, &mut self.facts.placement)?;
+        placement::decide(self.placement, &command, &mut self.changes.placement)?;
         Ok(())
     }
 
@@ -187,7 +187,7 @@ impl DecisionContext<'_> {
                     traits,
                     at: self.at,
                 };
-                placement::decide(self.placement, &command, &mut self.facts.placement)?;
+                placement::decide(self.placement, &command, &mut self.changes.placement)?;
             }
         }
         self.record(Change::Service(host, Some(Box::new(service.clone()))));
