@@ -109,21 +109,11 @@ impl<'a> DecisionContext<'a> {
                 migration,
                 decision,
             } => self.conclude(*migration, *decision),
-            Command::SetFlavor { id, flavor } => self.set_flavor(id, flavor.as_ref()),
-            Command::SetKeypair {
-                user,
-                name,
-                keypair,
-            } => self.set_keypair(user, name, keypair.as_ref()),
-            Command::SetGroup {
-                group,
-                row,
-                topology,
-            } => self.set_group(*group, row.as_ref(), topology.as_ref()),
-            Command::SetAggregate { aggregate, row } => {
-                self.set_aggregate(*aggregate, row.as_ref())
-            }
-            Command::SetService { host, service } => self.set_service(*host, service),
+            Command::SetFlavor { .. }
+            | Command::SetKeypair { .. }
+            | Command::SetGroup { .. }
+            | Command::SetAggregate { .. }
+            | Command::SetService { .. } => self.decide_row(command),
             Command::Rebuild { instance, event } => self.rebuild(*instance, event),
             Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
             Command::SetLabels { instance, labels } => self.set_labels(*instance, labels),
