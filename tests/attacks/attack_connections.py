@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import pathlib
 import socket
 import threading
 import time
@@ -50,6 +51,13 @@ def raw(port: int, data: bytes) -> bytes:
             return link.recv(65536)
         except OSError as error:
             return repr(error).encode()
+
+
+def shared_token(case: Case) -> pathlib.Path:
+    """A file with a token: with it, gRPC goes without a certificate on loopback."""
+    token = case.folder / "token"
+    token.write_text("0123456789abcdef")
+    return token
 
 
 @contextlib.contextmanager
@@ -138,7 +146,11 @@ def check_times(case: Case) -> None:
 def check_descriptors(case: Case) -> None:
     """Fewer descriptors than connections: no port takes those of another, and nothing spins."""
     health, control = free_port(), free_port()
-    options = {"health_listen": f"127.0.0.1:{health}", "control_listen": f"127.0.0.1:{control}"}
+    options = {
+        "health_listen": f"127.0.0.1:{health}",
+        "control_listen": f"127.0.0.1:{control}",
+        "control_token_file": shared_token(case),
+    }
     with case.up(hosts=0, descriptors=256, **options) as site, contextlib.ExitStack() as crowds:
         for port in (site.placement, site.compute, site.scheduler, control):
             crowds.enter_context(Crowd(port, 300, drips=False, again_per_s=0))
@@ -166,6 +178,7 @@ def run(case: Case) -> None:
     options: dict[str, object] = {
         "health_listen": f"127.0.0.1:{health}",
         "control_listen": f"127.0.0.1:{control}",
+        "control_token_file": shared_token(case),
     }
     if case.short:
         options |= {"placement_connections_max": 400, "placement_connections_per_peer_max": 200}

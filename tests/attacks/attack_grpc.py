@@ -23,6 +23,7 @@ from ports import free_port
 HERE = pathlib.Path(__file__).resolve().parent
 GREATEST = 2**64 - 1
 HOSTS = 5
+TOKEN = "0123456789abcdef"
 
 
 def load_grpc() -> Any:
@@ -150,13 +151,15 @@ class Peer:
     def __init__(self, grpc: Any, address: str) -> None:
         self.grpc = grpc
         self.channel = grpc.insecure_channel(address)
+        # Whoever has the token gets as far as what it says.
+        self.token = (("authorization", f"Bearer {TOKEN}"),)
 
     def call(self, method: str, body: bytes) -> tuple[str, str]:
         """The status and what it says."""
         service = "Placement" if method == "Ask" else "Cell"
         made = self.channel.unary_unary(f"/placewright.cell.v1.{service}/{method}")
         try:
-            made(body, timeout=20)
+            made(body, timeout=20, metadata=self.token)
             return "OK", ""
         except self.grpc.RpcError as error:
             return error.code().name, error.details() or ""
@@ -170,7 +173,7 @@ class Peer:
             time.sleep(hold)
 
         try:
-            for _ in made(say(), timeout=20):
+            for _ in made(say(), timeout=20, metadata=self.token):
                 pass
             return "OK", ""
         except self.grpc.RpcError as error:
@@ -395,7 +398,10 @@ def mutated_payloads(case: Case, cell: Peer, control: Peer) -> None:
 def run(case: Case) -> None:
     grpc = load_grpc()
     asks = free_port()
-    with case.up(hosts=HOSTS, control_listen=f"127.0.0.1:{asks}") as site:
+    token = case.folder / "token"
+    token.write_text(TOKEN)
+    options = {"control_listen": f"127.0.0.1:{asks}", "control_token_file": token}
+    with case.up(hosts=HOSTS, **options) as site:
         hostile_agents(case, grpc, site)
         hostile_cell(case, grpc, site)
         cell, control = Peer(grpc, cell_address(site)), Peer(grpc, f"127.0.0.1:{asks}")

@@ -6,6 +6,39 @@ import images
 import openstack
 
 
+def quotas(compute, check) -> None:
+    """Sets quotas of the caller's project and of all, sees what is in use, and takes them back."""
+    project = "admin"
+    used = compute.get_quota_set(project, usage=True).usage
+    check("what is in use of quotas", used["instances"] >= 1 and used["cores"] >= 1, used)
+    compute.update_quota_set(project, instances=used["instances"], cores=100, key_pairs=7)
+    told = compute.get_quota_set(project)
+    check("set quotas", (told.instances, told.cores) == (used["instances"], 100), told)
+    limits = compute.get_limits().absolute
+    check("limits are the quotas", limits.instances == used["instances"], limits)
+    try:
+        compute.create_server(
+            name="w-over", flavor_id="w1", image_id=images.IMAGE, networks="none"
+        )
+        check("a server beyond the quota", False, "it was created")
+    except openstack.exceptions.ForbiddenException as error:
+        check("a server beyond the quota", "Quota exceeded for instances" in str(error), error)
+    try:
+        compute.update_quota_set(project, instances=0)
+        check("a quota below what is in use", False, "it was set")
+    except openstack.exceptions.BadRequestException as error:
+        check("a quota below what is in use", "already used" in str(error), error)
+    compute.update_quota_set(project, instances=0, force=True)
+    check("by force", compute.get_quota_set(project).instances == 0)
+    compute.revert_quota_set(project)
+    told, defaults = compute.get_quota_set(project), compute.get_quota_set_defaults(project)
+    check("revert quotas", told.instances == defaults.instances, told)
+    compute.update_quota_class_set("default", ram=1_000_000)
+    check("the default class", compute.get_quota_class_set("default").ram == 1_000_000)
+    check("defaults", compute.get_quota_set_defaults(project).ram == 1_000_000)
+    compute.update_quota_class_set("default", ram=-1)
+
+
 def walk(counts, config: str) -> None:
     """Creates, lists, moves and deletes a server."""
     os.environ["OS_CLIENT_CONFIG_FILE"] = config
@@ -57,6 +90,7 @@ def walk(counts, config: str) -> None:
     check("services", all(one.state == "up" for one in compute.services()))
     check("aggregates", "w-aggregate" in {one.name for one in compute.aggregates()})
     check("limits", compute.get_limits().absolute.total_instances_used is not None)
+    quotas(compute, check)
     compute.delete_server(server)
     compute.wait_for_delete(server, wait=60)
     check("delete it", compute.find_server("w-sdk") is None, "it is still there")

@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use placewright_conductor::HostId;
+use placewright_types::host_name::uuid_of_name;
 use placewright_types::host_state::{HostFacts, HostNames, Metric};
 use placewright_types::platform::Platform;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
-
-/// The name space of UUIDs that are made from the names of hosts and their parts, so that a
-/// reinstalled host is the same one to placement and to its cell.
-const NAME_SPACE: Uuid = Uuid::from_u128(0x6f2c_1f0a_8d3b_5e47_9a61_d0c4_7b58_2e93);
 
 /// The description of a host, as a driver or an operator's file gives it.
 ///
@@ -280,7 +277,7 @@ impl Inventory {
 
 /// The UUID that was given, or one made from the name.
 fn uuid_of(given: Option<Uuid>, name: &str) -> Uuid {
-    given.unwrap_or_else(|| Uuid::new_v5(&NAME_SPACE, name.as_bytes()))
+    given.unwrap_or_else(|| uuid_of_name(name))
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! The resources that operators and users manage besides servers and flavors: server groups,
-//! aggregates, zones, services, hypervisors, key pairs, limits.
+//! aggregates, zones, services, hypervisors, key pairs, limits, quotas.
 
 pub(crate) mod aggregates;
 pub(crate) mod hosts;
 pub(crate) mod hypervisors;
 pub(crate) mod keypairs;
 pub(crate) mod limits;
+pub(crate) mod quotas;
 pub(crate) mod server_groups;
 pub(crate) mod services;
 pub(crate) mod zones;

@@ -3,7 +3,7 @@
 use placewright_http::Cost;
 
 /// Listings whose cost grows with the fleet or with a project's servers.
-const LISTS: [&str; 20] = [
+const LISTS: [&str; 18] = [
     "/servers",
     "/servers/detail",
     "/servers/{server_id}/os-instance-actions",
@@ -11,8 +11,6 @@ const LISTS: [&str; 20] = [
     "/os-migrations",
     "/flavors",
     "/flavors/detail",
-    "/limits",
-    "/os-quota-sets/{project_id}/detail",
     "/os-server-groups",
     "/os-aggregates",
     "/os-availability-zone",

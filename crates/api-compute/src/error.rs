@@ -72,10 +72,13 @@ pub(crate) fn of_refusal(refusal: super_conductor::Refusal) -> ApiError {
             "The records of the project's servers would have more than {most} bytes; \
              compute.project_bytes_max allows no more."
         )),
+        // In Nova's words, which clients know.
+        Refusal::OverQuota(over) => ApiError::forbidden(over.to_string()),
         Refusal::TooMany { .. } => ApiError::forbidden(sentence(&refusal.to_string())),
         Refusal::Exists { .. }
         | Refusal::InUse { .. }
         | Refusal::WrongState { .. }
+        | Refusal::BelowUse { .. }
         | Refusal::Changed
         | Refusal::Placement(_) => ApiError::conflict(sentence(&refusal.to_string())),
     }

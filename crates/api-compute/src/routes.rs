@@ -6,7 +6,9 @@ use std::pin::Pin;
 use matchit::Router;
 use placewright_http::{ApiResult, Reply};
 
-use crate::admin::{aggregates, hypervisors, keypairs, limits, server_groups, services, zones};
+use crate::admin::{
+    aggregates, hypervisors, keypairs, limits, quotas, server_groups, services, zones,
+};
 use crate::call::RoutedRequest;
 use crate::flavors::{access, catalog, extra_specs};
 use crate::servers::{
@@ -95,9 +97,12 @@ pub(crate) const TABLE: &[Entry] = table! {
     "/extensions" { GET limits::extensions; }
     "/extensions/{alias}" { GET limits::extension; }
     "/limits" { GET limits::show; }
-    "/os-quota-sets/{project_id}" { GET limits::quotas; }
-    "/os-quota-sets/{project_id}/defaults" { GET limits::default_quotas; }
-    "/os-quota-sets/{project_id}/detail" { GET limits::detailed_quotas; }
+    "/os-quota-sets/{project_id}" {
+        GET quotas::show; PUT quotas::update; DELETE quotas::delete;
+    }
+    "/os-quota-sets/{project_id}/defaults" { GET quotas::defaults; }
+    "/os-quota-sets/{project_id}/detail" { GET quotas::detail; }
+    "/os-quota-class-sets/{quota_class}" { GET quotas::show_class; PUT quotas::update_class; }
 
     "/flavors" { GET catalog::list; POST catalog::create; }
     "/flavors/detail" { GET catalog::detail; }

@@ -110,7 +110,8 @@ impl ComputeService {
         };
         let host = text(header::HOST)
             .or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
-        format!("http://{}", host.unwrap_or("localhost"))
+        let scheme = placewright_http::scheme(&parts.extensions);
+        format!("{scheme}://{}", host.unwrap_or("localhost"))
     }
 
     fn find(

@@ -69,15 +69,37 @@ impl Authenticator {
         self.strategy().requires_loopback()
     }
 
-    /// Reloads the password file, if there is one, whether or not it seems changed. A file that is
-    /// not usable changes nothing. Blocks.
+    /// Reads again what the strategy has in a file (passwords, authorities of Keystone's
+    /// certificate), whether or not it seems changed. A file that is not usable changes nothing.
+    /// Blocks.
     ///
     /// # Errors
     /// When the file cannot be read or used; the message names the line.
     pub fn reread(&self) -> Result<(), SetupError> {
         match &self.kind {
             Kind::HttpBasic(basic) => basic.reread(),
-            Kind::Noauth2 | Kind::Keystone(_) => Ok(()),
+            Kind::Keystone(keystone) => keystone.http().reread(),
+            Kind::Noauth2 => Ok(()),
+        }
+    }
+
+    /// Whether there is a file with authorities of Keystone's certificate.
+    pub fn has_authorities(&self) -> bool {
+        match &self.kind {
+            Kind::Keystone(keystone) => keystone.http().has_authorities(),
+            Kind::Noauth2 | Kind::HttpBasic(_) => false,
+        }
+    }
+
+    /// Reads the authorities of Keystone's certificate again if their file has changed, and has not
+    /// changed since the last call. Blocks.
+    ///
+    /// # Errors
+    /// As [`reread`](Self::reread).
+    pub fn look_at_authorities(&self) -> Result<(), SetupError> {
+        match &self.kind {
+            Kind::Keystone(keystone) => keystone.http().look(),
+            Kind::Noauth2 | Kind::HttpBasic(_) => Ok(()),
         }
     }
 

@@ -64,6 +64,9 @@ pub enum SetupError {
         #[source]
         source: std::io::Error,
     },
+    /// The file with the authorities of Keystone's certificate is wrong.
+    #[error("cafile: {0}")]
+    Authorities(#[from] placewright_tls::FileError),
     /// A line of the password file is wrong.
     #[error("{path}, line {line}: {reason}")]
     Htpasswd {

@@ -12,6 +12,7 @@
 //! not announce such rules).
 
 pub(crate) mod client;
+mod http;
 mod token;
 
 use std::sync::Arc;
@@ -96,6 +97,11 @@ impl Keystone {
             started: Instant::now(),
             told_s: AtomicU64::new(u64::MAX),
         })
+    }
+
+    /// The HTTP client, whose authorities can be read again.
+    pub(crate) fn http(&self) -> &http::Http {
+        self.client.http()
     }
 
     /// Validates the request's token, and the service token if there is one.

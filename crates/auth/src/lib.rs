@@ -33,6 +33,7 @@ mod keystone;
 mod noauth2;
 mod policy;
 mod secret;
+mod service_limits;
 mod service_user;
 mod single_flight;
 mod source;
@@ -49,4 +50,5 @@ pub use policy::{
     RuleDefault, RuleProblem, Target, sample_policy,
 };
 pub use secret::Secret;
+pub use service_limits::{LimitsReader, NamedLimits, NoLimits, ServiceLimits};
 pub use service_user::{NoToken, ServiceUser};

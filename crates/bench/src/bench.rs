@@ -6,6 +6,8 @@ mod cold;
 mod connection;
 mod destinations;
 mod durable;
+mod durable_tls;
+mod endpoint;
 mod figures;
 mod fleet;
 mod http;

@@ -76,6 +76,7 @@ fn create(cell: u128, number: u128, hosts: u128) -> Envelope {
                 rules: Default::default(),
                 body: "x".repeat(1500).into(),
                 created_at: now(),
+                usage: Default::default(),
             },
             selection: candidate(number),
             alternates: vec![candidate(number + 1), candidate(number + 2)],

@@ -7,14 +7,13 @@ mod explain;
 mod journal;
 mod laboratory;
 mod openapi;
+mod pki;
 mod topology;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use placewright_roles::config::{
-    self, AgentFlags, AllFlags, CellFlags, Config, ConfigErrors, ControlFlags, Environment,
-};
+use placewright_roles::config::{self, AllFlags, Config, ConfigErrors, ControlFlags, Environment};
 use placewright_roles::output::print;
 use placewright_roles::{agent, cell, control, up, use_small_pages};
 
@@ -36,9 +35,9 @@ enum Command {
     /// Run control: placement, and what is configured of the scheduler, cells and the compute API
     Control(ControlFlags),
     /// Run one cell: its instances, and its hosts' agents
-    Cell(CellFlags),
+    Cell(cell::CellArgs),
     /// Look after hosts: simulated ones, or real ones through executables
-    Agent(AgentFlags),
+    Agent(agent::AgentArgs),
     /// Check, show and explain the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -47,6 +46,9 @@ enum Command {
     Journal(journal::JournalCommand),
     /// Say what does not add up between allocations, records, cells and hosts; exit code 1 for that
     Audit(audit::AuditCommand),
+    /// Make, renew and revoke the certificates of control, cells and agents
+    #[command(subcommand)]
+    Pki(Box<pki::PkiCommand>),
     /// Say why a request for allocation candidates finds what it finds
     Explain(explain::Explain),
     /// Print the API's description (OpenAPI 3.1)
@@ -123,14 +125,15 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
         }
         Command::Control(flags) => control::run(&flags)?,
-        Command::Cell(flags) => cell::run(&flags)?,
-        Command::Agent(flags) => agent::run(&flags)?,
+        Command::Cell(arguments) => cell::run(&arguments)?,
+        Command::Agent(arguments) => agent::run(&arguments)?,
         Command::Config(command) => return run_config(command),
         Command::Journal(command) => {
             if !command.run()? {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Command::Pki(command) => command.run()?,
         Command::Explain(command) => command.run()?,
         Command::Openapi(command) => command.run()?,
         Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,

@@ -99,6 +99,7 @@ fn create() -> Envelope {
                 rules: Default::default(),
                 body: "{}".into(),
                 created_at: now,
+                usage: Default::default(),
             },
             selection: placewright_conductor::Candidate {
                 host: HostId(Uuid::from_u128(2)),
@@ -210,15 +211,13 @@ fn a_stop_ends_streams_and_exits_with_0() {
 }
 
 #[test]
-fn a_token_lets_a_cell_listen_anywhere_and_keeps_others_out() {
+fn a_token_keeps_others_out_of_a_cell_on_loopback_and_is_not_enough_elsewhere() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
     std::fs::write(&file, "0123456789abcdef-secret\n").unwrap();
     let store = directory.path().join("store");
-    let mut address = free_address();
-    address.set_ip([0, 0, 0, 0].into());
     let flags = ["--cell-token-file", file.to_str().unwrap()];
-    let cell = Cell::start_on(address, &store, &flags);
+    let cell = Cell::start(&store, &flags);
     let runtime = runtime();
     runtime.block_on(async {
         let options = ClientOptions::new(format!("127.0.0.1:{}", cell.address.port()));
@@ -229,6 +228,19 @@ fn a_token_lets_a_cell_listen_anywhere_and_keeps_others_out() {
         let with = CellClient::new(ClientOptions { token, ..options }).unwrap();
         with.cell().await.unwrap();
     });
+    drop(cell);
+    let open = [
+        "cell",
+        "--config",
+        "/dev/null",
+        "--cell-listen",
+        "0.0.0.0:0",
+    ];
+    let (code, _, log) = run(&[&open[..], &flags].concat());
+    assert_eq!(code, 2, "{log}");
+    for text in ["for loopback only", "placewright pki", "cell.identity_path"] {
+        assert!(log.contains(text), "{log}");
+    }
 }
 
 #[test]

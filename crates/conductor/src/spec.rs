@@ -11,6 +11,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::ids::HostId;
+use crate::quota::Usage;
 
 /// The specification of an instance. Conductors interpret only what they decide by; the rest is
 /// opaque.
@@ -31,6 +32,8 @@ pub struct Spec {
     pub body: SpecBody,
     /// The time of the request.
     pub created_at: Timestamp,
+    /// What the instance counts for in quotas.
+    pub usage: Usage,
 }
 
 impl Spec {

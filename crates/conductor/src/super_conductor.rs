@@ -12,6 +12,8 @@ mod command;
 mod decide;
 mod effect;
 mod listing;
+mod project_usages;
+mod quotas;
 mod record_sizes;
 mod rows;
 mod state;
@@ -20,6 +22,7 @@ pub use command::{Bound, Command, NewBuild, Outcome, RankedCandidates, RebuildEv
 pub use decide::decide;
 pub use effect::Effect;
 pub use listing::{ListKey, Listing};
+pub use quotas::DEFAULT_CLASS;
 pub use record_sizes::{INSTANCE_BYTES, of_labels, of_spec};
 pub use rows::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Deletion, Flavor, GroupTopology,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use placewright_conductor::cell_conductor::JobKind;
-use placewright_conductor::super_conductor::{Command, RebuildEvent, Refusal};
+use placewright_conductor::super_conductor::{Command, Mapping, RebuildEvent, Refusal};
 use placewright_conductor::{CellId, HostId, InstanceId};
 use placewright_link::{CellEvent, InstanceView};
 use placewright_records::server::has_digest;
@@ -14,6 +14,7 @@ use placewright_scheduler::host_state::HostUpdate;
 use placewright_scheduler::host_table::HostTable;
 use tokio::sync::mpsc;
 
+use crate::foreign;
 use crate::handle::{ControlHandle, now};
 use crate::runtime_context::RuntimeContext;
 use crate::views::{CellView, ListedSoFar};
@@ -23,6 +24,8 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// A cell that sends nothing for this long counts as unheard; it sends a heartbeat every second.
 const UNHEARD_AFTER: Duration = Duration::from_millis(2500);
+/// A cell whose stream ended counts as unheard if it cannot be followed again within this time.
+const HEARD_AGAIN_WITHIN: Duration = Duration::from_millis(200);
 /// The most events that are handled together.
 const NEWS_AT_ONCE: usize = 1024;
 /// The most hosts that are mapped with one command.
@@ -65,12 +68,29 @@ impl CellFollower {
         &self.parts.conductor
     }
 
+    /// Begins to follow the cell. One that ended the stream and is back at once counts as heard from
+    /// all the time: it only has another certificate, or wants to tell everything again.
+    async fn begin_again(&self) -> Result<mpsc::Receiver<CellEvent>, String> {
+        let mut beginning = std::pin::pin!(self.begin());
+        let begun = match tokio::time::timeout(HEARD_AGAIN_WITHIN, &mut beginning).await {
+            Ok(begun) => begun,
+            Err(_) => {
+                self.set_heard(false);
+                beginning.await
+            }
+        };
+        if begun.is_err() {
+            self.set_heard(false);
+        }
+        begun
+    }
+
     /// Follows the cell, as long as the task lives.
     pub(crate) async fn run(mut self) {
         let mut retry = RETRY_MIN;
         loop {
             let before = self.heard;
-            match self.begin().await {
+            match self.begin_again().await {
                 Ok(news) => {
                     let ended = self.take(news).await;
                     if self.heard > before {
@@ -114,10 +134,7 @@ impl CellFollower {
             let wait = silence.min(UNHEARD_AFTER);
             let some = tokio::time::timeout(wait, news.recv_many(&mut batch, NEWS_AT_ONCE));
             match some.await {
-                Ok(0) => {
-                    self.set_heard(false);
-                    return FollowEnd::Gone;
-                }
+                Ok(0) => return FollowEnd::Gone,
                 Err(_) => {
                     self.set_heard(false);
                     if last.elapsed() >= silence {
@@ -131,6 +148,7 @@ impl CellFollower {
                     self.set_heard(true);
                 }
             }
+            foreign::leave_out(self.conductor(), self.cell, &mut batch);
             let is_complete = batch.iter().any(|one| matches!(one, CellEvent::Complete));
             self.view(&batch, &mut mentioned);
             // A host is mapped before the scheduler can select it.
@@ -222,7 +240,10 @@ impl CellFollower {
         });
         let done: Vec<(InstanceId, u64)> = self.conductor().engine().read_now(|machine| {
             let rebuilds = machine.0.conductor.rebuilds();
-            let done = views.filter_map(|(instance, view)| {
+            let mappings = machine.0.conductor.mappings();
+            let is_own = |mapping: &Mapping| mapping.cell == Some(self.cell);
+            let own = views.filter(|(instance, _)| mappings.get(instance).is_some_and(is_own));
+            let done = own.filter_map(|(instance, view)| {
                 let is_over = view
                     .job
                     .as_ref()

@@ -5,12 +5,18 @@ use placewright_conductor::super_conductor::{Command, Outcome};
 use placewright_conductor::{ClaimRequest, ClaimResponse};
 use placewright_link::{LinkError, LinkFuture, PlacementLink};
 
+use crate::cell_rights;
 use crate::handle::ControlHandle;
 
 /// The name of placement in errors.
 const PEER: &str = "placement";
 
 impl PlacementLink for ControlHandle {
+    fn check(&self, cell: &str, asks: &[ClaimRequest]) -> Result<(), String> {
+        let engine = self.engine();
+        engine.read_now(|machine| cell_rights::check(machine, cell, asks))
+    }
+
     fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         // All are submitted at once, so that they share one write to the journal.
         let answers: Vec<_> = asks

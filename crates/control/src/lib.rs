@@ -13,6 +13,8 @@
 //!   `availability_reports`).
 //! - [`placer`] ranks hosts, claims them, and decides again when others were faster.
 //! - [`destinations`] selects and claims hosts for instances that others build.
+//! - It sees to quotas: what instances count for, and the limits of the configuration and of Keystone
+//!   (`quotas`).
 //! - It searches for inconsistencies (`audit`), and repairs them on request ([`Auditor`],
 //!   `repair_kind`).
 
@@ -20,6 +22,7 @@ mod audit;
 mod auditor;
 mod availability;
 mod body;
+mod cell_rights;
 mod cells;
 mod claim_requests;
 mod clock;
@@ -27,6 +30,7 @@ pub mod destinations;
 mod explanation;
 mod finding;
 mod fleet;
+mod foreign;
 mod handle;
 mod machine;
 mod options;
@@ -36,6 +40,7 @@ mod place;
 mod placement;
 pub mod placer;
 mod plan;
+mod quotas;
 mod repair;
 mod runtime;
 mod runtime_context;
@@ -50,6 +55,7 @@ pub use handle::{Answer, ControlHandle};
 pub use machine::ControlMachine;
 pub use options::{Options, RepairOptions};
 pub use placement::{ClaimMetrics, NotMade, Placement, submit_placement};
+pub use quotas::{UnifiedLimits, usage_of};
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use scheduler::{
     Beside, Explanation, LogicalTime, NoHostExplanation, QueryExplanation, RefusalReason,

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use hyper::body::Body as _;
 use hyper::http::request::Parts;
@@ -12,6 +13,7 @@ use crate::body::Body;
 use crate::gateway::Gateway;
 use crate::request_context::RequestContext;
 use crate::request_id::{self, REQUEST_ID};
+use crate::tls::TlsSession;
 
 /// The target of the access log's events. It is a name of its own, not that of a module, because
 /// operators' filters name it.
@@ -40,6 +42,7 @@ impl Gateway {
             .headers
             .get(REQUEST_ID)
             .and_then(|value| value.to_str().ok());
+        let session = parts.extensions.get::<Arc<TlsSession>>().map(Arc::as_ref);
         tracing::info!(
             target: TARGET,
             request_id = exchange.request_id(),
@@ -47,6 +50,8 @@ impl Gateway {
             user_id = exchange.identity().and_then(Identity::user_id),
             project_id = exchange.identity().and_then(Identity::project_id),
             remote = exchange.remote.map(|remote| tracing::field::display(Peer(remote))),
+            tls = session.map(|session| session.version),
+            client_certificate = session.and_then(TlsSession::client_name),
             method = %parts.method,
             uri = %Target(&parts.uri),
             status,

@@ -25,6 +25,7 @@ use crate::reply::Reply;
 use crate::request_context::RequestContext;
 use crate::request_id::REQUEST_ID;
 use crate::server::{HttpService, Responding};
+use crate::tls::scheme;
 
 /// Larger bodies take milliseconds to parse and to validate.
 const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
@@ -273,7 +274,7 @@ fn absolute(parts: &Parts, location: String) -> String {
         .get(header::HOST)
         .and_then(|value| value.to_str().ok());
     match host.or_else(|| parts.uri.authority().map(|authority| authority.as_str())) {
-        Some(host) => format!("http://{host}{location}"),
+        Some(host) => format!("{}://{host}{location}", scheme(&parts.extensions)),
         None => location,
     }
 }

@@ -24,6 +24,7 @@ use crate::health_source::{HealthSource, METRICS_TYPE, metrics_text};
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
 use crate::server::{HttpService, Responding, Server};
+use crate::tls::TlsDoor;
 
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
@@ -71,12 +72,12 @@ impl Health {
         }
     }
 
-    /// Serves until the process ends, on a thread of its own.
+    /// Serves until the process ends, on a thread of its own; over TLS, if there is a door for it.
     ///
     /// # Errors
     ///
     /// The thread or its runtime cannot be created.
-    pub fn serve_aside(self, listener: TcpListener) -> io::Result<()> {
+    pub fn serve_aside(self, listener: TcpListener, tls: Option<Arc<TlsDoor>>) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -87,6 +88,7 @@ impl Health {
                     Ok(listener) => {
                         Server::new(Arc::new(self))
                             .with_limits(Self::LIMITS)
+                            .with_tls(tls)
                             .serve(listener, std::future::pending())
                             .await;
                     }

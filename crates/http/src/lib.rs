@@ -1,6 +1,7 @@
 //! What the REST services of Placewright share, from a socket to a routed request and back.
 //!
 //! - [`Server`] accepts connections and serves HTTP/1.1 on them; [`Health`] is the listener for health checks.
+//! - [`TlsDoor`] is what a listener needs to speak TLS, [`TlsSession`] what a request can tell of it.
 //! - [`Gateway`] is what every request passes: identity, policies, limits of bodies, of large
 //!   responses and of costly work, CORS, metrics, and the access log.
 //! - [`Api`] is what a service adds: its routes, its handlers, and the form of its errors. [`handle`]
@@ -32,6 +33,7 @@ mod request_context;
 mod request_id;
 mod server;
 mod timed_stream;
+mod tls;
 
 pub mod json;
 
@@ -53,3 +55,4 @@ pub use query::{Query, QueryError, Syntax};
 pub use reply::Reply;
 pub use request_context::RequestContext;
 pub use server::{HttpService, Responding, Server, Stopped, Successor};
+pub use tls::{ListenerTlsMetrics, TlsDoor, TlsMetrics, TlsSession, scheme};

@@ -2,6 +2,7 @@
 //! request.
 
 mod connection;
+mod stream;
 
 use std::fmt;
 use std::future::Future;
@@ -20,6 +21,7 @@ use tokio::sync::mpsc;
 use crate::body::Body;
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
+use crate::tls::TlsDoor;
 
 /// How a server has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +66,7 @@ pub trait Successor: Send + Sync {
 pub struct Server {
     service: Arc<dyn HttpService>,
     limits: Limits,
+    tls: Option<Arc<TlsDoor>>,
 }
 
 impl fmt::Debug for Server {
@@ -101,13 +104,24 @@ impl Server {
             connections_option: "placement.connections_max",
             per_peer_option: "placement.connections_per_peer_max",
         };
-        Self { service, limits }
+        Self {
+            service,
+            limits,
+            tls: None,
+        }
     }
 
     /// Sets other connection limits than those of the service's options.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Speaks TLS, if there is a door for it.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<Arc<TlsDoor>>) -> Self {
+        self.tls = tls;
         self
     }
 
@@ -139,11 +153,12 @@ impl Server {
             http: self.http(),
             stage: Arc::new(ServerState(AtomicU8::new(SERVES))),
             kept,
+            tls: self.tls.clone(),
         };
         for stream in inherited {
             if let Ok(remote) = stream.peer_addr() {
                 let place = limiter.inherit(remote);
-                serving.start(stream, remote, place);
+                serving.open(stream, remote, place);
             }
         }
         let mut stop = std::pin::pin!(stop);
@@ -162,7 +177,7 @@ impl Server {
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
             }
-            serving.start(stream, remote, place);
+            serving.open(stream, remote, place);
         };
         let (stage, time) = match &successor {
             Some(_) => (HANDS_OVER, self.service.options().hand_over_timeout),
@@ -204,12 +219,14 @@ impl Server {
 }
 
 /// The data that the connections of one server share.
+#[derive(Clone)]
 struct ConnectionContext {
     service: Arc<dyn HttpService>,
     http: http1::Builder,
     stage: Arc<ServerState>,
     /// Takes connections for the successor.
     kept: mpsc::UnboundedSender<std::net::TcpStream>,
+    tls: Option<Arc<TlsDoor>>,
 }
 
 /// The response to a connection that is refused because of a limit.

@@ -3,6 +3,7 @@
 //! - [`CellLink`]: control reaches a cell.
 //! - [`PlacementLink`]: a cell reaches placement, the only part of control that it calls.
 //! - [`AgentLink`]: an agent reaches its cell.
+//! - [`CertificateLink`]: holders of certificates reach their authority.
 //!
 //! Each is a trait, so that roles in one process talk through memory and roles on different
 //! machines over the network, without knowing which. Every call may be made twice, and every answer
@@ -10,6 +11,7 @@
 
 mod agent;
 mod cell;
+mod certificates;
 mod placement;
 
 use std::future::Future;
@@ -17,6 +19,7 @@ use std::pin::Pin;
 
 pub use agent::{AgentConnection, AgentLink, SessionStart, ToAgent, ToCell};
 pub use cell::{CellEvent, CellLink, CellOperation, HostView, InstanceView, JobView};
+pub use certificates::{CertificateLink, Certified, Enrolment, Renewal};
 pub use placement::PlacementLink;
 use thiserror::Error;
 

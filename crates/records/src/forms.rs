@@ -6,5 +6,6 @@ mod messages;
 mod of_cell;
 mod of_control;
 mod placement;
+mod quotas;
 mod requests;
 mod servers;

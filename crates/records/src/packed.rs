@@ -181,6 +181,7 @@ fn is_alike(one: &Spec, other: &Spec) -> bool {
         rules,
         body,
         created_at,
+        usage,
     } = one;
     rules.is_same(&other.rules)
         && body.shares_prefix(&other.body)
@@ -188,6 +189,7 @@ fn is_alike(one: &Spec, other: &Spec) -> bool {
         && *user == other.user
         && *group == other.group
         && *created_at == other.created_at
+        && *usage == other.usage
 }
 
 /// Restores rows from packed elements.

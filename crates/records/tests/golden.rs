@@ -25,6 +25,7 @@ use placewright_records::control as form;
 use placewright_records::message::{self, Versions};
 use placewright_records::{Form, cell};
 use super_conductor::Change;
+use values::quotas::of_quotas;
 use values::{INSTANCE, of_a_reservation, of_cell, of_control};
 
 #[test]
@@ -57,6 +58,13 @@ fn records_of_control_read_as_they_always_did() {
             assert!(cut.is_err() || cut.unwrap().len() < changes.len(), "{name}");
         }
     }
+    let mut bytes = Vec::new();
+    form::encode(&of_quotas(), &mut bytes);
+    assert_writes("control_4_quotas", &bytes);
+    assert_eq!(
+        form::decode(&golden("control_4_quotas")).unwrap(),
+        of_quotas()
+    );
     // A spec of a template that is not there.
     let stray = [
         3, 2, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0,

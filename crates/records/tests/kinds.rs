@@ -34,7 +34,7 @@ use placewright_types::server::Networks;
 use values::{AT, HOST, INSTANCE, OTHER};
 
 /// What is no row: written as the value in it, or as bytes that grow as rows of their own.
-const NO_ROWS: [&str; 8] = [
+const NO_ROWS: [&str; 10] = [
     "control::Change",
     "instances::Rules",
     "instances::SharedRow",
@@ -42,6 +42,8 @@ const NO_ROWS: [&str; 8] = [
     "packed::OwnRow",
     "packed::SpecOfTemplate",
     "placement::ConsumerUuid",
+    "quotas::Resource",
+    "quotas::Usage",
     "requests::ImageProperties",
 ];
 
@@ -151,8 +153,9 @@ macro_rules! rows_of {
 fn rows_of_control(grown: &mut Grown) {
     let all = || [values::instances_of_control(), values::tables_of_control()].concat();
     rows_of!(grown, "of_control", all(), super_conductor::Change:
-        Cell, Host, Build, Mapping, Buried, Deletion, Move, Migration, Rebuild, Flavor, Keypair,
+        Cell, Host, Build, Mapping, Buried, Deletion, Migration, Rebuild, Flavor, Keypair,
         Group, Aggregate, Labels, Service);
+    grown.add("of_control", [values::quotas::counted_move()]);
     grown.add("of_control", [bodies::topology()]);
     grown.add("of_control", all());
     let locks = all().into_iter().filter_map(|change| match change {
@@ -232,7 +235,7 @@ fn rows_of_cells(grown: &mut Grown) {
 
 fn instances(grown: &mut Grown) {
     let actions = values::actions();
-    grown.add("instances", [bodies::spec()]);
+    grown.add("instances", [bodies::spec_of_today()]);
     grown.add("instances", values::spec().rules.to_vec());
     grown.add("instances", [values::candidate()]);
     grown.add("instances", values::amounts());
@@ -346,6 +349,12 @@ fn requests(grown: &mut Grown) {
     grown.add("requests", [request]);
 }
 
+fn quotas(grown: &mut Grown) {
+    grown.add("quotas", [values::quotas::limits()]);
+    grown.add("quotas", values::quotas::scopes());
+    grown.add("quotas", values::quotas::usage().amounts().cloned());
+}
+
 fn servers(grown: &mut Grown) {
     let body = bodies::body();
     grown.add("servers", [body.server]);
@@ -371,6 +380,7 @@ fn every_kind_of_row_grows() {
     guests(&mut grown);
     requests(&mut grown);
     servers(&mut grown);
+    quotas(&mut grown);
     grown.0.extend(NO_ROWS.map(str::to_owned));
     let missing: Vec<_> = declared().difference(&grown.0).cloned().collect();
     let unknown: Vec<_> = grown.0.difference(&declared()).cloned().collect();

@@ -10,6 +10,7 @@ use placewright_conductor::cell_conductor::{
     Change as CellChange, GuestRef, Instance, Job, JobKind, Stage, Step, Target, VmState,
 };
 use placewright_conductor::message::{Create, Envelope};
+use placewright_conductor::quota::{QuotaScope, QuotaSet, Resource, Usage, UsageAmounts};
 use placewright_conductor::super_conductor::{Change, Labels, Lock, Mapping, Migration};
 use placewright_conductor::{
     Amounts, Candidate, CellId, ClaimResponse, Fault, HostId, InstanceId, Message, MigrationId,
@@ -86,6 +87,19 @@ fn fault() -> impl Strategy<Value = Fault> {
     })
 }
 
+fn usage() -> impl Strategy<Value = Usage> {
+    let classes = vec((text(), any::<u32>()), 0..3);
+    let amounts = (any::<u32>(), any::<u32>(), classes);
+    of(amounts).prop_map(|known| match known {
+        None => Usage::default(),
+        Some((cores, ram_mb, classes)) => Usage::new(UsageAmounts {
+            cores,
+            ram_mb,
+            classes,
+        }),
+    })
+}
+
 fn spec(draw: Draw) -> impl Strategy<Value = Spec> {
     let row = (vec(any::<u8>(), 1..200), vec(any::<u8>(), 0..9));
     let row = row.prop_map(|(common, own)| SharedRow::parted(common.into(), own));
@@ -107,6 +121,23 @@ fn spec(draw: Draw) -> impl Strategy<Value = Spec> {
             ..values::spec()
         },
     )
+}
+
+fn quota() -> impl Strategy<Value = (QuotaScope, QuotaSet)> {
+    let scope = prop_oneof![
+        Just(QuotaScope::Configured),
+        text().prop_map(QuotaScope::Class),
+        text().prop_map(QuotaScope::Project),
+        Just(QuotaScope::Registered),
+        text().prop_map(QuotaScope::Unified),
+    ];
+    let resource = prop_oneof![
+        Just(Resource::Ram),
+        Just(Resource::ServerGroupMembers),
+        "[A-Z0-9_]{1,9}".prop_map(|class| Resource::Class(class.into())),
+    ];
+    let limits = btree_map(resource, any::<i64>(), 0..3);
+    (scope, limits.prop_map(|limits| QuotaSet { limits }))
 }
 
 fn mapping() -> impl Strategy<Value = Mapping> {
@@ -243,6 +274,10 @@ fn of_control(draw: Draw) -> impl Strategy<Value = control::Change> {
                 .prop_map(|(id, row)| Change::Mapping(InstanceId(id), row.map(Box::new))),
             (uuid(), of(labels()))
                 .prop_map(|(id, row)| Change::Labels(InstanceId(id), row.map(Box::new))),
+            (quota(), any::<bool>()).prop_map(|((scope, set), is_there)| Change::Quota(
+                scope,
+                is_there.then(|| Box::new(set))
+            )),
             (uuid(), of(migration()))
                 .prop_map(|(id, row)| Change::Migration(MigrationId(id), row.map(Box::new))),
         ]
@@ -414,6 +449,15 @@ proptest! {
             prop_assert_eq!(&form::decode(&record).unwrap(), changes);
         }
         assert_reads(&older, Layout::Positional);
+    }
+
+    #[test]
+    fn what_instances_count_for_reads_as_written(spec in spec(Draw::WithAdded), usage in usage()) {
+        let spec = Some(Box::new(Spec { usage, ..spec }));
+        let changes = [control::Change::Conductor(Change::Spec(values::INSTANCE, spec))];
+        let mut record = Vec::new();
+        form::encode(&changes, &mut record);
+        prop_assert_eq!(form::decode(&record).unwrap(), changes);
     }
 
     #[test]

@@ -7,27 +7,44 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use clap::Args;
 use placewright_agent::{Agent, AgentError, Driver, placement};
 use placewright_auth::ServiceUser;
+use placewright_identity::Role;
 use placewright_link::AgentLink;
-use placewright_rpc::{AgentClient, ClientOptions, Token};
+use placewright_rpc::{
+    AgentClient, CertificatesClient, ClientIdentity, ClientOptions, ServerRole, Token,
+};
 
 use placewright_tasks::{Task, supervise};
 
 use crate::config::{AgentFlags, Config, ConfigErrors, Environment};
 use crate::control::signals::{self, nth};
 use crate::control::{logs, option_conversion, systemd};
+use crate::identities::{self, Kept};
 use crate::options::{AgentOptions, DriverKind, Number, Options};
 use crate::warnings;
+
+/// Arguments of `placewright agent`.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// A word of `placewright pki invite`, or a file with it, which other users of the machine do not see:
+    /// gets the agent's certificate from its cell with it, into agent.identity_path, unless there is one
+    #[arg(long, value_name = "WORD|FILE")]
+    enrol: Option<String>,
+
+    #[command(flatten)]
+    flags: AgentFlags,
+}
 
 /// Runs the agent until a signal ends it.
 ///
 /// # Errors
 ///
 /// The agent cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
-pub fn run(flags: &AgentFlags) -> anyhow::Result<()> {
+pub fn run(arguments: &AgentArgs) -> anyhow::Result<()> {
     let start = Instant::now();
-    let config = Config::load(flags, &Environment::of_process())?;
+    let config = Config::load(&arguments.flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
     let options = &config.options.agent;
     let checked = check(&config)?;
@@ -35,7 +52,7 @@ pub fn run(flags: &AgentFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let serve = serve(options, checked, start);
+    let serve = serve(options, arguments.enrol.as_deref(), checked, start);
     let result = runtime.block_on(supervise(Task::Main, serve));
     runtime.shutdown_background();
     drop(log);
@@ -67,7 +84,48 @@ pub fn check(config: &Config) -> Result<Checked, ConfigErrors> {
     })
 }
 
-async fn serve(options: &AgentOptions, checked: Checked, start: Instant) -> anyhow::Result<()> {
+/// How the agent reaches its cell. Its certificate, if it has one, is looked after from now on.
+fn towards_cell(
+    options: &AgentOptions,
+    token: Option<Token>,
+) -> Result<ClientOptions, ConfigErrors> {
+    let mut client = ClientOptions {
+        token,
+        ..ClientOptions::new(&options.cell)
+    };
+    let Some(folder) = options.identity_path.as_deref() else {
+        return Ok(client);
+    };
+    let key = "agent.identity_path";
+    let is_agent = |role: &Role| matches!(role, Role::Agent(_));
+    let credentials = identities::load(key, folder, None, "that of an agent", is_agent)?;
+    let cell = credentials
+        .current()
+        .identity()
+        .cell()
+        .unwrap_or_default()
+        .to_owned();
+    client.identity = Some(ClientIdentity {
+        credentials: Arc::clone(&credentials),
+        server: ServerRole::Cell(cell),
+    });
+    let authority = CertificatesClient::new(client.clone(), false);
+    let authority = authority.map_err(|error| wrong("cell", &error))?;
+    let kept = Kept::new(
+        credentials,
+        Some(Arc::new(authority.clone())),
+        Some(authority),
+    );
+    placewright_tasks::spawn(Task::Certificates, identities::keep(vec![kept]));
+    Ok(client)
+}
+
+async fn serve(
+    options: &AgentOptions,
+    word: Option<&str>,
+    checked: Checked,
+    start: Instant,
+) -> anyhow::Result<()> {
     let Checked {
         driver,
         placement,
@@ -76,10 +134,9 @@ async fn serve(options: &AgentOptions, checked: Checked, start: Instant) -> anyh
     } = checked;
     let stops = signals::count_stops()?;
     signals::ignore_hang_ups()?;
-    let link = AgentClient::new(ClientOptions {
-        token,
-        ..ClientOptions::new(&options.cell)
-    });
+    let folder = options.identity_path.as_deref();
+    identities::enrol("agent", word, folder, &options.cell).await?;
+    let link = AgentClient::new(towards_cell(options, token)?);
     let link: Arc<dyn AgentLink> = Arc::new(link.map_err(|error| wrong("cell", &error))?);
     let agent_options = agent_options(options, placement);
     let record = agent_options.record.clone().unwrap_or_default();

@@ -13,10 +13,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use clap::Args;
 use placewright_cell::Cell;
 use placewright_conductor::{CellId, cell_conductor};
+use placewright_identity::Role;
+use placewright_pki::Credentials;
 use placewright_rpc::{
-    ClientOptions, PlacementClient, ServeOptions, Services, Token, serve as serve_grpc,
+    CertificatesClient, ClientIdentity, ClientOptions, PlacementClient, ServeOptions, ServerRole,
+    Services, Token, serve as serve_grpc,
 };
 use placewright_tasks::{Task, supervise};
 use prometheus_client::registry::Registry;
@@ -28,24 +32,40 @@ use crate::control::observer::LoggingObserver;
 use crate::control::signals::{self, nth};
 use crate::control::sockets::Socket;
 use crate::control::{BACKLOG, bind, descriptors, health, logs, option_conversion, systemd};
+use crate::identities::{self, Kept};
 use crate::options::{CellOptions, Number, Options};
 use crate::warnings;
+
+/// Arguments of `placewright cell`.
+#[derive(Debug, Args)]
+pub struct CellArgs {
+    /// A word of `placewright pki invite`, or a file with it, which other users of the machine do not see:
+    /// gets the cell's certificate from control with it, into cell.identity_path, unless there is one
+    #[arg(long, value_name = "WORD|FILE")]
+    enrol: Option<String>,
+
+    #[command(flatten)]
+    flags: CellFlags,
+}
 
 /// Runs the cell until a signal ends it.
 ///
 /// # Errors
 ///
 /// The cell cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
-pub fn run(flags: &CellFlags) -> anyhow::Result<()> {
+pub fn run(arguments: &CellArgs) -> anyhow::Result<()> {
     let start = Instant::now();
-    let config = Config::load(flags, &Environment::of_process())?;
+    let config = Config::load(&arguments.flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
     let (token, warnings) = check(&config)?;
     warnings::log(&warnings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(supervise(Task::Main, serve(&config, token, start)));
+    let result = runtime.block_on(supervise(
+        Task::Main,
+        serve(&config, arguments.enrol.as_deref(), token, start),
+    ));
     // The thread of a store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -70,33 +90,93 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
                 .to_owned(),
         ]));
     }
-    let is_open = !cell.listen.ip().is_loopback() && token.is_none();
+    let is_open = !cell.listen.ip().is_loopback() && cell.identity_path.is_none();
     if is_open && !options.auth.i_know_this_is_open {
-        return Err(ConfigErrors(vec![format!(
-            "a cell without a token believes whoever reaches it, so it listens on loopback only, \
-             not on {}: set cell.token_file, or say --i-know-this-is-open",
-            cell.listen
+        return Err(ConfigErrors(vec![identities::refuse_open(
+            "cell",
+            cell.listen,
         )]));
     }
     if is_open {
-        warnings.push(format!(
-            "no token on an open address, {}: everybody who reaches it may do everything",
-            cell.listen
-        ));
+        warnings.push(identities::warn_open("cell", cell.listen, token.is_some()));
     }
     Ok((token, warnings))
 }
 
-async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow::Result<()> {
+/// The cell's certificate, if it has one.
+fn credentials(options: &CellOptions) -> Result<Option<Arc<Credentials>>, ConfigErrors> {
+    let folder = options.identity_path.as_deref();
+    let load = |folder| {
+        let is_cell = |role: &Role| matches!(role, Role::Cell(_));
+        identities::load(
+            "cell.identity_path",
+            folder,
+            None,
+            "that of a cell",
+            is_cell,
+        )
+    };
+    folder.map(load).transpose()
+}
+
+/// How the cell reaches control.
+fn towards_control(
+    options: &CellOptions,
+    token: Option<Token>,
+    credentials: Option<&Arc<Credentials>>,
+) -> ClientOptions {
+    ClientOptions {
+        token,
+        identity: credentials.map(|credentials| ClientIdentity {
+            credentials: Arc::clone(credentials),
+            server: ServerRole::Control,
+        }),
+        call_timeout: milliseconds(options.ask_timeout_ms),
+        ..ClientOptions::new(&options.placement)
+    }
+}
+
+/// The way to the authority, which the cell uses for itself and offers its agents.
+fn way_to_authority(
+    client: &ClientOptions,
+    credentials: Option<&Arc<Credentials>>,
+) -> Result<Option<Arc<CertificatesClient>>, ConfigErrors> {
+    let Some(credentials) = credentials else {
+        return Ok(None);
+    };
+    let to = |relays| {
+        let made = CertificatesClient::new(client.clone(), relays);
+        made.map_err(|error| ConfigErrors(vec![format!("cell.placement: {error}")]))
+    };
+    let own = to(false)?;
+    let kept = Kept::new(
+        Arc::clone(credentials),
+        Some(Arc::new(own.clone())),
+        Some(own),
+    );
+    placewright_tasks::spawn(Task::Certificates, identities::keep(vec![kept]));
+    Ok(Some(Arc::new(to(true)?)))
+}
+
+async fn serve(
+    config: &Config,
+    word: Option<&str>,
+    token: Option<Token>,
+    start: Instant,
+) -> anyhow::Result<()> {
     let options = &config.options.cell;
     let stops = signals::count_stops()?;
     signals::ignore_hang_ups()?;
-    let placement = placement(options, token.clone())?;
+    let folder = options.identity_path.as_deref();
+    identities::enrol("cell", word, folder, &options.placement).await?;
+    let credentials = credentials(options)?;
+    let client = towards_control(options, token.clone(), credentials.as_ref());
+    let placement = placement(client.clone())?;
     let socket = bind(options.listen, "cell")?;
     let shares = descriptors::of_cell(&config.options);
     let metrics = options.metrics_listen;
     let metrics = metrics.map(|listen| bind(listen, "cell.metrics"));
-    let (told, _) = health::start(metrics.transpose()?.map(Socket::Bound))?;
+    let (told, _) = health::start(metrics.transpose()?.map(Socket::Bound), None)?;
     let directory = options.directory();
     let id = identity::find(&directory, options.uuid)?;
     let mut registry = Registry::default();
@@ -117,13 +197,16 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
     systemd::ready();
     systemd::feed_watchdog();
 
+    let certificates = way_to_authority(&client, credentials.as_ref())?;
     let services = Services {
         cell: Some(Arc::clone(&cell) as _),
         agents: Some(Arc::clone(&cell) as _),
-        placement: None,
+        certificates: certificates.map(|way| way as _),
+        ..Services::default()
     };
     let serve_options = ServeOptions {
         token,
+        credentials,
         drain_timeout: milliseconds(options.drain_timeout_ms),
         ..option_conversion::cell(&config.options, shares.cell)
     };
@@ -146,15 +229,8 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
 }
 
 /// The link through which the cell reaches placement.
-fn placement(
-    options: &CellOptions,
-    token: Option<Token>,
-) -> Result<Arc<PlacementClient>, ConfigErrors> {
-    let client = PlacementClient::new(ClientOptions {
-        token,
-        call_timeout: milliseconds(options.ask_timeout_ms),
-        ..ClientOptions::new(&options.placement)
-    });
+fn placement(client: ClientOptions) -> Result<Arc<PlacementClient>, ConfigErrors> {
+    let client = PlacementClient::new(client);
     let client = client.map_err(|error| ConfigErrors(vec![format!("cell.placement: {error}")]))?;
     Ok(Arc::new(client))
 }

@@ -16,12 +16,15 @@ pub(crate) mod logs;
 pub(crate) mod observer;
 pub(crate) mod option_conversion;
 pub(crate) mod panics;
+mod quotas;
 pub(crate) mod restart;
 pub(crate) mod running;
 pub mod scheduler_rules;
+mod services;
 pub(crate) mod signals;
 pub(crate) mod sockets;
 pub(crate) mod systemd;
+mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -43,6 +46,7 @@ use signals::nth;
 use tokio::net::TcpSocket;
 
 use crate::config::{Config, ConfigErrors, ControlFlags, Environment};
+use crate::identities::{self, ControlIdentity};
 use crate::options::{AuthStrategy, Options};
 use crate::warnings;
 
@@ -83,6 +87,7 @@ pub(crate) struct Checked {
     authenticator: Authenticator,
     policy: Policy,
     scheduler: Scheduler,
+    tls: tls::TlsFiles,
     /// Settings that are allowed but probably not intended.
     warnings: Vec<String>,
 }
@@ -99,14 +104,32 @@ impl Checked {
         let scheduler = scheduler_rules::load(options, &mut warnings)?;
         let token = running::token(options)?;
         let (authenticator, policy) = access::load(options, &mut warnings)?;
+        let tls = tls::TlsFiles::load(options, &mut warnings)?;
+        quotas::reader(options)?;
         warnings.extend(warnings::of_control(config));
         Ok(Self {
             token,
             authenticator,
             policy,
             scheduler,
+            tls,
             warnings,
         })
+    }
+}
+
+impl Checked {
+    /// The same for a start: warnings go to the log, and control gets its certificate, which may be
+    /// made for it.
+    ///
+    /// # Errors
+    ///
+    /// The first error that would keep control from starting.
+    fn for_start(config: &Config) -> Result<(Self, ControlIdentity), ConfigErrors> {
+        let checked = Self::new(config)?;
+        warnings::log(&checked.warnings);
+        let identity = ControlIdentity::open(&config.options)?;
+        Ok((checked, identity))
     }
 }
 
@@ -137,18 +160,15 @@ pub(crate) fn check_open(options: &Options) -> Result<Vec<String>, ConfigErrors>
     }
     if let Some(listen) = options.control.listen
         && !listen.ip().is_loopback()
-        && options.control.token_file.is_none()
+        && identities::identity_path(options).is_none()
     {
-        if options.auth.i_know_this_is_open {
-            warnings.push(format!(
-                "no token on an open address, {listen}: whoever reaches it is believed to be a cell"
-            ));
-            return Ok(warnings);
+        if !options.auth.i_know_this_is_open {
+            return Err(ConfigErrors(vec![identities::refuse_open(
+                "control", listen,
+            )]));
         }
-        return Err(ConfigErrors(vec![format!(
-            "without a token control believes whatever a cell says, so it listens to cells on \
-             loopback only, not on {listen}: set control.token_file, or say --i-know-this-is-open"
-        )]));
+        let has_token = options.control.token_file.is_some();
+        warnings.push(identities::warn_open("control", listen, has_token));
     }
     Ok(warnings)
 }
@@ -160,6 +180,9 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
         return Ok(());
     };
     running.reread_access(&config.options, hang_ups);
+    if let Some(kept) = running.identity.kept() {
+        placewright_tasks::spawn(Task::Certificates, identities::keep(vec![kept]));
+    }
     running.banner(config, start).await?;
     systemd::ready();
     systemd::feed_watchdog();

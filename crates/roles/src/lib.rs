@@ -9,12 +9,14 @@
 //!   environment and flags.
 //! - [`control`], [`cell`], [`agent`] and [`up`] are the roles. `control` also has what all of them
 //!   share: logs, signals, sockets, limits of descriptors, systemd.
+//! - `identities` keeps the certificates of the roles of this process.
 //! - [`in_process`] is the service without sockets.
 
 pub mod agent;
 pub mod cell;
 pub mod config;
 pub mod control;
+mod identities;
 pub mod in_process;
 pub mod options;
 pub mod output;

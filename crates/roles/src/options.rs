@@ -5,6 +5,7 @@
 //! a field of [`Options`].
 
 mod kinds;
+mod spec;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,134 +13,11 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 pub use kinds::{
-    Addresses, AuthStrategy, CandidateStrategy, CellAddresses, DriverKind, Form, LogFormat, Number,
-    OptionType, Ratio, UserGrants,
+    Addresses, AuthStrategy, CandidateStrategy, CellAddresses, ClientCertificateMode, DriverKind,
+    Form, LogFormat, Number, OptionType, PlainMode, QuotaDefaults, QuotaDriver, Ratio, UserGrants,
 };
-
-/// The definition of an option, independent of any value.
-#[derive(Debug)]
-pub struct OptionSpec {
-    /// The section of the configuration file that it belongs to.
-    pub section: &'static str,
-    /// The key in that section.
-    pub name: &'static str,
-    /// Its description, in whole sentences, for the help and the documentation.
-    pub help: &'static str,
-    /// The default as text; empty means "not set".
-    pub default: &'static str,
-    /// The unit of its number; empty if it is not a number.
-    pub unit: &'static str,
-    /// Whether it is a secret: it is never shown, and has no flag, because every user of a machine
-    /// can read command lines.
-    pub secret: bool,
-    /// Describes the allowed values.
-    pub allowed: fn() -> String,
-    /// Whether a text is an allowed value.
-    pub accepts: fn(&str) -> bool,
-    /// The form of the value in the configuration file.
-    pub form: Form,
-}
-
-impl OptionSpec {
-    /// `section.name`, the key that messages show.
-    pub fn key(&self) -> String {
-        format!("{}.{}", self.section, self.name)
-    }
-
-    /// The environment variable that sets it.
-    pub fn variable(&self) -> String {
-        format!("PLACEWRIGHT_{}_{}", self.section, self.name).to_uppercase()
-    }
-
-    /// The flag that sets it, without the dashes in front.
-    pub fn flag(&self) -> String {
-        if self.name == "i_know_this_is_open" {
-            // The sentence is meant to be typed, so its flag has no section's name.
-            return "i-know-this-is-open".to_owned();
-        }
-        format!("{}-{}", self.section, self.name).replace('_', "-")
-    }
-}
-
-/// A section of the configuration file.
-#[derive(Debug)]
-pub struct SectionSpec {
-    /// The name of the section.
-    pub name: &'static str,
-    /// A description of its options.
-    pub help: &'static str,
-}
-
-macro_rules! options {
-    ($(
-        $(#[doc = $section_help:literal])+
-        $section:ident: $Section:ident {
-            $(
-                $(#[doc = $help:literal])+
-                $(#[unit($unit:literal)])?
-                $(#[secret($secret:literal)])?
-                $name:ident: $kind:ty = $default:literal;
-            )+
-        }
-    )+) => {
-        /// The value of each option, by section.
-        #[derive(Debug, Clone)]
-        pub struct Options {
-            $($(#[doc = $section_help])+ pub $section: $Section,)+
-        }
-
-        $(
-            $(#[doc = $section_help])+
-            #[derive(Debug, Clone)]
-            pub struct $Section {
-                $($(#[doc = $help])+ pub $name: $kind,)+
-            }
-        )+
-
-        /// The sections in the order of the documentation.
-        pub static SECTIONS: &[SectionSpec] = &[
-            $(SectionSpec { name: stringify!($section), help: concat!($($section_help),+).trim_ascii() },)+
-        ];
-
-        /// All options in the order of the documentation.
-        pub static OPTIONS: &[OptionSpec] = &[
-            $($(OptionSpec {
-                section: stringify!($section),
-                name: stringify!($name),
-                help: concat!($($help),+).trim_ascii(),
-                default: $default,
-                unit: concat!("" $(, $unit)?),
-                secret: false $(|| $secret)?,
-                allowed: <$kind as OptionType>::allowed,
-                accepts: |text| <$kind as OptionType>::read(text).is_some(),
-                form: <$kind as OptionType>::FORM,
-            },)+)+
-        ];
-
-        impl Options {
-            /// Parses the options from one text for each entry of [`OPTIONS`].
-            ///
-            /// # Errors
-            ///
-            /// The index of the first option whose text is not an allowed value.
-            #[allow(unused_assignments, reason = "the last increment counts what nobody reads")]
-            pub fn from_texts(texts: &[&str]) -> Result<Self, usize> {
-                let mut index = 0;
-                $(
-                    let $section = $Section {
-                        $($name: {
-                            let value = texts.get(index).and_then(|text| OptionType::read(text));
-                            let value = value.ok_or(index)?;
-                            index += 1;
-                            value
-                        },)+
-                    };
-                )+
-                Ok(Self { $($section,)+ })
-            }
-        }
-    };
-}
+use spec::options;
+pub use spec::{OptionSpec, SectionSpec};
 
 options! {
     /// The Placement API: where it listens, what it allows its clients, how it searches candidates.
@@ -230,6 +108,19 @@ options! {
         incomplete_consumer_project_id: String = "00000000-0000-0000-0000-000000000000";
         /// User of consumers that were written without one (microversions below 1.8).
         incomplete_consumer_user_id: String = "00000000-0000-0000-0000-000000000000";
+        /// A file with the certificate (PEM) that the Placement API shows, and those of the authorities between it
+        /// and the root after it. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
+        tls_certificate: Option<PathBuf> = "";
+        /// The file with the private key of that certificate. Not set: it is in the same file.
+        tls_key: Option<PathBuf> = "";
+        /// A file with the authorities (PEM) that may have signed clients' certificates, with their
+        /// revocation lists if they have any.
+        tls_client_ca: Option<PathBuf> = "";
+        /// Whether clients show a certificate: `off` asks for none, `optional` refuses wrong ones,
+        /// `required` also clients without one.
+        tls_client_certificates: ClientCertificateMode = "off";
+        /// Whether HTTP without TLS is served on the same port, or refused with 400.
+        tls_plain: PlainMode = "allow";
     }
 
     /// The scheduler's own API (`docs/scheduler-api.md`), beside the Placement API in the same process:
@@ -246,6 +137,19 @@ options! {
         /// A file with filters, weighers, pre-filters, expressions and device aliases;
         /// `placewright config scheduler` prints one with all defaults. Not set: those.
         rules_file: Option<PathBuf> = "";
+        /// A file with the certificate (PEM) that the scheduler's API shows, and those of the authorities between it
+        /// and the root after it. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
+        tls_certificate: Option<PathBuf> = "";
+        /// The file with the private key of that certificate. Not set: it is in the same file.
+        tls_key: Option<PathBuf> = "";
+        /// A file with the authorities (PEM) that may have signed clients' certificates, with their
+        /// revocation lists if they have any.
+        tls_client_ca: Option<PathBuf> = "";
+        /// Whether clients show a certificate: `off` asks for none, `optional` refuses wrong ones,
+        /// `required` also clients without one.
+        tls_client_certificates: ClientCertificateMode = "off";
+        /// Whether HTTP without TLS is served on the same port, or refused with 400.
+        tls_plain: PlainMode = "allow";
     }
 
     /// Control's part in building instances: the cells that it has, and how it deals with them. Without
@@ -257,8 +161,15 @@ options! {
         /// Address and port (gRPC) on which cells reach placement, 127.0.0.1:8775 for example. Not
         /// set: only cells in the same process do.
         listen: Option<SocketAddr> = "";
-        /// A file with a secret of 16 characters or more that control, cells and agents share. With
-        /// it, control refuses cells that do not have it, and shows it to them.
+        /// The folder of control's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
+        /// "Identities"). With it, cells are reached with TLS, and let in by what their certificates say.
+        /// Not set: `control` in `control.authority_path`, if that is set.
+        identity_path: Option<PathBuf> = "";
+        /// The folder of the installation's authority (`placewright pki init`). With it, control renews
+        /// the certificates of cells and agents, and lets new ones enrol.
+        authority_path: Option<PathBuf> = "";
+        /// A file with a secret of 16 characters or more that control, cells and agents share, for
+        /// loopback. With it, control refuses cells there that do not have it, and shows it to them.
         token_file: Option<PathBuf> = "";
         /// Most connections of cells at the same time.
         #[unit("connections")]
@@ -341,6 +252,33 @@ options! {
         server_groups_max: Number<0, 1_000_000> = "1000";
         /// The most members that a server group may have.
         server_group_members_max: Number<1, 1_000_000> = "2000";
+        /// A file with the certificate (PEM) that the compute API shows, and those of the authorities between it
+        /// and the root after it. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
+        tls_certificate: Option<PathBuf> = "";
+        /// The file with the private key of that certificate. Not set: it is in the same file.
+        tls_key: Option<PathBuf> = "";
+        /// A file with the authorities (PEM) that may have signed clients' certificates, with their
+        /// revocation lists if they have any.
+        tls_client_ca: Option<PathBuf> = "";
+        /// Whether clients show a certificate: `off` asks for none, `optional` refuses wrong ones,
+        /// `required` also clients without one.
+        tls_client_certificates: ClientCertificateMode = "off";
+        /// Whether HTTP without TLS is served on the same port, or refused with 400.
+        tls_plain: PlainMode = "allow";
+        /// Where the quotas of projects come from: `local` is this API (`/os-quota-sets`) with
+        /// `quota_defaults`, `unified` is Keystone's limits for the service of type `compute`.
+        quota_driver: QuotaDriver = "local";
+        /// The quotas of projects for which nobody set others: `instances=10`, `cores=20`,
+        /// `ram=51200` (MiB), `key_pairs`, `server_groups`, `server_group_members`, and
+        /// `class:NAME` for a resource class. -1 and what is not named: unlimited.
+        quota_defaults: QuotaDefaults = "";
+        /// With `unified`: the region whose limits hold. Not set: all count, and of several the
+        /// least.
+        quota_region: Option<String> = "";
+        /// With `unified`: how often Keystone is asked for the limits, and so how old they may be.
+        /// While it does not answer, those that were known last hold.
+        #[unit("seconds")]
+        quota_refresh_s: Number<1, 86_400> = "30";
     }
 
     /// Health and metrics on a port of their own, which a thread of its own answers while everything else
@@ -352,6 +290,41 @@ options! {
         /// Whether the ports of the APIs show `/metrics` too, to everybody who reaches them. `/healthz`
         /// and `/readyz` they always show.
         metrics_on_apis: bool = "false";
+        /// A file with the certificate (PEM) that the health listener shows, and those of the authorities between it
+        /// and the root after it. With it the port takes HTTPS; docs/operations.md, "TLS". Not set: HTTP only.
+        tls_certificate: Option<PathBuf> = "";
+        /// The file with the private key of that certificate. Not set: it is in the same file.
+        tls_key: Option<PathBuf> = "";
+        /// A file with the authorities (PEM) that may have signed clients' certificates, with their
+        /// revocation lists if they have any.
+        tls_client_ca: Option<PathBuf> = "";
+        /// Whether clients show a certificate: `off` asks for none, `optional` refuses wrong ones,
+        /// `required` also clients without one.
+        tls_client_certificates: ClientCertificateMode = "off";
+        /// Whether HTTP without TLS is served on the same port, or refused with 400.
+        tls_plain: PlainMode = "allow";
+    }
+
+    /// What the listeners share that speak TLS (`tls_certificate` of their sections), and when their files
+    /// are read again.
+    tls: TlsOptions {
+        /// Most TLS handshakes that are under way at a time, of all listeners. Further ones wait; after a
+        /// second of it the oldest one that waits for its client gives way.
+        #[unit("handshakes")]
+        handshakes_max: Number<1, 100_000> = "1024";
+        /// Most TLS handshakes of one peer that are under way at a time. Further ones wait in the same way.
+        #[unit("handshakes")]
+        handshakes_per_peer_max: Number<1, 100_000> = "128";
+        /// Time that a handshake has, with the time that it waits for its place.
+        #[unit("milliseconds")]
+        handshake_timeout_ms: Number<100, 600_000> = "10000";
+        /// Threads that compute handshakes, apart from those of requests. 0: one for two processors.
+        #[unit("threads")]
+        handshake_threads: Number<0, 256> = "0";
+        /// How often the files of certificates, keys and authorities are looked at, those for Keystone
+        /// too. What has changed, and stays the same for one look more, is read again.
+        #[unit("milliseconds")]
+        reload_check_ms: Number<100, 3_600_000> = "5000";
     }
 
     /// The store: where the journal is kept, how often it is summed up in a snapshot.
@@ -566,8 +539,13 @@ options! {
         /// `cell` in systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working
         /// directory.
         store_path: Option<PathBuf> = "";
-        /// A file with a secret of 16 characters or more that control, cells and agents share. With
-        /// it, the cell refuses callers that do not have it, and shows it to placement.
+        /// The folder of the cell's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
+        /// "Identities"). With it, control and agents are let in by what their certificates say, and
+        /// control is reached with TLS.
+        identity_path: Option<PathBuf> = "";
+        /// A file with a secret of 16 characters or more that control, cells and agents share, for
+        /// loopback. With it, the cell refuses callers there that do not have it, and shows it to
+        /// placement.
         token_file: Option<PathBuf> = "";
         /// Address and port (HTTP) for `GET /metrics`, `/healthz` and `/readyz`, answered by a thread
         /// of their own. Not set: there are none.
@@ -615,7 +593,11 @@ options! {
         driver: DriverKind = "simulated";
         /// Address and port (gRPC) of the hosts' cell.
         cell: String = "127.0.0.1:8780";
-        /// A file with a secret of 16 characters or more that control, cells and agents share.
+        /// The folder of the agent's certificate (`identity.pem`, `ca.pem`, `crl.pem`; docs/operations.md,
+        /// "Identities"), which says for which hosts it speaks. With it, the cell is reached with TLS.
+        identity_path: Option<PathBuf> = "";
+        /// A file with a secret of 16 characters or more that control, cells and agents share, for
+        /// loopback.
         token_file: Option<PathBuf> = "";
         /// The Placement API that is told what the hosts have.
         placement_url: String = "http://127.0.0.1:8778";

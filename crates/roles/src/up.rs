@@ -4,6 +4,7 @@
 //! Cells also listen for agents, so that hosts of other machines can join. Started again on the
 //! same directory, it continues where it was.
 
+mod certificates;
 mod hosts;
 mod summary;
 
@@ -19,6 +20,7 @@ use placewright_cell::Cell;
 use placewright_conductor::CellId;
 use placewright_control::{CellConfig, ControlHandle, Runtime};
 use placewright_engine::Observer;
+use placewright_link::CertificateLink;
 use placewright_rpc::{ServeOptions, Services};
 use placewright_tasks::{Task, supervise};
 use tokio::net::TcpListener;
@@ -31,7 +33,8 @@ use crate::control::observer::LoggingObserver;
 use crate::control::running::{self, Running};
 use crate::control::signals::{self, nth};
 use crate::control::{BACKLOG, bind, check_open, logs, option_conversion, systemd};
-use crate::options::{self, AuthStrategy};
+use crate::options::{self, AuthStrategy, Options, PlainMode};
+use certificates::Certificates;
 use hosts::Simulation;
 
 /// Arguments of `placewright up`, besides the options of its parts.
@@ -134,6 +137,14 @@ impl Up {
             ])
             .into());
         }
+        if options.placement.tls_plain == PlainMode::Refuse && self.simulates() {
+            return Err(ConfigErrors(vec![
+                "simulated hosts write to placement over HTTP, so with placement.tls_plain refuse \
+                 there are none: say --hosts 0"
+                    .to_owned(),
+            ])
+            .into());
+        }
         let store = &mut options.store.path;
         store.get_or_insert_with(|| self.folder.join("control"));
         if options.compute.listen.is_none() {
@@ -145,10 +156,20 @@ impl Up {
         if options.control.listen.is_none() {
             options.control.listen = Some(preferred(ASKS_PORT)?);
         }
+        self.identities(options);
         if options.health.listen.is_none() {
             options.health.listen = Some(preferred(HEALTH_PORT)?);
         }
         Ok(())
+    }
+
+    /// Sets where certificates are, unless control has one from elsewhere: then cells have none, and are
+    /// on loopback.
+    fn identities(&self, options: &mut Options) {
+        if options.control.identity_path.is_none() {
+            let authority = &mut options.control.authority_path;
+            authority.get_or_insert_with(|| self.folder.join("pki"));
+        }
     }
 
     fn simulates(&self) -> bool {
@@ -167,6 +188,7 @@ impl Up {
     ) -> anyhow::Result<()> {
         let stops = signals::count_stops()?;
         let hang_ups = signals::hang_ups()?;
+        Certificates::make_authority(&config.options)?;
         let Some(running) = Running::start(config, &stops, self.cells as usize).await? else {
             return Ok(());
         };
@@ -178,14 +200,9 @@ impl Up {
         let placement = running.placement_address()?;
         let mut summary = self.summary(&running, simulation.hosts.len())?;
         let mut grpc = JoinSet::new();
-        let mut cells = Vec::new();
-        for number in 1..=self.cells {
-            let cell = self.open_cell(config, &runtime, number).await?;
-            let options = running.cell_options(&config.options);
-            let listener = self.listen(&cell, options, &stops, &mut grpc);
-            summary.cells.push(listener.await?);
-            cells.push(cell);
-        }
+        let cells = self.start_cells(config, &running, (&stops, &mut grpc));
+        let (cells, addresses) = cells.await?;
+        summary.cells = addresses;
         running.banner(config, start).await?;
         let stops_of_serving = stops.clone();
         let (options, restart) = (config.options.clone(), Arc::clone(&running.restart));
@@ -230,6 +247,33 @@ impl Up {
         }
         tracing::info!("stopped");
         Ok(())
+    }
+
+    /// Opens all cells, adds them to control, and has them listen for agents of other processes.
+    async fn start_cells(
+        &self,
+        config: &Config,
+        running: &Running,
+        (stops, grpc): (&watch::Receiver<u32>, &mut JoinSet<()>),
+    ) -> anyhow::Result<(Vec<Arc<Cell>>, Vec<(CellId, SocketAddr)>)> {
+        let Some(runtime) = &running.runtime else {
+            bail!("there is no conductor");
+        };
+        let mut certificates = Certificates::open(&config.options, &self.folder)?;
+        let (mut cells, mut addresses) = (Vec::new(), Vec::new());
+        for number in 1..=self.cells {
+            let cell = self.open_cell(config, runtime, number).await?;
+            let options = ServeOptions {
+                credentials: certificates.of_cell(number)?,
+                ..running.cell_options(&config.options)
+            };
+            let offered = running.identity.offered();
+            let listener = self.listen(&cell, offered, options, stops, grpc);
+            addresses.push(listener.await?);
+            cells.push(cell);
+        }
+        certificates.keep(&running.identity);
+        Ok((cells, addresses))
     }
 
     /// The addresses to print when everything runs, without those of the cells.
@@ -285,6 +329,7 @@ impl Up {
     async fn listen(
         &self,
         cell: &Arc<Cell>,
+        certificates: Option<Arc<dyn CertificateLink>>,
         options: ServeOptions,
         stops: &watch::Receiver<u32>,
         grpc: &mut JoinSet<()>,
@@ -297,6 +342,7 @@ impl Up {
             cell: Some(Arc::clone(cell) as _),
             agents: Some(Arc::clone(cell) as _),
             placement: None,
+            certificates,
         };
         let stops = stops.clone();
         grpc.spawn(supervise(Task::CellServer, async move {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Source};
-use crate::options::{AuthStrategy, OPTIONS, Options};
+use crate::options::{AuthStrategy, OPTIONS, Options, QuotaDriver};
 
 /// The permission of users other than the owner and the group to read a file.
 const OTHERS_READ: u32 = 0o004;
@@ -27,6 +27,11 @@ pub(crate) fn of_control(config: &Config) -> Vec<String> {
         "control.token_file",
         options.control.token_file.as_deref(),
     );
+    let folder = crate::identities::identity_path(options);
+    identity(&mut warnings, "control.identity_path", folder.as_deref());
+    let key = options.control.authority_path.as_deref();
+    let key = key.map(|folder| folder.join("ca-key.pem"));
+    secret(&mut warnings, "control.authority_path", key.as_deref());
     match options.auth.strategy {
         AuthStrategy::Noauth2 => {}
         AuthStrategy::HttpBasic => secret(
@@ -60,6 +65,8 @@ pub(crate) fn of_cell(config: &Config) -> Vec<String> {
     let cell = &config.options.cell;
     let mut warnings = of_file(config);
     secret(&mut warnings, "cell.token_file", cell.token_file.as_deref());
+    let folder = cell.identity_path.as_deref();
+    identity(&mut warnings, "cell.identity_path", folder);
     store(&mut warnings, &cell.directory());
     warnings
 }
@@ -73,6 +80,8 @@ pub(crate) fn of_agent(config: &Config) -> Vec<String> {
         "agent.token_file",
         agent.token_file.as_deref(),
     );
+    let folder = agent.identity_path.as_deref();
+    identity(&mut warnings, "agent.identity_path", folder);
     let password = agent.placement_password_file.as_deref();
     secret(&mut warnings, "agent.placement_password_file", password);
     if agent.placement_keystone {
@@ -128,6 +137,14 @@ fn secret(warnings: &mut Vec<String>, key: &str, file: Option<&Path>) {
     }
 }
 
+/// Warns about a certificate whose private key others may read.
+fn identity(warnings: &mut Vec<String>, key: &str, folder: Option<&Path>) {
+    let Some(folder) = folder else { return };
+    for file in ["identity.pem", "tls.key"] {
+        secret(warnings, key, Some(&folder.join(file)));
+    }
+}
+
 /// Warns about a store that others may read. If they cannot enter the directory, its content is
 /// safe.
 fn store(warnings: &mut Vec<String>, directory: &Path) {
@@ -162,7 +179,9 @@ fn unused_strategies(warnings: &mut Vec<String>, config: &Config) {
     }
     // An agent with the same file may use the section.
     let is_agents = config.options.agent.placement_keystone;
-    if strategy != AuthStrategy::Keystone && is_set("keystone") && !is_agents {
+    let is_for_quotas = config.options.compute.quota_driver == QuotaDriver::Unified;
+    let is_used = strategy == AuthStrategy::Keystone || is_agents || is_for_quotas;
+    if !is_used && is_set("keystone") {
         warnings.push(unused("keystone", strategy));
     }
 }

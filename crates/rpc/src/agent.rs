@@ -6,6 +6,7 @@ mod encode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use placewright_identity::Call;
 use placewright_link::{AgentConnection, AgentLink, LinkFuture, ToAgent, ToCell};
 use placewright_tasks::{ContainedWork, spawn_contained};
 use prost::Message as _;
@@ -14,12 +15,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::access::{Gate, Holder};
 use crate::bounds::{FieldPath, LIST_MAX};
 use crate::channel::{BATCH_BYTES, ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
 use crate::proto::agent::agents_client::AgentsClient;
 use crate::proto::agent::agents_server::Agents;
 use crate::proto::agent::{AgentMessage, CellMessage, FromAgent, FromCell};
+use crate::speaker::Speaker;
 use crate::{PROTOCOL_OLDEST, PROTOCOL_VERSION};
 
 /// The most messages that one batch on the stream holds.
@@ -51,8 +54,8 @@ impl AgentLink for AgentClient {
     fn connect(&self) -> LinkFuture<'_, AgentConnection> {
         Box::pin(async {
             let peer = &self.peer;
-            let client = AgentsClient::new(peer.channel.clone())
-                .max_decoding_message_size(MESSAGE_BYTES_MAX);
+            let client =
+                AgentsClient::new(peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX);
             let join = |mut to: AgentsClient<Channel>, request: Request<()>| async move {
                 let (to_network, batches) = mpsc::channel(BATCHES_WAITING);
                 // A first message is sent at once, so that a wrong version or token is detected
@@ -76,6 +79,10 @@ impl AgentLink for AgentClient {
                 let spoken = AtomicU32::new(PROTOCOL_OLDEST);
                 tokio::select! {
                     () = send_to_cell(from_agent, to_network.clone(), &spoken) => {}
+                    // The agent connects again, with what it has now.
+                    () = peer.until_changed() => {
+                        tracing::info!("the certificate is another one: connecting to the cell anew");
+                    }
                     ended = receive_from_cell(orders, to_agent, &to_network, &spoken) => {
                         if let Err(status) = ended {
                             let error = link_error(&peer.name, &status);
@@ -166,7 +173,10 @@ async fn refuse(answer: ToCell, to: &mpsc::Sender<FromAgent>, spoken: &AtomicU32
 }
 
 /// The gRPC service that exposes a cell to agents.
-pub(crate) struct AgentService(pub(crate) Arc<dyn AgentLink>);
+pub(crate) struct AgentService {
+    pub(crate) agents: Arc<dyn AgentLink>,
+    pub(crate) gate: Gate,
+}
 
 #[tonic::async_trait]
 impl Agents for AgentService {
@@ -176,9 +186,11 @@ impl Agents for AgentService {
         &self,
         request: Request<Streaming<FromAgent>>,
     ) -> Result<Response<Self::JoinStream>, Status> {
-        let connection = self.0.connect().await.map_err(|error| status(&error))?;
+        let holder = self.gate.check(&request, |cell| Call::Join { cell })?;
+        let connection = self.agents.connect().await;
+        let connection = connection.map_err(|error| status(&error))?;
         let (to_network, orders) = mpsc::channel(BATCHES_WAITING);
-        let serve = serve(request.into_inner(), connection, to_network);
+        let serve = serve(request.into_inner(), holder, connection, to_network);
         spawn_contained(ContainedWork::GrpcStream, serve);
         Ok(Response::new(ReceiverStream::new(orders)))
     }
@@ -187,12 +199,15 @@ impl Agents for AgentService {
 /// Serves one stream until either side ends it or the agent sends a message that cannot be decoded.
 async fn serve(
     from_agent: Streaming<FromAgent>,
+    holder: Option<Holder>,
     connection: AgentConnection,
     to_network: mpsc::Sender<Result<FromCell, Status>>,
 ) {
     let AgentConnection { to_cell, from_cell } = connection;
+    let speaker = holder.clone().map(Speaker::new);
     let ended = tokio::select! {
-        ended = receive_from_agent(from_agent, to_cell, &to_network) => ended,
+        ended = receive_from_agent(from_agent, speaker, to_cell, &to_network) => ended,
+        refused = Holder::until_refused(holder) => Err(refused),
         () = send_to_agent(from_cell, &to_network) => Ok(()),
     };
     if let Err(status) = ended {
@@ -204,6 +219,7 @@ async fn serve(
 
 async fn receive_from_agent(
     mut from_agent: Streaming<FromAgent>,
+    mut speaker: Option<Speaker>,
     to_cell: mpsc::Sender<ToCell>,
     to_network: &mpsc::Sender<Result<FromCell, Status>>,
 ) -> Result<(), Status> {
@@ -227,6 +243,9 @@ async fn receive_from_agent(
         FieldPath::message("messages").count(batch.messages.len(), LIST_MAX)?;
         for message in batch.messages {
             let message = decode::to_cell(message)?;
+            if let Some(speaker) = &mut speaker {
+                speaker.check(&message)?;
+            }
             if to_cell.send(message).await.is_err() {
                 return Ok(());
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{Action, CellId, InstanceId, Reply};
+use placewright_identity::Call;
 use placewright_link::{CellEvent, CellLink, CellOperation, LinkError, LinkFuture};
 use placewright_records::Form;
 use placewright_records::message::Versions;
@@ -13,6 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
+use crate::access::{Gate, Holder};
 use crate::bounds::Validate;
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
@@ -53,7 +55,7 @@ impl CellClient {
     }
 
     fn client(&self) -> Connected {
-        Client::new(self.peer.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+        Client::new(self.peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     fn refused(&self, why: String) -> LinkError {
@@ -161,11 +163,14 @@ impl CellLink for CellClient {
 
 /// Forwards a cell's events until the stream ends, or nothing arrives within the time-out.
 async fn receive(peer: PeerChannel, mut news: Streaming<Payload>, to: mpsc::Sender<CellEvent>) {
+    let mut changed = std::pin::pin!(peer.until_changed());
     loop {
         let next = tokio::time::timeout(peer.options.silence_timeout, news.message());
         let next = tokio::select! {
             next = next => next,
             () = to.closed() => return,
+            // Control subscribes again, with what it has now.
+            () = &mut changed => return,
         };
         let payload = match next {
             Ok(Ok(Some(payload))) => payload,
@@ -200,16 +205,27 @@ async fn receive(peer: PeerChannel, mut news: Streaming<Payload>, to: mpsc::Send
 pub(crate) struct CellService {
     pub(crate) cell: Arc<dyn CellLink>,
     pub(crate) versions: Versions,
+    pub(crate) gate: Gate,
+}
+
+/// Every call of this service is for control only.
+fn conduct(cell: &str) -> Call<'_> {
+    Call::Conduct { cell }
 }
 
 #[tonic::async_trait]
 impl Cell for CellService {
-    async fn identify(&self, _: Request<IdentifyRequest>) -> Result<Response<Identity>, Status> {
+    async fn identify(
+        &self,
+        request: Request<IdentifyRequest>,
+    ) -> Result<Response<Identity>, Status> {
+        self.gate.check(&request, conduct)?;
         let cell = self.cell.cell().await.map_err(|error| status(&error))?;
         Ok(Response::new(identity(self.versions, cell.to_string())))
     }
 
     async fn deliver(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
+        self.gate.check(&request, conduct)?;
         let payload = request.get_ref();
         let messages: Vec<Envelope> = unpack(self.versions, "messages", payload)?;
         let replies = self.cell.deliver(messages).await;
@@ -218,6 +234,7 @@ impl Cell for CellService {
     }
 
     async fn act(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
+        self.gate.check(&request, conduct)?;
         let payload = request.get_ref();
         let act: CellOperation = unpack(self.versions, "act", payload)?;
         let reply = self.cell.act(act).await.map_err(|error| status(&error))?;
@@ -225,6 +242,7 @@ impl Cell for CellService {
     }
 
     async fn actions(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
+        self.gate.check(&request, conduct)?;
         let payload = request.get_ref();
         let instance: InstanceId = unpack(self.versions, "instance", payload)?;
         let actions = self.cell.actions(instance).await;
@@ -238,11 +256,19 @@ impl Cell for CellService {
         &self,
         request: Request<Payload>,
     ) -> Result<Response<Self::FollowStream>, Status> {
+        let holder = self.gate.check(&request, conduct)?;
         let version = request.get_ref().version;
         let () = unpack(self.versions, "follow", request.get_ref())?;
         let news = self.cell.follow().await.map_err(|error| status(&error))?;
         let (to, from) = mpsc::channel(MESSAGES_WAITING);
-        spawn_contained(ContainedWork::GrpcStream, send(version, news, to));
+        spawn_contained(ContainedWork::GrpcStream, async move {
+            let refused = Holder::until_refused(holder);
+            tokio::select! {
+                () = send(version, news, to.clone()) => {}
+                // A closed channel means that the subscriber is gone.
+                status = refused => drop(to.send(Err(status)).await),
+            }
+        });
         Ok(Response::new(ReceiverStream::new(from)))
     }
 }

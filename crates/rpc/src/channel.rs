@@ -1,12 +1,15 @@
 //! Client connections: options, time-outs, and calls that are retried after a lost connection.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use placewright_records::message::Versions;
 use thiserror::Error;
 use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 
+use crate::connector::{ClientIdentity, Connector};
 use crate::token::{Token, attach_token};
 
 /// The largest message. Batches are kept far smaller; the API bounds one instance's specification.
@@ -28,6 +31,8 @@ pub struct ClientOptions {
     pub address: String,
     /// The shared secret, if the server requires one.
     pub token: Option<Token>,
+    /// The own certificate, and which role the server has to have. Without, there is no TLS.
+    pub identity: Option<ClientIdentity>,
     /// How long connecting may take. Default 3 s.
     pub connect_timeout: Duration,
     /// How long a call may take. Default 10 s.
@@ -47,6 +52,7 @@ impl ClientOptions {
         Self {
             address: address.into(),
             token: None,
+            identity: None,
             connect_timeout: Duration::from_secs(3),
             call_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(5),
@@ -65,7 +71,11 @@ pub struct EndpointError {
 /// A server, and a channel to it that is connected on demand.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerChannel {
-    pub(crate) channel: Channel,
+    endpoint: Endpoint,
+    connector: Option<Connector>,
+    /// The channel, and the number of the credentials that it was made with. With others there is
+    /// another channel; what goes on on the earlier one may end there.
+    made: Arc<Mutex<(u64, Channel)>>,
     pub(crate) options: ClientOptions,
     /// The server's role and address, for error messages.
     pub(crate) name: String,
@@ -74,12 +84,23 @@ pub(crate) struct PeerChannel {
 impl PeerChannel {
     /// Creates the channel without connecting. It has to be called in a Tokio runtime.
     pub(crate) fn new(what: &str, options: ClientOptions) -> Result<Self, EndpointError> {
+        let connector = options.identity.clone().map(Connector::of);
+        Self::with_connector(what, options, connector)
+    }
+
+    /// The same with another connector than the options say.
+    pub(crate) fn with_connector(
+        what: &str,
+        options: ClientOptions,
+        connector: Option<Connector>,
+    ) -> Result<Self, EndpointError> {
         let address = options.address.trim();
         let bad = || EndpointError {
             address: options.address.clone(),
         };
         let uri = match address.split_once("://") {
             Some(("http", _)) => address.to_owned(),
+            Some(("https", rest)) if connector.is_some() => format!("http://{rest}"),
             Some(_) => return Err(bad()),
             None => format!("http://{address}"),
         };
@@ -87,7 +108,7 @@ impl PeerChannel {
         if endpoint.uri().host().is_none_or(str::is_empty) || endpoint.uri().port_u16().is_none() {
             return Err(bad());
         }
-        let channel = endpoint
+        let endpoint = endpoint
             .connect_timeout(options.connect_timeout)
             .tcp_nodelay(true)
             .tcp_keepalive(Some(Duration::from_secs(15)))
@@ -95,14 +116,34 @@ impl PeerChannel {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .http2_keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
-            .keep_alive_while_idle(true)
-            .connect_lazy();
+            .keep_alive_while_idle(true);
         let name = format!("{what} at {address}");
+        let first = (number(&options), connect(&endpoint, connector.as_ref()));
         Ok(Self {
-            channel,
+            endpoint,
+            connector,
+            made: Arc::new(Mutex::new(first)),
             options,
             name,
         })
+    }
+
+    /// The channel for a new call.
+    pub(crate) fn channel(&self) -> Channel {
+        let number = number(&self.options);
+        let mut made = self.made.lock();
+        if made.0 != number {
+            *made = (number, connect(&self.endpoint, self.connector.as_ref()));
+        }
+        made.1.clone()
+    }
+
+    /// Waits until there is a reason to connect anew.
+    pub(crate) async fn until_changed(&self) {
+        match &self.connector {
+            Some(connector) => connector.until_changed().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Makes a call and waits for its answer until the time-out. A call that was given to a
@@ -119,7 +160,10 @@ impl PeerChannel {
     {
         let make = || {
             let mut request = Request::new(body.clone());
-            attach_token(self.options.token.as_ref(), &mut request);
+            // A token is not shown to whoever has a certificate of the right role.
+            if self.connector.is_none() {
+                attach_token(self.options.token.as_ref(), &mut request);
+            }
             make(client.clone(), request)
         };
         let answering = async {
@@ -135,5 +179,18 @@ impl PeerChannel {
                 peer: self.name.clone(),
             }),
         }
+    }
+}
+
+/// The number of the credentials that a client has now.
+fn number(options: &ClientOptions) -> u64 {
+    let identity = options.identity.as_ref();
+    identity.map_or(0, |identity| identity.credentials.current().number)
+}
+
+fn connect(endpoint: &Endpoint, connector: Option<&Connector>) -> Channel {
+    match connector {
+        None => endpoint.connect_lazy(),
+        Some(connector) => endpoint.connect_with_connector_lazy(connector.clone()),
     }
 }

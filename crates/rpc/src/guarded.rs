@@ -1,24 +1,16 @@
 //! Limits of incoming connections: of their number, and of the time in which a caller has to make a
 //! call that passes authentication.
 
+use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use placewright_net::{
-    AcceptedConnection, ConnectionLimiter, ConnectionMetrics, ConnectionPermit, ConnectionState,
-    Limits, Listener, PeerTimer, TimerState,
-};
-use placewright_tasks::Task;
+use placewright_net::{AcceptedConnection, ConnectionPermit, PeerTimer, TimerState};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::Connected;
 
 /// Time-outs of a new connection.
 #[derive(Clone, Copy, Debug)]
@@ -27,18 +19,6 @@ pub(crate) struct Times {
     pub(crate) first_byte: Duration,
     /// For its first call that passes authentication.
     pub(crate) first_call: Duration,
-}
-
-/// The caller's place among the limited connections; handed to the code that authenticates calls.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller(Arc<ConnectionState>);
-
-impl Caller {
-    /// A call passed authentication: from now on only keep-alive pings decide whether the
-    /// connection stays.
-    pub(crate) fn set_authenticated(&self) {
-        self.0.set_busy(true);
-    }
 }
 
 /// A connection that is closed when no call was authenticated in time, or when others need its
@@ -54,7 +34,7 @@ pub(crate) struct LimitedConnection {
 }
 
 impl LimitedConnection {
-    fn new(admitted: AcceptedConnection, times: Times) -> Self {
+    pub(crate) fn new(admitted: AcceptedConnection, times: Times) -> Self {
         Self {
             stream: admitted.stream,
             place: admitted.place,
@@ -63,6 +43,24 @@ impl LimitedConnection {
             has_begun: false,
             clock: PeerTimer::default(),
         }
+    }
+
+    /// Waits for the first byte, and leaves it where it is.
+    pub(crate) async fn first_byte(&mut self) -> io::Result<u8> {
+        poll_fn(|context| {
+            let mut byte = [0];
+            let mut buffer = ReadBuf::new(&mut byte);
+            match self.stream.poll_peek(context, &mut buffer) {
+                Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                Poll::Ready(Ok(_)) => Poll::Ready(Ok(byte[0])),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    ready!(self.poll_overdue(context));
+                    Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+                }
+            }
+        })
+        .await
     }
 
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -85,14 +83,6 @@ impl LimitedConnection {
                 TimerState::HeldUp => self.since = Instant::now(),
             }
         }
-    }
-}
-
-impl Connected for LimitedConnection {
-    type ConnectInfo = Caller;
-
-    fn connect_info(&self) -> Caller {
-        Caller(Arc::clone(self.place.connection_state()))
     }
 }
 
@@ -139,40 +129,5 @@ impl AsyncWrite for LimitedConnection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
-/// Accepts the connections of a listening socket, until the receiver is dropped.
-pub(crate) fn incoming(
-    listener: TcpListener,
-    limits: Limits,
-    times: Times,
-) -> ReceiverStream<io::Result<LimitedConnection>> {
-    // A refused connection is closed without an answer: HTTP/2 has none before its handshake.
-    let limiter = ConnectionLimiter::new(limits, ConnectionMetrics::default());
-    let mut accepting = Listener::new(listener, limiter, |_| String::new());
-    let (sender, receiver) = mpsc::channel(1);
-    placewright_tasks::spawn(Task::GrpcDoor, async move {
-        loop {
-            let admitted = tokio::select! {
-                () = sender.closed() => break,
-                admitted = accepting.next() => admitted,
-            };
-            prepare(&admitted.stream, admitted.remote);
-            if sender
-                .send(Ok(LimitedConnection::new(admitted, times)))
-                .await
-                .is_err()
-            {
-                break;
-            }
-        }
-    });
-    ReceiverStream::new(receiver)
-}
-
-fn prepare(stream: &TcpStream, remote: SocketAddr) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
     }
 }

@@ -9,18 +9,26 @@
 //! - A client connects when it is first used, and again after it lost its server. The caller has to
 //!   repeat calls that failed, and to open streams again that ended.
 //! - A message that cannot be decoded is rejected with a reason and changes nothing.
-//! - A shared token, when there is one, is checked for every call. There is no encryption: use
-//!   loopback, a private network, or a tunnel.
+//! - With credentials, connections have TLS, both sides show a certificate, and every call is checked
+//!   against the names in its caller's (`access.rs`, `speaker.rs`). Without, a shared token is checked for
+//!   every call when there is one, and nothing is encrypted: that is for loopback.
 
+mod access;
 mod agent;
 mod bounds;
 mod cell;
+mod certificates;
 mod channel;
+mod connection;
+mod connector;
 mod error;
 mod guarded;
 mod payload;
+mod peer;
 mod placement;
+mod refusals;
 mod serve;
+mod speaker;
 mod token;
 mod versions;
 
@@ -51,11 +59,25 @@ pub mod proto {
     pub mod cell {
         include!("../generated/placewright.cell.v1.rs");
     }
+    /// Messages and service of `certificates.proto`, between holders of certificates and their authority.
+    #[allow(
+        missing_docs,
+        unreachable_pub,
+        clippy::all,
+        clippy::too_many_lines,
+        clippy::allow_attributes_without_reason,
+        reason = "generated"
+    )]
+    pub mod certificates {
+        include!("../generated/placewright.certificates.v1.rs");
+    }
 }
 
 pub use agent::AgentClient;
 pub use cell::CellClient;
+pub use certificates::{CertificatesClient, EnrolError, enrol, issued};
 pub use channel::{ClientOptions, EndpointError};
+pub use connector::{ClientIdentity, ServerRole};
 pub use placement::PlacementClient;
 pub use serve::{ServeError, ServeOptions, Services, serve};
 pub use token::{Token, TokenError};

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use placewright_conductor::{ClaimRequest, ClaimResponse};
+use placewright_identity::Call;
 use placewright_link::{LinkError, LinkFuture, PlacementLink};
 use placewright_records::message::Versions;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
+use crate::access::Gate;
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
 use crate::payload::{pack, pack_parts, unpack, unpack_from};
@@ -37,7 +39,7 @@ impl PlacementClient {
     }
 
     fn client(&self) -> Client<Channel> {
-        Client::new(self.peer.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+        Client::new(self.peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     /// The version that is spoken with placement; on the first call they agree on it.
@@ -92,17 +94,27 @@ impl PlacementLink for PlacementClient {
 pub(crate) struct PlacementService {
     pub(crate) placement: Arc<dyn PlacementLink>,
     pub(crate) versions: Versions,
+    pub(crate) gate: Gate,
 }
 
 #[tonic::async_trait]
 impl Placement for PlacementService {
-    async fn identify(&self, _: Request<IdentifyRequest>) -> Result<Response<Identity>, Status> {
+    async fn identify(
+        &self,
+        request: Request<IdentifyRequest>,
+    ) -> Result<Response<Identity>, Status> {
+        self.gate.check(&request, |_| Call::Ask)?;
         Ok(Response::new(identity(self.versions, String::new())))
     }
 
     async fn ask(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
+        let holder = self.gate.check(&request, |_| Call::Ask)?;
         let payload = request.get_ref();
         let asks: Vec<ClaimRequest> = unpack(self.versions, "asks", payload)?;
+        if let Some(holder) = holder {
+            let own = self.placement.check(holder.cell(), &asks);
+            own.map_err(|why| holder.refuse(&why))?;
+        }
         let answers = self.placement.ask(asks).await;
         let answers = answers.map_err(|error| status(&error))?;
         Ok(Response::new(pack(payload.version, &answers)?))

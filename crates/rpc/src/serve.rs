@@ -3,25 +3,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use placewright_link::{AgentLink, CellLink, PlacementLink};
+use placewright_link::{AgentLink, CellLink, CertificateLink, PlacementLink};
 use placewright_net::Limits;
+use placewright_pki::Credentials;
 use placewright_records::message::Versions;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
+use tonic::transport::server::Router;
 
+use crate::access::{AuthInterceptor, Gate};
 use crate::agent::AgentService;
 use crate::cell::CellService;
+use crate::certificates::{CERTIFICATES_BYTES_MAX, CertificatesService};
 use crate::channel::{
     CONNECTION_WINDOW, MESSAGE_BYTES_MAX, PING_EVERY, PING_TIMEOUT, STREAM_WINDOW,
 };
-use crate::guarded::{Times, incoming};
+use crate::connection::{Entrance, incoming};
+use crate::guarded::Times;
 use crate::placement::PlacementService;
 use crate::proto::agent::agents_server::AgentsServer;
 use crate::proto::cell::cell_server::CellServer;
 use crate::proto::cell::placement_server::PlacementServer;
-use crate::token::{AuthInterceptor, Token};
+use crate::proto::certificates::certificates_server::CertificatesServer;
+use crate::token::Token;
 
 /// The most concurrent calls of one connection. A role needs far fewer: one long call that streams
 /// messages, or a few short ones.
@@ -43,6 +49,8 @@ pub struct Services {
     pub agents: Option<Arc<dyn AgentLink>>,
     /// The placement service for cells.
     pub placement: Option<Arc<dyn PlacementLink>>,
+    /// The authority, or the way to it, for holders of certificates. It is offered with TLS only.
+    pub certificates: Option<Arc<dyn CertificateLink>>,
 }
 
 /// Options of the server.
@@ -50,6 +58,9 @@ pub struct Services {
 pub struct ServeOptions {
     /// The shared secret that callers have to send, if any.
     pub token: Option<Token>,
+    /// The own certificate. With it connections have TLS, and every call is checked against the names
+    /// in its caller's certificate; only connections from loopback that have the token may do without.
+    pub credentials: Option<Arc<Credentials>>,
     /// How long calls under way may take after the server was told to stop. Default 5 s.
     pub drain_timeout: Duration,
     /// The most connections, in all and for each peer. Default 1,024 and 512.
@@ -67,6 +78,7 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             token: None,
+            credentials: None,
             drain_timeout: Duration::from_secs(5),
             limits: Limits {
                 connections: 1024,
@@ -101,43 +113,17 @@ pub async fn serve(
     options: ServeOptions,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let check = || AuthInterceptor(options.token.clone());
-    let versions = options.versions;
-    let cell = services.cell.map(|cell| {
-        let server = CellServer::new(CellService { cell, versions });
-        let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
-        InterceptedService::new(server, check())
-    });
-    let agents = services.agents.map(|agents| {
-        let server = AgentsServer::new(AgentService(agents));
-        let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
-        InterceptedService::new(server, check())
-    });
-    let placement = services.placement.map(|placement| {
-        let server = PlacementServer::new(PlacementService {
-            placement,
-            versions,
-        });
-        let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
-        InterceptedService::new(server, check())
-    });
-    let router = Server::builder()
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_keepalive_interval(Some(PING_EVERY))
-        .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .max_concurrent_streams(Some(STREAMS_MAX))
-        .http2_max_header_list_size(Some(HEADERS_BYTES_MAX))
-        .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
-        .http2_max_local_error_reset_streams(Some(ERRORS_MAX))
-        .add_optional_service(cell)
-        .add_optional_service(agents)
-        .add_optional_service(placement);
-    let times = Times {
-        first_byte: options.first_byte_timeout,
-        first_call: options.first_call_timeout,
+    let entrance = Entrance {
+        credentials: options.credentials.clone(),
+        has_token: options.token.is_some(),
+        limits: options.limits,
+        times: Times {
+            first_byte: options.first_byte_timeout,
+            first_call: options.first_call_timeout,
+        },
     };
-    let incoming = incoming(listener, options.limits, times);
+    let router = router(services, &options);
+    let incoming = incoming(listener, entrance);
     let (stopping, is_stopping) = tokio::sync::oneshot::channel();
     let stop = async {
         stop.await;
@@ -159,4 +145,65 @@ pub async fn serve(
             Ok(())
         }
     }
+}
+
+/// The services that are offered, behind what finds out who calls.
+fn router(services: Services, options: &ServeOptions) -> Router {
+    let interceptor = |takes_new| AuthInterceptor {
+        token: options.token.clone(),
+        credentials: options.credentials.clone(),
+        takes_new,
+    };
+    let check = || interceptor(false);
+    let versions = options.versions;
+    let gate = Gate(options.credentials.clone());
+    let cell = services.cell.map(|cell| {
+        let server = CellServer::new(CellService {
+            cell,
+            versions,
+            gate: gate.clone(),
+        });
+        let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
+        InterceptedService::new(server, check())
+    });
+    let agents = services.agents.map(|agents| {
+        let server = AgentsServer::new(AgentService {
+            agents,
+            gate: gate.clone(),
+        });
+        let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
+        InterceptedService::new(server, check())
+    });
+    let placement = services.placement.map(|placement| {
+        let server = PlacementServer::new(PlacementService {
+            placement,
+            versions,
+            gate: gate.clone(),
+        });
+        let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
+        InterceptedService::new(server, check())
+    });
+    let certificates = services.certificates.zip(options.credentials.clone());
+    let certificates = certificates.map(|(authority, credentials)| {
+        let server = CertificatesServer::new(CertificatesService {
+            authority,
+            credentials,
+            gate,
+        });
+        let server = server.max_decoding_message_size(CERTIFICATES_BYTES_MAX);
+        InterceptedService::new(server, interceptor(true))
+    });
+    Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keepalive_interval(Some(PING_EVERY))
+        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+        .max_concurrent_streams(Some(STREAMS_MAX))
+        .http2_max_header_list_size(Some(HEADERS_BYTES_MAX))
+        .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
+        .http2_max_local_error_reset_streams(Some(ERRORS_MAX))
+        .add_optional_service(cell)
+        .add_optional_service(agents)
+        .add_optional_service(placement)
+        .add_optional_service(certificates)
 }

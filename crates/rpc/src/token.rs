@@ -4,10 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use thiserror::Error;
+use tonic::Request;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
-use tonic::{Request, Status};
-
-use crate::guarded::Caller;
 
 /// The key of the gRPC metadata that carries the token.
 const KEY: &str = "authorization";
@@ -70,7 +68,8 @@ impl Token {
         Self::new(&text)
     }
 
-    fn is_in(&self, metadata: &MetadataMap) -> bool {
+    /// Whether a call has the token.
+    pub(crate) fn is_in(&self, metadata: &MetadataMap) -> bool {
         let given = metadata
             .get(KEY)
             .map_or(&[] as &[u8], |value| value.as_bytes());
@@ -95,26 +94,5 @@ impl std::fmt::Debug for Token {
 pub(crate) fn attach_token<T>(token: Option<&Token>, request: &mut Request<T>) {
     if let Some(token) = token {
         request.metadata_mut().insert(KEY, (*token.0).clone());
-    }
-}
-
-/// An interceptor that rejects calls without the right token. If no token is configured, it lets all
-/// calls pass.
-#[derive(Clone, Debug)]
-pub(crate) struct AuthInterceptor(pub(crate) Option<Token>);
-
-impl tonic::service::Interceptor for AuthInterceptor {
-    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
-        match &self.0 {
-            Some(token) if !token.is_in(request.metadata()) => Err(Status::unauthenticated(
-                "the token is missing or wrong: both sides need the same",
-            )),
-            _ => {
-                if let Some(caller) = request.extensions().get::<Caller>() {
-                    caller.set_authenticated();
-                }
-                Ok(request)
-            }
-        }
     }
 }

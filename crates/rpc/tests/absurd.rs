@@ -138,7 +138,7 @@ async fn cell() -> (Arc<Cell>, String) {
     let services = Services {
         cell: Some(Arc::clone(&cell) as _),
         agents: Some(Arc::clone(&cell) as _),
-        placement: None,
+        ..Services::default()
     };
     let options = ServeOptions::default();
     tokio::spawn(async move {

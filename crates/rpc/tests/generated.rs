@@ -7,9 +7,10 @@
 
 use std::path::Path;
 
-const PROTOCOLS: [&str; 2] = [
+const PROTOCOLS: [&str; 3] = [
     "proto/placewright/agent.proto",
     "proto/placewright/cell.proto",
+    "proto/placewright/certificates.proto",
 ];
 
 #[test]

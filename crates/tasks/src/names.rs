@@ -80,6 +80,8 @@ tasks! {
     CellServer = "cell-server" in &[Up];
     /// Accepts connections of gRPC clients.
     GrpcDoor = "grpc-door" in WITH_STORE;
+    /// Renews certificates, and reads them again when they change.
+    Certificates = "certificates" in &[Up];
     /// Waits for a process that replaces this one.
     TakeOver = "take-over" in OF_CONTROL;
     /// The thread that serves health and metrics.
@@ -88,6 +90,8 @@ tasks! {
     ControlFollow = "control-follow" in OF_CONTROL;
     /// Finds remaining work that was not triggered by a change.
     ControlSweep = "control-sweep" in OF_CONTROL;
+    /// Counts old instances for quotas, and reads Keystone's limits.
+    ControlQuotas = "control-quotas" in OF_CONTROL;
     /// The thread that ranks hosts for waiting builds and moves.
     ControlPlaces = "control-places" in OF_CONTROL;
     /// Processes the outcomes of those claims.
@@ -148,7 +152,7 @@ contained! {
     HttpConnection = "http-connection";
     /// Handling one HTTP request.
     HttpRequest = "http-request";
-    /// Serving one gRPC stream.
+    /// Serving one gRPC stream, or the TLS handshake of a gRPC connection.
     GrpcStream = "grpc-stream";
     /// Deciding one command in the engine.
     Decision = "decision";

@@ -39,6 +39,7 @@ struct State {
     last_login: Value,
     answer: Option<u16>,
     takes: Duration,
+    lists: HashMap<String, Value>,
 }
 
 /// A token's body with some members replaced.
@@ -78,6 +79,7 @@ impl FakeKeystone {
                 last_login: Value::Null,
                 answer: None,
                 takes: Duration::ZERO,
+                lists: HashMap::new(),
             }),
             held: watch::Sender::new(false),
             arrived: watch::Sender::new(0),
@@ -106,6 +108,12 @@ impl FakeKeystone {
             .lock()
             .tokens
             .insert(name.to_owned(), body);
+    }
+
+    /// Answers a path below `/v3` with this list, whatever the query is.
+    pub fn list(&self, path: &str, body: Value) {
+        let path = format!("/v3{path}");
+        self.shared.state.lock().lists.insert(path, body);
     }
 
     pub fn forget(&self, name: &str) {
@@ -170,7 +178,7 @@ async fn answer(
     shared: Arc<Shared>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    assert_eq!(request.uri().path(), "/v3/auth/tokens");
+    let path = request.uri().path().to_owned();
     let (parts, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     shared.arrived.send_modify(|arrived| *arrived += 1);
@@ -221,6 +229,12 @@ async fn answer(
     }
     if !state.own_tokens.contains(header("x-auth-token")) {
         return Ok(reply(401, String::new()));
+    }
+    if path != "/v3/auth/tokens" {
+        return Ok(match state.lists.get(&path) {
+            Some(list) => reply(200, list.to_string()),
+            None => reply(404, String::new()),
+        });
     }
     Ok(match state.tokens.get(header("x-subject-token")) {
         Some(body) => reply(200, body.to_string()),

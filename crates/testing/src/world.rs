@@ -12,7 +12,7 @@ use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::{self, Effect, NewBuild, RankedCandidates};
 use placewright_conductor::{
     Amounts, Candidate, CellId, ClaimRequest, ClaimResponse, Fault, HostId, InstanceId, Message,
-    MigrationId, MoveKind, Reply, Rules, Spec,
+    MigrationId, MoveKind, Reply, Rules, Spec, Usage,
 };
 use placewright_placement::{self as placement, Inventory, Timestamp};
 use placewright_records as records;
@@ -80,6 +80,7 @@ pub fn spec(at: Timestamp) -> Spec {
         rules: Rules::default(),
         body: r#"{"flavor": "small"}"#.into(),
         created_at: at,
+        usage: Usage::default(),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod cpu_set;
 pub mod error;
 pub mod extra_spec;
 pub mod flavor;
+pub mod host_name;
 pub mod host_state;
 pub mod image;
 pub mod platform;

@@ -126,10 +126,7 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     };
     let most = call.core.limits().keypairs_max;
     let command = Command::Bounded {
-        bounds: vec![Bound::Keypairs {
-            user: user.to_owned(),
-            most,
-        }],
+        bounds: bounds(call, user, most),
         command: Box::new(Command::SetKeypair {
             user: user.to_owned(),
             name: name.to_owned(),
@@ -153,6 +150,16 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     value["user_id"] = json!(user);
     let status = if call.version.since(2) { 201 } else { 200 };
     Reply::value(status, &json!({"keypair": value}))
+}
+
+/// The quota of the project, and the bound of the installation.
+fn bounds(call: &RoutedRequest<'_>, user: &str, most: usize) -> Vec<Bound> {
+    let user = user.to_owned();
+    let quota = Bound::KeypairQuota {
+        project: call.project().to_owned(),
+        user: user.clone(),
+    };
+    vec![quota, Bound::Keypairs { user, most }]
 }
 
 fn check_name(call: &RoutedRequest<'_>, name: &str) -> ApiResult<()> {

@@ -6,7 +6,8 @@ use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{
     self, Bound, Command, INSTANCE_BYTES, NewBuild, of_spec,
 };
-use placewright_conductor::{ControlState, InstanceId, Rules, SharedRow, Spec, SpecBody};
+use placewright_conductor::{ControlState, InstanceId, Rules, SharedRow, Spec, SpecBody, Usage};
+use placewright_control::usage_of;
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_records::server;
 use placewright_scheduler::request::{Destination, RequestSpec};
@@ -53,16 +54,17 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (request, public_key) = call
         .read(|control, _| look_up(call, control, &parsed))
         .await?;
-    if let Err(error) = translate(&request, call.core.translate()) {
-        return Err(ApiError::bad_request(format!("{error}.")));
-    }
+    let usage = match translate(&request, call.core.translate()) {
+        Ok(translation) => usage_of(&request.flavor, &translation),
+        Err(error) => return Err(ApiError::bad_request(format!("{error}."))),
+    };
     let is_empty_disk =
         request.flavor.root_gb == 0 && !parsed.is_bfv && parsed.server.image.is_some();
     if is_empty_disk && !call.is_allowed(Rule::ServersCreateZeroDisk) {
         let message = "With a flavor whose disk is 0, servers must boot from a volume.";
         return Err(ApiError::forbidden(message));
     }
-    accept(call, &parsed, request, public_key).await
+    accept(call, &parsed, request, public_key, usage).await
 }
 
 /// Stores the build requests.
@@ -71,6 +73,7 @@ async fn accept(
     parsed: &CreateRequest<'_>,
     mut request: RequestSpec,
     public_key: Option<String>,
+    usage: Usage,
 ) -> ApiResult<Reply> {
     let new_id = |_| InstanceId(Uuid::new_v4());
     let instances: Vec<InstanceId> = (0..parsed.count).map(new_id).collect();
@@ -111,6 +114,7 @@ async fn accept(
             rules: rules.clone(),
             body: SpecBody::Row(SharedRow::parted(Arc::clone(&common), own)),
             created_at: call.at,
+            usage: usage.clone(),
         };
         builds.push(NewBuild { instance, spec });
     }

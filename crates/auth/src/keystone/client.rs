@@ -1,17 +1,20 @@
 //! The client of Keystone: the service user's own token, and validation of other tokens.
 
+mod get;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use placewright_errors::chain;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Certificate, Response, StatusCode, Url};
+use reqwest::{Response, StatusCode, Url};
 use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::config::KeystoneConfig;
 use crate::error::SetupError;
+use crate::keystone::http::Http;
 use crate::keystone::token::Token;
 use crate::secret::Secret;
 
@@ -20,7 +23,7 @@ const X_SUBJECT_TOKEN: HeaderName = HeaderName::from_static("x-subject-token");
 
 /// The maximum size of an answer in bytes. Without a catalog it is some kilobytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// The maximum size of a file with certificates or a password, in bytes.
+/// The maximum size of a file with a password, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 /// How long before its expiry the service user's token is renewed.
 const RENEW_BEFORE: Duration = Duration::from_secs(120);
@@ -30,7 +33,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
 /// The client of one Keystone.
 pub(crate) struct Client {
-    http: reqwest::Client,
+    http: Arc<Http>,
     tokens_url: Url,
     /// The body of the request for the service user's token.
     login: Arc<[u8]>,
@@ -84,36 +87,17 @@ impl Client {
         if password.is_empty() {
             return Err(missing("password"));
         }
-        // Installing a second provider is an error; one that is installed already is fine.
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let mut http = reqwest::Client::builder()
-            .user_agent(concat!("placewright/", env!("CARGO_PKG_VERSION")))
-            // Neither a proxy from the environment nor a redirect target may see tokens.
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
-            .timeout(Duration::from_millis(config.request_timeout_ms));
-        if let Some(path) = &config.cafile {
-            let pem = read_file(path)?;
-            let certificates = Certificate::from_pem_bundle(&pem)
-                .ok()
-                .filter(|certificates| !certificates.is_empty())
-                .ok_or_else(|| SetupError::Invalid {
-                    option: "cafile",
-                    reason: format!("{} holds no certificates (PEM)", path.display()),
-                })?;
-            http = http.tls_certs_only(certificates);
-        }
         Ok(Self {
-            http: http
-                .build()
-                .map_err(|error| SetupError::Client(error.into()))?,
+            http: Arc::new(Http::new(config)?),
             tokens_url: tokens_url(&config.auth_url)?,
             login: login(config, &password).to_string().into_bytes().into(),
             service: Mutex::default(),
         })
+    }
+
+    /// The HTTP client, whose authorities can be read again.
+    pub(crate) fn http(&self) -> &Http {
+        &self.http
     }
 
     /// Asks Keystone to validate a token.
@@ -174,6 +158,7 @@ impl Client {
         headers.insert(X_AUTH_TOKEN, own.clone());
         headers.insert(X_SUBJECT_TOKEN, subject.clone());
         self.http
+            .current()
             .get(url)
             .headers(headers)
             .send()
@@ -239,10 +224,12 @@ impl Client {
     /// Requests a new token for the service user, or says how long to wait before the next
     /// attempt.
     async fn log_in(&self) -> Result<ServiceToken, (Duration, String)> {
+        self.reread_authorities().await;
         let mut url = self.tokens_url.clone();
         url.set_query(Some("nocatalog"));
         let request = self
             .http
+            .current()
             .post(url)
             .header(reqwest::header::CONTENT_TYPE, "application/json")
             .body(self.login.to_vec());
@@ -273,6 +260,20 @@ impl Client {
             _ => Err(at_once(
                 "its answer to the service user is no token".to_owned(),
             )),
+        }
+    }
+}
+
+impl Client {
+    /// Reads the file of authorities again if it has changed. Agents have no other occasion.
+    async fn reread_authorities(&self) {
+        let http = Arc::clone(&self.http);
+        if !http.has_authorities() {
+            return;
+        }
+        let read = tokio::task::spawn_blocking(move || http.reread_if_changed());
+        if let Ok(Err(error)) = read.await {
+            tracing::error!("[keystone] {error}; what was in force before stays");
         }
     }
 }
@@ -351,10 +352,15 @@ fn read_file(path: &std::path::Path) -> Result<Vec<u8>, SetupError> {
 }
 
 /// The body of an answer, within the size limit.
-async fn body(mut response: Response) -> Result<Vec<u8>, String> {
+async fn body(response: Response) -> Result<Vec<u8>, String> {
+    body_within(response, BODY_BYTES_MAX).await
+}
+
+/// The body of an answer that has so many bytes at most.
+async fn body_within(mut response: Response, most: usize) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(reason)? {
-        if body.len() + chunk.len() > BODY_BYTES_MAX {
+        if body.len() + chunk.len() > most {
             return Err("its answer is too large".to_owned());
         }
         body.extend_from_slice(&chunk);

@@ -506,6 +506,18 @@ rules! {
     QuotasDetail = "os_compute_api:os-quota-sets:detail", "rule:project_reader_or_admin",
         "See the quotas of a project and what it uses of them.",
         ["GET" "/os-quota-sets/{project_id}/detail"];
+    QuotasUpdate = "os_compute_api:os-quota-sets:update", "rule:context_is_admin",
+        "Set the quotas of a project.",
+        ["PUT" "/os-quota-sets/{project_id}"];
+    QuotasDelete = "os_compute_api:os-quota-sets:delete", "rule:context_is_admin",
+        "Give a project the default quotas again.",
+        ["DELETE" "/os-quota-sets/{project_id}"];
+    QuotaClassesShow = "os_compute_api:os-quota-class-sets:show", "rule:context_is_admin",
+        "See the quotas of a quota class.",
+        ["GET" "/os-quota-class-sets/{quota_class}"];
+    QuotaClassesUpdate = "os_compute_api:os-quota-class-sets:update", "rule:context_is_admin",
+        "Set the quotas of a quota class.",
+        ["PUT" "/os-quota-class-sets/{quota_class}"];
     ExtensionsList = "os_compute_api:extensions", "@",
         "List the API's extensions.",
         ["GET" "/extensions"];

@@ -35,6 +35,12 @@ pub(crate) fn at_most(name: &'static str, figure: f64, bound: f64) -> TargetedFi
     }
 }
 
+/// A count as a figure.
+#[allow(clippy::cast_precision_loss, reason = "a figure needs no 53 bits")]
+pub(crate) fn count(number: u64) -> f64 {
+    number as f64
+}
+
 /// Prints the figures as text, or the whole report as JSON if there is one.
 pub(crate) fn report(bars: &[TargetedFigure], json: Option<&impl Serialize>) -> anyhow::Result<()> {
     if let Some(json) = json {

@@ -1,20 +1,20 @@
 //! One HTTP/1.1 connection of the load generator. It does as little work as possible for a request,
 //! because the generator shares its cores with the server that it measures.
 //!
-//! It sends prepared bytes and parses only the status, length and body of a response. No TLS, no
-//! redirects, no pipelining.
+//! It sends prepared bytes and parses only the status, length and body of a response. No redirects, no
+//! pipelining.
 
 use std::io::{self, BufRead as _};
-use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+
+use super::endpoint::{Endpoint, Stream};
 
 /// A connection that is opened on first use, and again whenever the server closed it.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    address: SocketAddr,
-    stream: Option<TcpStream>,
+    endpoint: Endpoint,
+    stream: Option<Stream>,
     buffer: Vec<u8>,
 }
 
@@ -59,9 +59,9 @@ const REST_BYTES: usize = 240 * 1024;
 
 impl Connection {
     /// Creates a connection to this server without opening it.
-    pub(crate) fn new(address: SocketAddr) -> Self {
+    pub(crate) fn new(endpoint: impl Into<Endpoint>) -> Self {
         Self {
-            address,
+            endpoint: endpoint.into(),
             stream: None,
             buffer: Vec::with_capacity(BUFFER_BYTES),
         }
@@ -89,14 +89,11 @@ impl Connection {
     async fn exchange_keeping(&mut self, request: &[u8], keep: Keep) -> io::Result<Answer<'_>> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => {
-                let stream = TcpStream::connect(self.address).await?;
-                stream.set_nodelay(true)?;
-                stream
-            }
+            None => self.endpoint.connect().await?,
         };
         self.buffer.clear();
         stream.write_all(request).await?;
+        stream.flush().await?;
         let head = loop {
             if let Some(head) = parse_head(&self.buffer)? {
                 break head;
@@ -142,7 +139,7 @@ impl Connection {
     }
 
     /// Reads what is available, at least one byte.
-    async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+    async fn fill(&mut self, stream: &mut Stream) -> io::Result<()> {
         if self.buffer.capacity() - self.buffer.len() < BUFFER_BYTES / 2 {
             self.buffer
                 .reserve(self.buffer.capacity().max(BUFFER_BYTES));
@@ -154,7 +151,7 @@ impl Connection {
     }
 
     /// Reads chunks until the last one and joins them; returns the end of the body.
-    async fn read_chunks(&mut self, stream: &mut TcpStream, start: usize) -> io::Result<usize> {
+    async fn read_chunks(&mut self, stream: &mut Stream, start: usize) -> io::Result<usize> {
         let mut end = start;
         let mut next = start;
         loop {
@@ -262,6 +259,7 @@ impl<'a> Iterator for Lines<'a> {
 mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
+    use std::net::SocketAddr;
 
     /// A server that gives these responses on each connection, one after the other.
     fn server(answers: &'static [&'static str]) -> SocketAddr {

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::bar::{TargetedFigure, at_least, at_most, report};
+use super::bar::{TargetedFigure, at_least, at_most, count, report};
+use super::durable_tls::TlsBench;
 use super::figures::PhaseResults;
 use super::http::{HttpBench, PhaseName};
 use super::server_process::ServerProcess;
@@ -31,6 +32,10 @@ pub(crate) struct DurableBench {
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
 
+    /// Measure claims over TLS 1.3 too, in turn with claims without, and handshakes
+    #[arg(long)]
+    tls: bool,
+
     /// Print one JSON object with all figures
     #[arg(long)]
     json: bool,
@@ -51,6 +56,16 @@ struct Report {
 impl DurableBench {
     /// Runs the benchmark; returns whether the targets were met and nothing failed.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
+        if self.tls {
+            let bench = TlsBench {
+                hosts: self.hosts,
+                connections: self.connections,
+                seconds: self.seconds,
+                directory: self.directory,
+                json: self.json,
+            };
+            return bench.run();
+        }
         let directory = tempfile::tempdir_in(&self.directory)?;
         let server = ServerProcess::start(&directory.path().join("store"))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -90,12 +105,4 @@ impl DurableBench {
         )?;
         Ok(met)
     }
-}
-
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "a count of failures needs no 53 bits"
-)]
-fn count(number: u64) -> f64 {
-    number as f64
 }

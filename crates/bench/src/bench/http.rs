@@ -7,8 +7,10 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use placewright_client::server_url;
+use placewright_tls::rustls::ClientConfig;
 
 use super::connection::Connection;
+use super::endpoint::Endpoint;
 use super::figures::PhaseResults;
 use super::requests::{HOST_STEPS, Numbers, Target, write_claim, write_host, write_host_deletion};
 use super::run::{First, Phase, run};
@@ -74,6 +76,10 @@ pub(crate) struct HttpBench {
     /// Print one JSON object with all figures
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// How the connections speak TLS, if they do.
+    #[arg(skip)]
+    pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
 /// A part of the load.
@@ -103,6 +109,7 @@ impl HttpBench {
             limit: 1000,
             seed: None,
             json: false,
+            tls: None,
         }
     }
 
@@ -151,7 +158,8 @@ impl HttpBench {
                     self.claims(&target, seed, hosts)
                 }
             };
-            all.push(run(address, self.connections, phase).await);
+            let endpoint = Endpoint::new(address, self.tls.clone());
+            all.push(run(endpoint, self.connections, phase).await);
         }
         Ok(all)
     }

@@ -1,7 +1,6 @@
 //! Runs one phase of a load: a number of connections, each with one request under way at a time,
 //! until the work or the time is used up.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use super::connection::Connection;
+use super::endpoint::Endpoint;
 use super::figures::{Measurements, PhaseResults};
 
 /// Writes request number `step` of unit `unit` of a phase into the first buffer; the second is a
@@ -51,11 +51,15 @@ impl First {
 const BROKEN_MAX: u32 = 20;
 
 /// Runs a phase and combines the measurements of all connections.
-pub(crate) async fn run(address: SocketAddr, connections: usize, phase: Phase) -> PhaseResults {
+pub(crate) async fn run(
+    endpoint: impl Into<Endpoint>,
+    connections: usize,
+    phase: Phase,
+) -> PhaseResults {
     let name = phase.name;
     let phase = Arc::new(phase);
     let next_unit = Arc::new(AtomicU64::new(0));
-    let opened = open(address, connections, &phase).await;
+    let opened = open(&endpoint.into(), connections, &phase).await;
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     for connection in opened {
@@ -75,12 +79,12 @@ pub(crate) async fn run(address: SocketAddr, connections: usize, phase: Phase) -
 
 /// Opens connections and sends their first requests. What fails here fails again when it is
 /// measured.
-async fn open(address: SocketAddr, connections: usize, phase: &Arc<Phase>) -> Vec<Connection> {
+async fn open(endpoint: &Endpoint, connections: usize, phase: &Arc<Phase>) -> Vec<Connection> {
     let mut tasks = JoinSet::new();
     for number in (0_u64..).take(connections) {
-        let phase = Arc::clone(phase);
+        let (phase, endpoint) = (Arc::clone(phase), endpoint.clone());
         tasks.spawn(async move {
-            let mut connection = Connection::new(address);
+            let mut connection = Connection::new(endpoint);
             let (mut request, mut body) = (String::new(), String::new());
             for step in 0..phase.first.steps {
                 (phase.first.write)(number, step, &mut request, &mut body);

@@ -66,12 +66,22 @@ impl ServerProcess {
     /// The server could not be started, ended, or was not ready in time; the error has the end of
     /// the log.
     pub(crate) fn start(store: &Path) -> anyhow::Result<Self> {
+        Self::start_on(store, &[])
+    }
+
+    /// The same with further arguments.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub(crate) fn start_on(store: &Path, more: &[OsString]) -> anyhow::Result<Self> {
         let address = free_address()?;
         let arguments = ["control", "--config", "/dev/null", "--placement-listen"];
         let mut arguments: Vec<OsString> = arguments.map(OsString::from).into();
         arguments.push(address.to_string().into());
         arguments.push("--store-path".into());
         arguments.push(store.into());
+        arguments.extend_from_slice(more);
         Self::start_with(&arguments, address, store.with_extension("log"))
     }
 
@@ -110,6 +120,11 @@ impl ServerProcess {
         }
         server.time_to_ready = start.elapsed();
         Ok(server)
+    }
+
+    /// The address of the server's API.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// The base URL of the server's API.

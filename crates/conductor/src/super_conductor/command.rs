@@ -11,6 +11,7 @@ use crate::claim_request::{ClaimRequest, ClaimResponse};
 use crate::fault::Fault;
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::message::{MoveDecision, MoveKind};
+use crate::quota::{Limits, OverQuota, QuotaScope, Resource, Usage};
 use crate::spec::{Candidate, Spec};
 
 /// A command to the super conductor. The time of the decision comes with it.
@@ -217,6 +218,28 @@ pub enum Command {
         /// The command to execute.
         command: Box<Command>,
     },
+    /// Sets limits of a scope, and leaves its other limits as they are.
+    SetQuota {
+        /// Whom the limits are for.
+        scope: QuotaScope,
+        /// The limits to set.
+        limits: Limits,
+        /// Whether a limit of a project may be less than what it holds.
+        force: bool,
+    },
+    /// Replaces all limits of scopes, or removes them.
+    ReplaceQuotas {
+        /// The scopes with their limits; `None` removes them.
+        sets: Vec<(QuotaScope, Option<Limits>)>,
+    },
+    /// Records what instances count for that a release without quotas created. Those of which it
+    /// is known are left alone.
+    CountUsage {
+        /// The instances with what they count for.
+        instances: Vec<(InstanceId, Usage)>,
+        /// The moves under way with what their new specifications count for.
+        moves: Vec<(MigrationId, Usage)>,
+    },
     /// Sets the administrative state of a host's compute service. The trait of disabled hosts
     /// follows in the same step.
     SetService {
@@ -243,6 +266,13 @@ pub enum Bound {
         project: String,
         /// How many groups the project may have.
         most: usize,
+    },
+    /// The quota of key pairs of a project, counting those of a user and the new one.
+    KeypairQuota {
+        /// The project whose quota it is.
+        project: String,
+        /// The user who owns them.
+        user: String,
     },
     /// The size of the records of a project's instances, counting the new ones.
     InstanceBytes {
@@ -367,6 +397,19 @@ pub enum Refusal {
     TooManyBytes {
         /// The maximum number of bytes.
         most: u64,
+    },
+    /// The project would hold more than its quota.
+    #[error("{0}")]
+    OverQuota(OverQuota),
+    /// A limit would be less than what the project holds.
+    #[error("the limit {limit} of {resource} is less than what is in use, {used}")]
+    BelowUse {
+        /// The resource of the limit.
+        resource: Resource,
+        /// The limit that was to be set.
+        limit: i64,
+        /// What the project holds.
+        used: u64,
     },
     /// The object was changed since the caller read it.
     #[error("it was changed meanwhile")]

@@ -4,6 +4,7 @@ mod ask;
 mod build;
 mod cell;
 mod moves;
+mod quota;
 mod rebuild;
 mod repair;
 mod table;
@@ -108,24 +109,17 @@ impl<'a> DecisionContext<'a> {
                 migration,
                 decision,
             } => self.conclude(*migration, *decision),
-            Command::SetFlavor { id, flavor } => self.set_flavor(id, flavor.as_ref()),
-            Command::SetKeypair {
-                user,
-                name,
-                keypair,
-            } => self.set_keypair(user, name, keypair.as_ref()),
-            Command::SetGroup {
-                group,
-                row,
-                topology,
-            } => self.set_group(*group, row.as_ref(), topology.as_ref()),
-            Command::SetAggregate { aggregate, row } => {
-                self.set_aggregate(*aggregate, row.as_ref())
-            }
-            Command::SetService { host, service } => self.set_service(*host, service),
+            Command::SetFlavor { .. }
+            | Command::SetKeypair { .. }
+            | Command::SetGroup { .. }
+            | Command::SetAggregate { .. }
+            | Command::SetService { .. } => self.decide_row(command),
             Command::Rebuild { instance, event } => self.rebuild(*instance, event),
             Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
             Command::SetLabels { instance, labels } => self.set_labels(*instance, labels),
+            Command::SetQuota { .. }
+            | Command::ReplaceQuotas { .. }
+            | Command::CountUsage { .. } => self.decide_quota(command),
             Command::Bounded { bounds, command } => self.bounded(bounds, command),
             Command::Guarded { expected, command } => self.guarded(expected, command),
         }
@@ -150,6 +144,9 @@ impl<'a> DecisionContext<'a> {
             Bound::Keypairs { user, most } => {
                 let of_user = self.state.keypairs_of(user).take(*most);
                 ("key pairs", of_user.count(), 1, *most)
+            }
+            Bound::KeypairQuota { project, user } => {
+                return self.keypair_within_quota(project, user);
             }
             Bound::Groups { project, most } => {
                 let there = self.state.listing().groups(project);

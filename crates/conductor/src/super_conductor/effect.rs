@@ -8,6 +8,8 @@ use super::rows::{BuildRequest, BuildStage, Move, MoveStage};
 use super::state::{Change, State};
 use crate::ids::{CellId, InstanceId, MigrationId};
 use crate::message::{Create, Message, MoveOrder};
+use crate::quota::Usage;
+use crate::spec::Spec;
 
 /// An external action that the state requires. It is required until a command removes its reason,
 /// and must be idempotent.
@@ -95,7 +97,7 @@ impl State {
                 };
                 let create = Create {
                     instance,
-                    spec: spec.clone(),
+                    spec: for_cell(spec),
                     selection: selection.clone(),
                     alternates: alternates.clone(),
                     claim: mapping.claim,
@@ -129,7 +131,7 @@ impl State {
                 migration,
                 selection: selection.clone(),
                 alternates: alternates.clone(),
-                spec: one.spec.clone(),
+                spec: one.spec.as_ref().map(for_cell),
                 claim: *claim,
             })),
             MoveStage::Cancelling => Message::Cancel {
@@ -148,6 +150,14 @@ impl State {
     fn send(&self, instance: InstanceId, message: Message) -> Option<Effect> {
         let cell = self.mappings.get(&instance)?.cell?;
         Some(Effect::Send { cell, message })
+    }
+}
+
+/// A specification without what only control needs to know.
+fn for_cell(spec: &Spec) -> Spec {
+    Spec {
+        usage: Usage::default(),
+        ..spec.clone()
     }
 }
 

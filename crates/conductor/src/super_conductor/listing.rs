@@ -7,9 +7,11 @@ use std::ops::Bound;
 use placewright_placement::Timestamp;
 use uuid::Uuid;
 
+use super::project_usages::ProjectUsages;
 use super::record_sizes::RecordSizes;
-use super::rows::{Labels, Mapping, ServerGroup};
+use super::rows::{Labels, Mapping, Move, ServerGroup};
 use crate::ids::InstanceId;
+use crate::quota::ProjectUsage;
 use crate::spec::Spec;
 
 /// The position of an instance in lists: its time of creation, then its id.
@@ -22,6 +24,7 @@ pub struct Listing {
     of_projects: BTreeMap<String, BTreeSet<ListKey>>,
     groups: BTreeMap<String, BTreeSet<Uuid>>,
     record_sizes: RecordSizes,
+    usages: ProjectUsages,
 }
 
 impl Listing {
@@ -61,6 +64,12 @@ impl Listing {
     #[must_use]
     pub fn bytes(&self, project: &str) -> u64 {
         self.record_sizes.bytes(project)
+    }
+
+    /// What the instances of a project count for in quotas; none if it has no instances.
+    #[must_use]
+    pub fn usage(&self, project: &str) -> Option<&ProjectUsage> {
+        self.usages.of(project)
     }
 
     /// The number of server groups of a project.
@@ -106,6 +115,17 @@ impl Listing {
         now: Option<&Spec>,
     ) {
         self.record_sizes.follow_spec(instance, before, now);
+    }
+
+    /// Updates the sums for what an instance counts for in quotas, by its own spec.
+    pub(super) fn follow_usage(&mut self, before: Option<&Spec>, now: Option<&Spec>) {
+        self.usages.follow_spec(before, now);
+    }
+
+    /// Updates the sums for by how much an instance counts for more while it is moved.
+    pub(super) fn follow_move(&mut self, before: Option<&Move>, now: Option<&Move>) {
+        let (before, now) = (before.and_then(Move::added), now.and_then(Move::added));
+        self.usages.follow_move(before, now);
     }
 
     /// Updates the sizes for new labels of an instance.

@@ -11,6 +11,7 @@ use crate::claim_request::{ClaimResponse, MoveSide};
 use crate::fault::Fault;
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::message::{MoveDecision, MoveKind};
+use crate::quota::Usage;
 use crate::spec::{Amounts, Candidate, Spec};
 
 /// A cell, as operators configured it.
@@ -118,6 +119,19 @@ pub struct Move {
     pub held: Vec<Amounts>,
     /// The user's decision, once it is made.
     pub decision: Option<MoveDecision>,
+    /// By how much the instance counts for more in quotas while the move is under way.
+    pub added_usage: Usage,
+}
+
+impl Move {
+    /// The project of the instance, and by how much it counts for more while the move is under
+    /// way; none if for nothing.
+    #[must_use]
+    pub fn added(&self) -> Option<(&str, &Usage)> {
+        let spec = self.spec.as_ref()?;
+        let is_more = self.added_usage.is_known();
+        is_more.then_some((spec.project.as_str(), &self.added_usage))
+    }
 }
 
 /// The stage of a move.

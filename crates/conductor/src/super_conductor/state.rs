@@ -8,6 +8,7 @@ use super::rows::{
     Labels, Mapping, Migration, Move, Rebuild, ServerGroup, Service,
 };
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
+use crate::quota::{QuotaScope, QuotaSet};
 use crate::spec::Spec;
 use crate::table::{Index, tables};
 
@@ -50,6 +51,8 @@ tables! {
     group_topologies: GroupTopology(Uuid => GroupTopology),
     /// The last requested rebuild of each instance.
     rebuilds: Rebuild(InstanceId => Rebuild),
+    /// The limits that quotas set, by whom they are for.
+    quotas: Quota(QuotaScope => QuotaSet),
 }
 
 impl State {
@@ -82,7 +85,9 @@ impl Index<Change> for Listing {
                 self.follow_group(*group, before.as_deref(), now.as_deref());
             }
             (Change::Spec(instance, before), Change::Spec(_, now)) => {
-                self.follow_spec(*instance, before.as_deref(), now.as_deref());
+                let (before, now) = (before.as_deref(), now.as_deref());
+                self.follow_spec(*instance, before, now);
+                self.follow_usage(before, now);
             }
             (Change::Rebuild(instance, before), Change::Rebuild(_, now)) => {
                 let (before, now) = (before.as_deref(), now.as_deref());
@@ -91,6 +96,9 @@ impl Index<Change> for Listing {
                     before.map(|row| &row.spec),
                     now.map(|row| &row.spec),
                 );
+            }
+            (Change::Move(_, before), Change::Move(_, now)) => {
+                self.follow_move(before.as_deref(), now.as_deref());
             }
             (Change::Labels(instance, before), Change::Labels(_, now)) => {
                 self.follow_labels(*instance, before.as_deref(), now.as_deref());

@@ -15,11 +15,14 @@ use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use placewright_net::{ConnectionPermit, ConnectionState};
 use placewright_tasks::{ContainedWork, contain_panic, spawn_contained};
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpStream;
 
+use super::stream::Stream;
 use super::{ConnectionContext, ENDS, HANDS_OVER, HttpService, SERVES, ServerState};
 use crate::body::Body;
 use crate::timed_stream::{TimedStream, Times};
+use crate::tls::{Opened, Patience, TlsSession};
 
 /// How a connection ended.
 enum End {
@@ -30,8 +33,46 @@ enum End {
 }
 
 impl ConnectionContext {
-    /// Serves a connection in a task of its own.
-    pub(super) fn start(&self, stream: TcpStream, remote: SocketAddr, place: ConnectionPermit) {
+    /// Serves a new connection in a task of its own, after its handshake if it speaks TLS.
+    pub(super) fn open(&self, stream: TcpStream, remote: SocketAddr, place: ConnectionPermit) {
+        let counted = CountedConnection::new(&self.service.metrics().connections, place);
+        let Some(tls) = self.tls.clone() else {
+            return self.start(Stream::Plain(stream), None, remote, counted);
+        };
+        let serving = self.clone();
+        spawn_contained(ContainedWork::HttpConnection, async move {
+            let connection_state = counted.place.connection_state();
+            let options = serving.service.options();
+            let patience = Patience {
+                // One that another process handed over is between two requests.
+                first_byte: match connection_state.is_silent() {
+                    true => options.first_byte_timeout,
+                    false => options.keep_alive_timeout,
+                },
+                connection_state,
+            };
+            let is_stopping = || !serving.stage.is(SERVES);
+            match tls.open(stream, remote, patience, is_stopping).await {
+                Opened::Plain(stream) => {
+                    serving.start(Stream::Plain(stream), None, remote, counted);
+                }
+                Opened::Tls(stream, session) => {
+                    serving.start(Stream::Tls(stream), Some(session), remote, counted);
+                }
+                Opened::Silent(stream) if serving.stage.is(HANDS_OVER) => serving.keep(stream),
+                Opened::Silent(_) | Opened::Closed => {}
+            }
+        });
+    }
+
+    /// Serves HTTP on a connection in a task of its own.
+    fn start(
+        &self,
+        stream: Stream,
+        session: Option<Arc<TlsSession>>,
+        remote: SocketAddr,
+        counted: CountedConnection,
+    ) {
         let options = self.service.options();
         let times = Times {
             first_byte: options.first_byte_timeout,
@@ -39,43 +80,98 @@ impl ConnectionContext {
             head: options.head_timeout,
             write: options.write_timeout,
         };
-        let connection_state = Arc::clone(place.connection_state());
+        let connection_state = Arc::clone(counted.place.connection_state());
         let io = TokioIo::new(TimedStream::new(
             stream,
             times,
             Arc::clone(&connection_state),
         ));
+        let can_move = session.is_none();
         let service = Arc::clone(&self.service);
         let busy = Arc::clone(&connection_state);
-        let answer = service_fn(move |request: Request<Incoming>| {
+        let answer = service_fn(move |mut request: Request<Incoming>| {
             busy.set_busy(true);
+            if let Some(session) = &session {
+                request.extensions_mut().insert(Arc::clone(session));
+            }
             answer(Arc::clone(&service), Arc::clone(&busy), request, remote)
         });
         let connection = self.http.serve_connection(io, answer);
-        let metrics = self.service.metrics();
-        let (gauge, polls) = (metrics.connections.clone(), metrics.polls.clone());
-        let (stage, kept) = (Arc::clone(&self.stage), self.kept.clone());
-        gauge.inc();
+        let polls = self.service.metrics().polls.clone();
+        let serving = self.clone();
         spawn_contained(ContainedWork::HttpConnection, async move {
+            let stage = Stage {
+                of_server: &serving.stage,
+                can_move,
+            };
             let (end, connection) = polls
-                .time(pin!(run(connection, &connection_state, &stage)))
+                .time(pin!(run(connection, &connection_state, stage)))
                 .await;
             match end {
                 End::Over(Ok(())) => {}
                 End::Over(Err(error)) => tracing::debug!(%error, %remote, "connection broken"),
                 End::Kept => {
                     let parts = connection.into_parts();
-                    let stream = parts.io.into_inner().into_inner().into_std();
+                    let stream = parts.io.into_inner().into_inner().into_plain();
                     // A partial head that arrived together with the request before it cannot be
                     // handed over; the client has to connect again.
-                    if let (Ok(stream), true) = (stream, parts.read_buf.is_empty()) {
-                        let _ = kept.send(stream);
+                    if let (Some(stream), true) = (stream, parts.read_buf.is_empty()) {
+                        serving.keep(stream);
                     }
                 }
             }
-            gauge.dec();
-            drop(place);
+            drop(counted);
         });
+    }
+
+    /// Gives a connection to the successor.
+    fn keep(&self, stream: TcpStream) {
+        if let Ok(stream) = stream.into_std() {
+            let _ = self.kept.send(stream);
+        }
+    }
+}
+
+/// An open connection with its place, counted as long as it is there.
+struct CountedConnection {
+    gauge: Gauge,
+    place: ConnectionPermit,
+}
+
+impl CountedConnection {
+    fn new(gauge: &Gauge, place: ConnectionPermit) -> Self {
+        gauge.inc();
+        Self {
+            gauge: gauge.clone(),
+            place,
+        }
+    }
+}
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        self.gauge.dec();
+    }
+}
+
+/// What the state of the server means to a connection.
+#[derive(Clone, Copy)]
+struct Stage<'a> {
+    of_server: &'a ServerState,
+    /// Whether a successor can have the connection. It cannot have one with TLS.
+    can_move: bool,
+}
+
+impl Stage<'_> {
+    /// Whether the connection's next response is its last one.
+    fn is_ending(self, connection_state: &ConnectionState) -> bool {
+        // A client that has just finished its handshake has a request on its way.
+        let stays = !connection_state.is_silent();
+        self.of_server.is(ENDS) || (self.of_server.is(HANDS_OVER) && !self.can_move && stays)
+    }
+
+    fn is_moving(self) -> bool {
+        self.of_server.is(HANDS_OVER) && self.can_move
     }
 }
 
@@ -100,10 +196,10 @@ async fn answer(
 
 /// Serves a connection to its end, or until the successor is to take it over.
 async fn run<S>(
-    mut connection: Connection<TokioIo<TimedStream<TcpStream>>, S>,
+    mut connection: Connection<TokioIo<TimedStream<Stream>>, S>,
     connection_state: &ConnectionState,
-    stage: &ServerState,
-) -> (End, Connection<TokioIo<TimedStream<TcpStream>>, S>)
+    stage: Stage<'_>,
+) -> (End, Connection<TokioIo<TimedStream<Stream>>, S>)
 where
     S: HyperService<Incoming, ResBody = Body> + Unpin,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -112,7 +208,7 @@ where
     let mut is_ending = false;
     let end = std::future::poll_fn(|context: &mut Context<'_>| {
         loop {
-            if !is_ending && stage.is(ENDS) {
+            if !is_ending && stage.is_ending(connection_state) {
                 is_ending = true;
                 // An idle connection is closed; otherwise the response says that it is the last.
                 Pin::new(&mut connection).graceful_shutdown();
@@ -120,11 +216,11 @@ where
             if let Poll::Ready(result) = Pin::new(&mut connection).poll(context) {
                 return Poll::Ready(End::Over(result));
             }
-            if stage.is(HANDS_OVER) && connection_state.is_idle() {
+            if stage.is_moving() && connection_state.is_idle() {
                 return Poll::Ready(End::Kept);
             }
             // The stage may have changed before this connection could be notified.
-            if is_ending || stage.is(SERVES) || stage.is(HANDS_OVER) {
+            if is_ending || !stage.is_ending(connection_state) {
                 return Poll::Pending;
             }
         }

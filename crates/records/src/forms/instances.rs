@@ -54,7 +54,7 @@ choice!(ClaimResponse {
     4 Stale,
 });
 
-/// The body is a text or, as a field that was added, a row. In the positional layout, which cannot
+/// The body is a text or, as the first field that was added, a row. In the positional layout, which cannot
 /// have that field, a row is written as the text of which it says the same.
 impl Form for Spec {
     fn write(&self, out: &mut Writer) {
@@ -78,6 +78,7 @@ impl Form for Spec {
             self.created_at.write(out);
             let end = out.position();
             let end = out.added(row, end);
+            let end = out.added(&self.usage, end);
             out.cut(end);
         });
     }
@@ -93,6 +94,7 @@ impl Form for Spec {
                 true => SpecBody::from(text),
                 false => SpecBody::Row(row),
             };
+            let usage = from.added()?;
             Ok(Self {
                 name,
                 project,
@@ -101,6 +103,7 @@ impl Form for Spec {
                 rules,
                 body,
                 created_at,
+                usage,
             })
         })
     }

@@ -36,7 +36,8 @@ row!(Move {
     spec,
     turn,
     held,
-    decision
+    decision;
+    added_usage
 });
 row!(Migration {
     instance,
@@ -136,6 +137,7 @@ choice!(Change {
     15 Labels(key, row),
     16 GroupTopology(key, row),
     17 Rebuild(key, row),
+    18 Quota(key, row),
 });
 
 /// The rules were JSON in a text, which is empty since they are a field of their own.

@@ -251,3 +251,12 @@ pub fn spec() -> Spec {
         ..values::spec()
     }
 }
+
+/// The same with a value in every field that was added. A later release writes these before its own,
+/// also if they have their defaults.
+pub fn spec_of_today() -> Spec {
+    Spec {
+        usage: values::quotas::usage(),
+        ..spec()
+    }
+}

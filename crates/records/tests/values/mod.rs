@@ -7,6 +7,8 @@
     reason = "each test uses another part of the values"
 )]
 
+pub mod quotas;
+
 use std::sync::Arc;
 
 use placewright_conductor::cell_conductor::{
@@ -21,7 +23,7 @@ use placewright_conductor::super_conductor::{
 use placewright_conductor::{
     Action, Amounts, Attempt, Candidate, CellId, ClaimChange, ClaimRequest, ClaimResponse, Fault,
     HardRule, HostId, InstanceId, MigrationId, MoveDecision, MoveKind, MoveSide, Reply, SharedText,
-    Spec, control,
+    Spec, Usage, control,
 };
 use placewright_link::{CellEvent, CellOperation, HostView, InstanceView, JobView};
 use placewright_placement::group::{Relation, Rule, RuleScope};
@@ -59,6 +61,7 @@ pub fn spec() -> Spec {
         .into(),
         body: "{}".into(),
         created_at: AT,
+        usage: Usage::default(),
     }
 }
 
@@ -122,6 +125,7 @@ pub fn instances_of_control() -> Vec<Change> {
         turn: 2,
         held: amounts(),
         decision: Some(MoveDecision::Revert),
+        added_usage: Usage::default(),
     };
     let migration = Migration {
         instance: INSTANCE,

@@ -2,12 +2,15 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 use placewright_auth::{Authenticator, Policy, PolicyConfig};
 use placewright_http::Gateway;
 use tokio::signal::unix::Signal;
+use tokio::time::MissedTickBehavior;
 
 use super::option_conversion;
+use super::tls::Listeners;
 use crate::config::ConfigErrors;
 use crate::options::{AuthStrategy, Options};
 
@@ -34,32 +37,71 @@ pub(super) fn load(
     Ok((authenticator, policy))
 }
 
-/// Reads the policy file and the password file again with each signal, until the runtime ends.
-/// Errors are logged, and then the previous settings stay in effect.
-pub(super) async fn reread_on(mut signals: Signal, config: PolicyConfig, gateway: Arc<Gateway>) {
-    while signals.recv().await.is_some() {
-        let (config, gateway) = (config.clone(), Arc::clone(&gateway));
-        let read = tokio::task::spawn_blocking(move || reread(&config, &gateway));
-        if read.await.is_err() {
-            tracing::error!("reading the policy file and the password file again failed");
+/// What can be read again while control runs.
+#[derive(Clone)]
+pub(super) struct Rereadable {
+    pub(super) policy: PolicyConfig,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) tls: Arc<Listeners>,
+}
+
+/// Reads all files again with each signal, and now and then those of TLS that have changed, until the
+/// runtime ends. Errors are logged, and then the previous settings stay in effect.
+pub(super) async fn reread_on(mut signals: Signal, every: Duration, files: Rereadable) {
+    let mut looks = tokio::time::interval(every);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let read: fn(&Rereadable) = tokio::select! {
+            signal = signals.recv() => match signal {
+                Some(()) => Rereadable::reread,
+                None => return,
+            },
+            _ = looks.tick(), if files.is_watched() => Rereadable::look,
+        };
+        let files = files.clone();
+        if tokio::task::spawn_blocking(move || read(&files))
+            .await
+            .is_err()
+        {
+            tracing::error!("reading files again failed");
         }
     }
 }
 
-fn reread(config: &PolicyConfig, gateway: &Gateway) {
-    match Policy::load(config) {
-        Ok((policy, warnings)) => {
-            for warning in warnings {
-                tracing::warn!("policy: {warning}");
-            }
-            gateway.set_policy(policy);
+impl Rereadable {
+    /// Whether there is a file that is read again when it changes.
+    fn is_watched(&self) -> bool {
+        !self.tls.is_empty() || self.gateway.authenticator().has_authorities()
+    }
+
+    /// Reads the files of TLS that have changed.
+    fn look(&self) {
+        self.tls.look();
+        if let Err(error) = self.gateway.authenticator().look_at_authorities() {
+            told_as_before("keystone", &error);
         }
-        Err(error) => told_as_before("policy", &error),
     }
-    if let Err(error) = gateway.authenticator().reread() {
-        told_as_before("http_basic", &error);
+
+    /// Reads all files.
+    fn reread(&self) {
+        match Policy::load(&self.policy) {
+            Ok((policy, warnings)) => {
+                for warning in warnings {
+                    tracing::warn!("policy: {warning}");
+                }
+                self.gateway.set_policy(policy);
+            }
+            Err(error) => told_as_before("policy", &error),
+        }
+        let authenticator = self.gateway.authenticator();
+        if let Err(error) = authenticator.reread() {
+            told_as_before(authenticator.strategy().name(), &error);
+        }
+        self.tls.reread();
+        tracing::info!(
+            "SIGHUP: read policies, passwords, certificates and authorities, as far as there are files"
+        );
     }
-    tracing::info!("SIGHUP: read the policy file and the password file, as far as there are any");
 }
 
 /// Logs each error in a line of its own.

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
-use placewright_http::{Health, HealthSource};
+use placewright_http::{Health, HealthSource, TlsDoor};
 
 use super::sockets::Socket;
 
@@ -27,7 +27,10 @@ impl HealthHandle {
 /// # Errors
 ///
 /// The system has no thread, or no descriptor.
-pub(crate) fn start(socket: Option<Socket>) -> anyhow::Result<(HealthHandle, Option<TcpListener>)> {
+pub(crate) fn start(
+    socket: Option<Socket>,
+    tls: Option<Arc<TlsDoor>>,
+) -> anyhow::Result<(HealthHandle, Option<TcpListener>)> {
     let told = HealthHandle::default();
     let Some(socket) = socket else {
         return Ok((told, None));
@@ -35,7 +38,7 @@ pub(crate) fn start(socket: Option<Socket>) -> anyhow::Result<(HealthHandle, Opt
     let listener = socket.listen()?.into_std()?;
     let copy = listener.try_clone()?;
     Health::new(Arc::clone(&told.0))
-        .serve_aside(listener)
+        .serve_aside(listener, tls)
         .context("cannot serve health.listen")?;
     Ok((told, Some(copy)))
 }

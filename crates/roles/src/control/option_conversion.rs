@@ -10,7 +10,7 @@ use placewright_auth::{
 };
 use placewright_http::{Cors, HttpOptions};
 use placewright_journal::SqliteOptions;
-use placewright_net::Limits;
+use placewright_net::{HandshakeLimits, Limits};
 use placewright_rpc::ServeOptions;
 
 use crate::options::{AuthStrategy, CandidateStrategy, Number, Options};
@@ -44,6 +44,21 @@ pub(super) fn http(options: &Options) -> HttpOptions {
         answers_bytes_max: placement.answers_bytes_max.count(),
         bodies_bytes_max: placement.bodies_bytes_max.count(),
     }
+}
+
+/// The limits of TLS handshakes.
+pub(super) fn handshakes(options: &Options) -> HandshakeLimits {
+    let tls = &options.tls;
+    HandshakeLimits {
+        total: tls.handshakes_max.count(),
+        per_peer: tls.handshakes_per_peer_max.count(),
+        timeout: milliseconds(tls.handshake_timeout_ms),
+    }
+}
+
+/// How often files that may change are looked at.
+pub(super) fn reload_check(options: &Options) -> Duration {
+    milliseconds(options.tls.reload_check_ms)
 }
 
 /// The options of the Placement API.
@@ -258,6 +273,7 @@ mod tests {
             assert_eq!(format!("{ours:#?}"), format!("{theirs:#?}"));
         };
         same(&http(&options), &HttpOptions::default());
+        same(&handshakes(&options), &HandshakeLimits::default());
         same(&placement(&options), &PlacementOptions::default());
         same(&keep(&options), &KeepOptions::default());
         same(

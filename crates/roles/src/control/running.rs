@@ -4,19 +4,17 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
-use placewright_api_compute::{ComputeOptions, ComputeService, Images, Limits};
 use placewright_api_placement::PlacementService;
-use placewright_api_scheduler::SchedulerService;
 use placewright_conductor::CellId;
 use placewright_control::{
     AuditMetrics, CellConfig, ClaimMetrics, ControlHandle, ControlMachine, Placement, Runtime,
     SchedulerHandle,
 };
 use placewright_engine::{Engine, Observer};
-use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped};
+use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped, TlsMetrics};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
@@ -24,18 +22,22 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 
+use super::access::Rereadable;
 use super::api_threads::ApiThreads;
 use super::descriptors::{self, ConnectionLimits};
 use super::journal_metrics::JournalMetrics;
 use super::observer::LoggingObserver;
 use super::restart::{self, HandOver, InheritedSockets};
+use super::services::{compute_api, limited, placement_api, scheduler_api, with_threads_and_store};
 use super::signals::nth;
 use super::sockets::{ListeningSocket, Socket, Sockets};
+use super::tls::Tls;
 use super::{
-    Checked, access, ensure_standard_names, health, open_store, option_conversion, panics,
+    Checked, access, ensure_standard_names, health, open_store, option_conversion, panics, quotas,
 };
 use crate::config::{Config, ConfigErrors};
-use crate::options::{AuthStrategy, ComputeApiOptions, Options};
+use crate::identities::ControlIdentity;
+use crate::options::{AuthStrategy, Options};
 
 /// A control that was started, and serves once it is told to.
 pub(crate) struct Running {
@@ -43,6 +45,8 @@ pub(crate) struct Running {
     /// The conductor's runtime, if there is a conductor.
     pub(crate) runtime: Option<Arc<Runtime>>,
     pub(crate) token: Option<Token>,
+    /// Control's certificate, and the authority if it is here.
+    pub(crate) identity: ControlIdentity,
     /// The connection limits of the listeners.
     pub(crate) shares: ConnectionLimits,
     /// What is needed to hand over to a successor.
@@ -55,6 +59,32 @@ pub(crate) struct Running {
     health: Option<SocketAddr>,
     directory: PathBuf,
     threads: ApiThreads,
+    tls: Tls,
+}
+
+/// The metrics of control's parts.
+struct Metrics {
+    http: HttpMetrics,
+    tls: TlsMetrics,
+    claims: ClaimMetrics,
+    audits: AuditMetrics,
+    journal: JournalMetrics,
+}
+
+impl Metrics {
+    /// Registers all of them.
+    fn new() -> (Registry, Self) {
+        let mut registry = Registry::default();
+        panics::register(&mut registry);
+        let metrics = Self {
+            http: HttpMetrics::new(&mut registry),
+            tls: TlsMetrics::new(&mut registry),
+            claims: ClaimMetrics::new(&mut registry),
+            audits: AuditMetrics::new(&mut registry),
+            journal: JournalMetrics::new(&mut registry),
+        };
+        (registry, metrics)
+    }
 }
 
 /// The secret that control shares with cells and agents, if there is one.
@@ -82,51 +112,48 @@ impl Running {
         cells: usize,
     ) -> anyhow::Result<Option<Self>> {
         let options = &config.options;
-        let checked = Checked::new(config)?;
-        crate::warnings::log(&checked.warnings);
+        let (checked, identity) = Checked::for_start(config)?;
         let directory = options.store.directory();
         let shares = descriptors::of_control(options, cells);
         let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
-        let mut registry = Registry::default();
-        let metrics = HttpMetrics::new(&mut registry);
-        let claims = ClaimMetrics::new(&mut registry);
-        let audits = AuditMetrics::new(&mut registry);
-        panics::register(&mut registry);
-        let observer = LoggingObserver(JournalMetrics::new(&mut registry));
-        let (vital, health) = health::start(sockets.health.take())?;
+        let (registry, metrics) = Metrics::new();
+        let observer = LoggingObserver(metrics.journal);
+        let tls = checked.tls.open(options, &metrics.tls)?;
+        let (vital, health) = health::start(sockets.health.take(), tls.door("health"))?;
         let (mut inherited, engine) = tokio::select! {
             opened = take_over(inherited, options, observer) => opened?,
             () = nth(stops, 1) => return Ok(stopped_while_loading()),
         };
         let threads = ApiThreads::start(options)?;
-        let placement = Placement::new(engine.clone(), claims);
+        let placement = Placement::new(engine.clone(), metrics.claims);
         let gateway = Gateway::new(
             option_conversion::http(options),
             checked.authenticator,
             checked.policy,
-            metrics,
+            metrics.http,
             Arc::new(registry),
         );
         let gateway = with_threads_and_store(gateway, &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let service = placement_api(options, &gateway, placement);
-        let server = |service: Arc<dyn HttpService>| Server::new(service).with_limits(shares.api);
-        let placement = server(service.clone());
+        let server = |service: Arc<dyn HttpService>, name| limited(service, shares, &tls, name);
+        let placement = server(service.clone(), "placement");
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
-            .then(|| conduct(options, &engine, ranker, &service, audits))
+            .then(|| conduct(options, &engine, ranker, &service, metrics.audits))
             .transpose()?;
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
             (Some(port), Some(runtime)) => {
                 let service = compute_api(options, &gateway, runtime)?;
-                Some((server(Arc::new(service)), port))
+                Some((server(Arc::new(service), "compute"), port))
             }
             _ => None,
         };
-        let scheduler = open(sockets.scheduler)?.map(|port| (server(Arc::new(scheduler)), port));
+        let scheduler = server(Arc::new(scheduler), "scheduler");
+        let scheduler = open(sockets.scheduler)?.map(|port| (scheduler, port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = ListeningSocket::open(sockets.placement, &mut inherited)?;
         vital.set(Arc::clone(&gateway) as _);
@@ -134,6 +161,7 @@ impl Running {
             engine,
             runtime,
             token: checked.token,
+            identity,
             shares,
             restart: Arc::default(),
             gateway,
@@ -144,9 +172,10 @@ impl Running {
             health: None,
             directory,
             threads,
+            tls,
         };
         running.offer_restart(health)?;
-        running.add_cells(options).await?;
+        running.prepare(options).await?;
         Ok(Some(running))
     }
 
@@ -174,11 +203,16 @@ impl Running {
         Ok(())
     }
 
-    /// From now on, reads the files of authentication and policies again with each signal.
+    /// From now on, reads the files of authentication, policies and TLS again with each signal, and
+    /// those of TLS when they change.
     pub(crate) fn reread_access(&self, options: &Options, hang_ups: Signal) {
-        let gateway = Arc::clone(&self.gateway);
-        let reread = access::reread_on(hang_ups, option_conversion::policy(options), gateway);
-        placewright_tasks::spawn(Task::Access, reread);
+        let files = Rereadable {
+            policy: option_conversion::policy(options),
+            gateway: Arc::clone(&self.gateway),
+            tls: Arc::clone(self.tls.listeners()),
+        };
+        let every = option_conversion::reload_check(options);
+        placewright_tasks::spawn(Task::Access, access::reread_on(hang_ups, every, files));
     }
 
     /// Adds the configured cells.
@@ -189,6 +223,7 @@ impl Running {
         for (name, uuid, address) in &options.control.cells.0 {
             let client = CellClient::new(ClientOptions {
                 token: self.token.clone(),
+                identity: self.identity.towards_cell(name),
                 call_timeout: runtime.conductor().options().answer_timeout,
                 ..ClientOptions::new(address)
             });
@@ -205,6 +240,16 @@ impl Running {
         Ok(())
     }
 
+    /// Adds the configured cells and puts the configured quotas in force, before anything can be
+    /// asked for.
+    async fn prepare(&self, options: &Options) -> anyhow::Result<()> {
+        self.add_cells(options).await?;
+        match &self.runtime {
+            Some(runtime) => quotas::start(options, runtime).await,
+            None => Ok(()),
+        }
+    }
+
     /// Logs what runs, at which addresses, and on which store.
     pub(crate) async fn banner(&self, config: &Config, start: Instant) -> anyhow::Result<()> {
         let counts = |control: &ControlMachine| {
@@ -216,15 +261,16 @@ impl Running {
             )
         };
         let (providers, consumers, cells) = self.engine.read(counts).await;
-        let url = |address: Option<SocketAddr>| {
-            address.map(|address| tracing::field::display(format!("http://{address}")))
+        let url = |section: &str, address: Option<SocketAddr>| {
+            let scheme = self.tls.scheme(section);
+            address.map(|address| tracing::field::display(format!("{scheme}://{address}")))
         };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
-            placement = %format_args!("http://{}", self.placement_address()?),
-            scheduler = url(self.scheduler_address()?),
-            compute = url(self.compute_address()?),
-            health = url(self.health),
+            placement = url("placement", Some(self.placement_address()?)),
+            scheduler = url("scheduler", self.scheduler_address()?),
+            compute = url("compute", self.compute_address()?),
+            health = url("health", self.health),
             auth = AuthStrategy::text(config.options.auth.strategy),
             config = %config.file.as_deref().map_or("none".into(), Path::to_string_lossy),
             store = %self.directory.display(),
@@ -277,10 +323,12 @@ impl Running {
             };
             let services = Services {
                 placement: Some(Arc::new(runtime.conductor().clone())),
+                certificates: self.identity.offered(),
                 ..Services::default()
             };
             let options = ServeOptions {
                 token: self.token,
+                credentials: self.identity.credentials.clone(),
                 ..option_conversion::asks(options, self.shares.asks)
             };
             placewright_rpc::serve(listener, services, options, nth(stops, 1)).await
@@ -302,48 +350,6 @@ impl Running {
 fn stopped_while_loading() -> Option<Running> {
     tracing::info!("stopped while the state was being loaded");
     None
-}
-
-/// The scheduler API on the handles of placement and of the scheduler.
-fn scheduler_api(
-    options: &Options,
-    gateway: &Arc<Gateway>,
-    placement: &Placement,
-    ranker: &SchedulerHandle,
-) -> SchedulerService {
-    let (gateway, placement) = (Arc::clone(gateway), placement.clone());
-    SchedulerService::new(
-        gateway,
-        placement,
-        ranker.clone(),
-        option_conversion::keep(options),
-    )
-}
-
-/// The Placement API on the handle of placement.
-fn placement_api(
-    options: &Options,
-    gateway: &Arc<Gateway>,
-    placement: Placement,
-) -> Arc<PlacementService> {
-    let gateway = Arc::clone(gateway);
-    Arc::new(PlacementService::new(
-        gateway,
-        placement,
-        option_conversion::placement(options),
-    ))
-}
-
-/// A gateway that runs costly requests on their threads, and reports when the store fails.
-fn with_threads_and_store(
-    gateway: Gateway,
-    threads: &ApiThreads,
-    placement: &Placement,
-) -> Arc<Gateway> {
-    let store = placement.clone();
-    let readiness = move || store.store_fails().then_some("the store fails\n");
-    let gateway = gateway.with_costly_work(threads.costly_work());
-    Arc::new(gateway.with_readiness(readiness))
 }
 
 /// Starts the conductor's runtime on the engine.
@@ -404,48 +410,4 @@ pub(crate) async fn close(
     }
     tokio::task::spawn_blocking(move || engine.shutdown()).await?;
     Ok(())
-}
-
-/// The bounds of the compute API's requests.
-fn limits(options: &ComputeApiOptions) -> Limits {
-    let match_ms_max = u64::try_from(options.match_ms_max.get()).unwrap_or(u64::MAX);
-    Limits {
-        server_body_bytes_max: options.server_body_bytes_max.count(),
-        body_bytes_max: options.body_bytes_max.count(),
-        reservation_bytes_max: options.reservation_bytes_max.count(),
-        hint_bytes_max: options.hint_bytes_max.count(),
-        parameters_max: options.parameters_max.count(),
-        pattern_chars_max: options.pattern_chars_max.count(),
-        match_time_max: Duration::from_millis(match_ms_max),
-        page_bytes_max: options.page_bytes_max.count(),
-        project_bytes_max: options.project_bytes_max.count() as u64,
-        keypairs_max: options.keypairs_max.count(),
-        server_groups_max: options.server_groups_max.count(),
-        server_group_members_max: options.server_group_members_max.count(),
-    }
-}
-
-/// The compute API of a running control.
-fn compute_api(
-    options: &Options,
-    gateway: &Arc<Gateway>,
-    runtime: &Runtime,
-) -> anyhow::Result<ComputeService> {
-    let images = match &options.compute.images_file {
-        Some(path) => Images::load(path.clone()).map_err(|error| {
-            let error = crate::config::chain(&error);
-            ConfigErrors(vec![format!("compute.images_file: {error}")])
-        })?,
-        None => Images::default(),
-    };
-    let limits = limits(&options.compute);
-    let options = ComputeOptions {
-        public_url: options.compute.public_url.clone(),
-        limits,
-        translate: runtime
-            .ranker()
-            .decide(|scheduler, _| scheduler.translate_options()),
-        images: Arc::new(images),
-    };
-    Ok(ComputeService::new(Arc::clone(gateway), runtime, options))
 }

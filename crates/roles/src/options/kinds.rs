@@ -3,7 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use placewright_conductor::quota::{Limits, Resource, UNLIMITED};
 use uuid::Uuid;
+
+/// The largest limit of a quota.
+const QUOTA_MAX: i64 = i32::MAX as i64;
 
 /// The syntax of a value in the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,6 +250,30 @@ impl OptionType for CellAddresses {
     }
 }
 
+/// Quotas: the limit of each resource, as `instances=10`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QuotaDefaults(pub Limits);
+
+impl OptionType for QuotaDefaults {
+    const FORM: Form = Form::List;
+
+    fn read(text: &str) -> Option<Self> {
+        let limits = Vec::<String>::read(text)?.into_iter().map(|one| {
+            let (name, limit) = one.split_once('=')?;
+            let limit = limit.trim().parse().ok();
+            let limit = limit.filter(|limit| (UNLIMITED..=QUOTA_MAX).contains(limit))?;
+            Some((Resource::parse(name.trim())?, limit))
+        });
+        limits.collect::<Option<_>>().map(Self)
+    }
+
+    fn allowed() -> String {
+        "a list of texts RESOURCE=LIMIT, with -1 for unlimited; in the environment and on the \
+         command line parted by commas"
+            .to_owned()
+    }
+}
+
 macro_rules! choices {
     ($(#[doc = $doc:literal])* $Name:ident { $($(#[doc = $help:literal])* $Variant:ident = $text:literal,)+ }) => {
         $(#[doc = $doc])*
@@ -297,6 +325,38 @@ choices! {
         HttpBasic = "http_basic",
         /// Tokens, validated by a Keystone v3 API.
         Keystone = "keystone",
+    }
+}
+
+choices! {
+    /// Whether clients of a listener show a certificate.
+    ClientCertificateMode {
+        /// They are not asked for one.
+        Off = "off",
+        /// They may; a wrong one is refused.
+        Optional = "optional",
+        /// They must.
+        Required = "required",
+    }
+}
+
+choices! {
+    /// What a listener with a certificate does with clients that speak HTTP without TLS.
+    PlainMode {
+        /// It serves them.
+        Allow = "allow",
+        /// It refuses them.
+        Refuse = "refuse",
+    }
+}
+
+choices! {
+    /// Where the quotas of projects come from: the option `compute.quota_driver`.
+    QuotaDriver {
+        /// The compute API and the configuration.
+        Local = "local",
+        /// Keystone's limits.
+        Unified = "unified",
     }
 }
 
@@ -365,6 +425,24 @@ mod tests {
             "=ce110000-0000-4000-8000-000000000001@h:1",
         ] {
             assert_eq!(CellAddresses::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn quotas_name_resources_and_limits() {
+        let quotas = QuotaDefaults::read("instances=10, class:CUSTOM_GPU=-1").unwrap();
+        let gpu = Resource::Class("CUSTOM_GPU".into());
+        let limits = Limits::from([(Resource::Instances, 10), (gpu, UNLIMITED)]);
+        assert_eq!(quotas.0, limits);
+        assert_eq!(QuotaDefaults::read("").unwrap().0, Limits::new());
+        for text in [
+            "instances",
+            "cpus=1",
+            "cores=-2",
+            "ram=x",
+            "cores=99999999999",
+        ] {
+            assert_eq!(QuotaDefaults::read(text), None, "{text}");
         }
     }
 

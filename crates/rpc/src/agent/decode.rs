@@ -1,7 +1,7 @@
 //! Decodes and validates messages of the agents' protocol.
 
 use placewright_conductor::cell_conductor::{Failure, GuestRef, Order, Step};
-use placewright_conductor::{Amounts, HardRule, HostId, InstanceId, Spec};
+use placewright_conductor::{Amounts, HardRule, HostId, InstanceId, Spec, Usage};
 use placewright_link::{SessionStart, ToAgent, ToCell};
 use placewright_placement::Timestamp;
 use placewright_placement::group::{Relation, Rule, RuleScope};
@@ -287,6 +287,7 @@ fn spec(one: proto::Spec) -> Result<Spec, Status> {
             .into(),
         body: one.body.into(),
         created_at: Timestamp(one.created_at_us),
+        usage: Usage::default(),
     })
 }
 

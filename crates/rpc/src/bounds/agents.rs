@@ -167,7 +167,12 @@ impl Validate for Spec {
         at.field("user").text(&self.user, TITLE_BYTES_MAX)?;
         at.field("rules").each(&self.rules, PARTS_MAX)?;
         at.field("body").bytes(self.body.len(), BODY_BYTES_MAX)?;
-        at.field("created_at").time(self.created_at)
+        at.field("created_at").time(self.created_at)?;
+        let classes = self.usage.amounts().map_or(&[][..], |usage| &usage.classes);
+        let at = at.field("usage");
+        at.count(classes.len(), PARTS_MAX)?;
+        let mut names = classes.iter().map(|(class, _)| class);
+        names.try_for_each(|class| at.text(class, NAME_BYTES_MAX))
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use placewright_conductor::message::{Create, Envelope, MoveOrder};
 use placewright_conductor::{
     Amounts, Candidate, HardRule, HostId, InstanceId, Message, MigrationId, MoveDecision, MoveKind,
-    Spec,
+    Spec, Usage, UsageAmounts,
 };
 use placewright_placement::Timestamp;
 use placewright_placement::group::{Relation, Rule, RuleScope};
@@ -309,6 +309,11 @@ fn spec(rng: &mut Rng) -> Spec {
             .into(),
         body: body(rng).into(),
         created_at: Timestamp(rng.signed()),
+        usage: Usage::new(UsageAmounts {
+            cores: rng.small(),
+            ram_mb: rng.small(),
+            classes: rng.some(|rng| (rng.text(), rng.small())),
+        }),
     }
 }
 

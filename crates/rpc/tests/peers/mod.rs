@@ -189,6 +189,7 @@ impl Running {
             cell: Some(Arc::clone(fake) as _),
             agents: Some(Arc::clone(fake) as _),
             placement: Some(Arc::clone(fake) as _),
+            ..Services::default()
         };
         let listener = listener.into_std().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -255,6 +256,7 @@ fn spec(bytes: usize) -> Spec {
         .into(),
         body: "x".repeat(bytes).into(),
         created_at: Timestamp(1_700_000_000_000_000),
+        usage: Default::default(),
     }
 }
 

@@ -7,7 +7,7 @@ use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::super_conductor::{Change, Command};
 use placewright_conductor::{ControlState, MigrationId, MoveDecision, MoveKind};
-use placewright_control::Views;
+use placewright_control::{Views, usage_of};
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_link::CellOperation;
 use placewright_records::server;
@@ -42,8 +42,11 @@ async fn start(
         let mut spec = seen.stored.clone();
         let mut body = for_move(body::of(&spec)?);
         prepare(&seen, &mut body)?;
-        if let Err(error) = translate(&body.request, call.core.translate()) {
-            return Err(ApiError::bad_request(format!("{error}.")));
+        let translation = translate(&body.request, call.core.translate());
+        let translation =
+            translation.map_err(|error| ApiError::bad_request(format!("{error}.")))?;
+        if kind == MoveKind::Resize {
+            spec.usage = usage_of(&body.request.flavor, &translation);
         }
         spec.body = server::write(&body);
         let command = Command::Guarded {

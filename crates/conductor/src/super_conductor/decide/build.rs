@@ -21,6 +21,7 @@ impl<'a> DecisionContext<'a> {
         reservation: Uuid,
         builds: &[NewBuild],
     ) -> Result<Outcome, Refusal> {
+        self.builds_within_quota(builds)?;
         let mut groups: Vec<(Uuid, ServerGroup)> = Vec::new();
         let mut earlier = BTreeSet::new();
         for NewBuild { instance, spec } in builds {
@@ -51,6 +52,7 @@ impl<'a> DecisionContext<'a> {
             self.set_mapping(*instance, mapping);
         }
         for (group, row) in groups {
+            self.members_within_quota(&group, &row)?;
             self.record(Change::Group(group, Some(Box::new(row))));
         }
         Ok(Outcome::Done)

@@ -39,6 +39,7 @@ impl<'a> DecisionContext<'a> {
         if moves.any(|earlier| self.state.moves.contains_key(earlier)) {
             return Err(wrong_state("instance", &instance, "being moved"));
         }
+        let (spec, added_usage) = self.counted_for_move(instance, spec)?;
         let mut mapping = mapping.clone();
         mapping.turn = mapping.turn.saturating_add(1);
         mapping.migrations.push(migration);
@@ -46,10 +47,11 @@ impl<'a> DecisionContext<'a> {
             instance,
             kind,
             stage: MoveStage::Requested,
-            spec: spec.cloned(),
+            spec,
             turn: mapping.turn,
             held: Vec::new(),
             decision: None,
+            added_usage,
         };
         let migration_row = Migration {
             instance,

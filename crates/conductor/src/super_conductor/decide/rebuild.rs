@@ -34,8 +34,8 @@ impl DecisionContext<'_> {
             }
             RebuildEvent::Done { digest } => {
                 if let Some(row) = known(*digest) {
-                    let spec = Box::new(row.spec.clone());
-                    self.record(Change::Spec(instance, Some(spec)));
+                    let spec = self.with_usage_kept(instance, &row.spec);
+                    self.record(Change::Spec(instance, Some(Box::new(spec))));
                     self.record(Change::Rebuild(instance, None));
                 }
             }

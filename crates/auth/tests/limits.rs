@@ -1,0 +1,104 @@
+//! The limits that Keystone has for a service.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use placewright_auth::{KeystoneConfig, LimitsReader, Secret};
+use placewright_testing::keystone::FakeKeystone;
+use serde_json::{Value, json};
+
+fn reader(keystone: &FakeKeystone, region: Option<&str>) -> LimitsReader {
+    let config = KeystoneConfig {
+        auth_url: keystone.url(),
+        username: "nova".to_owned(),
+        password: Secret::new("sesame"),
+        ..KeystoneConfig::default()
+    };
+    LimitsReader::new(&config, "compute", region.map(str::to_owned)).unwrap()
+}
+
+fn registered(name: &str, region: Value, limit: i64) -> Value {
+    json!({"resource_name": name, "region_id": region, "default_limit": limit})
+}
+
+fn limit(project: Value, name: &str, region: Value, limit: i64) -> Value {
+    json!({"project_id": project, "resource_name": name, "region_id": region,
+        "resource_limit": limit})
+}
+
+async fn with_limits() -> FakeKeystone {
+    let keystone = FakeKeystone::start().await;
+    keystone.list(
+        "/services",
+        json!({"services": [{"id": "s1", "type": "compute"}]}),
+    );
+    keystone.list(
+        "/registered_limits",
+        json!({"registered_limits": [
+            registered("servers", Value::Null, 10),
+            registered("servers", json!("one"), 20),
+            registered("servers", json!("two"), 5),
+            registered("class:VCPU", json!("two"), 8),
+        ], "links": {"next": null}}),
+    );
+    keystone.list(
+        "/limits",
+        json!({"limits": [
+            limit(json!("p"), "servers", json!("one"), -1),
+            limit(json!("p"), "class:CUSTOM_GPU", Value::Null, 2),
+            limit(json!("q"), "servers", json!("two"), 3),
+            limit(Value::Null, "servers", Value::Null, 1),
+        ]}),
+    );
+    keystone
+}
+
+#[tokio::test]
+async fn limits_are_those_of_the_service_and_its_region() {
+    let keystone = with_limits().await;
+    let limits = reader(&keystone, Some("one")).read().await.unwrap();
+    assert_eq!(limits.registered, [("servers".to_owned(), 20)].into());
+    let of_p = [
+        ("class:CUSTOM_GPU".to_owned(), 2),
+        ("servers".to_owned(), -1),
+    ];
+    assert_eq!(limits.projects["p"], of_p.into());
+    assert!(limits.projects["q"].is_empty());
+    // Without a region, the least of all.
+    let limits = reader(&keystone, None).read().await.unwrap();
+    assert_eq!(limits.registered["servers"], 5);
+    assert_eq!(limits.projects["q"]["servers"], 3);
+    // The service user asks with the scope of the system.
+    assert_eq!(
+        keystone.last_login()["auth"]["scope"]["system"]["all"],
+        true
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_whole_answer_is_an_error() {
+    let keystone = with_limits().await;
+    let reader = reader(&keystone, None);
+    reader.read().await.unwrap();
+    // A token that was revoked is replaced.
+    keystone.revoke_logins();
+    reader.read().await.unwrap();
+    for (path, body) in [
+        ("/limits", json!({"limits": [], "truncated": true})),
+        (
+            "/limits",
+            json!({"limits": [], "links": {"next": "http://x"}}),
+        ),
+        ("/limits", json!([])),
+        ("/services", json!({"services": []})),
+    ] {
+        keystone.list(path, body);
+        let error = reader.read().await.unwrap_err().to_string();
+        assert!(
+            error.starts_with("Keystone does not tell the limits: "),
+            "{error}"
+        );
+    }
+    keystone.answer_questions_with(Some(503));
+    let error = reader.read().await.unwrap_err().to_string();
+    assert!(error.contains("503"), "{error}");
+}

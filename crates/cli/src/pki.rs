@@ -1,0 +1,271 @@
+//! `placewright pki`: the authority of an installation, and the certificates of its roles.
+
+mod names;
+mod show;
+mod span;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use placewright_identity::{Identity, Role};
+use placewright_pki::{Authority, Credentials, Entry, Grant, KeyRequest, holder};
+use placewright_roles::output::print;
+
+use names::NameArgs;
+use span::Span;
+
+/// The subcommands of `placewright pki`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PkiCommand {
+    /// Make the authority of an installation
+    #[command(
+        after_help = "The authority is a folder: its key (ca-key.pem), its certificate (ca.pem), the \
+        revocation list (crl.pem), and what it issued. It is valid for 10 years. Keep a copy of the folder \
+        where nobody gets at it: whoever has ca-key.pem is every role and every host.\n\n\
+        Example: an installation of three machines\n  \
+        placewright pki init --pki /var/lib/placewright/pki --installation prod\n  \
+        placewright pki issue --pki /var/lib/placewright/pki --role control --out /var/lib/placewright/identity\n  \
+        placewright control --control-identity-path /var/lib/placewright/identity \\\n      \
+        --control-authority-path /var/lib/placewright/pki\n  \
+        placewright pki invite --pki /var/lib/placewright/pki --role cell --cell c1 --ends-in 1h\n  \
+        placewright pki invite --pki /var/lib/placewright/pki --role agent --cell c1 --host h1 --ends-in 1h"
+    )]
+    Init {
+        #[command(flatten)]
+        authority: AuthorityArgs,
+        /// The name of the installation, which is part of every certificate: a-z, 0-9, - and .
+        #[arg(long, value_name = "NAME", default_value = "placewright")]
+        installation: String,
+    },
+    /// Issue a certificate with a new key, into a folder for its holder
+    #[command(
+        after_help = "The folder gets identity.pem (certificate and key), ca.pem (whom to trust) and crl.pem. \
+        Name it as control.identity_path, cell.identity_path or agent.identity_path. For a holder on another \
+        machine `placewright pki invite` is better: its key is made there and travels nowhere.\n\n\
+        What a certificate allows is in its names and in nothing else:\n  \
+        placewright://INSTALLATION/control                     control\n  \
+        placewright://INSTALLATION/cell/CELL                   that cell\n  \
+        placewright://INSTALLATION/cell/CELL/host/HOST         an agent, for that host\n  \
+        placewright://INSTALLATION/cell/CELL/host/HOST/UUID    an agent, for a host with a UUID of its own\n  \
+        placewright://INSTALLATION/cell/CELL/host/PREFIX*      an agent, for all hosts whose names begin so\n  \
+        placewright://INSTALLATION/cell/CELL/service/NAME      an agent, with that agent.service_host\n\
+        An authority of your own writes them as URIs among the subject alternative names.\n\n\
+        Example: an agent for two hosts, and one for a rack\n  \
+        placewright pki issue --role agent --cell c1 --host h1 --host h2 --out /etc/placewright/identity\n  \
+        placewright pki issue --role agent --cell c1 --host 'rack7-*' --out /etc/placewright/identity"
+    )]
+    Issue {
+        #[command(flatten)]
+        authority: AuthorityArgs,
+        #[command(flatten)]
+        names: NameArgs,
+        /// The folder of the holder, made when missing
+        #[arg(long, value_name = "DIRECTORY")]
+        out: PathBuf,
+    },
+    /// Print a one-time word with which a cell or an agent gets its first certificate
+    #[command(
+        after_help = "Whoever has the word gets that one certificate, once, until it ends. The key is made \
+        on the holder's machine. The authority keeps a hash of the word only, and five wrong tries end it. \
+        Control has to run with control.authority_path.\n\n\
+        Example:\n  \
+        placewright pki invite --role agent --cell c1 --host h1 --ends-in 1h >word\n  \
+        placewright agent --enrol word --agent-identity-path /var/lib/placewright/identity --agent-cell ADDRESS"
+    )]
+    Invite {
+        #[command(flatten)]
+        authority: AuthorityArgs,
+        #[command(flatten)]
+        names: NameArgs,
+        /// How long the word is good for: 10m, 1h, 2d
+        #[arg(long, value_name = "TIME", default_value = "1h")]
+        ends_in: Span,
+    },
+    /// Renew the certificate in a holder's folder by hand
+    #[command(
+        after_help = "Roles renew their certificates by themselves, at two thirds of their life, as long as \
+        control has the authority (control.authority_path). This is for an authority that is kept elsewhere. The \
+        new certificate has a new key, says what the present one says, and is valid for as long."
+    )]
+    Renew {
+        #[command(flatten)]
+        authority: AuthorityArgs,
+        /// The folder of the holder
+        #[arg(long, value_name = "DIRECTORY")]
+        holder: PathBuf,
+    },
+    /// Revoke certificates: they are refused everywhere within half a minute
+    #[command(
+        after_help = "Control reads the list again when it changes, cells and agents get it from there. \
+        Connections that were made with a revoked certificate end.\n\n\
+        Example: everything of the host h1, by its name or by a serial number that `pki show` prints\n  \
+        placewright pki revoke --name placewright://prod/cell/c1/host/h1\n  \
+        placewright pki revoke --serial 4f1c…"
+    )]
+    Revoke {
+        #[command(flatten)]
+        authority: AuthorityArgs,
+        /// A serial number; may be given several times
+        #[arg(long, value_name = "HEX", required_unless_present = "name")]
+        serial: Vec<String>,
+        /// All certificates with this name (a URI); may be given several times
+        #[arg(long, value_name = "URI")]
+        name: Vec<String>,
+    },
+    /// Print what an authority issued, or what a holder has
+    Show {
+        #[command(flatten)]
+        authority: AuthorityArgs,
+        /// The folder of a holder, instead of the authority's
+        #[arg(long, value_name = "DIRECTORY")]
+        holder: Option<PathBuf>,
+        /// Those too that are out of date
+        #[arg(long)]
+        all: bool,
+        /// Print JSON, one object a line
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Where the authority is.
+#[derive(Debug, Args)]
+pub(crate) struct AuthorityArgs {
+    /// The folder of the authority
+    #[arg(long, value_name = "DIRECTORY", default_value = "pki")]
+    pki: PathBuf,
+}
+
+impl PkiCommand {
+    /// Runs the command.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Init {
+                authority,
+                installation,
+            } => init(&authority.pki, &installation),
+            Self::Issue {
+                authority,
+                names,
+                out,
+            } => {
+                let authority = Authority::open(&authority.pki)?;
+                let grant = names.grant(authority.installation())?;
+                if holder::is_in(&out) {
+                    bail!(
+                        "{} has a certificate already: choose another folder, or renew it",
+                        out.display()
+                    );
+                }
+                let request = KeyRequest::new()?;
+                let issued = authority.issue(&grant, &request.request, "issue")?;
+                holder::write(&out, &request, &issued)?;
+                print(&show::holder(&out, false)?)
+            }
+            Self::Invite {
+                authority,
+                names,
+                ends_in,
+            } => {
+                let authority = Authority::open(&authority.pki)?;
+                let grant = names.grant(authority.installation())?;
+                if *grant.identity.role() == Role::Control {
+                    bail!("control has nobody to ask: issue its certificate with `pki issue`");
+                }
+                let word = authority.invite(&grant, ends_in.0)?;
+                print(&format!("{}\n", word.text()))
+            }
+            Self::Renew { authority, holder } => renew(&authority.pki, &holder),
+            Self::Revoke {
+                authority,
+                serial,
+                name,
+            } => revoke(&authority.pki, &serial, &name),
+            Self::Show {
+                authority,
+                holder,
+                all,
+                json,
+            } => match holder {
+                Some(holder) => print(&show::holder(&holder, json)?),
+                None => print(&show::authority(
+                    &Authority::open(&authority.pki)?,
+                    all,
+                    json,
+                )?),
+            },
+        }
+    }
+}
+
+fn init(directory: &std::path::Path, installation: &str) -> anyhow::Result<()> {
+    let made = Authority::create(directory, installation)?;
+    print(&format!(
+        "{} is the authority of {} now. Keep a copy of it where nobody gets at it.\n",
+        directory.display(),
+        made.installation()
+    ))
+}
+
+fn renew(directory: &std::path::Path, folder: &std::path::Path) -> anyhow::Result<()> {
+    let authority = Authority::open(directory)?;
+    let present = Credentials::load(folder, None)?.current();
+    if !present.is_own_form {
+        bail!(
+            "{} has tls.crt and tls.key, which another authority writes: renew it there",
+            folder.display()
+        );
+    }
+    let request = KeyRequest::new()?;
+    let issued = authority.renew(&present.certificate, &request.request)?;
+    holder::write(folder, &request, &issued)?;
+    print(&show::holder(folder, false)?)
+}
+
+fn revoke(directory: &std::path::Path, serials: &[String], names: &[String]) -> anyhow::Result<()> {
+    let authority = Authority::open(directory)?;
+    for name in names {
+        // A name with a slip would revoke nothing, and nobody would notice.
+        if !name.contains("/service/") {
+            Identity::parse([name.as_str()])?;
+        }
+    }
+    let plain = |text: &str| text.replace(':', "").to_lowercase();
+    let serials: Vec<String> = serials.iter().map(|serial| plain(serial)).collect();
+    let is_meant = |entry: &Entry| {
+        serials.contains(&entry.serial) || entry.names.iter().any(|name| names.contains(name))
+    };
+    let revoked = authority.revoke(is_meant)?;
+    if revoked.is_empty() {
+        bail!("no certificate that is valid has this serial number or name; nothing is revoked");
+    }
+    let mut text = String::new();
+    for entry in &revoked {
+        text.push_str(&format!(
+            "revoked {} {}\n",
+            entry.serial,
+            entry.names.join(" ")
+        ));
+    }
+    print(&text)
+}
+
+/// The usual life of a certificate.
+const fn usual_life() -> Duration {
+    placewright_pki::LIFE
+}
+
+impl NameArgs {
+    /// What the certificate is to say.
+    fn grant(&self, installation: &str) -> anyhow::Result<Grant> {
+        let identity = Identity::new(installation, self.role()?)?;
+        Ok(Grant {
+            dns: self.dns.clone(),
+            addresses: self.ip.clone(),
+            life: self.life.map_or(usual_life(), |life| life.0),
+            ..Grant::new(identity)
+        })
+    }
+}

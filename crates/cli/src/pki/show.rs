@@ -1,0 +1,96 @@
+//! What `placewright pki show` prints.
+
+use std::path::Path;
+
+use placewright_pki::{Authority, Credentials, Entry, now};
+use serde_json::json;
+
+/// What an authority issued, and which invitations wait.
+pub(super) fn authority(authority: &Authority, all: bool, json: bool) -> anyhow::Result<String> {
+    let at = now();
+    let mut text = String::new();
+    for (entry, revocation) in authority.entries()? {
+        let state = match revocation {
+            _ if entry.not_after <= at => "expired",
+            Some(_) => "revoked",
+            None => "valid",
+        };
+        if state == "expired" && !all {
+            continue;
+        }
+        text.push_str(&if json {
+            let row = json!({
+                "serial": entry.serial, "state": state, "names": entry.names, "by": entry.by,
+                "not_before": entry.not_before, "not_after": entry.not_after, "at": entry.at,
+            });
+            format!("{row}\n")
+        } else {
+            line(&entry, state, at)
+        });
+    }
+    for one in authority.waiting()? {
+        text.push_str(&if json {
+            let row = json!({"state": "invited", "names": one.names, "ends_at": one.ends_at});
+            format!("{row}\n")
+        } else {
+            let left = span(one.ends_at - at);
+            format!("{:32}  invited  {left:>9}  {}\n", "", one.names.join(" "))
+        });
+    }
+    if !json {
+        let head = format!(
+            "the authority of {} in {}\n",
+            authority.installation(),
+            authority.directory().display()
+        );
+        text.insert_str(0, &head);
+    }
+    Ok(text)
+}
+
+fn line(entry: &Entry, state: &str, at: i64) -> String {
+    let left = span(entry.not_after - at);
+    format!(
+        "{}  {state:7}  {left:>9}  {}\n",
+        entry.serial,
+        entry.names.join(" ")
+    )
+}
+
+/// What a holder has.
+pub(super) fn holder(directory: &Path, json: bool) -> anyhow::Result<String> {
+    let loaded = Credentials::load(directory, None)?.current();
+    let facts = &loaded.facts;
+    let left = facts.not_after - now();
+    let state = match left {
+        ..=0 => "expired",
+        _ if loaded.is_revoked(&facts.serial) => "revoked",
+        _ => "valid",
+    };
+    let names = facts.identity.uris();
+    if json {
+        let row = json!({
+            "serial": facts.serial_text(), "state": state, "names": names,
+            "not_before": facts.not_before, "not_after": facts.not_after,
+        });
+        return Ok(format!("{row}\n"));
+    }
+    Ok(format!(
+        "{}\n  serial  {}\n  state   {state}, {} left\n  names   {}\n",
+        directory.display(),
+        facts.serial_text(),
+        span(left),
+        names.join("\n          ")
+    ))
+}
+
+/// A time that is left, in its two largest units.
+fn span(seconds: i64) -> String {
+    match seconds {
+        ..=0 => "0 s".to_owned(),
+        1..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}

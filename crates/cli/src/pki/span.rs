@@ -1,0 +1,43 @@
+//! A span of time on the command line.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A span of time: a number with one of s, m, h and d.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no time: write 90s, 15m, 12h or 7d");
+        let unit = text.chars().last().ok_or_else(wrong)?;
+        let seconds = match unit {
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => 86_400,
+            _ => return Err(wrong()),
+        };
+        let count: u32 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+        if count == 0 {
+            return Err(wrong());
+        }
+        Ok(Self(Duration::from_secs(u64::from(count) * seconds)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!("90s".parse(), Ok(Span(Duration::from_secs(90))));
+        assert_eq!("7d".parse(), Ok(Span(Duration::from_secs(604_800))));
+        for text in ["", "7", "d", "0s", "-1s", "1.5h", "1é"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Quotas: the resources that they limit, and what instances count for.
+//!
+//! An instance counts from the moment at which its build request is accepted until its last record
+//! is removed, whatever its state is: also without a host, shelved, or being deleted. While it is
+//! resized it counts for the larger of both flavors, resource by resource. These are the rules of
+//! Nova's own driver.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Keystone's names for resources that have others here. All others are the same in both.
+const UNIFIED: [(&str, Resource); 2] = [
+    ("servers", Resource::Instances),
+    ("server_key_pairs", Resource::KeyPairs),
+];
+
+/// The limit of a resource that is not limited.
+pub const UNLIMITED: i64 = -1;
+
+/// What a name of a resource class begins with.
+const CLASS: &str = "class:";
+/// The most characters of the name of a resource class, as in placement.
+const CLASS_CHARS_MAX: usize = 255;
+
+/// A resource that quotas limit, in the order in which refusals name them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// The instances of a project.
+    Instances,
+    /// The virtual processors of their flavors.
+    Cores,
+    /// The memory of their flavors, in MiB.
+    Ram,
+    /// The key pairs of a user.
+    KeyPairs,
+    /// The server groups of a project.
+    ServerGroups,
+    /// The members of one server group.
+    ServerGroupMembers,
+    /// The amounts of a resource class that the instances of a project request.
+    Class(Box<str>),
+}
+
+/// The resources with names of their own.
+const NAMED: [(Resource, &str); 6] = [
+    (Resource::Instances, "instances"),
+    (Resource::Cores, "cores"),
+    (Resource::Ram, "ram"),
+    (Resource::KeyPairs, "key_pairs"),
+    (Resource::ServerGroups, "server_groups"),
+    (Resource::ServerGroupMembers, "server_group_members"),
+];
+
+impl Resource {
+    /// The name in requests and answers: Nova's, or `class:` and the name of the class.
+    #[must_use]
+    pub fn name(&self) -> Cow<'static, str> {
+        if let Self::Class(class) = self {
+            return Cow::Owned(format!("{CLASS}{class}"));
+        }
+        let known = NAMED.iter().find(|(resource, _)| resource == self);
+        Cow::Borrowed(known.map_or("", |(_, name)| name))
+    }
+
+    /// The resource of a name in Keystone; none if no resource has it.
+    #[must_use]
+    pub fn parse_unified(name: &str) -> Option<Self> {
+        let known = UNIFIED.iter().find(|(known, _)| *known == name);
+        let own = known.map(|(_, resource)| resource.clone());
+        own.or_else(|| {
+            // These have other names there: classes for the amounts of flavors.
+            let is_own = |resource: &Self| {
+                !matches!(
+                    resource,
+                    Self::Instances | Self::KeyPairs | Self::Cores | Self::Ram
+                )
+            };
+            Self::parse(name).filter(is_own)
+        })
+    }
+
+    /// The resource of a name; none if no resource has it.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        if let Some(class) = name.strip_prefix(CLASS) {
+            let is_allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+            let is_class = (1..=CLASS_CHARS_MAX).contains(&class.len());
+            return (is_class && class.chars().all(is_allowed)).then(|| Self::Class(class.into()));
+        }
+        let known = NAMED.iter().find(|(_, known)| *known == name);
+        known.map(|(resource, _)| resource.clone())
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name())
+    }
+}
+
+/// Limits by resource; [`UNLIMITED`] says that there is none, and nothing that the next scope
+/// decides.
+pub type Limits = BTreeMap<Resource, i64>;
+
+/// Whom limits are for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum QuotaScope {
+    /// Every project: the configuration's defaults.
+    Configured,
+    /// A quota class. Only `default` is in use: it holds for every project, before the
+    /// configuration's.
+    Class(String),
+    /// One project.
+    Project(String),
+    /// Every project: Keystone's registered limits. Where these are set, Keystone's limits are in
+    /// force and no others.
+    Registered,
+    /// One project: its limits in Keystone.
+    Unified(String),
+}
+
+/// The limits of a scope.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QuotaSet {
+    /// The limits that the scope decides.
+    pub limits: Limits,
+}
+
+/// What an instance counts for, besides being one. Shared among the specs of one request.
+///
+/// The default says that nothing is known: a release without quotas wrote the spec.
+#[derive(Clone, Debug, Default)]
+pub struct Usage(Option<Arc<UsageAmounts>>);
+
+/// The amounts that an instance counts for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageAmounts {
+    /// The virtual processors of its flavor.
+    pub cores: u32,
+    /// The memory of its flavor, in MiB.
+    pub ram_mb: u32,
+    /// The amounts that it requests of each resource class, in rising order.
+    pub classes: Vec<(String, u32)>,
+}
+
+impl Usage {
+    /// What an instance with these amounts counts for.
+    #[must_use]
+    pub fn new(amounts: UsageAmounts) -> Self {
+        Self(Some(Arc::new(amounts)))
+    }
+
+    /// The amounts, if they are known.
+    #[must_use]
+    pub fn amounts(&self) -> Option<&UsageAmounts> {
+        self.0.as_deref()
+    }
+
+    /// Whether the amounts are known.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// By how much it is more than another, resource by resource.
+    #[must_use]
+    pub fn more_than(&self, other: &Self) -> Self {
+        if self == other {
+            return Self::default();
+        }
+        let none = UsageAmounts::default();
+        let (own, other) = (
+            self.amounts().unwrap_or(&none),
+            other.amounts().unwrap_or(&none),
+        );
+        let classes = own.classes.iter().filter_map(|(class, amount)| {
+            let more = amount.saturating_sub(other.class(class));
+            (more > 0).then(|| (class.clone(), more))
+        });
+        let more = UsageAmounts {
+            cores: own.cores.saturating_sub(other.cores),
+            ram_mb: own.ram_mb.saturating_sub(other.ram_mb),
+            classes: classes.collect(),
+        };
+        if more == none {
+            return Self::default();
+        }
+        Self::new(more)
+    }
+}
+
+impl PartialEq for Usage {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+}
+
+impl Eq for Usage {}
+
+impl UsageAmounts {
+    /// The amount of a class.
+    fn class(&self, class: &str) -> u32 {
+        let found = self.classes.iter().find(|(known, _)| known == class);
+        found.map_or(0, |(_, amount)| *amount)
+    }
+}
+
+/// What the instances of a project count for together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProjectUsage {
+    /// The number of instances.
+    pub instances: u64,
+    /// Their virtual processors.
+    pub cores: u64,
+    /// Their memory in MiB.
+    pub ram_mb: u64,
+    /// Their amounts of each resource class; no class has an amount of 0.
+    pub classes: BTreeMap<Box<str>, u64>,
+}
+
+impl ProjectUsage {
+    /// The amount of a resource that instances hold; 0 for one that is not theirs.
+    #[must_use]
+    pub fn amount(&self, resource: &Resource) -> u64 {
+        match resource {
+            Resource::Instances => self.instances,
+            Resource::Cores => self.cores,
+            Resource::Ram => self.ram_mb,
+            Resource::Class(class) => self.classes.get(class).copied().unwrap_or(0),
+            Resource::KeyPairs | Resource::ServerGroups | Resource::ServerGroupMembers => 0,
+        }
+    }
+
+    /// Whether nothing is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Self {
+            instances,
+            cores,
+            ram_mb,
+            classes,
+        } = self;
+        *instances == 0 && *cores == 0 && *ram_mb == 0 && classes.is_empty()
+    }
+
+    /// Counts an instance.
+    pub fn add_instance(&mut self, usage: &Usage) {
+        self.instances += 1;
+        self.add(usage);
+    }
+
+    /// Counts amounts without an instance.
+    pub fn add(&mut self, usage: &Usage) {
+        let Some(amounts) = usage.amounts() else {
+            return;
+        };
+        self.cores += u64::from(amounts.cores);
+        self.ram_mb += u64::from(amounts.ram_mb);
+        for (class, amount) in &amounts.classes {
+            if let Some(sum) = self.classes.get_mut(class.as_str()) {
+                *sum += u64::from(*amount);
+            } else if *amount > 0 {
+                let class = class.as_str().into();
+                self.classes.insert(class, u64::from(*amount));
+            }
+        }
+    }
+
+    /// Takes amounts back that were counted.
+    pub(crate) fn take(&mut self, usage: &Usage) {
+        let Some(amounts) = usage.amounts() else {
+            return;
+        };
+        self.cores = self.cores.saturating_sub(amounts.cores.into());
+        self.ram_mb = self.ram_mb.saturating_sub(amounts.ram_mb.into());
+        for (class, amount) in &amounts.classes {
+            if let Some(sum) = self.classes.get_mut(class.as_str()) {
+                *sum = sum.saturating_sub(u64::from(*amount));
+                if *sum == 0 {
+                    self.classes.remove(class.as_str());
+                }
+            }
+        }
+    }
+
+    /// What it is of each resource, in the order in which refusals name them.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = (Resource, u64)> + '_ {
+        let plain = [
+            (Resource::Instances, self.instances),
+            (Resource::Cores, self.cores),
+            (Resource::Ram, self.ram_mb),
+        ];
+        let classes = self.classes.iter();
+        let classes = classes.map(|(class, amount)| (Resource::Class(class.clone()), *amount));
+        plain.into_iter().chain(classes)
+    }
+}
+
+/// The quotas that a request would exceed; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverQuota(pub Vec<ExceededLimit>);
+
+/// A limit that a request would exceed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExceededLimit {
+    /// The resource that is limited.
+    pub resource: Resource,
+    /// The amount that the request would add.
+    pub requested: u64,
+    /// The amount that is held.
+    pub used: u64,
+    /// The amount that may be held.
+    pub limit: i64,
+}
+
+/// In Nova's words, because clients look for them.
+impl fmt::Display for OverQuota {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |show: &dyn Fn(&ExceededLimit) -> String| {
+            let shown: Vec<String> = self.0.iter().map(show).collect();
+            shown.join(", ")
+        };
+        let names = list(&|one| one.resource.to_string());
+        write!(
+            formatter,
+            "Quota exceeded for {names}: Requested {}, but already used {} of {} {names}",
+            list(&|one| one.requested.to_string()),
+            list(&|one| one.used.to_string()),
+            list(&|one| one.limit.to_string()),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_have_names_that_are_read_again() {
+        for (resource, name) in NAMED {
+            assert_eq!(resource.name(), name);
+            assert_eq!(Resource::parse(name), Some(resource));
+        }
+        let class = Resource::Class("CUSTOM_GPU".into());
+        assert_eq!(class.name(), "class:CUSTOM_GPU");
+        assert_eq!(Resource::parse("class:CUSTOM_GPU"), Some(class));
+        for name in [
+            "",
+            "class:",
+            "class:custom_gpu",
+            "class:A B",
+            "disk",
+            "Cores",
+        ] {
+            assert_eq!(Resource::parse(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn more_is_counted_resource_by_resource() {
+        let usage = |cores, ram_mb, gpus| {
+            let classes = vec![("CUSTOM_GPU".to_owned(), gpus)];
+            Usage::new(UsageAmounts {
+                cores,
+                ram_mb,
+                classes,
+            })
+        };
+        assert_eq!(usage(4, 512, 1).more_than(&usage(2, 1024, 1)), {
+            let amounts = UsageAmounts {
+                cores: 2,
+                ..UsageAmounts::default()
+            };
+            Usage::new(amounts)
+        });
+        assert!(!usage(1, 1, 1).more_than(&usage(1, 1, 2)).is_known());
+        assert_eq!(usage(1, 1, 1).more_than(&Usage::default()), usage(1, 1, 1));
+    }
+
+    #[test]
+    fn a_refusal_names_resource_limit_and_use() {
+        let one = |resource, requested, used, limit| ExceededLimit {
+            resource,
+            requested,
+            used,
+            limit,
+        };
+        let over = OverQuota(vec![
+            one(Resource::Instances, 3, 10, 10),
+            one(Resource::Cores, 12, 40, 40),
+        ]);
+        assert_eq!(
+            over.to_string(),
+            "Quota exceeded for instances, cores: Requested 3, 12, but already used 10, 40 of \
+             10, 40 instances, cores"
+        );
+    }
+}

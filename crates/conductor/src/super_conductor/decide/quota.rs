@@ -1,0 +1,257 @@
+//! Quotas: whether what a command adds is within them, and the limits themselves.
+//!
+//! The checks look at the state that the command is decided on, so no order of commands can exceed
+//! a limit. A limit may be set to less than what is held; then nothing is added to it.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::{Command, DecisionContext, NewBuild, Outcome, Refusal};
+use crate::ids::{InstanceId, MigrationId};
+use crate::quota::{
+    ExceededLimit, Limits, OverQuota, ProjectUsage, QuotaScope, QuotaSet, Resource, UNLIMITED,
+    Usage,
+};
+use crate::spec::Spec;
+use crate::super_conductor::rows::{Move, ServerGroup};
+use crate::super_conductor::state::Change;
+
+impl DecisionContext<'_> {
+    /// Whether build requests are within the quotas of their projects, all of them together.
+    pub(super) fn builds_within_quota(&self, builds: &[NewBuild]) -> Result<(), Refusal> {
+        if self.state.quotas().is_empty() {
+            return Ok(());
+        }
+        let mut projects: BTreeMap<&str, ProjectUsage> = BTreeMap::new();
+        for NewBuild { spec, .. } in builds {
+            let more = projects.entry(&spec.project).or_default();
+            more.add_instance(&spec.usage);
+        }
+        let mut projects = projects.into_iter();
+        projects.try_for_each(|(project, more)| self.within_quota(project, &more))
+    }
+
+    /// Whether a project may hold so much more.
+    fn within_quota(&self, project: &str, more: &ProjectUsage) -> Result<(), Refusal> {
+        let held = self.state.listing().usage(project);
+        let over = more.resources().filter_map(|(resource, requested)| {
+            let used = held.map_or(0, |held| held.amount(&resource));
+            self.exceeded(project, resource, requested, used)
+        });
+        refuse_if_any(over.collect())
+    }
+
+    /// The limit that a project would exceed with so much more of a resource.
+    fn exceeded(
+        &self,
+        project: &str,
+        resource: Resource,
+        requested: u64,
+        used: u64,
+    ) -> Option<ExceededLimit> {
+        let limit = self.state.quota(Some(project), &resource);
+        let is_within = match u64::try_from(limit) {
+            Ok(most) => requested == 0 || used.saturating_add(requested) <= most,
+            Err(_) => true,
+        };
+        (!is_within).then_some(ExceededLimit {
+            resource,
+            requested,
+            used,
+            limit,
+        })
+    }
+
+    /// Whether a server group with new members is within the quota of members.
+    pub(super) fn members_within_quota(
+        &self,
+        group: &Uuid,
+        row: &ServerGroup,
+    ) -> Result<(), Refusal> {
+        if self.state.quotas().is_empty() {
+            return Ok(());
+        }
+        let before = self.state.groups().get(group);
+        let before = before.map_or(0, |row| row.members.len());
+        let requested = row.members.len().saturating_sub(before) as u64;
+        let resource = Resource::ServerGroupMembers;
+        let over = self.exceeded(&row.project, resource, requested, before as u64);
+        refuse_if_any(over.into_iter().collect())
+    }
+
+    /// Whether a project may have another server group.
+    pub(super) fn group_within_quota(&self, project: &str) -> Result<(), Refusal> {
+        if self.state.quotas().is_empty() {
+            return Ok(());
+        }
+        let used = self.state.listing().groups(project) as u64;
+        let over = self.exceeded(project, Resource::ServerGroups, 1, used);
+        refuse_if_any(over.into_iter().collect())
+    }
+
+    /// Whether a user may have another key pair.
+    pub(super) fn keypair_within_quota(&self, project: &str, user: &str) -> Result<(), Refusal> {
+        if self.state.quotas().is_empty() {
+            return Ok(());
+        }
+        let used = self.state.keypairs_of(user).count() as u64;
+        let over = self.exceeded(project, Resource::KeyPairs, 1, used);
+        refuse_if_any(over.into_iter().collect())
+    }
+
+    /// The specification of a move with what it counts for, and by how much the instance counts for
+    /// more while both flavors are held; refused if that exceeds a quota.
+    pub(super) fn counted_for_move(
+        &self,
+        instance: InstanceId,
+        spec: Option<&Spec>,
+    ) -> Result<(Option<Spec>, Usage), Refusal> {
+        let Some(spec) = spec else {
+            return Ok((None, Usage::default()));
+        };
+        let mut spec = spec.clone();
+        let Some(present) = self.state.specs().get(&instance) else {
+            return Ok((Some(spec), Usage::default()));
+        };
+        if !spec.usage.is_known() {
+            spec.usage = present.usage.clone();
+        }
+        let added = spec.usage.more_than(&present.usage);
+        if added.is_known() && !self.state.quotas().is_empty() {
+            let mut more = ProjectUsage::default();
+            more.add(&added);
+            self.within_quota(&present.project, &more)?;
+        }
+        Ok((Some(spec), added))
+    }
+
+    /// A specification that replaces that of an instance, and counts for as much.
+    pub(super) fn with_usage_kept(&self, instance: InstanceId, spec: &Spec) -> Spec {
+        let mut spec = spec.clone();
+        if let Some(present) = self.state.specs().get(&instance) {
+            spec.usage = present.usage.clone();
+        }
+        spec
+    }
+
+    /// The commands about limits, and about what is counted.
+    pub(super) fn decide_quota(&mut self, command: &Command) -> Result<Outcome, Refusal> {
+        match command {
+            Command::SetQuota {
+                scope,
+                limits,
+                force,
+            } => self.set_quota(scope, limits, *force)?,
+            Command::ReplaceQuotas { sets } => self.replace_quotas(sets),
+            Command::CountUsage { instances, moves } => self.count_usage(instances, moves),
+            _ => {}
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn set_quota(
+        &mut self,
+        scope: &QuotaScope,
+        limits: &Limits,
+        force: bool,
+    ) -> Result<(), Refusal> {
+        if let QuotaScope::Project(project) = scope
+            && !force
+        {
+            for (resource, limit) in limits {
+                let used = self.state.used(project, resource);
+                if *limit != UNLIMITED && u64::try_from(*limit).is_ok_and(|limit| limit < used) {
+                    return Err(Refusal::BelowUse {
+                        resource: resource.clone(),
+                        limit: *limit,
+                        used,
+                    });
+                }
+            }
+        }
+        let mut set = self.state.quotas().get(scope).cloned().unwrap_or_default();
+        let new = limits.iter();
+        set.limits
+            .extend(new.map(|(resource, limit)| (resource.clone(), *limit)));
+        self.write_quota(scope, Some(set));
+        Ok(())
+    }
+
+    fn replace_quotas(&mut self, sets: &[(QuotaScope, Option<Limits>)]) {
+        for (scope, limits) in sets {
+            let set = limits.clone().map(|limits| QuotaSet { limits });
+            self.write_quota(scope, set);
+        }
+    }
+
+    fn write_quota(&mut self, scope: &QuotaScope, set: Option<QuotaSet>) {
+        if self.state.quotas().get(scope) != set.as_ref() {
+            self.record(Change::Quota(scope.clone(), set.map(Box::new)));
+        }
+    }
+
+    /// Counts what was not counted when it was created. Nothing is refused: it is held already.
+    fn count_usage(&mut self, instances: &[(InstanceId, Usage)], moves: &[(MigrationId, Usage)]) {
+        let mut affected: BTreeMap<MigrationId, Option<&Usage>> = BTreeMap::new();
+        let mut counted: BTreeMap<InstanceId, &Usage> = BTreeMap::new();
+        for (instance, usage) in instances {
+            let Some(spec) = self.state.specs().get(instance) else {
+                continue;
+            };
+            if spec.usage.is_known() || counted.insert(*instance, usage).is_some() {
+                continue;
+            }
+            let usage = usage.clone();
+            let spec = Spec {
+                usage,
+                ..spec.clone()
+            };
+            self.record(Change::Spec(*instance, Some(Box::new(spec))));
+            let mapping = self.state.mappings().get(instance);
+            let latest = mapping.and_then(|mapping| mapping.migrations.last());
+            affected.extend(latest.map(|migration| (*migration, None)));
+        }
+        affected.extend(moves.iter().map(|(id, usage)| (*id, Some(usage))));
+        for (migration, usage) in affected {
+            self.count_move(migration, usage, &counted);
+        }
+    }
+
+    /// Counts by how much the instance of a move counts for more.
+    fn count_move(
+        &mut self,
+        migration: MigrationId,
+        usage: Option<&Usage>,
+        counted: &BTreeMap<InstanceId, &Usage>,
+    ) {
+        let Some(row) = self.state.moves().get(&migration) else {
+            return;
+        };
+        let Some(mut spec) = row.spec.clone() else {
+            return;
+        };
+        if !spec.usage.is_known() {
+            spec.usage = usage.cloned().unwrap_or_default();
+        }
+        let present = self.state.specs().get(&row.instance);
+        let present = present.map(|present| present.usage.clone());
+        let present = match counted.get(&row.instance) {
+            Some(usage) => (*usage).clone(),
+            None => present.unwrap_or_default(),
+        };
+        let row = Move {
+            added_usage: spec.usage.more_than(&present),
+            spec: Some(spec),
+            ..row.clone()
+        };
+        self.record(Change::Move(migration, Some(Box::new(row))));
+    }
+}
+
+fn refuse_if_any(over: Vec<ExceededLimit>) -> Result<(), Refusal> {
+    if over.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::OverQuota(OverQuota(over)))
+}

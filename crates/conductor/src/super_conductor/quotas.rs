@@ -1,0 +1,66 @@
+//! Which limit holds for a project.
+
+use super::state::State;
+use crate::quota::{Limits, QuotaScope, Resource, UNLIMITED};
+
+/// The quota class that holds for every project.
+pub const DEFAULT_CLASS: &str = "default";
+
+impl State {
+    /// Whether Keystone's limits are in force, and no others.
+    #[must_use]
+    pub fn has_unified_limits(&self) -> bool {
+        self.quotas.contains_key(&QuotaScope::Registered)
+    }
+
+    /// The limit of a resource for a project, or for projects without limits of their own;
+    /// [`UNLIMITED`] if there is none.
+    #[must_use]
+    pub fn quota(&self, project: Option<&str>, resource: &Resource) -> i64 {
+        let mut scopes = self.scopes(project);
+        let decided = scopes.find_map(|limits| limits.get(resource));
+        decided.copied().unwrap_or(UNLIMITED)
+    }
+
+    /// The limits that hold for a project, or for projects without limits of their own. What is not
+    /// among them is not limited.
+    #[must_use]
+    pub fn quotas_of(&self, project: Option<&str>) -> Limits {
+        let mut limits = Limits::new();
+        for scope in self.scopes(project) {
+            for (resource, limit) in scope {
+                limits.entry(resource.clone()).or_insert(*limit);
+            }
+        }
+        limits
+    }
+
+    /// What a project holds of a resource. Key pairs are users', and members are groups': of these
+    /// it holds none.
+    #[must_use]
+    pub fn used(&self, project: &str, resource: &Resource) -> u64 {
+        if *resource == Resource::ServerGroups {
+            return self.listing().groups(project) as u64;
+        }
+        let held = self.listing().usage(project);
+        held.map_or(0, |held| held.amount(resource))
+    }
+
+    /// The limits that may hold for a project; the first one that decides a resource holds.
+    fn scopes(&self, project: Option<&str>) -> impl Iterator<Item = &Limits> {
+        let is_unified = self.has_unified_limits();
+        let own = project.map(|project| match is_unified {
+            true => QuotaScope::Unified(project.to_owned()),
+            false => QuotaScope::Project(project.to_owned()),
+        });
+        let of_all = match is_unified {
+            true => [Some(QuotaScope::Registered), None],
+            false => [
+                Some(QuotaScope::Class(DEFAULT_CLASS.to_owned())),
+                Some(QuotaScope::Configured),
+            ],
+        };
+        let scopes = own.into_iter().chain(of_all.into_iter().flatten());
+        scopes.filter_map(|scope| self.quotas.get(&scope).map(|set| &set.limits))
+    }
+}

@@ -1,0 +1,42 @@
+//! What a cell says of hosts that are not its own.
+
+use placewright_conductor::{CellId, HostId};
+use placewright_link::CellEvent;
+
+use crate::handle::ControlHandle;
+
+/// Leaves out of a cell's events what is about hosts of other cells. A sound cell says nothing of
+/// them: a host that changed its cell has to be removed from the earlier one first.
+pub(crate) fn leave_out(conductor: &ControlHandle, own: CellId, events: &mut Vec<CellEvent>) {
+    let names_hosts = |event: &CellEvent| {
+        matches!(
+            event,
+            CellEvent::Host { .. } | CellEvent::State { .. } | CellEvent::Alive { .. }
+        )
+    };
+    if !events.iter().any(names_hosts) {
+        return;
+    }
+    let mut first = None;
+    conductor.engine().read_now(|machine| {
+        let hosts = machine.0.conductor.hosts();
+        let mut is_own = |host: &HostId| {
+            let is_foreign = hosts.get(host).is_some_and(|row| row.cell != own);
+            if is_foreign {
+                first.get_or_insert(*host);
+            }
+            !is_foreign
+        };
+        events.retain_mut(|event| match event {
+            CellEvent::Host { host, .. } | CellEvent::State { host, .. } => is_own(host),
+            CellEvent::Alive { hosts } => {
+                hosts.retain(&mut is_own);
+                !hosts.is_empty()
+            }
+            CellEvent::Instance { .. } | CellEvent::Complete | CellEvent::Heartbeat => true,
+        });
+    });
+    if let Some(host) = first {
+        tracing::warn!(cell = %own, %host, "what a cell says of another cell's host is ignored");
+    }
+}

@@ -1,0 +1,208 @@
+//! Quotas as the running control sees to them: what instances count for, the configured limits,
+//! those of Keystone, and instances that a release without quotas created.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use placewright_conductor::quota::{Limits, QuotaScope, Resource};
+use placewright_conductor::super_conductor::{Command, State};
+use placewright_conductor::{InstanceId, MigrationId, Spec, Usage, UsageAmounts};
+use placewright_engine::SubmitError;
+use placewright_scheduler::flavor::Flavor;
+use placewright_scheduler::translate::{TranslateOptions, Translation, translate};
+
+use crate::body::BodyCache;
+use crate::handle::ControlHandle;
+
+/// How many specifications are looked at under one lock.
+const LOOKED_AT: usize = 2000;
+/// How many instances are counted with one command.
+const COUNTED: usize = 200;
+
+/// The limits that Keystone has for the compute service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnifiedLimits {
+    /// The registered limits, which hold for every project.
+    pub registered: Limits,
+    /// The limits of projects.
+    pub projects: BTreeMap<String, Limits>,
+}
+
+/// What an instance of a request counts for: the processors and the memory of its flavor, and all
+/// that it requests of placement.
+#[must_use]
+pub fn usage_of(flavor: &Flavor, translation: &Translation) -> Usage {
+    // Nothing can be claimed that is more than a number of placement.
+    let small = |amount: u64| u32::try_from(amount).unwrap_or(u32::MAX);
+    let requested = translation.request.merged_resources().into_iter();
+    Usage::new(UsageAmounts {
+        cores: flavor.vcpus,
+        ram_mb: flavor.memory_mb,
+        classes: requested
+            .map(|(class, amount)| (class, small(amount)))
+            .collect(),
+    })
+}
+
+impl ControlHandle {
+    /// Puts the configured quotas in force: the default limits, and whether Keystone's limits
+    /// replace them. Before Keystone's were read for the first time there can be no new servers.
+    ///
+    /// # Errors
+    ///
+    /// The store does not accept them.
+    pub async fn configure_quotas(
+        &self,
+        defaults: Limits,
+        is_unified: bool,
+    ) -> Result<(), SubmitError> {
+        let sets =
+            self.read(move |control, _| configured(&control.conductor, &defaults, is_unified));
+        let sets = sets.await;
+        self.replace_quotas(sets).await
+    }
+
+    /// Puts the limits that Keystone has now in force.
+    ///
+    /// # Errors
+    ///
+    /// The store does not accept them.
+    pub async fn take_unified_limits(&self, limits: UnifiedLimits) -> Result<(), SubmitError> {
+        let sets = self.read(move |control, _| unified(&control.conductor, &limits));
+        let sets = sets.await;
+        self.replace_quotas(sets).await
+    }
+
+    async fn replace_quotas(
+        &self,
+        sets: Vec<(QuotaScope, Option<Limits>)>,
+    ) -> Result<(), SubmitError> {
+        if sets.is_empty() {
+            return Ok(());
+        }
+        // The command is never refused.
+        drop(self.submit(Command::ReplaceQuotas { sets }).await?);
+        Ok(())
+    }
+
+    /// Counts the instances, and the moves under way, that a release without quotas accepted.
+    /// Returns how many instances these were. One whose specification cannot be read counts as an
+    /// instance, and for nothing else.
+    ///
+    /// # Errors
+    ///
+    /// The store does not accept it.
+    pub async fn count_old_instances(
+        &self,
+        options: &TranslateOptions,
+    ) -> Result<usize, SubmitError> {
+        let mut bodies = BodyCache::default();
+        let mut usage = |spec: &Spec| {
+            let request = bodies.read(&spec.body).ok()?.request;
+            let translation = translate(&request, options).ok()?;
+            Some(usage_of(&request.flavor, &translation))
+        };
+        let moves = self.read(|control, _| uncounted_moves(&control.conductor));
+        let moves = moves.await.into_iter();
+        let moves = moves.filter_map(|(id, spec)| Some((id, usage(&spec)?)));
+        let moves: Vec<(MigrationId, Usage)> = moves.collect();
+        let (mut after, mut count) = (None, 0);
+        loop {
+            let found = self.read(move |control, _| uncounted(&control.conductor, after));
+            let (found, last) = found.await;
+            let known = found.into_iter();
+            let known = known.filter_map(|(id, spec)| Some((id, usage(&spec)?)));
+            let instances: Vec<(InstanceId, Usage)> = known.collect();
+            count += instances.len();
+            if !instances.is_empty() {
+                let moves = Vec::new();
+                let command = Command::CountUsage { instances, moves };
+                drop(self.submit(command).await?);
+            }
+            match last {
+                Some(last) => after = Some(last),
+                None => break,
+            }
+        }
+        if !moves.is_empty() {
+            let instances = Vec::new();
+            let command = Command::CountUsage { instances, moves };
+            drop(self.submit(command).await?);
+        }
+        Ok(count)
+    }
+}
+
+/// The moves under way of which it is not known what their new specifications count for.
+fn uncounted_moves(state: &State) -> Vec<(MigrationId, Spec)> {
+    let moves = state.moves().iter();
+    let specs = moves.filter_map(|(id, row)| Some((*id, row.spec.as_ref()?)));
+    let unknown = specs.filter(|(_, spec)| !spec.usage.is_known());
+    unknown.map(|(id, spec)| (id, spec.clone())).collect()
+}
+
+/// Instances after another of which it is not known what they count for, and where to go on.
+fn uncounted(
+    state: &State,
+    after: Option<InstanceId>,
+) -> (Vec<(InstanceId, Spec)>, Option<InstanceId>) {
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut found = Vec::new();
+    let rows = state.specs().range((from, Bound::Unbounded));
+    for (place, (id, spec)) in rows.enumerate() {
+        if !spec.usage.is_known() {
+            found.push((*id, spec.clone()));
+        }
+        if found.len() == COUNTED || place == LOOKED_AT {
+            return (found, Some(*id));
+        }
+    }
+    (found, None)
+}
+
+/// The scopes that have to change for a configuration.
+fn configured(
+    state: &State,
+    defaults: &Limits,
+    is_unified: bool,
+) -> Vec<(QuotaScope, Option<Limits>)> {
+    let mut sets = Vec::new();
+    let defaults = (!defaults.is_empty()).then(|| defaults.clone());
+    let known = state.quotas().get(&QuotaScope::Configured);
+    if known.map(|set| &set.limits) != defaults.as_ref() {
+        sets.push((QuotaScope::Configured, defaults));
+    }
+    if is_unified && !state.has_unified_limits() {
+        let none_yet = Limits::from([(Resource::Instances, 0)]);
+        sets.push((QuotaScope::Registered, Some(none_yet)));
+    }
+    if !is_unified {
+        sets.extend(unified_scopes(state).map(|scope| (scope, None)));
+    }
+    sets
+}
+
+/// The scopes that have to change for Keystone's limits.
+fn unified(state: &State, limits: &UnifiedLimits) -> Vec<(QuotaScope, Option<Limits>)> {
+    let mut registered = limits.registered.clone();
+    // As in Nova, servers need a registered limit; a resource without one is not limited.
+    registered.entry(Resource::Instances).or_insert(0);
+    let mut wanted = BTreeMap::from([(QuotaScope::Registered, registered)]);
+    let projects = limits.projects.iter();
+    wanted.extend(projects.map(|(id, limits)| (QuotaScope::Unified(id.clone()), limits.clone())));
+    let gone = unified_scopes(state).filter(|scope| !wanted.contains_key(scope));
+    let gone: Vec<_> = gone.map(|scope| (scope, None)).collect();
+    let differs = |(scope, limits): &(QuotaScope, Limits)| {
+        state.quotas().get(scope).map(|set| &set.limits) != Some(limits)
+    };
+    let new = wanted.into_iter().filter(differs);
+    let new = new.map(|(scope, limits)| (scope, Some(limits)));
+    new.chain(gone).collect()
+}
+
+fn unified_scopes(state: &State) -> impl Iterator<Item = QuotaScope> + '_ {
+    let scopes = state.quotas().keys();
+    let unified =
+        |scope: &&QuotaScope| matches!(scope, QuotaScope::Registered | QuotaScope::Unified(_));
+    scopes.filter(unified).cloned()
+}

@@ -1,0 +1,92 @@
+//! Limits of the configuration and of Keystone, and instances of a release without quotas.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use placewright_conductor::quota::{Limits, Resource, UNLIMITED};
+use placewright_control::UnifiedLimits;
+use placewright_testing::site::{Site, Stores};
+
+fn limits(all: &[(Resource, i64)]) -> Limits {
+    all.iter().cloned().collect()
+}
+
+async fn quota(site: &Site, project: &'static str) -> i64 {
+    let read = |control: &placewright_conductor::ControlState, _: &_| {
+        control.conductor.quota(Some(project), &Resource::Instances)
+    };
+    site.conductor.read(read).await
+}
+
+#[tokio::test]
+async fn the_configuration_and_keystone_say_which_limits_hold() {
+    let site = Site::start(Stores::Memory, 1, 2, Arc::default()).await;
+    let control = &site.conductor;
+    assert_eq!(quota(&site, "p").await, UNLIMITED);
+    let ten = limits(&[(Resource::Instances, 10)]);
+    control.configure_quotas(ten.clone(), false).await.unwrap();
+    assert_eq!(quota(&site, "p").await, 10);
+    let sequence = control.engine().durable_sequence();
+    control.configure_quotas(ten.clone(), false).await.unwrap();
+    assert_eq!(control.engine().durable_sequence(), sequence);
+    // Until Keystone's limits are known there can be no servers; then these hold.
+    control.configure_quotas(ten.clone(), true).await.unwrap();
+    assert_eq!(quota(&site, "p").await, 0);
+    let of_projects = |all: &[(&str, i64)]| UnifiedLimits {
+        registered: limits(&[(Resource::Instances, 5)]),
+        projects: BTreeMap::from_iter(all.iter().map(|(project, limit)| {
+            let limits = limits(&[(Resource::Instances, *limit)]);
+            ((*project).to_owned(), limits)
+        })),
+    };
+    let told = of_projects(&[("p", 7), ("q", UNLIMITED)]);
+    control.take_unified_limits(told.clone()).await.unwrap();
+    assert_eq!(quota(&site, "p").await, 7);
+    assert_eq!(quota(&site, "q").await, UNLIMITED);
+    assert_eq!(quota(&site, "r").await, 5);
+    let sequence = control.engine().durable_sequence();
+    control.take_unified_limits(told).await.unwrap();
+    // A start with the same configuration keeps what was known last.
+    control.configure_quotas(ten.clone(), true).await.unwrap();
+    assert_eq!(control.engine().durable_sequence(), sequence);
+    assert_eq!(quota(&site, "p").await, 7);
+    control.take_unified_limits(of_projects(&[])).await.unwrap();
+    assert_eq!(quota(&site, "p").await, 5);
+    control
+        .take_unified_limits(UnifiedLimits::default())
+        .await
+        .unwrap();
+    assert_eq!(quota(&site, "p").await, 0);
+    control
+        .configure_quotas(Limits::new(), false)
+        .await
+        .unwrap();
+    assert_eq!(quota(&site, "p").await, UNLIMITED);
+}
+
+#[tokio::test]
+async fn instances_that_were_never_counted_are_counted_once() {
+    let site = Site::start(Stores::Memory, 1, 8, Arc::default()).await;
+    let control = &site.conductor;
+    site.create(0..450, 1).await;
+    let options = site
+        .runtime
+        .ranker()
+        .decide(|scheduler, _| scheduler.translate_options());
+    let held = |control: &placewright_conductor::ControlState, _: &_| {
+        control.conductor.listing().usage("p").cloned().unwrap()
+    };
+    let before = control.read(held).await;
+    assert_eq!((before.instances, before.cores), (450, 0));
+    let counted = control.count_old_instances(&options).await.unwrap();
+    assert_eq!(counted, 450);
+    let after = control.read(held).await;
+    assert_eq!(
+        (after.instances, after.cores, after.ram_mb),
+        (450, 450, 450 * 512)
+    );
+    assert_eq!(after.amount(&Resource::Class("VCPU".into())), 450);
+    assert_eq!(control.count_old_instances(&options).await.unwrap(), 0);
+}

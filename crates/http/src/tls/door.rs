@@ -1,0 +1,208 @@
+//! The beginning of a connection to a listener that speaks TLS: whether it is TLS at all, and the
+//! handshake.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use placewright_net::{ConnectionState, Handshakes, TLS_RECORD, TlsStream, peer_timeout};
+use placewright_tls::rustls::ServerConfig;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::tls::metrics::ListenerTlsMetrics;
+use crate::tls::session::TlsSession;
+
+/// How long, and for how many bytes, the server reads on after it has refused a connection:
+/// otherwise unread data would make the system discard the answer (RFC 9112, section 9.6).
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: u64 = 1 << 20;
+
+/// Where the configuration in force comes from.
+type Current = dyn Fn() -> Arc<ServerConfig> + Send + Sync;
+
+/// What a listener needs to speak TLS.
+pub struct TlsDoor {
+    config: Box<Current>,
+    handshakes: Handshakes,
+    metrics: ListenerTlsMetrics,
+    /// Whether HTTP without TLS is served too.
+    allows_plain: bool,
+}
+
+impl fmt::Debug for TlsDoor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("TlsDoor")
+            .field("allows_plain", &self.allows_plain)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long a new connection may be silent, and who may need its place.
+pub(crate) struct Patience<'a> {
+    pub(crate) first_byte: Duration,
+    pub(crate) connection_state: &'a ConnectionState,
+}
+
+/// What became of a new connection.
+pub(crate) enum Opened {
+    /// Its client speaks HTTP, which the listener allows.
+    Plain(TcpStream),
+    /// Its client speaks TLS.
+    Tls(Box<TlsStream<TcpStream>>, Arc<TlsSession>),
+    /// Its client has said nothing yet, and the server stops.
+    Silent(TcpStream),
+    /// It is closed.
+    Closed,
+}
+
+/// What a client began with.
+enum Beginning {
+    Byte(u8),
+    /// Nothing, and the server stops.
+    Stopping,
+    /// The end, or the place is needed for others.
+    Gone,
+}
+
+impl TlsDoor {
+    /// A door that asks `config` for the configuration of each new connection.
+    pub fn new(
+        config: impl Fn() -> Arc<ServerConfig> + Send + Sync + 'static,
+        allows_plain: bool,
+        handshakes: Handshakes,
+        metrics: ListenerTlsMetrics,
+    ) -> Self {
+        Self {
+            config: Box::new(config),
+            handshakes,
+            metrics,
+            allows_plain,
+        }
+    }
+
+    /// Finds out what a new connection's client speaks, and shakes hands if that is TLS.
+    pub(crate) async fn open(
+        &self,
+        mut stream: TcpStream,
+        remote: SocketAddr,
+        patience: Patience<'_>,
+        is_stopping: impl Fn() -> bool,
+    ) -> Opened {
+        match beginning(&mut stream, &patience, is_stopping).await {
+            Beginning::Byte(TLS_RECORD) => {
+                self.shake_hands(stream, remote, patience.connection_state)
+                    .await
+            }
+            Beginning::Byte(_) if self.allows_plain => Opened::Plain(stream),
+            Beginning::Byte(_) => {
+                self.metrics.plain_refused();
+                if let Err(error) = refuse(stream).await {
+                    tracing::debug!(%error, %remote, "connection broken");
+                }
+                Opened::Closed
+            }
+            Beginning::Stopping => Opened::Silent(stream),
+            Beginning::Gone => Opened::Closed,
+        }
+    }
+
+    async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        remote: SocketAddr,
+        connection_state: &ConnectionState,
+    ) -> Opened {
+        self.metrics.began();
+        let handshake = self.handshakes.accept(stream, remote, (self.config)());
+        let finished = tokio::select! {
+            finished = handshake => Some(finished),
+            () = must_close(connection_state) => None,
+        };
+        self.metrics.ended();
+        let stream = match finished {
+            Some(Ok(stream)) => stream,
+            Some(Err(error)) => {
+                self.metrics.failed(error.reason());
+                tracing::debug!(%error, %remote, "a TLS handshake failed");
+                return Opened::Closed;
+            }
+            None => {
+                self.metrics.failed("evicted");
+                return Opened::Closed;
+            }
+        };
+        match TlsSession::of(&stream) {
+            Ok(session) => {
+                self.metrics.succeeded(&session);
+                Opened::Tls(Box::new(stream), Arc::new(session))
+            }
+            Err(_) => {
+                self.metrics.failed("client_certificate_expired");
+                tracing::debug!(%remote, "a session was resumed whose client's certificate has expired");
+                Opened::Closed
+            }
+        }
+    }
+}
+
+/// The first byte of a connection, which stays in the socket's buffer.
+async fn beginning(
+    stream: &mut TcpStream,
+    patience: &Patience<'_>,
+    is_stopping: impl Fn() -> bool,
+) -> Beginning {
+    let state = patience.connection_state;
+    let first = poll_fn(|context: &mut Context<'_>| {
+        // A server that stops wakes who registered here, so this comes first.
+        state.wake_by(context);
+        let mut byte = [0];
+        match stream.poll_peek(context, &mut ReadBuf::new(&mut byte)) {
+            Poll::Ready(Ok(1)) => Poll::Ready(Beginning::Byte(byte[0])),
+            Poll::Ready(_) => Poll::Ready(Beginning::Gone),
+            Poll::Pending if state.must_close() => Poll::Ready(Beginning::Gone),
+            Poll::Pending if is_stopping() => Poll::Ready(Beginning::Stopping),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    let first = peer_timeout(patience.first_byte, first).await;
+    first.unwrap_or(Beginning::Gone)
+}
+
+/// Completes when the connection's place is needed for others.
+async fn must_close(connection_state: &ConnectionState) {
+    poll_fn(|context: &mut Context<'_>| {
+        connection_state.wake_by(context);
+        if connection_state.must_close() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Answers a client that speaks HTTP on a port for HTTPS.
+async fn refuse(mut stream: TcpStream) -> io::Result<()> {
+    const WHY: &str = "This port takes HTTPS only: use https:// in place of http://.\n";
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{WHY}",
+        WHY.len()
+    );
+    let answered = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        let mut rest = (&mut stream).take(LINGER_BYTES_MAX);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+    };
+    match tokio::time::timeout(LINGER, answered).await {
+        Ok(answered) => answered.map(|_| ()),
+        Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,73 @@
+//! The TLS of a connection, as its requests see it.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hyper::http::Extensions;
+use placewright_net::TlsStream;
+use placewright_tls::rustls::{HandshakeKind, ProtocolVersion};
+use placewright_tls::{PeerNames, Validity};
+use tokio::net::TcpStream;
+
+/// What both sides agreed on. Each request of the connection has it among its extensions, as an
+/// `Arc`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSession {
+    /// The version: `TLSv1.3` or `TLSv1.2`.
+    pub version: &'static str,
+    /// Whether it resumed an earlier session.
+    pub is_resumed: bool,
+    /// The names in the client's certificate, which was verified; none if it showed none.
+    pub client: Option<PeerNames>,
+}
+
+/// The certificate of a client is not valid any more. A handshake finds that out by itself; a
+/// session that is resumed was judged when it began.
+#[derive(Debug)]
+pub(crate) struct ClientExpired;
+
+impl TlsSession {
+    /// What a finished handshake agreed on.
+    pub(crate) fn of(stream: &TlsStream<TcpStream>) -> Result<Self, ClientExpired> {
+        let (_, session) = stream.get_ref();
+        let own = session.peer_certificates().and_then(<[_]>::first);
+        let client = match own {
+            None => None,
+            Some(certificate) => {
+                // Both succeed for a certificate that was verified.
+                let validity = Validity::of(certificate).map_err(|_| ClientExpired)?;
+                if validity.is_over(now_s()) {
+                    return Err(ClientExpired);
+                }
+                Some(PeerNames::of(certificate).map_err(|_| ClientExpired)?)
+            }
+        };
+        Ok(Self {
+            version: match session.protocol_version() {
+                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+                Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+                _ => "other",
+            },
+            is_resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
+            client,
+        })
+    }
+
+    /// The name of the client's certificate for the log.
+    pub(crate) fn client_name(&self) -> Option<&str> {
+        self.client.as_ref().and_then(PeerNames::shown)
+    }
+}
+
+/// The scheme that a request's client used, by the request's extensions.
+pub fn scheme(extensions: &Extensions) -> &'static str {
+    match extensions.get::<Arc<TlsSession>>() {
+        Some(_) => "https",
+        None => "http",
+    }
+}
+
+fn now_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs().cast_signed())
+}

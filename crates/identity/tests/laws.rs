@@ -1,0 +1,217 @@
+//! Laws of identities: what a certificate says is read as it was written, and allows its holder's own
+//! calls only.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use placewright_identity::{AgentNames, Call, HostPattern, Identity, NameError, Role};
+use placewright_types::host_name::uuid_of_name;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const HERE: &str = "test";
+
+/// Names that also have characters with a meaning in URIs and patterns.
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-c]{1,3}",
+        "[a-c*/%=. é]{1,6}",
+        Just("control".to_owned()),
+        Just("host".to_owned()),
+    ]
+}
+
+fn pattern() -> impl Strategy<Value = HostPattern> {
+    prop_oneof![
+        4 => name().prop_map(HostPattern::Named),
+        2 => (name(), any::<u128>())
+            .prop_map(|(name, uuid)| HostPattern::Known(name, Uuid::from_u128(uuid))),
+        1 => name().prop_map(HostPattern::Prefix),
+        1 => Just(HostPattern::All),
+    ]
+}
+
+fn agent() -> impl Strategy<Value = Role> {
+    let hosts = proptest::collection::btree_set(pattern(), 1..4);
+    let services = proptest::collection::btree_set(name(), 0..2);
+    (name(), hosts, services).prop_map(|(cell, hosts, services)| {
+        Role::Agent(AgentNames {
+            cell,
+            hosts,
+            services,
+        })
+    })
+}
+
+fn identity() -> impl Strategy<Value = Identity> {
+    let role = prop_oneof![
+        Just(Role::Control),
+        name().prop_map(Role::Cell),
+        agent(),
+        agent()
+    ];
+    let installation = prop_oneof![3 => Just(HERE), 1 => Just("other")];
+    (installation, role).prop_map(|(place, role)| Identity::new(place, role).unwrap())
+}
+
+/// What an agent may say, told in another way than the code tells it.
+fn speaks_for(names: &AgentNames, name: &str, uuid: Uuid) -> bool {
+    let derived = uuid == uuid_of_name(name);
+    names.hosts.contains(&HostPattern::All)
+        || (derived && names.hosts.contains(&HostPattern::Named(name.to_owned())))
+        || names
+            .hosts
+            .contains(&HostPattern::Known(name.to_owned(), uuid))
+        || (derived
+            && (1..=name.len())
+                .filter(|end| name.is_char_boundary(*end))
+                .any(|end| {
+                    let prefix = name[..end].to_owned();
+                    names.hosts.contains(&HostPattern::Prefix(prefix))
+                }))
+}
+
+proptest! {
+    #[test]
+    fn an_identity_is_read_as_it_was_written(identity in identity()) {
+        let uris = identity.uris();
+        let read = Identity::parse(uris.iter().map(String::as_str)).unwrap();
+        prop_assert_eq!(&read, &identity);
+        // Other names beside it do not count.
+        let more = ["spiffe://x/y", "https://example.org"].into_iter();
+        let read = Identity::parse(uris.iter().map(String::as_str).chain(more)).unwrap();
+        prop_assert_eq!(read, identity);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in "(placewright://)?[a-z*%/0-9:-]{0,40}") {
+        if let Ok(read) = Identity::parse([text.as_str()]) {
+            // What is accepted has one form only.
+            prop_assert_eq!(read.uris(), [text]);
+        }
+    }
+
+    #[test]
+    fn two_different_roles_make_no_identity(one in identity(), other in identity()) {
+        let both = [one.uris(), other.uris()].concat();
+        let read = Identity::parse(both.iter().map(String::as_str));
+        let are_agents = |identity: &Identity| match identity.role() {
+            Role::Agent(names) => Some((identity.installation().to_owned(), names.cell.clone())),
+            _ => None,
+        };
+        let may_join = are_agents(&one).is_some() && are_agents(&one) == are_agents(&other);
+        prop_assert_eq!(read.is_ok(), may_join);
+    }
+
+    #[test]
+    fn nobody_speaks_for_others(
+        identity in identity(), cell in name(), host in name(), uuid in any::<u128>(), derived in any::<bool>(),
+        holder in identity(),
+    ) {
+        let uuid = if derived { uuid_of_name(&host) } else { Uuid::from_u128(uuid) };
+        let is_here = identity.installation() == HERE;
+        let agent = match identity.role() {
+            Role::Agent(names) if names.cell == cell => Some(names),
+            _ => None,
+        };
+        let calls = [
+            (Call::Conduct { cell: &cell }, *identity.role() == Role::Control),
+            (Call::Ask, matches!(identity.role(), Role::Cell(_))),
+            (Call::Join { cell: &cell }, agent.is_some()),
+            (
+                Call::SpeakFor { cell: &cell, name: &host, uuid },
+                agent.is_some_and(|names| speaks_for(names, &host, uuid)),
+            ),
+            (Call::Renew, true),
+            (
+                Call::RenewFor { holder: &holder },
+                match (identity.role(), holder.role()) {
+                    (Role::Cell(own), Role::Agent(names)) => {
+                        *own == names.cell && holder.installation() == HERE
+                    }
+                    _ => false,
+                },
+            ),
+        ];
+        for (call, may) in calls {
+            prop_assert_eq!(identity.may(HERE, &call).is_ok(), may && is_here, "{}", call);
+        }
+    }
+}
+
+fn agent_of(cell: &str, host: HostPattern) -> Identity {
+    let names = AgentNames {
+        cell: cell.to_owned(),
+        hosts: BTreeSet::from([host]),
+        services: BTreeSet::new(),
+    };
+    Identity::new(HERE, Role::Agent(names)).unwrap()
+}
+
+#[test]
+fn refusals_say_who_what_and_why() {
+    let own = agent_of("c1", HostPattern::read("h1").unwrap());
+    let call = Call::SpeakFor {
+        cell: "c1",
+        name: "h2",
+        uuid: uuid_of_name("h2"),
+    };
+    assert_eq!(
+        own.may(HERE, &call).unwrap_err().to_string(),
+        format!(
+            "the certificate of placewright://test/cell/c1/host/h1 does not allow it to speak for \
+             the host \"h2\" ({}): it is for other hosts",
+            uuid_of_name("h2")
+        )
+    );
+}
+
+#[test]
+fn a_host_cannot_be_taken_by_its_uuid_under_an_own_name() {
+    let own = agent_of("c1", HostPattern::read("h1").unwrap());
+    let stolen = Call::SpeakFor {
+        cell: "c1",
+        name: "h1",
+        uuid: uuid_of_name("h2"),
+    };
+    assert!(own.may(HERE, &stolen).is_err());
+}
+
+#[test]
+fn services_have_the_names_of_hosts_or_their_own() {
+    let names = AgentNames {
+        cell: "c1".into(),
+        hosts: BTreeSet::from([HostPattern::Named("h1".into())]),
+        services: BTreeSet::from(["ironic".to_owned()]),
+    };
+    let own = Identity::new(HERE, Role::Agent(names)).unwrap();
+    for (service, may) in [("h1", true), ("ironic", true), ("h2", false)] {
+        let call = Call::NameService {
+            cell: "c1",
+            service,
+        };
+        assert_eq!(own.may(HERE, &call).is_ok(), may, "{service}");
+    }
+}
+
+#[test]
+fn names_of_no_role_are_refused() {
+    for uri in [
+        "placewright://test",
+        "placewright://test/",
+        "placewright://test/cell/",
+        "placewright://test/cell/c1/host",
+        "placewright://test/cell/c1/host/",
+        "placewright://test/cell/c1/host/h1/x",
+        "placewright://test/cell/c1/service/s",
+        "placewright://TEST/control",
+        "placewright://test/control/",
+        "placewright:///control",
+        "placewright://test/cell/c%31",
+        "placewright://test/cell/c1/host/a*b",
+    ] {
+        assert!(Identity::parse([uri]).is_err(), "{uri}");
+    }
+    assert_eq!(Identity::parse(["https://x/y"]), Err(NameError::None));
+}

@@ -1,0 +1,50 @@
+//! The interface between holders of certificates and their authority.
+
+use crate::LinkFuture;
+
+/// The authority, as control offers it to cells and cells pass it on to agents.
+pub trait CertificateLink: Send + Sync + 'static {
+    /// Renews a certificate. The new one says what the present one says and nothing more.
+    fn renew(&self, renewal: Renewal) -> LinkFuture<'_, Certified>;
+
+    /// Gives somebody new the certificate that an invitation promises.
+    fn enrol(&self, enrolment: Enrolment) -> LinkFuture<'_, Certified>;
+}
+
+/// What is needed to renew a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// The present certificate (DER), as the holder showed it in a handshake.
+    pub present: Vec<u8>,
+    /// The request for a certificate (PKCS #10, DER), signed with the new key.
+    pub request: Vec<u8>,
+}
+
+/// What is needed to use an invitation.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Enrolment {
+    /// Which invitation it is.
+    pub id: Vec<u8>,
+    /// Its secret.
+    pub secret: Vec<u8>,
+    /// The request for a certificate, signed with the new key.
+    pub request: Vec<u8>,
+}
+
+/// The secret is not printed.
+impl std::fmt::Debug for Enrolment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Enrolment").finish_non_exhaustive()
+    }
+}
+
+/// A certificate that was issued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certified {
+    /// The certificate and those that lead to its authority (DER).
+    pub chain: Vec<Vec<u8>>,
+    /// The authorities that the holder is to trust (DER).
+    pub authorities: Vec<Vec<u8>>,
+    /// The revocation list, if there is one.
+    pub list: Option<Vec<u8>>,
+}

@@ -1,0 +1,390 @@
+//! A small authority in a folder.
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use placewright_identity::{Identity, Role};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PublicKey, RevokedCertParams, SanType, SerialNumber,
+};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::certificate::{CertificateFacts, unhex};
+use crate::clock::{SKEW, date, later, now};
+use crate::error::PkiError;
+use crate::ledger::{self, Entry, Revocation};
+use crate::request::requested_key;
+use crate::{files, verify};
+
+/// How long the authority itself is valid.
+pub const AUTHORITY_LIFE: Duration = Duration::from_secs(3653 * 86_400);
+/// How long certificates are valid unless something else is said.
+pub const LIFE: Duration = Duration::from_secs(7 * 86_400);
+/// The shortest life of a certificate.
+const LIFE_MIN: Duration = Duration::from_secs(5);
+/// When a revocation list says that the next one comes. Nobody refuses an older one.
+const LIST_LIFE: Duration = Duration::from_secs(30 * 86_400);
+
+const CERTIFICATE: &str = "ca.pem";
+const KEY: &str = "ca-key.pem";
+const LIST: &str = "crl.pem";
+const INSTALLATION: &str = "installation";
+
+/// What a certificate is to say, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The role, cell and hosts.
+    pub identity: Identity,
+    /// DNS names besides those of the role, for clients that check nothing else.
+    pub dns: Vec<String>,
+    /// Addresses, for the same.
+    pub addresses: Vec<IpAddr>,
+    /// How long it is valid.
+    pub life: Duration,
+}
+
+impl Grant {
+    /// A certificate of the usual life.
+    #[must_use]
+    pub fn new(identity: Identity) -> Self {
+        Self {
+            identity,
+            dns: Vec::new(),
+            addresses: Vec::new(),
+            life: LIFE,
+        }
+    }
+}
+
+/// A certificate that was issued, with what its holder needs besides.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    /// The certificate, and those that lead to the authority, the authority's own last.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The authorities that the holder is to trust.
+    pub authorities: Vec<CertificateDer<'static>>,
+    /// The revocation list, if there is one.
+    pub list: Option<Vec<u8>>,
+}
+
+/// An authority whose key is here.
+pub struct Authority {
+    directory: PathBuf,
+    installation: String,
+    certificate: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority")
+            .field("directory", &self.directory)
+            .field("installation", &self.installation)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// Makes an authority in a folder that has none.
+    ///
+    /// # Errors
+    ///
+    /// There is one, the name of the installation is not allowed, or the folder cannot be written.
+    pub fn create(directory: &Path, installation: &str) -> Result<Self, PkiError> {
+        Identity::new(installation, Role::Control)?;
+        files::make_directory(directory)?;
+        let lock = files::lock(directory)?;
+        if Self::is_in(directory) {
+            return Err(PkiError::Refused(format!(
+                "{} has an authority already",
+                directory.display()
+            )));
+        }
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::default();
+        let at = now();
+        params.not_before = date(later(at, Duration::ZERO) - skew())?;
+        params.not_after = date(later(at, AUTHORITY_LIFE))?;
+        let serial = serial()?;
+        // Two authorities never have one name: a revocation list counts for the certificates of
+        // whoever has the name of its issuer.
+        let mark = crate::certificate::hex(&serial.to_bytes()[..4]);
+        params.serial_number = Some(serial);
+        params.distinguished_name = DistinguishedName::new();
+        let name = format!("Placewright authority of {installation}, {mark}");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let certificate = params.self_signed(&key)?;
+        files::replace(
+            &directory.join(INSTALLATION),
+            format!("{installation}\n").as_bytes(),
+        )?;
+        files::replace(&directory.join(KEY), key.serialize_pem().as_bytes())?;
+        // The certificate is last: with it the authority is there.
+        files::replace(&directory.join(CERTIFICATE), certificate.pem().as_bytes())?;
+        drop(lock);
+        let made = Self::open(directory)?;
+        made.write_list(&files::lock(directory)?)?;
+        Ok(made)
+    }
+
+    /// Whether a folder has an authority.
+    #[must_use]
+    pub fn is_in(directory: &Path) -> bool {
+        directory.join(CERTIFICATE).exists()
+    }
+
+    /// Opens the authority in a folder.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or its files cannot be read.
+    pub fn open(directory: &Path) -> Result<Self, PkiError> {
+        let path = directory.join(CERTIFICATE);
+        if !path.exists() {
+            return Err(PkiError::Refused(format!(
+                "there is no authority in {}: `placewright pki init` makes one",
+                directory.display()
+            )));
+        }
+        let certificate = CertificateDer::from_pem_slice(&files::read(&path)?);
+        let certificate = certificate.map_err(|error| PkiError::content(&path, error))?;
+        let path = directory.join(KEY);
+        let key = String::from_utf8(files::read(&path)?);
+        let key = key.map_err(|error| PkiError::content(&path, error))?;
+        let key = KeyPair::from_pem(&key).map_err(|error| PkiError::content(&path, error))?;
+        let path = directory.join(INSTALLATION);
+        let name = String::from_utf8(files::read(&path)?);
+        let name = name.map_err(|error| PkiError::content(&path, error))?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            installation: name.trim().to_owned(),
+            issuer: Issuer::from_ca_cert_der(&certificate, key)?,
+            certificate,
+        })
+    }
+
+    /// The name of the installation.
+    #[must_use]
+    pub fn installation(&self) -> &str {
+        &self.installation
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The certificate of the authority itself.
+    #[must_use]
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// The file of the revocation list.
+    #[must_use]
+    pub fn list_path(&self) -> PathBuf {
+        self.directory.join(LIST)
+    }
+
+    /// Issues a certificate for the key of a request. `by` says in the ledger how that came.
+    ///
+    /// # Errors
+    ///
+    /// The request is not valid, the identity is of another installation, or nothing can be written.
+    pub fn issue(&self, grant: &Grant, request: &[u8], by: &str) -> Result<Issued, PkiError> {
+        let key = requested_key(request)?;
+        self.certify(grant, &key, by)
+    }
+
+    /// Renews a certificate: the new one says what the present one says, for as long, and nothing
+    /// more. Only a certificate of this authority is renewed that is valid and not revoked.
+    ///
+    /// # Errors
+    ///
+    /// It is not, the request is not valid, or nothing can be written.
+    pub fn renew(&self, present: &CertificateDer<'_>, request: &[u8]) -> Result<Issued, PkiError> {
+        let list = files::read_if_there(&self.list_path())?;
+        let authorities = std::slice::from_ref(&self.certificate);
+        let verifier = verify::of_clients(authorities, list.as_deref())?;
+        verify::client(&*verifier, present)
+            .map_err(|error| PkiError::Refused(format!("it is not renewed: {error}")))?;
+        let facts = CertificateFacts::read(present)?;
+        let life = facts.not_after - facts.not_before - skew();
+        let grant = Grant {
+            identity: facts.identity,
+            dns: facts.dns,
+            addresses: facts.addresses,
+            life: Duration::from_secs(u64::try_from(life).unwrap_or(0)),
+        };
+        self.issue(&grant, request, "renew")
+    }
+
+    fn certify(&self, grant: &Grant, key: &PublicKey, by: &str) -> Result<Issued, PkiError> {
+        if grant.identity.installation() != self.installation {
+            return Err(PkiError::Refused(format!(
+                "the authority is that of {:?}, not of {:?}",
+                self.installation,
+                grant.identity.installation()
+            )));
+        }
+        if grant.life < LIFE_MIN {
+            return Err(PkiError::Refused("a life is at least 5 seconds".to_owned()));
+        }
+        let serial = serial()?;
+        let at = now();
+        let (not_before, not_after) = (at - skew(), later(at, grant.life));
+        let mut params = CertificateParams::default();
+        params.not_before = date(not_before)?;
+        params.not_after = date(not_after)?;
+        params.serial_number = Some(serial.clone());
+        params.distinguished_name = DistinguishedName::new();
+        let name = common_name(&grant.identity);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.subject_alt_names = names(grant)?;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(key, &self.issuer)?;
+        let _lock = files::lock(&self.directory)?;
+        // On record before it is given out.
+        let entry = Entry {
+            serial: crate::certificate::hex(&serial.to_bytes()),
+            names: grant.identity.uris(),
+            not_before,
+            not_after,
+            at,
+            by: by.to_owned(),
+        };
+        ledger::issued(&self.directory, &entry)?;
+        Ok(Issued {
+            chain: vec![certificate.der().clone(), self.certificate.clone()],
+            authorities: vec![self.certificate.clone()],
+            list: files::read_if_there(&self.list_path())?,
+        })
+    }
+
+    /// All certificates that were issued, in order, each with its revocation.
+    ///
+    /// # Errors
+    ///
+    /// The ledger cannot be read.
+    pub fn entries(&self) -> Result<Vec<(Entry, Option<Revocation>)>, PkiError> {
+        let revoked = ledger::revocations(&self.directory)?;
+        let entries = ledger::entries(&self.directory)?.into_iter();
+        Ok(entries
+            .map(|entry| {
+                let revocation = revoked.get(&entry.serial).cloned();
+                (entry, revocation)
+            })
+            .collect())
+    }
+
+    /// Revokes the certificates that `of` chooses among those that are valid, and returns them.
+    ///
+    /// # Errors
+    ///
+    /// The ledger or the list cannot be read or written.
+    pub fn revoke(&self, of: impl Fn(&Entry) -> bool) -> Result<Vec<Entry>, PkiError> {
+        let lock = files::lock(&self.directory)?;
+        let at = now();
+        let mut chosen = Vec::new();
+        for (entry, revocation) in self.entries()? {
+            if revocation.is_none() && entry.not_after > at && of(&entry) {
+                let serial = entry.serial.clone();
+                ledger::revoked(&self.directory, &Revocation { serial, at })?;
+                chosen.push(entry);
+            }
+        }
+        self.write_list(&lock)?;
+        Ok(chosen)
+    }
+
+    /// Writes the revocation list anew, from the ledger.
+    fn write_list(&self, _locked: &File) -> Result<(), PkiError> {
+        let at = now();
+        let revoked = ledger::revocations(&self.directory)?;
+        let certificates = revoked.values().filter_map(|one| {
+            let serial = unhex(&one.serial)?;
+            Some(date(one.at).map(|at| RevokedCertParams {
+                serial_number: SerialNumber::from_slice(&serial),
+                revocation_time: at,
+                reason_code: None,
+                invalidity_date: None,
+            }))
+        });
+        let params = CertificateRevocationListParams {
+            this_update: date(at - skew())?,
+            next_update: date(later(at, LIST_LIFE))?,
+            crl_number: SerialNumber::from(u64::try_from(revoked.len()).unwrap_or(0) + 1),
+            issuing_distribution_point: None,
+            revoked_certs: certificates.collect::<Result<_, _>>()?,
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = params.signed_by(&self.issuer)?;
+        files::replace(&self.list_path(), list.pem()?.as_bytes())
+    }
+}
+
+fn skew() -> i64 {
+    i64::try_from(SKEW.as_secs()).unwrap_or(0)
+}
+
+/// A random serial number of 127 bits.
+fn serial() -> Result<SerialNumber, PkiError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(PkiError::Random)?;
+    // Positive, and always of the same length.
+    bytes[0] = bytes[0] & 0x7f | 0x40;
+    Ok(SerialNumber::from_slice(&bytes))
+}
+
+/// For people who look at a certificate; it does not count.
+fn common_name(identity: &Identity) -> String {
+    match identity.role() {
+        Role::Control => "control".to_owned(),
+        Role::Cell(cell) => format!("cell {cell}"),
+        Role::Agent(names) => format!("agent of cell {}", names.cell),
+    }
+    .chars()
+    .take(60)
+    .collect()
+}
+
+/// The DNS name that clients may ask a role for that check DNS names only.
+#[must_use]
+pub(crate) fn dns_name(role: &Role) -> &'static str {
+    match role {
+        Role::Control => "control.placewright.internal",
+        Role::Cell(_) => "cell.placewright.internal",
+        Role::Agent(_) => "agent.placewright.internal",
+    }
+}
+
+fn names(grant: &Grant) -> Result<Vec<SanType>, PkiError> {
+    let mut names = Vec::new();
+    for uri in grant.identity.uris() {
+        names.push(SanType::URI(uri.try_into()?));
+    }
+    let own = dns_name(grant.identity.role());
+    let dns = grant.dns.iter().map(String::as_str);
+    for name in dns.chain([own]) {
+        let name = SanType::DnsName(name.to_owned().try_into()?);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.extend(grant.addresses.iter().copied().map(SanType::IpAddress));
+    Ok(names)
+}

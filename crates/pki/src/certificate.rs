@@ -1,0 +1,97 @@
+//! What a certificate says.
+
+use std::net::IpAddr;
+
+use placewright_identity::Identity;
+use rustls::pki_types::CertificateDer;
+use x509_parser::extensions::GeneralName;
+use x509_parser::parse_x509_certificate;
+
+use crate::error::PkiError;
+
+/// What counts of a certificate. It says nothing about who signed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFacts {
+    /// The role, cell and hosts that the names say.
+    pub identity: Identity,
+    /// The serial number.
+    pub serial: Vec<u8>,
+    /// From when on it is valid, in seconds since 1970.
+    pub not_before: i64,
+    /// Until when it is valid.
+    pub not_after: i64,
+    /// DNS names besides the URIs.
+    pub dns: Vec<String>,
+    /// Addresses besides the URIs.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl CertificateFacts {
+    /// Reads a certificate.
+    ///
+    /// # Errors
+    ///
+    /// It is none, or its names are of no role.
+    pub fn read(certificate: &CertificateDer<'_>) -> Result<Self, PkiError> {
+        let (_, parsed) = parse_x509_certificate(certificate)
+            .map_err(|error| PkiError::Certificate(error.to_string()))?;
+        let names = parsed.subject_alternative_name();
+        let names = names.map_err(|error| PkiError::Certificate(error.to_string()))?;
+        let names = names.map_or(&[] as &[GeneralName<'_>], |names| {
+            names.value.general_names.as_slice()
+        });
+        let mut uris = Vec::new();
+        let mut dns = Vec::new();
+        let mut addresses = Vec::new();
+        for name in names {
+            match name {
+                GeneralName::URI(uri) => uris.push(*uri),
+                GeneralName::DNSName(name) => dns.push((*name).to_owned()),
+                GeneralName::IPAddress(bytes) => addresses.extend(address(bytes)),
+                _ => {}
+            }
+        }
+        Ok(Self {
+            identity: Identity::parse(uris)?,
+            serial: parsed.raw_serial().to_vec(),
+            not_before: parsed.validity().not_before.timestamp(),
+            not_after: parsed.validity().not_after.timestamp(),
+            dns,
+            addresses,
+        })
+    }
+
+    /// The serial number as hexadecimal digits.
+    #[must_use]
+    pub fn serial_text(&self) -> String {
+        hex(&self.serial)
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        return Some(four.into());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
+}
+
+/// The serial numbers on a revocation list.
+pub(crate) fn revoked_serials(list: &[u8]) -> Result<Vec<Vec<u8>>, PkiError> {
+    let (_, parsed) = x509_parser::parse_x509_crl(list)
+        .map_err(|error| PkiError::Certificate(format!("the revocation list: {error}")))?;
+    let revoked = parsed.iter_revoked_certificates();
+    Ok(revoked.map(|one| one.raw_serial().to_vec()).collect())
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Hexadecimal digits as bytes.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    let byte = |pair: &[u32]| u8::try_from(pair[0] << 4 | pair[1]).ok();
+    digits.chunks(2).map(byte).collect()
+}

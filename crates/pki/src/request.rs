@@ -1,0 +1,69 @@
+//! New keys, and the requests to have them certified.
+
+use rcgen::{
+    CertificateParams, CertificateSigningRequestParams, DistinguishedName, KeyPair,
+    PKCS_ECDSA_P256_SHA256, PublicKey,
+};
+
+use crate::error::PkiError;
+
+/// The largest request that is looked at.
+pub const REQUEST_BYTES_MAX: usize = 8 << 10;
+
+/// A new key, with the request to have it certified. The key leaves the machine never.
+pub struct KeyRequest {
+    key: String,
+    /// The request (PKCS #10, DER), signed with the key.
+    pub request: Vec<u8>,
+}
+
+impl KeyRequest {
+    /// Makes a key on the curve P-256. The request names nobody: who asks is known otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The system has no random numbers.
+    pub fn new() -> Result<Self, PkiError> {
+        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        let request = params.serialize_request(&pair)?;
+        Ok(Self {
+            key: pair.serialize_pem(),
+            request: request.der().to_vec(),
+        })
+    }
+
+    /// The key as PEM.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+}
+
+impl std::fmt::Debug for KeyRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeyRequest(hidden)")
+    }
+}
+
+/// The key of a request whose signature is right. Whatever else the request asks for does not count.
+pub(crate) fn requested_key(request: &[u8]) -> Result<PublicKey, PkiError> {
+    if request.len() > REQUEST_BYTES_MAX {
+        return Err(PkiError::Refused(format!(
+            "the request has {} bytes, and at most {REQUEST_BYTES_MAX} are allowed",
+            request.len()
+        )));
+    }
+    let read = CertificateSigningRequestParams::from_der(&request.to_vec().into());
+    let read = read.map_err(|error| {
+        PkiError::Refused(format!(
+            "the request for a certificate cannot be read: {error}"
+        ))
+    })?;
+    if read.public_key.algorithm() != &PKCS_ECDSA_P256_SHA256 {
+        return Err(PkiError::Refused(
+            "the request is for a key of another kind: keys are on the curve P-256".to_owned(),
+        ));
+    }
+    Ok(read.public_key)
+}

@@ -1,0 +1,134 @@
+//! Who is trusted: chains are checked by rustls, names by the callers of this.
+
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use crate::error::PkiError;
+
+/// The one provider of cryptography.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// The store of the authorities that are trusted.
+fn roots(authorities: &[CertificateDer<'_>]) -> Result<Arc<RootCertStore>, PkiError> {
+    let mut store = RootCertStore::empty();
+    for authority in authorities {
+        store.add(authority.clone().into_owned())?;
+    }
+    Ok(Arc::new(store))
+}
+
+/// Reads a revocation list, PEM or DER.
+pub(crate) fn list(content: &[u8]) -> Result<CertificateRevocationListDer<'static>, PkiError> {
+    if !content.starts_with(b"-----") && !content.starts_with(b"\n") {
+        return Ok(content.to_vec().into());
+    }
+    CertificateRevocationListDer::from_pem_slice(content)
+        .map_err(|error| PkiError::Certificate(format!("the revocation list: {error}")))
+}
+
+fn lists(content: Option<&[u8]>) -> Result<Vec<CertificateRevocationListDer<'static>>, PkiError> {
+    Ok(content.map(list).transpose()?.into_iter().collect())
+}
+
+/// The verifier of those who call. Who has no certificate gets through the handshake, because the
+/// first certificate is asked for without one; every other call looks for one.
+pub(crate) fn of_clients(
+    authorities: &[CertificateDer<'_>],
+    list: Option<&[u8]>,
+) -> Result<Arc<dyn ClientCertVerifier>, PkiError> {
+    let builder = WebPkiClientVerifier::builder_with_provider(roots(authorities)?, provider());
+    let builder = builder
+        .with_crls(lists(list)?)
+        .only_check_end_entity_revocation()
+        .allow_unknown_revocation_status()
+        .allow_unauthenticated();
+    builder
+        .build()
+        .map_err(|error| PkiError::Certificate(error.to_string()))
+}
+
+/// Checks a client's certificate as a handshake does, now.
+pub(crate) fn client(
+    verifier: &dyn ClientCertVerifier,
+    certificate: &CertificateDer<'_>,
+) -> Result<(), Error> {
+    verifier
+        .verify_client_cert(certificate, &[], UnixTime::now())
+        .map(drop)
+}
+
+/// Checks the chain of a server, its dates and the revocation list, but not its DNS names: which role
+/// it has is checked from its URIs when the handshake is over.
+#[derive(Debug)]
+pub(crate) struct ServerChain(Arc<WebPkiServerVerifier>);
+
+impl ServerChain {
+    pub(crate) fn new(
+        authorities: &[CertificateDer<'_>],
+        list: Option<&[u8]>,
+    ) -> Result<Self, PkiError> {
+        let builder = WebPkiServerVerifier::builder_with_provider(roots(authorities)?, provider());
+        let builder = builder
+            .with_crls(lists(list)?)
+            .only_check_end_entity_revocation()
+            .allow_unknown_revocation_status();
+        let built = builder.build();
+        Ok(Self(built.map_err(|error| {
+            PkiError::Certificate(error.to_string())
+        })?))
+    }
+}
+
+impl ServerCertVerifier for ServerChain {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified =
+            self.0
+                .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verified {
+            // rustls looks at DNS names last, when everything else is right.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}

@@ -1,0 +1,319 @@
+//! An authority and its holders, as the roles use them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use placewright_identity::{AgentNames, HostPattern, Identity, Role};
+use placewright_pki::invitation::Word;
+use placewright_pki::{
+    Authority, CertificateFacts, Credentials, Grant, Issued, KeyRequest, holder, pinned_client,
+};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use tempfile::TempDir;
+
+fn authority() -> (TempDir, Authority) {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::create(&folder.path().join("pki"), "test").unwrap();
+    (folder, authority)
+}
+
+fn agent(host: &str) -> Grant {
+    let names = AgentNames {
+        cell: "c1".into(),
+        hosts: BTreeSet::from([HostPattern::Named(host.into())]),
+        services: BTreeSet::new(),
+    };
+    Grant::new(Identity::new("test", Role::Agent(names)).unwrap())
+}
+
+fn cell() -> Grant {
+    Grant::new(Identity::new("test", Role::Cell("c1".into())).unwrap())
+}
+
+/// A folder with a new certificate.
+fn hold(authority: &Authority, folder: &Path, grant: &Grant) -> Arc<Credentials> {
+    let request = KeyRequest::new().unwrap();
+    let issued = authority.issue(grant, &request.request, "issue").unwrap();
+    holder::write(folder, &request, &issued).unwrap();
+    Credentials::load(folder, None).unwrap()
+}
+
+/// A handshake in memory: what the server got to know of the client.
+fn shake(
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+) -> Result<Option<CertificateFacts>, String> {
+    let name = ServerName::try_from("any.invalid").unwrap();
+    let mut client = ClientConnection::new(client, name).map_err(|error| error.to_string())?;
+    let mut server = ServerConnection::new(server).map_err(|error| error.to_string())?;
+    while client.is_handshaking() || server.is_handshaking() || server.wants_write() {
+        let mut bytes = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+        server.read_tls(&mut bytes.as_slice()).unwrap();
+        server
+            .process_new_packets()
+            .map_err(|error| format!("server: {error}"))?;
+        let mut bytes = Vec::new();
+        while server.wants_write() {
+            server.write_tls(&mut bytes).unwrap();
+        }
+        client.read_tls(&mut bytes.as_slice()).unwrap();
+        client
+            .process_new_packets()
+            .map_err(|error| format!("client: {error}"))?;
+    }
+    let shown = server.peer_certificates().and_then(|chain| chain.first());
+    Ok(shown.map(|certificate| CertificateFacts::read(certificate).unwrap()))
+}
+
+#[test]
+fn both_sides_know_each_other() {
+    let (folder, authority) = authority();
+    let cell = hold(&authority, &folder.path().join("cell"), &cell());
+    let agent = hold(&authority, &folder.path().join("agent"), &agent("h1"));
+    let seen = shake(
+        agent.current().client.clone(),
+        cell.current().server.clone(),
+    );
+    let seen = seen.unwrap().unwrap();
+    assert_eq!(seen.identity.uris(), ["placewright://test/cell/c1/host/h1"]);
+    let life = seen.not_after - seen.not_before;
+    assert_eq!(
+        life,
+        7 * 86_400 + 300,
+        "valid for days, and set back for other clocks"
+    );
+}
+
+#[test]
+fn what_another_authority_signed_is_refused() {
+    let (folder, authority) = authority();
+    let (other_folder, other) = self::authority();
+    let cell = hold(&authority, &folder.path().join("cell"), &cell());
+    let stranger = hold(&other, &other_folder.path().join("agent"), &agent("h1"));
+    // Neither side trusts the other: the client sees it first.
+    let seen = shake(
+        stranger.current().client.clone(),
+        cell.current().server.clone(),
+    );
+    let why = seen.unwrap_err();
+    assert!(why.starts_with("client: invalid peer certificate"), "{why}");
+    // One that trusts everybody is refused by the server.
+    let path = other_folder.path().join("agent/ca.pem");
+    std::fs::copy(folder.path().join("cell/ca.pem"), path).unwrap();
+    assert!(stranger.reload_if_changed().unwrap());
+    let seen = shake(
+        stranger.current().client.clone(),
+        cell.current().server.clone(),
+    );
+    let why = seen.unwrap_err();
+    assert!(why.starts_with("server: "), "{why}");
+}
+
+#[test]
+fn what_was_revoked_is_refused_once_the_list_is_read() {
+    let (folder, authority) = authority();
+    let agent = hold(&authority, &folder.path().join("agent"), &agent("h1"));
+    let folder = folder.path().join("cell");
+    let request = KeyRequest::new().unwrap();
+    let issued = authority.issue(&cell(), &request.request, "issue").unwrap();
+    holder::write(&folder, &request, &issued).unwrap();
+    let list = authority.list_path();
+    let cell = Credentials::load(&folder, Some(&list)).unwrap();
+    let serial = agent.current().facts.serial_text();
+    assert_eq!(
+        authority
+            .revoke(|entry| entry.serial == serial)
+            .unwrap()
+            .len(),
+        1
+    );
+    assert!(cell.reload_if_changed().unwrap());
+    let present = agent.current();
+    assert!(cell.current().is_revoked(&present.facts.serial));
+    let why = shake(present.client.clone(), cell.current().server.clone()).unwrap_err();
+    assert!(why.contains("Revoked"), "{why}");
+    let why = cell.current().check_client(&present.certificate);
+    assert!(why.is_err());
+    // It is not renewed either.
+    let request = KeyRequest::new().unwrap().request;
+    let why = authority.renew(&present.certificate, &request).unwrap_err();
+    assert!(why.to_string().contains("not renewed"), "{why}");
+    // Others are as before.
+    let other = cell.current();
+    assert!(authority.renew(&other.certificate, &request).is_ok());
+}
+
+fn first(issued: &Issued) -> CertificateFacts {
+    CertificateFacts::read(&issued.chain[0]).unwrap()
+}
+
+#[test]
+fn a_renewed_certificate_says_what_the_present_one_says() {
+    let (folder, authority) = authority();
+    let grant = Grant {
+        dns: vec!["h1.example.org".into()],
+        addresses: vec!["192.0.2.1".parse().unwrap()],
+        life: Duration::from_secs(20),
+        ..agent("h1")
+    };
+    let agent = hold(&authority, &folder.path().join("agent"), &grant);
+    let before = agent.current();
+    let request = KeyRequest::new().unwrap();
+    let issued = authority
+        .renew(&before.certificate, &request.request)
+        .unwrap();
+    let after = first(&issued);
+    assert_eq!(after.identity, before.facts.identity);
+    assert_eq!(after.dns, before.facts.dns);
+    assert_eq!(after.addresses, before.facts.addresses);
+    let life = |facts: &CertificateFacts| facts.not_after - facts.not_before;
+    assert_eq!(life(&after), life(&before.facts));
+    assert_ne!(after.serial, before.facts.serial);
+    holder::write(agent.directory(), &request, &issued).unwrap();
+    assert!(agent.reload_if_changed().unwrap());
+    assert_eq!(agent.current().facts.serial, after.serial);
+    assert_eq!(agent.current().number, 2);
+}
+
+#[test]
+fn an_authority_renews_only_its_own() {
+    let (folder, authority) = authority();
+    let (_other_folder, other) = self::authority();
+    let agent = hold(&authority, &folder.path().join("agent"), &agent("h1"));
+    let request = KeyRequest::new().unwrap().request;
+    assert!(other.renew(&agent.current().certificate, &request).is_err());
+    // Nor is anything signed that is not signed with its own key.
+    let mut broken = request;
+    *broken.last_mut().unwrap() ^= 1;
+    assert!(
+        authority
+            .renew(&agent.current().certificate, &broken)
+            .is_err()
+    );
+    assert!(authority.renew(&agent.current().certificate, b"").is_err());
+}
+
+#[test]
+fn a_word_is_good_once_and_until_its_end() {
+    let (_folder, authority) = authority();
+    let hour = Duration::from_secs(3600);
+    let word = authority.invite(&agent("h1"), hour).unwrap();
+    let again = Word::read(&word.text()).unwrap();
+    assert_eq!(again, word);
+    let request = KeyRequest::new().unwrap().request;
+    // What cannot be signed does not use it up.
+    assert!(authority.enrol(&word.id, &word.secret, b"x").is_err());
+    let issued = authority.enrol(&word.id, &word.secret, &request).unwrap();
+    assert_eq!(first(&issued).identity, agent("h1").identity);
+    assert!(authority.enrol(&word.id, &word.secret, &request).is_err());
+    let over = authority.invite(&agent("h1"), Duration::ZERO).unwrap();
+    assert!(authority.enrol(&over.id, &over.secret, &request).is_err());
+    let content = std::fs::read_to_string(authority.directory().join("invitations.json")).unwrap();
+    assert!(!content.contains(word.text().split('.').nth(2).unwrap()));
+}
+
+#[test]
+fn a_word_does_not_stand_guessing() {
+    let (_folder, authority) = authority();
+    let word = authority
+        .invite(&agent("h1"), Duration::from_secs(3600))
+        .unwrap();
+    let request = KeyRequest::new().unwrap().request;
+    for guess in 0..5 {
+        assert!(authority.enrol(&word.id, &[guess; 16], &request).is_err());
+    }
+    assert!(authority.enrol(&word.id, &word.secret, &request).is_err());
+}
+
+#[test]
+fn whoever_enrols_trusts_the_authority_of_the_word_only() {
+    let (folder, authority) = authority();
+    let (_other_folder, other) = self::authority();
+    let cell = hold(&authority, &folder.path().join("cell"), &cell());
+    let hour = Duration::from_secs(3600);
+    let server = || cell.current().server.clone();
+    let right = authority.invite(&agent("h1"), hour).unwrap();
+    assert_eq!(shake(pinned_client(&right).unwrap(), server()), Ok(None));
+    let wrong = other.invite(&agent("h1"), hour).unwrap();
+    let why = shake(pinned_client(&wrong).unwrap(), server()).unwrap_err();
+    assert!(why.contains("UnknownIssuer"), "{why}");
+}
+
+#[test]
+fn words_that_are_none_are_refused() {
+    for text in ["", "pw1", "pw1.a.b.c", "pw2.AAAAAAAAAAA.AAAA.AAAA", "x"] {
+        assert!(Word::read(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn nobody_else_can_read_the_files() {
+    let (folder, authority) = authority();
+    hold(&authority, &folder.path().join("agent"), &agent("h1"));
+    authority
+        .invite(&agent("h1"), Duration::from_secs(9))
+        .unwrap();
+    let mut files = 0;
+    for below in ["pki", "agent"] {
+        let below = folder.path().join(below);
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&below), 0o700);
+        for entry in std::fs::read_dir(&below).unwrap() {
+            assert_eq!(mode(&entry.unwrap().path()), 0o600);
+            files += 1;
+        }
+    }
+    assert!(files >= 8, "{files}");
+}
+
+#[test]
+fn an_authority_is_made_once_and_for_one_installation() {
+    let (_folder, authority) = authority();
+    assert!(Authority::create(authority.directory(), "test").is_err());
+    let other = Grant::new(Identity::new("other", Role::Control).unwrap());
+    let request = KeyRequest::new().unwrap().request;
+    assert!(authority.issue(&other, &request, "issue").is_err());
+    assert!(Authority::open(Path::new("/nowhere")).is_err());
+}
+
+#[test]
+fn a_folder_that_is_wrong_changes_nothing() {
+    let (folder, authority) = authority();
+    let agent = hold(&authority, &folder.path().join("agent"), &agent("h1"));
+    let path = agent.directory().join("identity.pem");
+    let good = std::fs::read(&path).unwrap();
+    std::fs::write(&path, "nothing").unwrap();
+    assert!(agent.reload_if_changed().is_err());
+    assert!(
+        !agent.reload_if_changed().unwrap(),
+        "what is wrong is told once"
+    );
+    assert_eq!(agent.current().number, 1);
+    std::fs::write(&path, good).unwrap();
+    assert!(agent.reload_if_changed().unwrap());
+}
+
+#[test]
+fn files_of_another_authority_have_other_names() {
+    let (folder, authority) = authority();
+    let agent = hold(&authority, &folder.path().join("agent"), &agent("h1"));
+    let theirs = folder.path().join("theirs");
+    std::fs::create_dir(&theirs).unwrap();
+    let both = std::fs::read_to_string(agent.directory().join("identity.pem")).unwrap();
+    let key = both.find("-----BEGIN PRIVATE KEY").unwrap();
+    std::fs::write(theirs.join("tls.crt"), &both[..key]).unwrap();
+    std::fs::write(theirs.join("tls.key"), &both[key..]).unwrap();
+    std::fs::copy(agent.directory().join("ca.pem"), theirs.join("ca.crt")).unwrap();
+    let loaded = Credentials::load(&theirs, None).unwrap().current();
+    assert_eq!(loaded.facts, agent.current().facts);
+    assert!(!loaded.is_own_form);
+}

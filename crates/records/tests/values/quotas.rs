@@ -1,0 +1,80 @@
+//! The rows of quotas.
+
+use placewright_conductor::quota::{QuotaScope, QuotaSet, Resource, Usage, UsageAmounts};
+use placewright_conductor::super_conductor::{Change, Move, MoveStage};
+use placewright_conductor::{MoveKind, Spec, control};
+
+use super::{INSTANCE, MIGRATION, some, spec};
+
+/// What an instance counts for.
+pub fn usage() -> Usage {
+    Usage::new(UsageAmounts {
+        cores: 300,
+        ram_mb: 512,
+        classes: vec![("CUSTOM_GPU".into(), 1), ("VCPU".into(), 300)],
+    })
+}
+
+/// The specification of an instance that counts for something.
+pub fn counted_spec() -> Spec {
+    Spec {
+        usage: usage(),
+        ..spec()
+    }
+}
+
+/// A move of an instance that counts for more meanwhile.
+pub fn counted_move() -> Move {
+    Move {
+        instance: INSTANCE,
+        kind: MoveKind::Resize,
+        stage: MoveStage::Requested,
+        spec: Some(counted_spec()),
+        turn: 1,
+        held: vec![],
+        decision: None,
+        added_usage: Usage::new(UsageAmounts {
+            cores: 200,
+            ..UsageAmounts::default()
+        }),
+    }
+}
+
+/// A limit of each resource.
+pub fn limits() -> QuotaSet {
+    let limits = [
+        (Resource::Instances, 10),
+        (Resource::Cores, 20),
+        (Resource::Ram, -1),
+        (Resource::KeyPairs, 3),
+        (Resource::ServerGroups, 4),
+        (Resource::ServerGroupMembers, 5),
+        (Resource::Class("CUSTOM_GPU".into()), 300),
+    ];
+    QuotaSet {
+        limits: limits.into(),
+    }
+}
+
+/// A scope of each kind.
+pub fn scopes() -> [QuotaScope; 5] {
+    [
+        QuotaScope::Configured,
+        QuotaScope::Class("default".into()),
+        QuotaScope::Project("p".into()),
+        QuotaScope::Registered,
+        QuotaScope::Unified("p".into()),
+    ]
+}
+
+/// Limits of each scope, and an instance that counts for something.
+pub fn of_quotas() -> Vec<control::Change> {
+    let sets = scopes().map(|scope| Change::Quota(scope, some(limits())));
+    let of_instance = [
+        Change::Quota(QuotaScope::Project("q".into()), None),
+        Change::Spec(INSTANCE, some(counted_spec())),
+        Change::Move(MIGRATION, some(counted_move())),
+    ];
+    let all = sets.into_iter().chain(of_instance);
+    all.map(control::Change::Conductor).collect()
+}

@@ -1,0 +1,337 @@
+//! TLS of control's listeners: from the options and the files that they name to the doors of the
+//! servers, and the files again when they change.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use placewright_http::{ListenerTlsMetrics, TlsDoor, TlsMetrics};
+use placewright_net::Handshakes;
+use placewright_tls::{
+    ClientFiles, FileBacked, FileError, IdentityFiles, LoadedServer, Outcome, ServerFiles,
+    others_may_read,
+};
+use tokio::runtime::{Builder, Runtime};
+
+use super::option_conversion;
+use crate::config::ConfigErrors;
+use crate::options::{ClientCertificateMode, Options, PlainMode};
+
+/// The protocol that the REST services speak over TLS.
+const HTTP_1_1: &[u8] = b"http/1.1";
+/// A certificate that expires sooner is worth a warning.
+const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// The options of one listener.
+struct ListenerOptions<'a> {
+    section: &'static str,
+    certificate: Option<&'a Path>,
+    key: Option<&'a Path>,
+    client_ca: Option<&'a Path>,
+    client_certificates: ClientCertificateMode,
+    plain: PlainMode,
+}
+
+/// The sections of listeners that can speak TLS, with what they have in common.
+fn listeners(options: &Options) -> [ListenerOptions<'_>; 4] {
+    macro_rules! of_section {
+        ($section:ident) => {
+            ListenerOptions {
+                section: stringify!($section),
+                certificate: options.$section.tls_certificate.as_deref(),
+                key: options.$section.tls_key.as_deref(),
+                client_ca: options.$section.tls_client_ca.as_deref(),
+                client_certificates: options.$section.tls_client_certificates,
+                plain: options.$section.tls_plain,
+            }
+        };
+    }
+    [
+        of_section!(placement),
+        of_section!(scheduler),
+        of_section!(compute),
+        of_section!(health),
+    ]
+}
+
+/// A listener that speaks TLS.
+struct Listener {
+    section: &'static str,
+    server: Arc<FileBacked<LoadedServer, FileError>>,
+    allows_plain: bool,
+}
+
+/// What all listeners that speak TLS need, read from their files.
+#[derive(Default)]
+pub(super) struct TlsFiles(Vec<Listener>);
+
+impl TlsFiles {
+    /// Reads the files of all listeners, and adds to the warnings.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the options or files of each listener.
+    pub(super) fn load(
+        options: &Options,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, ConfigErrors> {
+        let (mut read, mut problems) = (Vec::new(), Vec::new());
+        for listener in listeners(options) {
+            match listener.files() {
+                Ok(None) => {}
+                Ok(Some(files)) => match files.load() {
+                    Ok(server) => {
+                        listener.warn(&server, warnings);
+                        read.push(Listener {
+                            section: listener.section,
+                            server: Arc::new(server),
+                            allows_plain: listener.plain == PlainMode::Allow,
+                        });
+                    }
+                    Err(error) => problems.push(format!("[{}] TLS: {error}", listener.section)),
+                },
+                Err(problem) => problems.push(format!("{}.{problem}", listener.section)),
+            }
+        }
+        if problems.is_empty() {
+            Ok(Self(read))
+        } else {
+            Err(ConfigErrors(problems))
+        }
+    }
+
+    /// Starts the threads for handshakes, if any listener speaks TLS.
+    ///
+    /// # Errors
+    ///
+    /// The system has no threads.
+    pub(super) fn open(self, options: &Options, metrics: &TlsMetrics) -> std::io::Result<Tls> {
+        let limits = option_conversion::handshakes(options);
+        let runtime = match self.0.is_empty() {
+            true => None,
+            false => Some(threads(options)?),
+        };
+        let executor = runtime.as_ref().map(|runtime| runtime.handle().clone());
+        Ok(Tls {
+            handshakes: Handshakes::new(limits, executor),
+            listeners: Arc::new(Listeners::new(self.0, metrics)),
+            _threads: Threads(runtime),
+        })
+    }
+}
+
+impl ListenerOptions<'_> {
+    /// The files that the options name; none if the listener does not speak TLS. An error begins with
+    /// the name of the option.
+    fn files(&self) -> Result<Option<ServerFiles>, String> {
+        let Some(certificate) = self.certificate else {
+            return match () {
+                () if self.key.is_some() => Err("tls_key: goes with tls_certificate".to_owned()),
+                () if self.plain == PlainMode::Refuse => {
+                    Err("tls_plain: to refuse HTTP takes a tls_certificate for HTTPS".to_owned())
+                }
+                () if self.client_certificates != ClientCertificateMode::Off => Err(
+                    "tls_client_certificates: clients show one over TLS only: set tls_certificate"
+                        .to_owned(),
+                ),
+                () => Ok(None),
+            };
+        };
+        let clients = match (self.client_certificates, self.client_ca) {
+            (ClientCertificateMode::Off, _) => None,
+            (_, None) => {
+                return Err(format!(
+                    "tls_client_certificates: {} takes a tls_client_ca that says who signs them",
+                    self.client_certificates.text()
+                ));
+            }
+            (mode, Some(authorities)) => Some(ClientFiles {
+                authorities: authorities.to_owned(),
+                is_required: mode == ClientCertificateMode::Required,
+            }),
+        };
+        Ok(Some(ServerFiles {
+            identity: IdentityFiles {
+                certificate: certificate.to_owned(),
+                key: self.key_file(certificate),
+            },
+            clients,
+            protocols: vec![HTTP_1_1.to_vec()],
+        }))
+    }
+
+    fn key_file(&self, certificate: &Path) -> PathBuf {
+        self.key.unwrap_or(certificate).to_owned()
+    }
+
+    /// Adds what is allowed but probably not intended.
+    fn warn(&self, server: &FileBacked<LoadedServer, FileError>, warnings: &mut Vec<String>) {
+        let section = self.section;
+        if let Some(key) = self.key.or(self.certificate)
+            && others_may_read(key)
+        {
+            warnings.push(format!(
+                "{section}.tls_key: everybody on this machine may read {}: chmod o-rwx",
+                key.display()
+            ));
+        }
+        if self.client_ca.is_some() && self.client_certificates == ClientCertificateMode::Off {
+            warnings.push(format!(
+                "{section}.tls_client_ca is set, but {section}.tls_client_certificates is off: \
+                 clients are not asked for a certificate"
+            ));
+        }
+        if self.plain == PlainMode::Allow
+            && self.client_certificates == ClientCertificateMode::Required
+        {
+            warnings.push(format!(
+                "{section}.tls_client_certificates is required, but {section}.tls_plain is allow: \
+                 a client without a certificate comes in over HTTP"
+            ));
+        }
+        warnings.extend(expiry(section, &server.current()));
+    }
+}
+
+/// A warning about a certificate that has expired or soon will have.
+fn expiry(section: &str, server: &LoadedServer) -> Option<String> {
+    let validity = server.validity();
+    let now_s = now_s();
+    let soon_s = now_s.saturating_add_unsigned(EXPIRES_SOON.as_secs());
+    let at = validity.not_after_text();
+    if validity.is_over(now_s) {
+        return Some(format!("{section}.tls_certificate: it expired at {at}"));
+    }
+    if now_s < validity.not_before_s {
+        return Some(format!(
+            "{section}.tls_certificate: it is not valid yet; is the clock right?"
+        ));
+    }
+    validity
+        .is_over(soon_s)
+        .then(|| format!("{section}.tls_certificate: it expires at {at}"))
+}
+
+fn now_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs().cast_signed())
+}
+
+/// The threads that compute handshakes.
+fn threads(options: &Options) -> std::io::Result<Runtime> {
+    let threads = match options.tls.handshake_threads.count() {
+        0 => available_parallelism().map_or(1, usize::from).div_ceil(2),
+        threads => threads,
+    };
+    Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("pw-tls")
+        .enable_all()
+        .build()
+}
+
+/// A runtime that nobody waits for at the end.
+struct Threads(Option<Runtime>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.0
+            .take()
+            .into_iter()
+            .for_each(Runtime::shutdown_background);
+    }
+}
+
+/// TLS of a running control.
+pub(super) struct Tls {
+    handshakes: Handshakes,
+    listeners: Arc<Listeners>,
+    _threads: Threads,
+}
+
+impl Tls {
+    /// The door of the listener of this section, if it speaks TLS.
+    pub(super) fn door(&self, section: &str) -> Option<Arc<TlsDoor>> {
+        let mut all = self.listeners.0.iter();
+        let (listener, metrics) = all.find(|(listener, _)| listener.section == section)?;
+        let server = Arc::clone(&listener.server);
+        Some(Arc::new(TlsDoor::new(
+            move || Arc::clone(server.current().config()),
+            listener.allows_plain,
+            self.handshakes.clone(),
+            metrics.clone(),
+        )))
+    }
+
+    /// The scheme to show of the listener of this section: `https` if it speaks TLS, although it may
+    /// take HTTP as well.
+    pub(super) fn scheme(&self, section: &str) -> &'static str {
+        let mut all = self.listeners.0.iter();
+        match all.any(|(listener, _)| listener.section == section) {
+            true => "https",
+            false => "http",
+        }
+    }
+
+    /// The listeners, whose files can be read again.
+    pub(super) fn listeners(&self) -> &Arc<Listeners> {
+        &self.listeners
+    }
+}
+
+/// The listeners that speak TLS, with their metrics.
+pub(super) struct Listeners(Vec<(Listener, ListenerTlsMetrics)>);
+
+impl Listeners {
+    fn new(listeners: Vec<Listener>, metrics: &TlsMetrics) -> Self {
+        let with_metrics = listeners.into_iter().map(|listener| {
+            let metrics = metrics.listener(listener.section);
+            metrics.expires(listener.server.current().validity().not_after_s);
+            (listener, metrics)
+        });
+        Self(with_metrics.collect())
+    }
+
+    /// Whether there are any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Reads files again that have changed. Blocks.
+    pub(super) fn look(&self) {
+        self.each(FileBacked::look);
+    }
+
+    /// Reads all files again. Blocks.
+    pub(super) fn reread(&self) {
+        self.each(FileBacked::reread);
+    }
+
+    fn each(&self, read: impl Fn(&FileBacked<LoadedServer, FileError>) -> Outcome<FileError>) {
+        for (listener, metrics) in &self.0 {
+            let section = listener.section;
+            match read(&listener.server) {
+                Outcome::Unchanged | Outcome::Changing => {}
+                Outcome::Replaced => {
+                    let server = listener.server.current();
+                    let expires = server.validity();
+                    metrics.reloaded(true);
+                    metrics.expires(expires.not_after_s);
+                    tracing::info!(
+                        listener = section,
+                        expires = expires.not_after_text(),
+                        "read the certificate again"
+                    );
+                    if let Some(warning) = expiry(section, &server) {
+                        tracing::warn!("{warning}");
+                    }
+                }
+                Outcome::Kept(error) => {
+                    metrics.reloaded(false);
+                    tracing::error!("[{section}] TLS: {error}; what was in force before stays");
+                }
+            }
+        }
+    }
+}

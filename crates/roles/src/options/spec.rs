@@ -1,0 +1,130 @@
+//! What an option is, and the macro that makes the options from their table.
+
+use super::kinds::Form;
+
+/// The definition of an option, independent of any value.
+#[derive(Debug)]
+pub struct OptionSpec {
+    /// The section of the configuration file that it belongs to.
+    pub section: &'static str,
+    /// The key in that section.
+    pub name: &'static str,
+    /// Its description, in whole sentences, for the help and the documentation.
+    pub help: &'static str,
+    /// The default as text; empty means "not set".
+    pub default: &'static str,
+    /// The unit of its number; empty if it is not a number.
+    pub unit: &'static str,
+    /// Whether it is a secret: it is never shown, and has no flag, because every user of a machine
+    /// can read command lines.
+    pub secret: bool,
+    /// Describes the allowed values.
+    pub allowed: fn() -> String,
+    /// Whether a text is an allowed value.
+    pub accepts: fn(&str) -> bool,
+    /// The form of the value in the configuration file.
+    pub form: Form,
+}
+
+impl OptionSpec {
+    /// `section.name`, the key that messages show.
+    pub fn key(&self) -> String {
+        format!("{}.{}", self.section, self.name)
+    }
+
+    /// The environment variable that sets it.
+    pub fn variable(&self) -> String {
+        format!("PLACEWRIGHT_{}_{}", self.section, self.name).to_uppercase()
+    }
+
+    /// The flag that sets it, without the dashes in front.
+    pub fn flag(&self) -> String {
+        if self.name == "i_know_this_is_open" {
+            // The sentence is meant to be typed, so its flag has no section's name.
+            return "i-know-this-is-open".to_owned();
+        }
+        format!("{}-{}", self.section, self.name).replace('_', "-")
+    }
+}
+
+/// A section of the configuration file.
+#[derive(Debug)]
+pub struct SectionSpec {
+    /// The name of the section.
+    pub name: &'static str,
+    /// A description of its options.
+    pub help: &'static str,
+}
+
+macro_rules! options {
+    ($(
+        $(#[doc = $section_help:literal])+
+        $section:ident: $Section:ident {
+            $(
+                $(#[doc = $help:literal])+
+                $(#[unit($unit:literal)])?
+                $(#[secret($secret:literal)])?
+                $name:ident: $kind:ty = $default:literal;
+            )+
+        }
+    )+) => {
+        /// The value of each option, by section.
+        #[derive(Debug, Clone)]
+        pub struct Options {
+            $($(#[doc = $section_help])+ pub $section: $Section,)+
+        }
+
+        $(
+            $(#[doc = $section_help])+
+            #[derive(Debug, Clone)]
+            pub struct $Section {
+                $($(#[doc = $help])+ pub $name: $kind,)+
+            }
+        )+
+
+        /// The sections in the order of the documentation.
+        pub static SECTIONS: &[SectionSpec] = &[
+            $(SectionSpec { name: stringify!($section), help: concat!($($section_help),+).trim_ascii() },)+
+        ];
+
+        /// All options in the order of the documentation.
+        pub static OPTIONS: &[OptionSpec] = &[
+            $($(OptionSpec {
+                section: stringify!($section),
+                name: stringify!($name),
+                help: concat!($($help),+).trim_ascii(),
+                default: $default,
+                unit: concat!("" $(, $unit)?),
+                secret: false $(|| $secret)?,
+                allowed: <$kind as OptionType>::allowed,
+                accepts: |text| <$kind as OptionType>::read(text).is_some(),
+                form: <$kind as OptionType>::FORM,
+            },)+)+
+        ];
+
+        impl Options {
+            /// Parses the options from one text for each entry of [`OPTIONS`].
+            ///
+            /// # Errors
+            ///
+            /// The index of the first option whose text is not an allowed value.
+            #[allow(unused_assignments, reason = "the last increment counts what nobody reads")]
+            pub fn from_texts(texts: &[&str]) -> Result<Self, usize> {
+                let mut index = 0;
+                $(
+                    let $section = $Section {
+                        $($name: {
+                            let value = texts.get(index).and_then(|text| OptionType::read(text));
+                            let value = value.ok_or(index)?;
+                            index += 1;
+                            value
+                        },)+
+                    };
+                )+
+                Ok(Self { $($section,)+ })
+            }
+        }
+    };
+}
+
+pub(super) use options;

@@ -1,0 +1,67 @@
+//! As much of DER as it takes to reach the validity of a certificate. Everything else of a
+//! certificate is read and judged by webpki, which does not show this one field.
+
+/// A DER value: its tag, and the bytes of its content.
+pub(crate) struct Value<'a> {
+    pub(crate) tag: u8,
+    pub(crate) content: &'a [u8],
+}
+
+pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const UTC_TIME: u8 = 0x17;
+pub(crate) const GENERALIZED_TIME: u8 = 0x18;
+pub(crate) const SEQUENCE: u8 = 0x30;
+/// The version of a certificate, which version 1 leaves out.
+pub(crate) const CONTEXT_0: u8 = 0xa0;
+
+/// Takes the first value off some bytes; none if they do not begin with a whole one.
+pub(crate) fn take<'a>(bytes: &mut &'a [u8]) -> Option<Value<'a>> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        // Certificates are shorter than 16 MiB, and an indefinite length (0x80) is no DER.
+        0x81..=0x83 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
+            let number = |length, digit: &u8| (length << 8) | usize::from(*digit);
+            (digits.iter().fold(0, number), rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    *bytes = rest;
+    Some(Value { tag, content })
+}
+
+/// The same for a value of one kind.
+pub(crate) fn expect<'a>(bytes: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
+    take(bytes)
+        .filter(|value| value.tag == tag)
+        .map(|value| value.content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_taken_whole_or_not_at_all() {
+        let long = [&[0x30, 0x82, 0x01, 0x00][..], &[7; 256]].concat();
+        let mut bytes = &long[..];
+        assert_eq!(expect(&mut bytes, SEQUENCE).map(<[u8]>::len), Some(256));
+        assert!(bytes.is_empty() && take(&mut bytes).is_none());
+        for broken in [
+            &[0x30][..],
+            &[0x30, 1],
+            &[0x30, 0x80, 0, 0],
+            &[0x30, 0x84, 0, 0, 0, 1, 9],
+            &[0x30, 0x82, 1],
+            &long[..100],
+        ] {
+            let mut bytes = broken;
+            assert!(take(&mut bytes).is_none(), "{broken:?}");
+        }
+        let mut bytes = &[0x02, 1, 5][..];
+        assert!(expect(&mut bytes, SEQUENCE).is_none());
+    }
+}

@@ -1,0 +1,77 @@
+//! What can be wrong with certificates, keys and authorities.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustls::pki_types::pem;
+use thiserror::Error;
+
+/// What is wrong with the content of a file, whatever its name.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The file cannot be read.
+    #[error("cannot read it: {0}")]
+    Unreadable(#[source] io::Error),
+    /// The file is longer than any certificate or bundle.
+    #[error("it has more than {0} bytes")]
+    TooLong(u64),
+    /// The file is not PEM.
+    #[error("it is not PEM: {0}")]
+    NotPem(#[source] pem::Error),
+    /// There is no certificate in it.
+    #[error("it holds no certificates (PEM)")]
+    NoCertificate,
+    /// There is no private key in it.
+    #[error("it has no private key (BEGIN PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY)")]
+    NoKey,
+    /// The private key is encrypted, and there is nobody to ask for its passphrase.
+    #[error(
+        "its private key is encrypted: store it without a passphrase, readable for its owner only"
+    )]
+    EncryptedKey,
+    /// A certificate is not one of X.509, or has what is not supported.
+    #[error("certificate {number} in it is not valid: {reason}")]
+    BadCertificate {
+        /// Which one, counted from 1.
+        number: usize,
+        /// Why.
+        reason: String,
+    },
+    /// A revocation list is not valid.
+    #[error("a revocation list in it is not valid: {0}")]
+    BadRevocations(String),
+    /// The private key has a form or an algorithm that is not supported.
+    #[error("its private key cannot be used: {0}")]
+    BadKey(#[source] rustls::Error),
+    /// The certificate belongs to another key.
+    #[error("it is not the key of the certificate")]
+    OtherKey,
+    /// The certificate that would replace the present one is out of date.
+    #[error("its certificate expired at {0}")]
+    Expired(String),
+    /// rustls does not take the settings.
+    #[error("TLS cannot be set up: {0}")]
+    Refused(#[source] rustls::Error),
+}
+
+/// What is wrong, and with which file.
+#[derive(Debug, Error)]
+#[error("{}: {fault}", path.display())]
+pub struct FileError {
+    /// The file as the configuration names it.
+    pub path: PathBuf,
+    /// What is wrong.
+    #[source]
+    pub fault: Fault,
+}
+
+impl FileError {
+    /// The fault of a file.
+    pub fn new(path: &Path, fault: Fault) -> Self {
+        Self {
+            path: path.to_owned(),
+            fault,
+        }
+    }
+}

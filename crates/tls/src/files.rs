@@ -1,0 +1,68 @@
+//! Reads PEM files.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::authorities::Authorities;
+use crate::error::{Fault, FileError};
+use crate::identity::{Identity, chain, private_key};
+
+/// The most bytes of a file: a bundle with all authorities of the Web has a quarter of a MiB.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// The files of an identity. Both may be the same one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdentityFiles {
+    /// The certificate, with those of the authorities between it and the root after it.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+impl IdentityFiles {
+    /// Reads the identity.
+    ///
+    /// # Errors
+    ///
+    /// The file that is wrong, and what is.
+    pub fn read(&self) -> Result<Identity, FileError> {
+        let chain = chain(&contents(&self.certificate)?)
+            .map_err(|fault| FileError::new(&self.certificate, fault))?;
+        let of_key = |fault| FileError::new(&self.key, fault);
+        let key = private_key(&contents(&self.key)?).map_err(of_key)?;
+        Identity::new(chain, key).map_err(|fault| match fault {
+            Fault::OtherKey | Fault::BadKey(_) => of_key(fault),
+            _ => FileError::new(&self.certificate, fault),
+        })
+    }
+}
+
+/// Reads a bundle of authorities; see [`Authorities::from_pem`].
+///
+/// # Errors
+///
+/// The file and what is wrong with it.
+pub fn read_authorities(path: &Path) -> Result<Authorities, FileError> {
+    Authorities::from_pem(&contents(path)?).map_err(|fault| FileError::new(path, fault))
+}
+
+/// Whether users other than the owner and the group may read a file, which a private key should not
+/// allow. False if there is no such file.
+pub fn others_may_read(path: &Path) -> bool {
+    const OTHERS_READ: u32 = 0o004;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & OTHERS_READ != 0)
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, FileError> {
+    let failed = |error| FileError::new(path, Fault::Unreadable(error));
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    let mut file = file.take(BYTES_MAX + 1);
+    file.read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(FileError::new(path, Fault::TooLong(BYTES_MAX)));
+    }
+    Ok(bytes)
+}

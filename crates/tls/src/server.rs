@@ -1,0 +1,110 @@
+//! Configurations of servers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+
+use crate::authorities::Authorities;
+use crate::error::Fault;
+use crate::identity::Identity;
+use crate::provider::provider;
+
+/// Whether clients show a certificate, and who may have signed it.
+#[derive(Debug, Clone)]
+pub enum ClientCertificates {
+    /// None is asked for.
+    Off,
+    /// One is asked for. A client without one is let in, one with a wrong one is not.
+    Optional(Authorities),
+    /// A client without a right one is refused.
+    Required(Authorities),
+}
+
+/// The key under which sessions are resumed. Servers with the same one resume each other's sessions,
+/// so it is kept when only the server's certificate changes, and made anew when other clients than
+/// before are let in.
+#[derive(Clone)]
+pub struct Tickets(Arc<dyn ProducesTickets>);
+
+impl Tickets {
+    /// A new random key, which changes by itself every few hours.
+    ///
+    /// # Errors
+    ///
+    /// The system has no random numbers.
+    pub fn new() -> Result<Self, Fault> {
+        Ok(Self(ring::Ticketer::new().map_err(Fault::Refused)?))
+    }
+}
+
+impl fmt::Debug for Tickets {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Tickets").finish_non_exhaustive()
+    }
+}
+
+/// What makes a server's configuration.
+#[derive(Debug, Clone)]
+pub struct ServerSettings {
+    /// Who the server is.
+    pub identity: Identity,
+    /// Whether clients show a certificate.
+    pub clients: ClientCertificates,
+    /// The protocols that it offers by ALPN, the best first. A client that offers others only is
+    /// refused; one that offers none is not.
+    pub protocols: Vec<Vec<u8>>,
+    /// The key under which sessions are resumed.
+    pub tickets: Tickets,
+}
+
+impl ServerSettings {
+    /// The configuration for rustls: TLS 1.2 and 1.3.
+    ///
+    /// # Errors
+    ///
+    /// rustls refuses a setting, for example a revocation list.
+    pub fn config(&self) -> Result<Arc<ServerConfig>, Fault> {
+        let builder = ServerConfig::builder_with_provider(Arc::clone(provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(Fault::Refused)?;
+        let builder = match &self.clients {
+            ClientCertificates::Off => builder.with_no_client_auth(),
+            ClientCertificates::Optional(authorities) => {
+                builder.with_client_cert_verifier(verifier(authorities, true)?)
+            }
+            ClientCertificates::Required(authorities) => {
+                builder.with_client_cert_verifier(verifier(authorities, false)?)
+            }
+        };
+        let identity = Arc::clone(self.identity.certified_key());
+        let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
+        config.alpn_protocols.clone_from(&self.protocols);
+        config.ticketer = Arc::clone(&self.tickets.0);
+        // A ticket holds a session at the client, so the server remembers none.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(Arc::new(config))
+    }
+}
+
+/// Judges the certificates of clients.
+fn verifier(
+    authorities: &Authorities,
+    allows_none: bool,
+) -> Result<Arc<dyn ClientCertVerifier>, Fault> {
+    let roots = Arc::clone(authorities.roots());
+    let mut builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider()))
+        .with_crls(authorities.revocations().iter().cloned())
+        // An authority without a list has revoked nothing.
+        .allow_unknown_revocation_status();
+    if allows_none {
+        builder = builder.allow_unauthenticated();
+    }
+    builder
+        .build()
+        .map_err(|error| Fault::BadRevocations(error.to_string()))
+}

@@ -1,0 +1,179 @@
+//! Configurations made of PEM texts: who is let in, and under which protocols.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Ca, Pem, shake_hands};
+use placewright_tls::rustls::{
+    CertificateError, ClientConfig, Error, HandshakeKind, ProtocolVersion, ServerConfig,
+};
+use placewright_tls::{
+    Authorities, ClientCertificates, ClientSettings, Identity, PeerNames, ServerSettings, Tickets,
+};
+
+fn identity(pem: &Pem) -> Identity {
+    Identity::from_pem(pem.certificate.as_bytes(), pem.key.as_bytes()).unwrap()
+}
+
+fn authorities(ca: &Ca) -> Authorities {
+    Authorities::from_pem(ca.pem().as_bytes()).unwrap()
+}
+
+fn server(pem: &Pem, clients: ClientCertificates, tickets: &Tickets) -> Arc<ServerConfig> {
+    let settings = ServerSettings {
+        identity: identity(pem),
+        clients,
+        protocols: vec![b"http/1.1".to_vec()],
+        tickets: tickets.clone(),
+    };
+    settings.config().unwrap()
+}
+
+fn client(ca: &Ca, own: Option<&Pem>) -> Arc<ClientConfig> {
+    let settings = ClientSettings {
+        authorities: authorities(ca),
+        identity: own.map(identity),
+        protocols: vec![b"http/1.1".to_vec()],
+    };
+    Arc::new(settings.config().unwrap())
+}
+
+fn tickets() -> Tickets {
+    Tickets::new().unwrap()
+}
+
+#[test]
+fn a_client_that_trusts_the_authority_gets_tls_1_3_and_resumes() {
+    let ca = Ca::new("ca");
+    let server = server(&ca.good("here"), ClientCertificates::Off, &tickets());
+    let client = client(&ca, None);
+    for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        let (ours, theirs) = shake_hands(&client, &server, "here").unwrap();
+        assert_eq!(ours.protocol_version(), Some(ProtocolVersion::TLSv1_3));
+        assert_eq!(ours.alpn_protocol(), Some(&b"http/1.1"[..]));
+        assert_eq!(theirs.handshake_kind(), Some(kind));
+    }
+}
+
+#[test]
+fn a_server_of_another_authority_or_name_or_time_is_refused() {
+    let (ca, other) = (Ca::new("ca"), Ca::new("other"));
+    let client = client(&ca, None);
+    let refused = |pem: &Pem, name| {
+        let server = server(pem, ClientCertificates::Off, &tickets());
+        match shake_hands(&client, &server, name) {
+            Err(("client", Error::InvalidCertificate(why))) => why,
+            other => panic!("{:?}", other.map(|_| ())),
+        }
+    };
+    let unknown = refused(&other.good("here"), "here");
+    assert_eq!(unknown, CertificateError::UnknownIssuer);
+    assert!(matches!(
+        refused(&ca.good("here"), "there"),
+        CertificateError::NotValidForNameContext { .. }
+    ));
+    let old = ca.issue(&["here"], &[], (2001, 2002), 1);
+    assert!(matches!(
+        refused(&old, "here"),
+        CertificateError::ExpiredContext { .. }
+    ));
+}
+
+#[test]
+fn clients_are_let_in_by_their_certificates() {
+    let (ca, other) = (Ca::new("ca"), Ca::new("other"));
+    let here = ca.good("here");
+    let required = server(
+        &here,
+        ClientCertificates::Required(authorities(&ca)),
+        &tickets(),
+    );
+    let optional = server(
+        &here,
+        ClientCertificates::Optional(authorities(&ca)),
+        &tickets(),
+    );
+    let own = ca.issue(
+        &["agent.example"],
+        &["placewright://agent/1"],
+        (2020, 2100),
+        8,
+    );
+    let (_, session) = shake_hands(&client(&ca, Some(&own)), &required, "here").unwrap();
+    let names = PeerNames::of(&session.peer_certificates().unwrap()[0]).unwrap();
+    assert_eq!(names.dns, ["agent.example"]);
+    assert_eq!(names.uris, ["placewright://agent/1"]);
+    assert_eq!(names.shown(), Some("placewright://agent/1"));
+    let refused = |own: Option<&Pem>, server| match shake_hands(&client(&ca, own), server, "here") {
+        Err(("server", error)) => error,
+        other => panic!("{:?}", other.map(|_| ())),
+    };
+    assert_eq!(refused(None, &required), Error::NoCertificatesPresented);
+    shake_hands(&client(&ca, None), &optional, "here").unwrap();
+    for server in [&required, &optional] {
+        let unknown = refused(Some(&other.good("agent")), server);
+        assert_eq!(unknown, CertificateError::UnknownIssuer.into());
+        let old = refused(Some(&ca.issue(&["agent"], &[], (2001, 2002), 9)), server);
+        assert!(matches!(
+            old,
+            Error::InvalidCertificate(CertificateError::ExpiredContext { .. })
+        ));
+    }
+}
+
+#[test]
+fn revoked_certificates_are_refused_and_others_of_their_authority_are_not() {
+    let ca = Ca::new("ca");
+    let bundle = format!("{}{}", ca.pem(), ca.revoke(13));
+    let bundle = Authorities::from_pem(bundle.as_bytes()).unwrap();
+    assert_eq!(bundle.revocations().len(), 1);
+    assert_ne!(bundle, authorities(&ca));
+    let server = server(
+        &ca.good("here"),
+        ClientCertificates::Required(bundle),
+        &tickets(),
+    );
+    let revoked = client(&ca, Some(&ca.issue(&["agent"], &[], (2020, 2100), 13)));
+    let (_, error) = shake_hands(&revoked, &server, "here")
+        .map(|_| ())
+        .unwrap_err();
+    assert_eq!(error, CertificateError::Revoked.into());
+    let good = client(&ca, Some(&ca.issue(&["agent"], &[], (2020, 2100), 14)));
+    shake_hands(&good, &server, "here").unwrap();
+}
+
+#[test]
+fn sessions_are_resumed_under_the_same_tickets_only() {
+    let ca = Ca::new("ca");
+    let tickets = tickets();
+    let first = server(&ca.good("here"), ClientCertificates::Off, &tickets);
+    let renewed = server(&ca.good("here"), ClientCertificates::Off, &tickets);
+    let other = server(&ca.good("here"), ClientCertificates::Off, &self::tickets());
+    let client = client(&ca, None);
+    let kind = |server| {
+        let (_, theirs) = shake_hands(&client, server, "here").unwrap();
+        theirs.handshake_kind()
+    };
+    assert_eq!(kind(&first), Some(HandshakeKind::Full));
+    assert_eq!(kind(&renewed), Some(HandshakeKind::Resumed));
+    assert_eq!(kind(&other), Some(HandshakeKind::Full));
+}
+
+#[test]
+fn a_client_without_a_common_protocol_is_refused() {
+    let ca = Ca::new("ca");
+    let server = server(&ca.good("here"), ClientCertificates::Off, &tickets());
+    let client = ClientSettings {
+        authorities: authorities(&ca),
+        identity: None,
+        protocols: vec![b"h2".to_vec()],
+    };
+    let client = Arc::new(client.config().unwrap());
+    let (who, error) = shake_hands(&client, &server, "here")
+        .map(|_| ())
+        .unwrap_err();
+    assert_eq!((who, error), ("server", Error::NoApplicationProtocol));
+}
