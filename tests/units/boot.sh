@@ -8,6 +8,7 @@ mkdir -p /run/test/units /run/systemd/system
 # Machines have these; what is written here nobody else sees.
 cp -a /etc /run/test/etc
 mount --bind /run/test/etc /etc
+rm -rf /etc/placewright
 mount -t tmpfs tmpfs /var/lib
 cp "$program" /run/test/placewright
 for user in placewright-cell placewright-agent; do

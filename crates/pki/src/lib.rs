@@ -27,7 +27,7 @@ pub use authority::{AUTHORITY_LIFE, Authority, Grant, Issued, LIFE};
 pub use certificate::CertificateFacts;
 pub use clock::{SKEW, now};
 pub use credentials::{Credentials, Loaded};
-pub use enrolment::pinned_client;
+pub use enrolment::{enrolled, pinned_client};
 pub use error::PkiError;
 pub use ledger::{Entry, Revocation};
 pub use renewals::{RENEWED_MAX, Renewals};

@@ -11,7 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use placewright_identity::{AgentNames, HostPattern, Identity, NAMES_MAX, Role};
-use placewright_pki::{Authority, Entry, Grant, KeyRequest, RENEWED_MAX, Renewals, now};
+use placewright_pki::{
+    Authority, Credentials, Entry, Grant, KeyRequest, RENEWED_MAX, Renewals, enrolled, holder, now,
+};
 use tempfile::TempDir;
 
 const NAME: &str = "placewright://test/cell/c1/host/h1";
@@ -74,6 +76,36 @@ fn revoking_a_name_withdraws_its_words() {
     );
     assert!(authority.enrol(&word.id, &word.secret, &request).is_err());
     assert!(authority.enrol(&other.id, &other.secret, &request).is_ok());
+}
+
+#[test]
+fn whoever_passes_a_certificate_on_has_no_say_in_whom_to_trust() {
+    let (folder, authority) = authority();
+    let (_foreign_folder, foreign) = self::authority();
+    let grant = agent(["h1".to_owned()]);
+    let request = KeyRequest::new().unwrap();
+    let issue = |by: &Authority, grant| by.issue(grant, &request.request, "issue").unwrap();
+    let good = issue(&authority, &grant);
+    // An enrolment.
+    let hour = Duration::from_secs(3600);
+    let word = authority.invite(&grant, hour).unwrap();
+    assert_eq!(enrolled(&word, &good).unwrap().identity, grant.identity);
+    let mut more = good.clone();
+    more.authorities.push(foreign.certificate().clone());
+    assert!(enrolled(&word, &more).is_err());
+    let mut forged = issue(&foreign, &grant);
+    assert!(enrolled(&word, &forged).is_err());
+    forged.authorities.clone_from(&good.authorities);
+    assert!(enrolled(&word, &forged).is_err());
+    // A renewal.
+    let path = folder.path().join("agent");
+    holder::write(&path, &request, &good).unwrap();
+    let present = Credentials::load(&path, None).unwrap().current();
+    assert_eq!(present.renewed(more).unwrap().authorities, good.authorities);
+    assert!(present.renewed(forged).is_err());
+    let other = issue(&authority, &agent(["h2".to_owned()]));
+    let why = present.renewed(other).unwrap_err().to_string();
+    assert!(why.contains("is that of"), "{why}");
 }
 
 #[test]
