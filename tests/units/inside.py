@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -191,12 +192,16 @@ def enrol(role: str, *names: str) -> None:
     """A word, made by root, used by the role's own user."""
     word = run(PROGRAM, "pki", "invite", "--pki", PKI, "--role", role, "--cell", "c1", *names)
     state = f"/var/lib/placewright-{role}"
-    words = [PROGRAM, role, "--enrol", "-", f"--{role}-identity-path", f"{state}/identity"]
+    file = pathlib.Path(state, "word")
+    file.write_text(word)
+    file.chmod(0o600)
+    shutil.chown(file, f"placewright-{role}")
+    words = [PROGRAM, role, "--enrol", str(file), f"--{role}-identity-path", f"{state}/identity"]
     words += [f"--{role}-{'store' if role == 'cell' else 'state'}-path", f"{state}/{role}"]
     words = ["runuser", "-u", f"placewright-{role}", "--", *words]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    process.stdin.write(word.encode())
-    process.stdin.close()
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     until(f"{role}: enrolled", lambda: pathlib.Path(f"{state}/identity/identity.pem").exists())
     process.terminate()
     said = process.stdout.read().decode()

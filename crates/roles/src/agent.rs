@@ -29,7 +29,7 @@ use crate::warnings;
 #[derive(Debug, Args)]
 pub struct AgentArgs {
     /// A word of `placewright pki invite`: gets the agent's certificate from its cell with it, into
-    /// agent.identity_path, unless there is one. `-`: the word is the first line of standard input
+    /// agent.identity_path, unless there is one
     #[arg(long, value_name = "WORD")]
     enrol: Option<String>,
 

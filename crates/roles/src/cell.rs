@@ -38,7 +38,7 @@ use crate::warnings;
 #[derive(Debug, Args)]
 pub struct CellArgs {
     /// A word of `placewright pki invite`: gets the cell's certificate from control with it, into
-    /// cell.identity_path, unless there is one. `-`: the word is the first line of standard input
+    /// cell.identity_path, unless there is one
     #[arg(long, value_name = "WORD")]
     enrol: Option<String>,
 

@@ -3,8 +3,6 @@
 mod authority;
 mod keeper;
 
-use std::borrow::Cow;
-use std::io::{BufRead as _, Read as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,12 +17,6 @@ use crate::config::{ConfigErrors, chain};
 use crate::options::Options;
 pub(crate) use authority::LocalAuthority;
 pub(crate) use keeper::{Kept, keep};
-
-/// What `--enrol` says when the word is the first line of standard input, where no list of processes
-/// shows it.
-const FROM_INPUT: &str = "-";
-/// More is no word.
-const WORD_BYTES_MAX: u64 = 1024;
 
 /// The folder of control's certificate within that of the authority, when no other is named.
 const OF_CONTROL: &str = "control";
@@ -167,15 +159,6 @@ fn is_held(folder: &Path) -> bool {
     loaded.is_ok_and(|loaded| loaded.current().facts.not_after > now())
 }
 
-/// The first line of standard input.
-fn first_line() -> Result<String, ConfigErrors> {
-    let mut line = String::new();
-    let input = std::io::stdin().lock();
-    let read = input.take(WORD_BYTES_MAX).read_line(&mut line);
-    read.map_err(|error| wrong("--enrol", &format!("standard input: {error}")))?;
-    Ok(line)
-}
-
 /// Uses a word, unless the folder has a certificate already: a command line with a word may be run
 /// again.
 ///
@@ -189,11 +172,7 @@ pub(crate) async fn enrol(
     server: &str,
 ) -> anyhow::Result<()> {
     let Some(word) = word else { return Ok(()) };
-    let word = match word {
-        FROM_INPUT => Cow::Owned(first_line()?),
-        word => Cow::Borrowed(word),
-    };
-    let word = Word::read(&word).map_err(|error| wrong("--enrol", &error.to_string()))?;
+    let word = Word::read(word).map_err(|error| wrong("--enrol", &error.to_string()))?;
     let key = format!("{section}.identity_path");
     let missing = || wrong(&key, "--enrol needs it: the folder for the certificate");
     let folder = folder.ok_or_else(missing)?;
