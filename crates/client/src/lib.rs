@@ -67,7 +67,11 @@ impl Client {
             // It fails only when another provider was installed meanwhile, which does as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let http = reqwest::Client::builder().timeout(ANSWER_MAX).build()?;
+        let http = reqwest::Client::builder()
+            .timeout(ANSWER_MAX)
+            // No other server may see the token.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
         Ok(Self {
             http,
             url: url.trim_end_matches('/').to_owned(),

@@ -1,4 +1,4 @@
-//! What the pages for contributors name is there.
+//! What the pages for contributors, and the one on security, name is there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,11 +8,13 @@ use placewright_tidy::manifests;
 use placewright_tidy::source::workspace;
 
 /// Decision records are not among them: what they name was there when they were made.
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 7] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "docs/ranking.md",
+    "docs/security.md",
     "tests/README.md",
 ];
 
