@@ -1,5 +1,5 @@
-//! Tells the linker to make the release programs smaller: a tenth of them is relocations that can be packed,
-//! and functions whose code is the same.
+//! Tells the linker to make the release programs smaller, by a tenth: it packs relocations, and keeps one copy
+//! of functions whose code is the same.
 
 use std::env;
 use std::process::Command;

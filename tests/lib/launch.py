@@ -38,6 +38,15 @@ def program() -> pathlib.Path:
     return pathlib.Path(named or pathlib.Path(target) / "release/placewright")
 
 
+def bench_program() -> pathlib.Path:
+    """placewright-bench: the one beside the program, or else the one that the tests of the workspace built."""
+    beside = program().with_name("placewright-bench")
+    if beside.exists():
+        return beside
+    target = os.environ.get("CARGO_TARGET_DIR", TESTS.parent / "target")
+    return pathlib.Path(target) / "debug/placewright-bench"
+
+
 def command_of(serve: str) -> str:
     return {"ours": OURS, "reference": REFERENCE}.get(serve, serve)
 

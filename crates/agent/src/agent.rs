@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::description::{BadDescription, HostDescription};
 use crate::driver::{Driver, DriverError};
 use crate::placement::{self, Placement, PlacementError};
-use crate::record::{GuestLog, RecordError};
+use crate::record::{GuestLog, GuestLogError};
 
 mod inventory;
 mod reconcile;
@@ -32,10 +32,10 @@ pub struct Options {
     /// The name of the compute service that manages the hosts. If none, each host has a service of
     /// its own name.
     pub service_host: Option<String>,
-    /// The file with the record of guests. If none, the record is in memory, and an agent that is
+    /// The file of the guest log. If none, the log is in memory, and an agent that is
     /// restarted reports that its hosts have lost their guests.
     pub record: Option<PathBuf>,
-    /// Whether the record is synced to disk, so that it outlives a crash of the machine and not
+    /// Whether the guest log is synced to disk, so that it outlives a crash of the machine and not
     /// only of the agent.
     pub is_record_durable: bool,
     /// How to reach placement. If none, somebody else reports the hosts' inventories.
@@ -89,9 +89,9 @@ pub enum AgentError {
     /// The driver has no hosts.
     #[error("the driver has no hosts")]
     NoHosts,
-    /// The record of guests cannot be used.
+    /// The guest log cannot be used.
     #[error(transparent)]
-    Record(#[from] RecordError),
+    Record(#[from] GuestLogError),
     /// The options for placement cannot be used.
     #[error(transparent)]
     Placement(#[from] PlacementError),

@@ -115,7 +115,7 @@ impl Inventory {
 
 /// A provider of a host, in the form in which placement is written.
 #[derive(Clone, Copy, Debug)]
-pub struct ProviderView<'a> {
+pub struct DescribedProvider<'a> {
     /// The UUID of the provider.
     pub uuid: Uuid,
     /// The name of the provider.
@@ -170,8 +170,8 @@ impl HostDescription {
     }
 
     /// All providers: the root first, each other one after its parent.
-    pub fn providers(&self) -> impl Iterator<Item = ProviderView<'_>> {
-        let root = ProviderView {
+    pub fn providers(&self) -> impl Iterator<Item = DescribedProvider<'_>> {
+        let root = DescribedProvider {
             uuid: self.id().0,
             name: &self.name,
             parent: None,
@@ -179,7 +179,7 @@ impl HostDescription {
             traits: &self.traits,
             aggregates: self.aggregates.as_deref(),
         };
-        let parts = self.providers.iter().map(|part| ProviderView {
+        let parts = self.providers.iter().map(|part| DescribedProvider {
             uuid: uuid_of(part.uuid, &part.name),
             name: &part.name,
             parent: Some(self.parent_of(part)),

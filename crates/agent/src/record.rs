@@ -1,4 +1,5 @@
-//! The record of guests, kept in a file so that an agent knows its guests after it was killed.
+//! The guest log: the states of guests, kept in a file so that an agent knows its guests after it
+//! was killed.
 //!
 //! Entries are only appended: one for each change of a guest, with a checksum, read again at the
 //! start. An entry that was incomplete when the agent was killed is cut off. When most entries are
@@ -27,7 +28,7 @@ use crate::private;
 
 pub use placewright_records::guests::GuestKey;
 
-/// The recorded state of a guest.
+/// What the guest log has of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
     /// How far the guest's build or removal has come.
@@ -57,7 +58,8 @@ pub enum GuestState {
     Unsure,
 }
 
-/// The part of a specification's body that a host reports.
+/// The part of a specification's body from which a host reports something: the properties of the
+/// image.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Body {
@@ -108,22 +110,22 @@ impl Guest {
     }
 }
 
-/// Why a record cannot be used.
+/// Why a guest log cannot be used.
 #[derive(Debug, Error)]
-pub enum RecordError {
+pub enum GuestLogError {
     /// The file cannot be read or written.
-    #[error("the record of guests {}: {source}", file.display())]
+    #[error("the guest log {}: {source}", file.display())]
     Io {
         /// The path of the file.
         file: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The file is not a record, or was written by a later release.
-    #[error("{} is no record of guests that this release can read", .0.display())]
+    /// The file is not a guest log, or was written by a later release.
+    #[error("{} is no guest log that this release can read", .0.display())]
     Foreign(PathBuf),
     /// Another agent has the file open.
-    #[error("another agent uses the record of guests {}", .0.display())]
+    #[error("another agent uses the guest log {}", .0.display())]
     InUse(PathBuf),
 }
 
@@ -136,7 +138,7 @@ const ENTRY_BYTES_MAX: usize = 16 << 20;
 /// The smallest size at which a file is compacted.
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
 
-/// The record of all guests of an agent's hosts.
+/// The guest log: the guests of all hosts of an agent.
 #[derive(Debug)]
 pub struct GuestLog {
     file: Option<LogFile>,
@@ -144,7 +146,7 @@ pub struct GuestLog {
     session: u64,
 }
 
-/// The open file of a record, and what is still to be written to it.
+/// The open file of a guest log, and what is still to be written to it.
 #[derive(Debug)]
 struct LogFile {
     path: PathBuf,
@@ -160,7 +162,7 @@ struct LogFile {
 }
 
 impl GuestLog {
-    /// Creates a record in memory.
+    /// Creates a guest log in memory.
     #[must_use]
     pub fn in_memory() -> Self {
         Self {
@@ -170,13 +172,13 @@ impl GuestLog {
         }
     }
 
-    /// Opens the record in a file, and creates the file if it is missing.
+    /// Opens the guest log in a file, and creates the file if it is missing.
     ///
     /// # Errors
     ///
-    /// [`RecordError`], also when another agent uses the file.
-    pub fn open(path: &Path, is_durable: bool) -> Result<Self, RecordError> {
-        let wrong = |source| RecordError::Io {
+    /// [`GuestLogError`], also when another agent uses the file.
+    pub fn open(path: &Path, is_durable: bool) -> Result<Self, GuestLogError> {
+        let wrong = |source| GuestLogError::Io {
             file: path.to_owned(),
             source,
         };
@@ -187,13 +189,13 @@ impl GuestLog {
         let lock = lock.map_err(wrong)?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(RecordError::InUse(path.to_owned())),
+            Err(fs::TryLockError::WouldBlock) => return Err(GuestLogError::InUse(path.to_owned())),
             Err(fs::TryLockError::Error(error)) => return Err(wrong(error)),
         }
         let mut file = private::options().open(path).map_err(wrong)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(wrong)?;
-        let mut record = Self::in_memory();
+        let mut log = Self::in_memory();
         let (version, good) = if bytes.len() < HEAD_BYTES {
             file.set_len(0).map_err(wrong)?;
             file.seek(SeekFrom::Start(0)).map_err(wrong)?;
@@ -201,8 +203,8 @@ impl GuestLog {
             (guests::VERSION, HEAD_BYTES)
         } else {
             let version =
-                version_of(&bytes).ok_or_else(|| RecordError::Foreign(path.to_owned()))?;
-            let good = record.read(&bytes, version);
+                version_of(&bytes).ok_or_else(|| GuestLogError::Foreign(path.to_owned()))?;
+            let good = log.read(&bytes, version);
             if is_damaged(&bytes[good..]) {
                 keep_aside(path, &bytes, good).map_err(wrong)?;
             }
@@ -211,7 +213,7 @@ impl GuestLog {
         let good = good as u64;
         file.set_len(good).map_err(wrong)?;
         file.seek(SeekFrom::Start(good)).map_err(wrong)?;
-        record.file = Some(LogFile {
+        log.file = Some(LogFile {
             path: path.to_owned(),
             file,
             _lock: lock,
@@ -221,12 +223,12 @@ impl GuestLog {
             bytes_compact: 0,
         });
         if version == guests::VERSION {
-            record.compact_if_old().map_err(wrong)?;
+            log.compact_if_old().map_err(wrong)?;
         } else {
             // Entries of two versions cannot be in one file.
-            record.compact().map_err(wrong)?;
+            log.compact().map_err(wrong)?;
         }
-        Ok(record)
+        Ok(log)
     }
 
     /// Reads entries up to the first incomplete one, and returns the offset of that.
@@ -248,7 +250,7 @@ impl GuestLog {
             // Earlier releases accepted any session number from a peer that posed as the cell.
             tracing::warn!(
                 session = self.session,
-                "the record has a session that nobody can have begun: sessions are counted anew"
+                "the guest log has a session that nobody can have begun: sessions are counted anew"
             );
             self.session = 0;
         }
@@ -270,21 +272,22 @@ impl GuestLog {
             .map(|((_, key), guest)| (*key, guest))
     }
 
-    /// Sets the state of a guest. It is on disk after [`Self::write`].
+    /// Sets what the log has of a guest. It is in the file once [`Self::write`] has returned.
     pub fn keep(&mut self, host: HostId, key: GuestKey, guest: &Guest) {
         self.append(&Entry::Put(host, key, guest.into()));
         self.guests.insert((host, key), guest.clone());
     }
 
-    /// Removes a guest. It is off the disk after [`Self::write`].
+    /// Removes a guest. Its removal is in the file once [`Self::write`] has returned.
     pub fn erase(&mut self, host: HostId, key: GuestKey) {
         self.append(&Entry::Erase(host, key));
         self.guests.remove(&(host, key));
     }
 
-    /// Chooses the number of a new session: greater than `after` and than earlier numbers,
-    /// including those of an agent without a record, unless the clock was set back since. None if
-    /// there is no greater number, because `after` is beyond what a valid cell sends.
+    /// Chooses the number of a new session: greater than `after` and than all numbers that the log
+    /// has. It is at least the time, so that it is also greater than the numbers that an agent
+    /// chose whose log is lost, unless the clock was set back since. None if there is no greater
+    /// number, because `after` is greater than what a valid cell sends.
     pub fn next_session(&mut self, now_us: u64, after: u64) -> Option<u64> {
         let next = now_us
             .max(self.session.saturating_add(1))
@@ -302,7 +305,7 @@ impl GuestLog {
     /// # Errors
     ///
     /// The file cannot be written.
-    pub fn write(&mut self) -> Result<(), RecordError> {
+    pub fn write(&mut self) -> Result<(), GuestLogError> {
         let Some(kept) = &mut self.file else {
             return Ok(());
         };
@@ -310,7 +313,7 @@ impl GuestLog {
             return Ok(());
         }
         let path = kept.path.clone();
-        let wrong = |source| RecordError::Io { file: path, source };
+        let wrong = |source| GuestLogError::Io { file: path, source };
         if let Err(error) = kept.append() {
             return Err(wrong(error));
         }
@@ -451,7 +454,7 @@ fn keep_aside(path: &Path, bytes: &[u8], good: usize) -> io::Result<()> {
         record = %path.display(),
         kept = %aside.display(),
         from_byte = good,
-        "the record of guests is damaged: what comes behind is not known any more, and guests are \
+        "the guest log is damaged: what comes behind is not known any more, and guests are \
          taken as the driver finds them"
     );
     Ok(())
@@ -464,10 +467,10 @@ fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
         .ok()
         .filter(|_| body.len() <= ENTRY_BYTES_MAX)
     else {
-        // It could not be read again, nor could any entry after it.
+        // Such an entry could not be read again, nor could any entry after it.
         tracing::error!(
             bytes = body.len(),
-            "a guest is too large for the record, which does not have it"
+            "a guest is too large for the guest log, which does not have it"
         );
         return;
     };

@@ -365,7 +365,7 @@ impl World {
         })));
     }
 
-    fn conclude(&mut self, number: u32, verdict: MoveDecision) {
+    fn conclude(&mut self, number: u32, decision: MoveDecision) {
         let id = instance(number);
         let job = self.cell.jobs().get(&id);
         let migration = job
@@ -375,7 +375,7 @@ impl World {
             self.say(Message::Conclude {
                 instance: id,
                 migration,
-                verdict,
+                decision,
             });
         }
     }

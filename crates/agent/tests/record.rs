@@ -1,4 +1,4 @@
-//! The record of guests in a file.
+//! The guest log in a file.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use placewright_agent::record::{Guest, GuestKey, GuestLog, GuestState, RecordError};
+use placewright_agent::record::{Guest, GuestKey, GuestLog, GuestLogError, GuestState};
 use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::{Amounts, HostId, InstanceId};
 use uuid::Uuid;
@@ -164,6 +164,6 @@ fn a_file_of_a_later_release_is_left_alone() {
     later[7] = 3;
     fs::write(&path, &later).unwrap();
     let refused = GuestLog::open(&path, false).unwrap_err();
-    assert!(matches!(refused, RecordError::Foreign(_)), "{refused}");
+    assert!(matches!(refused, GuestLogError::Foreign(_)), "{refused}");
     assert_eq!(fs::read(&path).unwrap(), later);
 }

@@ -1,4 +1,4 @@
-//! The record of guests on disk: its permissions, and what is left after damage.
+//! The guest log on disk: its permissions, and what is left after damage.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 /// The integer id that old microversions show for something with a UUID: always the same for the
 /// same UUID, and with few collisions.
-pub(crate) fn number(uuid: Uuid) -> u32 {
+pub(crate) fn legacy_id(uuid: Uuid) -> u32 {
     let low = uuid.as_u128() & 0x7fff_ffff;
     u32::try_from(low).unwrap_or(0).max(1)
 }

@@ -33,7 +33,8 @@ pub(crate) struct RoutedRequest<'a> {
     /// The project in the path, with a slash before it; empty if the path has none.
     pub(crate) prefix: &'a str,
     pub(crate) at: Timestamp,
-    /// What was read for an answer that changes nothing, and is waited for at its end.
+    /// For requests that change nothing: the newest entry that any read saw. The answer is sent
+    /// once that entry is durable. None: each read waits itself.
     pub(crate) reading: Option<Mutex<Reading>>,
 }
 
@@ -110,22 +111,22 @@ impl RoutedRequest<'_> {
         ])
     }
 
-    /// Computes something from what control and the cells know. It is durable when this returns, or
-    /// before it is shown.
+    /// Computes something from what control and the cells know. What the computation saw is durable
+    /// when this returns or, if the request changes nothing, when the response is sent.
     pub(crate) async fn read<T: Send>(
         &self,
         compute: impl Fn(&ControlState, &Views) -> T + Send,
     ) -> T {
         let conductor = &self.core.conductor;
         match &self.reading {
-            // A list has many looks at the state. To wait for the disk after each of them would take
-            // longer than all of them.
+            // A list reads the state many times. To wait for the disk after each of these reads
+            // would take longer than the reads themselves.
             Some(reading) => conductor.look(&mut reading.lock(), compute),
             None => conductor.read(compute).await,
         }
     }
 
-    /// The same for a computation that may fail.
+    /// As [`Self::read`], for a computation that may fail.
     pub(crate) async fn try_read<T: Send>(
         &self,
         compute: impl Fn(&ControlState, &Views) -> ApiResult<T> + Send,
@@ -133,7 +134,7 @@ impl RoutedRequest<'_> {
         self.read(compute).await
     }
 
-    /// The bound that a project's records may grow by so many bytes.
+    /// The condition that the project's records, with `bytes` more, stay within the limit.
     pub(crate) fn room_for(&self, project: &str, bytes: u64) -> Bound {
         Bound::InstanceBytes {
             project: project.to_owned(),
@@ -194,7 +195,7 @@ impl RoutedRequest<'_> {
         match told.status() {
             503 if !self.sees_all_projects() => {
                 tracing::warn!("{}", told.detail());
-                error::unavailable("What has the server does not answer now: try again later.")
+                error::unavailable("The cell of the server does not answer now: try again later.")
             }
             _ => told,
         }

@@ -19,7 +19,8 @@ impl<'a> ObjectParser<'a> {
         Self::new("", body)
     }
 
-    /// Starts with an object at a path, which errors name; an empty path is the body.
+    /// Starts with an object. Errors name its path within the body; the path of the body itself is
+    /// empty.
     pub(crate) fn new(path: impl Into<Cow<'a, str>>, value: &'a Value) -> ApiResult<Self> {
         let path = path.into();
         match value {
@@ -88,8 +89,11 @@ impl<'a> ObjectParser<'a> {
     }
 
     fn check_length(&self, key: &str, text: &str, length: &RangeInclusive<usize>) -> ApiResult<()> {
-        let is_short = text.len() <= *length.end() && text.len() >= *length.start();
-        if is_short || length.contains(&text.chars().count()) {
+        // A text has at most as many characters as bytes, and at least a quarter as many. So most
+        // need not be counted.
+        let (bytes, least) = (text.len(), *length.start());
+        let fits_in_bytes = bytes <= *length.end() && bytes.div_ceil(4) >= least;
+        if fits_in_bytes || length.contains(&text.chars().count()) {
             return Ok(());
         }
         let (least, most) = (length.start(), length.end());
@@ -323,6 +327,30 @@ mod tests {
             message(ObjectParser::of_body(&body).map(|_| ())),
             "the body: it must be an object, not []"
         );
+    }
+
+    #[test]
+    fn the_length_of_a_text_is_in_characters() {
+        let lengths = [
+            ("a", false),
+            ("é", false),
+            ("😀", false),
+            ("éé", true),
+            ("é😀", true),
+            ("😀😀😀", true),
+            ("😀😀😀😀", false),
+        ];
+        for (text, is_accepted) in lengths {
+            let body = json!({ "a": text });
+            let mut fields = ObjectParser::of_body(&body).unwrap();
+            let found = fields.text("a", 2..=3);
+            assert_eq!(found.is_ok(), is_accepted, "{text}");
+        }
+        let body = json!({"a": "aé", "b": "", "c": "aaaaa"});
+        let mut fields = ObjectParser::of_body(&body).unwrap();
+        assert!(fields.text("a", 1..=2).is_ok());
+        assert!(fields.text("b", 1..=2).is_err());
+        assert!(fields.text("c", 1..=4).is_err());
     }
 
     #[test]

@@ -45,7 +45,7 @@ async fn replace(
         let mut after = before.clone();
         change(&mut after)?;
         let command = Command::Guarded {
-            facts: vec![Change::Flavor(
+            expected: vec![Change::Flavor(
                 id.to_owned(),
                 Some(Box::new(before.clone())),
             )],

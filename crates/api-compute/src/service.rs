@@ -237,28 +237,28 @@ impl Api for ComputeService {
         body: &'a [u8],
     ) -> Running<'a> {
         Box::pin(async move {
-        let (found, identity) = match (&request.0, identity) {
-            (Kind::Versions { origin }, _) => {
-                return Reply::value(300, &versions::list(origin));
-            }
-            (Kind::Version { origin }, _) => return Reply::value(200, &versions::one(origin)),
-            (Kind::Operation(found), Some(identity)) => (found, identity),
-            // A request for an operation is never admitted as open.
-            (Kind::Operation(_), None) => return Err(error::nothing_here()),
-        };
-        let mut call = RoutedRequest {
-            core: &self.core,
-            version: found.version,
-            identity,
-            parameters: &found.parameters,
-            query: Query::parse(uri.query().unwrap_or(""), self.core.limits())?,
-            body,
-            origin: &found.origin,
-            prefix: &found.prefix,
-            at: time::now(),
-            reading: None,
-        };
-        carry_out(&mut call, found.operation).await
+            let (found, identity) = match (&request.0, identity) {
+                (Kind::Versions { origin }, _) => {
+                    return Reply::value(300, &versions::list(origin));
+                }
+                (Kind::Version { origin }, _) => return Reply::value(200, &versions::one(origin)),
+                (Kind::Operation(found), Some(identity)) => (found, identity),
+                // A request for an operation is never admitted as open.
+                (Kind::Operation(_), None) => return Err(error::nothing_here()),
+            };
+            let mut call = RoutedRequest {
+                core: &self.core,
+                version: found.version,
+                identity,
+                parameters: &found.parameters,
+                query: Query::parse(uri.query().unwrap_or(""), self.core.limits())?,
+                body,
+                origin: &found.origin,
+                prefix: &found.prefix,
+                at: time::now(),
+                reading: None,
+            };
+            carry_out(&mut call, found.operation).await
         })
     }
 

@@ -153,27 +153,27 @@ impl Api for PlacementService {
         body: &'a [u8],
     ) -> Running<'a> {
         Box::pin(async move {
-        let query = uri.query().unwrap_or("");
-        match &request.0 {
-            Kind::Page(asked) => own::show(self, asked, query).await,
-            Kind::Operation {
-                version,
-                operation,
-                found,
-                path,
-            } => {
-                let path = path.as_deref().unwrap_or(uri.path());
-                let call = RoutedRequest {
-                    service: self,
-                    version: *version,
-                    parameters: found.parameters(path),
-                    query,
-                    body,
-                    at: now(),
-                };
-                resources::run(found.route, operation.method, &call).await
+            let query = uri.query().unwrap_or("");
+            match &request.0 {
+                Kind::Page(asked) => own::show(self, asked, query).await,
+                Kind::Operation {
+                    version,
+                    operation,
+                    found,
+                    path,
+                } => {
+                    let path = path.as_deref().unwrap_or(uri.path());
+                    let call = RoutedRequest {
+                        service: self,
+                        version: *version,
+                        parameters: found.parameters(path),
+                        query,
+                        body,
+                        at: now(),
+                    };
+                    resources::run(found.route, operation.method, &call).await
+                }
             }
-        }
         })
     }
 

@@ -12,8 +12,8 @@ use placewright_auth::{Identity, Target};
 use placewright_control::destinations::{DestinationsHandle, KeepOptions};
 use placewright_control::{Placement, SchedulerHandle};
 use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running, latin1_path,
-    require_json,
+    Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
+    latin1_path, require_json,
 };
 use tokio::sync::Semaphore;
 
@@ -123,12 +123,12 @@ impl Api for SchedulerService {
         body: &'a [u8],
     ) -> Running<'a> {
         Box::pin(async move {
-        let call = RoutedRequest {
-            core: &self.core,
-            query: uri.query().unwrap_or(""),
-            body,
-        };
-        Ok(run(&request.path, request.operation.method, &call).await?)
+            let call = RoutedRequest {
+                core: &self.core,
+                query: uri.query().unwrap_or(""),
+                body,
+            };
+            Ok(run(&request.path, request.operation.method, &call).await?)
         })
     }
 

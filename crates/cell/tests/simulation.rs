@@ -100,7 +100,7 @@ impl Simulation {
     }
 
     fn conclude(&mut self) {
-        let verdict = match self.rng.one_in(2) {
+        let decision = match self.rng.one_in(2) {
             true => MoveDecision::Confirm,
             false => MoveDecision::Revert,
         };
@@ -110,7 +110,10 @@ impl Simulation {
         };
         if !moves.is_empty() {
             let migration = moves[self.rng.below(moves.len())];
-            self.command(Command::Conclude { migration, verdict });
+            self.command(Command::Conclude {
+                migration,
+                decision,
+            });
         }
     }
 }

@@ -71,8 +71,8 @@ pub(crate) enum PkiCommand {
         on the holder's machine. The authority keeps a hash of the word only, and five wrong tries end it. \
         Control has to run with control.authority_path.\n\n\
         Example:\n  \
-        placewright pki invite --role agent --cell c1 --host h1 --ends-in 1h\n  \
-        placewright agent --enrol WORD --agent-identity-path /var/lib/placewright/identity --agent-cell ADDRESS"
+        placewright pki invite --role agent --cell c1 --host h1 --ends-in 1h >word\n  \
+        placewright agent --enrol word --agent-identity-path /var/lib/placewright/identity --agent-cell ADDRESS"
     )]
     Invite {
         #[command(flatten)]

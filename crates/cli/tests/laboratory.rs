@@ -37,9 +37,10 @@ fn arguments_go_to_the_other_program_as_they_are() {
 
 #[test]
 fn without_the_other_program_its_absence_is_named() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let alone = directory.path().join("placewright");
-    std::fs::copy(PROGRAM, &alone).unwrap();
+    // A copy would be open for writing in what other tests start meanwhile, and could not be executed.
+    std::fs::hard_link(PROGRAM, &alone).unwrap();
     let run = run(alone.to_str().unwrap(), &["bench", "durable"]);
     assert_eq!(run.status.code(), Some(1));
     let said = text(&run.stderr);

@@ -65,14 +65,14 @@ pub fn claim_first(
     state: &State,
     (instance, spec): (InstanceId, &Spec),
     candidates: &[Candidate],
-    left: Option<(MigrationId, &[Amounts])>,
+    handed_to_migration: Option<(MigrationId, &[Amounts])>,
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<u32, Option<Refusal>> {
     let start = changes.len();
     let mut why = None;
     for (index, candidate) in (0u32..).zip(candidates) {
-        let alongside = left.map(|(migration, held)| ConsumerClaim {
+        let alongside = handed_to_migration.map(|(migration, held)| ConsumerClaim {
             consumer: migration.consumer(),
             generation: ConsumerGeneration::Any,
             project: spec.project.clone(),

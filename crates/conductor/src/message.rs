@@ -44,7 +44,7 @@ pub enum Message {
         /// The UUID of the move.
         migration: MigrationId,
         /// Whether to confirm or to revert.
-        verdict: MoveDecision,
+        decision: MoveDecision,
     },
 }
 

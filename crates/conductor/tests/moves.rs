@@ -60,9 +60,12 @@ impl Play {
         self.rest();
     }
 
-    fn conclude(&mut self, number: usize, verdict: MoveDecision) {
+    fn conclude(&mut self, number: usize, decision: MoveDecision) {
         let migration = migration(number);
-        self.world.conduct(Command::Conclude { migration, verdict });
+        self.world.conduct(Command::Conclude {
+            migration,
+            decision,
+        });
         self.rest();
     }
 

@@ -115,7 +115,7 @@ fn a_resize_counts_for_the_larger_flavor_until_it_ends() {
     let (revert, confirm) = (MoveDecision::Revert, MoveDecision::Confirm);
     world.conduct(Command::Conclude {
         migration: migration(2),
-        verdict: revert,
+        decision: revert,
     });
     world.settle();
     assert_eq!(held(&world.control.conductor, "p").cores, 3);
@@ -124,7 +124,7 @@ fn a_resize_counts_for_the_larger_flavor_until_it_ends() {
     assert_eq!(held(&world.control.conductor, "p").cores, 3);
     world.conduct(Command::Conclude {
         migration: migration(3),
-        verdict: confirm,
+        decision: confirm,
     });
     world.settle();
     let counted = held(&world.control.conductor, "p");

@@ -239,11 +239,14 @@ impl Simulation {
     fn conclude(&mut self) {
         let moves: Vec<MigrationId> = self.state().moves().keys().copied().collect();
         for migration in moves {
-            let verdict = match self.world.rng.one_in(2) {
+            let decision = match self.world.rng.one_in(2) {
                 true => MoveDecision::Confirm,
                 false => MoveDecision::Revert,
             };
-            let command = Command::Conclude { migration, verdict };
+            let command = Command::Conclude {
+                migration,
+                decision,
+            };
             drop(self.world.try_conduct(command));
         }
     }

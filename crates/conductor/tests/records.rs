@@ -253,7 +253,7 @@ fn what_was_read_and_changed_is_written_only_if_nobody_wrote_it_in_between() {
         extra_specs: std::collections::BTreeMap::new(),
     };
     let replace = |before: Option<u32>, after: u32| Command::Guarded {
-        facts: vec![super_conductor::Change::Flavor(
+        expected: vec![super_conductor::Change::Flavor(
             "1".into(),
             before.map(|vcpus| Box::new(flavor(vcpus))),
         )],

@@ -105,7 +105,7 @@ impl Simulation {
                 drop(self.world.try_conduct(command));
             }
             5 => {
-                let verdict = if self.world.rng.one_in(2) {
+                let decision = if self.world.rng.one_in(2) {
                     MoveDecision::Confirm
                 } else {
                     MoveDecision::Revert
@@ -119,10 +119,10 @@ impl Simulation {
                     .copied()
                     .collect();
                 for migration in moves {
-                    drop(
-                        self.world
-                            .try_conduct(Command::Conclude { migration, verdict }),
-                    );
+                    drop(self.world.try_conduct(Command::Conclude {
+                        migration,
+                        decision,
+                    }));
                 }
             }
             _ => {

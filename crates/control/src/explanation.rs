@@ -14,8 +14,11 @@ use uuid::Uuid;
 #[derive(Serialize)]
 struct Shown<'a> {
     roots: usize,
+    /// How many roots can serve the query; at least so many if trees are unsearched.
     left: usize,
+    /// Whether all trees and near misses were looked at. If not, the numbers are lower bounds.
     exact: bool,
+    /// How many trees were not searched, because the work allowed did not suffice.
     unsearched: usize,
     constraints: Vec<ShownEffect<'a>>,
     smallest_impossible_set: Option<Vec<Option<String>>>,
@@ -27,7 +30,9 @@ struct Shown<'a> {
 struct ShownEffect<'a> {
     constraint: String,
     group: Option<&'a str>,
+    /// How many roots pass all constraints before this one and fail this one.
     removed: usize,
+    /// How many roots fail this constraint, whether or not they pass the others.
     removed_alone: usize,
 }
 
@@ -57,8 +62,8 @@ struct ShownLack {
 /// An explanation as JSON.
 #[must_use]
 pub fn to_json(state: &State, found: &Explanation) -> String {
-    let constraint = |place: usize| {
-        let effect = found.effects.get(place);
+    let constraint = |index: usize| {
+        let effect = found.effects.get(index);
         effect.map(|effect| effect.constraint.to_string())
     };
     let smallest = found.smallest.as_ref();
@@ -78,7 +83,7 @@ pub fn to_json(state: &State, found: &Explanation) -> String {
             })
             .collect(),
         smallest_impossible_set: smallest
-            .map(|places| places.iter().map(|place| constraint(*place)).collect()),
+            .map(|indexes| indexes.iter().map(|index| constraint(*index)).collect()),
         near_misses: found
             .near_misses
             .iter()
@@ -87,7 +92,7 @@ pub fn to_json(state: &State, found: &Explanation) -> String {
     };
     let mut json = Vec::with_capacity(1024);
     let mut serializer = serde_json::Serializer::with_formatter(&mut json, Spaced);
-    // It has no map whose keys are not text, and memory takes what is written.
+    // Cannot fail: all map keys are strings, and writing to a Vec does not fail.
     let _ = shown.serialize(&mut serializer);
     String::from_utf8(json).unwrap_or_default()
 }
@@ -97,7 +102,7 @@ fn shown_miss<'a>(
     miss: &NearMiss,
     constraint: impl Fn(usize) -> Option<String>,
 ) -> ShownMiss<'a> {
-    let lacks = miss.lacks.iter().map(|(place, lack)| {
+    let lacks = miss.lacks.iter().map(|(index, lack)| {
         let (reason, missing) = match lack {
             Shortfall::Amount(amount) => ("amount", Some(*amount)),
             Shortfall::Condition => ("condition", None),
@@ -105,7 +110,7 @@ fn shown_miss<'a>(
             Shortfall::Inventory => ("inventory", None),
         };
         ShownLack {
-            constraint: constraint(*place),
+            constraint: constraint(*index),
             reason,
             missing,
         }

@@ -118,9 +118,10 @@ pub(crate) enum Repair {
     Bury,
     /// Fail the move; the instance stays where it is.
     FailMove(MigrationId),
-    /// Make the cell forget a move that control does not have.
+    /// Make the cell give up the reservation of an instance for a move that control does not have.
     CancelReservation(MigrationId),
-    /// Send the message to the cell again.
+    /// Send the cell again what control asks of it for the instance and waits for: to build it, to
+    /// delete it, or to reserve it for a move, carry the move out or cancel it.
     TellAgain,
     /// Make the agents of these hosts begin new sessions, so that steps are asked for again.
     Reconcile(Vec<HostId>),

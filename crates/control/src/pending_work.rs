@@ -71,7 +71,7 @@ fn of_move(control: &ControlState, migration: MigrationId) -> Option<PendingWork
     let row = control.conductor.moves().get(&migration)?;
     match &row.stage {
         MoveStage::Reserved => Some(PendingWork::ScheduleMove(migration)),
-        MoveStage::InCell if row.verdict.is_none() => None,
+        MoveStage::InCell if row.decision.is_none() => None,
         MoveStage::Requested
         | MoveStage::Placed { .. }
         | MoveStage::Cancelling

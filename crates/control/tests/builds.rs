@@ -249,13 +249,13 @@ async fn moves_find_a_place_in_the_cell_of_their_instance() {
                 .is_some_and(|state| state == VmState::Resized)
     })
     .await;
-    for (number, verdict) in [
+    for (number, decision) in [
         (0, placewright_conductor::MoveDecision::Confirm),
         (2, placewright_conductor::MoveDecision::Revert),
     ] {
         let command = Command::Conclude {
             migration: migration(number),
-            verdict,
+            decision,
         };
         site.conductor.submit(command).await.unwrap().unwrap();
     }

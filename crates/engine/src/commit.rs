@@ -1,4 +1,4 @@
-//! Appends decided groups to the journal, or undoes them.
+//! Appends decided batches to the journal, or undoes them.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use placewright_journal::{AppendError, Journal};
 
-use crate::entries::EntryBlock;
+use crate::entries::EntryChunk;
 use crate::error::{StoreError, SubmitError};
 use crate::shared::{CommandBatch, Decided, Progress, Shared, State};
 use crate::{Commit, Machine, snapshot};
@@ -24,24 +24,24 @@ pub(crate) struct Appended {
     pub(crate) waiting: usize,
 }
 
-/// Appends the groups and answers their commands. `None` if there was nothing to append, or it
+/// Appends the batches and answers their commands. `None` if there was nothing to append, or it
 /// failed.
 pub(crate) fn commit<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
-    groups: VecDeque<CommandBatch<M>>,
+    batches: VecDeque<CommandBatch<M>>,
 ) -> Option<Appended> {
     let mut records: Vec<&[u8]> = Vec::new();
-    for group in &groups {
+    for batch in &batches {
         let mut start = 0;
-        for &end in &group.ends {
-            records.push(&group.buffer[start..end]);
+        for &end in &batch.ends {
+            records.push(&batch.buffer[start..end]);
             start = end;
         }
     }
     if records.is_empty() {
         // Only refusals: what they were decided on has become durable meanwhile.
-        finish(shared, groups);
+        finish(shared, batches);
         return None;
     }
     let started = Instant::now();
@@ -50,40 +50,40 @@ pub(crate) fn commit<M: Machine>(
     let entries = records.len();
     match appended {
         Ok(()) => {
-            let appended = succeed(shared, groups, entries, took);
+            let appended = succeed(shared, batches, entries, took);
             // By the writer itself, although the next commands may wait: waking a thread for it costs
             // more processor time, and meanwhile more of them gather for the next append.
             journal.finish_deferred();
             return Some(appended);
         }
-        Err(AppendError::Conflict { .. }) => decide_again(shared, journal, groups),
+        Err(AppendError::Conflict { .. }) => decide_again(shared, journal, batches),
         Err(AppendError::Failed(error)) => {
-            fail(shared, groups, &Arc::new(StoreError::Journal(error)));
+            fail(shared, batches, &Arc::new(StoreError::Journal(error)));
         }
     }
     None
 }
 
-/// Answers the groups' commands and recycles the groups' memory.
-fn finish<M: Machine>(shared: &Shared<M>, mut groups: VecDeque<CommandBatch<M>>) {
-    for group in &mut groups {
-        group.decided.drain(..).for_each(Decided::answer);
+/// Answers the batches' commands and recycles the batches' memory.
+fn finish<M: Machine>(shared: &Shared<M>, mut batches: VecDeque<CommandBatch<M>>) {
+    for batch in &mut batches {
+        batch.decided.drain(..).for_each(Decided::answer);
     }
     // Undo data is dropped after the answers, so that no caller waits for it.
-    for group in &mut groups {
-        group.undos.clear();
-        group.buffer.clear();
-        group.ends.clear();
+    for batch in &mut batches {
+        batch.undos.clear();
+        batch.buffer.clear();
+        batch.ends.clear();
     }
     let mut queue = shared.queue.lock();
-    for group in groups {
-        queue.recycle(group);
+    for batch in batches {
+        queue.recycle(batch);
     }
 }
 
 fn succeed<M: Machine>(
     shared: &Shared<M>,
-    groups: VecDeque<CommandBatch<M>>,
+    batches: VecDeque<CommandBatch<M>>,
     entries: usize,
     append: Duration,
 ) -> Appended {
@@ -99,15 +99,15 @@ fn succeed<M: Machine>(
     *shared.append_failed.lock() = None;
     {
         let mut recent = shared.recent.write();
-        for group in &groups {
-            commit.commands += group.decided.len();
-            commit.bytes += group.buffer.len();
-            commit.decide += group.decide;
-            if !group.ends.is_empty() {
-                recent.push(EntryBlock::new(
-                    group.first,
-                    group.buffer.clone(),
-                    group.ends.clone(),
+        for batch in &batches {
+            commit.commands += batch.decided.len();
+            commit.bytes += batch.buffer.len();
+            commit.decide += batch.decide_time;
+            if !batch.ends.is_empty() {
+                recent.push(EntryChunk::new(
+                    batch.first,
+                    batch.buffer.clone(),
+                    batch.ends.clone(),
                 ));
             }
         }
@@ -116,7 +116,7 @@ fn succeed<M: Machine>(
     shared.progress.send_modify(|p| p.durable = commit.sequence);
     // Counted before answering, because the answers cause new commands.
     commit.queued = shared.queue.lock().waiting.len();
-    finish(shared, groups);
+    finish(shared, batches);
     let answered = Instant::now();
     shared.observer.committed(&commit);
     snapshot::request_if_due(shared, commit.bytes as u64);
@@ -128,30 +128,33 @@ fn succeed<M: Machine>(
     }
 }
 
-/// Undoes everything that is not durable: `groups`, and what was decided after them. Then answers
+/// Undoes everything that is not durable: `batches`, and what was decided after them. Then answers
 /// the commands in their order.
 fn undo_all<M: Machine>(
     shared: &Shared<M>,
     state: &mut State<M>,
-    mut groups: VecDeque<CommandBatch<M>>,
+    mut batches: VecDeque<CommandBatch<M>>,
 ) -> Vec<Decided<M>> {
     {
-        // A decider holds the state's lock until its group is in the queue, so the queue is
+        // A decider holds the state's lock until its batch is in the queue, so the queue is
         // complete.
         let mut queue = shared.queue.lock();
-        groups.append(&mut queue.decided);
+        batches.append(&mut queue.decided);
         queue.decided_commands = 0;
         queue.decided_bytes = 0;
         queue.appending = false;
     }
-    for group in groups.iter_mut().rev() {
-        for undo in group.undos.drain(..).rev() {
+    for batch in batches.iter_mut().rev() {
+        for undo in batch.undos.drain(..).rev() {
             state.machine.undo(undo);
         }
     }
     state.applied = shared.durable();
     state.rollbacks += 1;
-    groups.into_iter().flat_map(|group| group.decided).collect()
+    batches
+        .into_iter()
+        .flat_map(|batch| batch.decided)
+        .collect()
 }
 
 fn publish<M: Machine>(shared: &Shared<M>, state: &State<M>) {
@@ -175,13 +178,13 @@ fn refuse<M: Machine>(shared: &Shared<M>, undone: Vec<Decided<M>>, reason: &Arc<
 
 fn fail<M: Machine>(
     shared: &Shared<M>,
-    groups: VecDeque<CommandBatch<M>>,
+    batches: VecDeque<CommandBatch<M>>,
     reason: &Arc<StoreError>,
 ) {
     *shared.append_failed.lock() = Some(Instant::now());
     let undone = {
         let mut state = shared.state.write();
-        let undone = undo_all(shared, &mut state, groups);
+        let undone = undo_all(shared, &mut state, batches);
         publish(shared, &state);
         undone
     };
@@ -193,10 +196,10 @@ fn fail<M: Machine>(
 fn decide_again<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
-    groups: VecDeque<CommandBatch<M>>,
+    batches: VecDeque<CommandBatch<M>>,
 ) {
     let mut state = shared.state.write();
-    let undone = undo_all(shared, &mut state, groups);
+    let undone = undo_all(shared, &mut state, batches);
     let before = state.applied;
     let caught_up = catch_up(shared, journal, &mut state);
     publish(shared, &state);
@@ -219,7 +222,7 @@ fn catch_up<M: Machine>(
     journal: &mut dyn Journal,
     state: &mut State<M>,
 ) -> Result<(), StoreError> {
-    let mut block = EntryBlock::new(state.applied + 1, Vec::new(), Vec::new());
+    let mut chunk = EntryChunk::new(state.applied + 1, Vec::new(), Vec::new());
     let mut failed = None;
     let read = journal.read(
         state.applied + 1,
@@ -227,7 +230,7 @@ fn catch_up<M: Machine>(
             Ok(changes) => {
                 changes.iter().for_each(|c| state.machine.replay(c));
                 state.applied = sequence;
-                block.push(record);
+                chunk.push(record);
                 ControlFlow::Continue(())
             }
             Err(source) => {
@@ -236,8 +239,8 @@ fn catch_up<M: Machine>(
             }
         },
     );
-    if !block.is_empty() {
-        shared.recent.write().push(block);
+    if !chunk.is_empty() {
+        shared.recent.write().push(chunk);
     }
     shared.durable.store(state.applied, Ordering::Release);
     read?;

@@ -9,17 +9,17 @@ use placewright_tasks::{ContainedWork, caught_now};
 use crate::Machine;
 use crate::error::SubmitError;
 use crate::shared::{
-    COMMANDS_READY, CommandBatch, Decided, Pending, SPARE_BYTES_MAX, Shared, State,
+    COMMANDS_CAPACITY, CommandBatch, Decided, Pending, SPARE_BYTES_MAX, Shared, State,
 };
 
 /// The working memory of a deciding thread, kept for the capacity of its buffers.
 pub(crate) struct Decider<M: Machine> {
     /// The commands to decide next; empty between two decisions.
-    pub(crate) batch: VecDeque<Pending<M>>,
-    /// An empty group for the next decisions.
+    pub(crate) waiting: VecDeque<Pending<M>>,
+    /// An empty batch for the next decisions.
     pub(crate) spare: Option<CommandBatch<M>>,
-    /// Decisions that need no append and are answered at once.
-    settled: Vec<Decided<M>>,
+    /// Decisions that depend on durable entries only; they are answered at once.
+    answerable: Vec<Decided<M>>,
     /// The changes of the current decisions; dropped after the lock is released.
     changes: Vec<M::Change>,
 }
@@ -27,21 +27,21 @@ pub(crate) struct Decider<M: Machine> {
 impl<M: Machine> Decider<M> {
     pub(crate) fn new() -> Self {
         Self {
-            batch: VecDeque::with_capacity(COMMANDS_READY),
+            waiting: VecDeque::with_capacity(COMMANDS_CAPACITY),
             spare: None,
-            settled: Vec::new(),
-            changes: Vec::with_capacity(COMMANDS_READY),
+            answerable: Vec::new(),
+            changes: Vec::with_capacity(COMMANDS_CAPACITY),
         }
     }
 
-    /// Decides the commands of `batch` in order, each on the state that its predecessors left.
-    /// Decisions that need an append are added to the queue's decided groups, all others are
-    /// answered.
+    /// Decides the commands of `waiting` in order, each on the state that its predecessors left.
+    /// Decisions that made or saw an entry that is not durable yet are queued with their batch;
+    /// all others are answered.
     ///
-    /// A long batch is decided in several holds of the lock, so that readers get in between. When
-    /// there is enough for an append, the rest stays in `batch`.
+    /// Many commands are decided in several holds of the lock, so that readers get in between.
+    /// When there is enough for an append, the rest stays in `waiting`.
     pub(crate) fn decide(&mut self, shared: &Shared<M>) {
-        while !self.batch.is_empty() && !self.decide_some(shared) {}
+        while !self.waiting.is_empty() && !self.decide_some(shared) {}
     }
 
     /// Decides commands during one hold of the lock. True if enough for an append is decided.
@@ -49,41 +49,41 @@ impl<M: Machine> Decider<M> {
         let options = &shared.options;
         let started = Instant::now();
         let spare = self.spare.take();
-        let mut group = spare.unwrap_or_else(|| CommandBatch::with_room(self.batch.len()));
+        let mut batch = spare.unwrap_or_else(|| CommandBatch::with_room(self.waiting.len()));
         let mut state = shared.state.write();
         let locked = Instant::now();
-        group.first = state.applied + 1;
-        while let Some(pending) = self.batch.pop_front() {
-            self.decide_one(&mut state, pending, &mut group, options.record_bytes_max);
-            if group.buffer.len() >= options.batch_bytes_max
+        batch.first = state.applied + 1;
+        while let Some(pending) = self.waiting.pop_front() {
+            self.decide_one(&mut state, pending, &mut batch, options.record_bytes_max);
+            if batch.buffer.len() >= options.batch_bytes_max
                 || locked.elapsed() >= options.decide_hold_max
             {
                 break;
             }
         }
         let durable = shared.durable();
-        let settled = group.decided.partition_point(|d| d.seen <= durable);
-        self.settled.extend(group.decided.drain(..settled));
+        let answerable = batch.decided.partition_point(|d| d.depends_on <= durable);
+        self.answerable.extend(batch.decided.drain(..answerable));
         let mut is_enough = false;
-        if group.decided.is_empty() {
-            self.spare = Some(group);
+        if batch.decided.is_empty() {
+            self.spare = Some(batch);
         } else {
-            group.decide = started.elapsed();
+            batch.decide_time = started.elapsed();
             // Queued while the state is locked, so that an undo finds every applied change in the
             // queue.
             let mut queue = shared.queue.lock();
-            queue.decided_commands += group.decided.len();
-            queue.decided_bytes += group.buffer.len();
-            queue.decided.push_back(group);
+            queue.decided_commands += batch.decided.len();
+            queue.decided_bytes += batch.buffer.len();
+            queue.decided.push_back(batch);
             is_enough = queue.has_enough(options);
         }
-        if self.batch.is_empty() {
+        if self.waiting.is_empty() {
             drop(state);
         } else {
             // Hands the lock to a waiting thread before this one can take it again.
             RwLockWriteGuard::unlock_fair(state);
         }
-        self.settled.drain(..).for_each(Decided::answer);
+        self.answerable.drain(..).for_each(Decided::answer);
         self.changes.clear();
         is_enough
     }
@@ -92,7 +92,7 @@ impl<M: Machine> Decider<M> {
         &mut self,
         state: &mut State<M>,
         pending: Pending<M>,
-        group: &mut CommandBatch<M>,
+        batch: &mut CommandBatch<M>,
         record_bytes_max: usize,
     ) {
         let from = self.changes.len();
@@ -112,27 +112,27 @@ impl<M: Machine> Decider<M> {
         } else if made_entry {
             // Checked before the change is applied: a record that is too large must leave no
             // trace, and concerns no other command.
-            let start = group.buffer.len();
-            M::encode(&self.changes[from..], &mut group.buffer);
-            let bytes = group.buffer.len() - start;
+            let start = batch.buffer.len();
+            M::encode(&self.changes[from..], &mut batch.buffer);
+            let bytes = batch.buffer.len() - start;
             if bytes > record_bytes_max {
                 self.changes.truncate(from);
-                group.buffer.truncate(start);
-                group.buffer.shrink_to(SPARE_BYTES_MAX.max(start));
+                batch.buffer.truncate(start);
+                batch.buffer.shrink_to(SPARE_BYTES_MAX.max(start));
                 let bytes_max = record_bytes_max;
                 pending.fail(SubmitError::TooLarge { bytes, bytes_max });
                 return;
             }
-            group.ends.push(group.buffer.len());
+            batch.ends.push(batch.buffer.len());
             for change in &self.changes[from..] {
-                group.undos.push(state.machine.apply(change));
+                batch.undos.push(state.machine.apply(change));
             }
             state.applied += 1;
         }
-        group.decided.push(Decided {
+        batch.decided.push(Decided {
             pending,
             result,
-            seen: state.applied,
+            depends_on: state.applied,
             made_entry,
         });
     }

@@ -79,7 +79,7 @@ impl<M: Machine> Engine<M> {
                 rollbacks: 0,
                 closed: false,
             }),
-            queue: Mutex::new(Queue::with_room(shared::COMMANDS_READY)),
+            queue: Mutex::new(Queue::with_room(shared::COMMANDS_CAPACITY)),
             writer_wake: Condvar::new(),
             ahead_wake: Condvar::new(),
             recent: RwLock::new(RecentEntries::new(options.recent_bytes)),

@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The approximate memory overhead of a block of [`RecentEntries`], in bytes.
-const BLOCK_BYTES: usize = 128;
+/// The approximate memory overhead of a chunk of [`RecentEntries`], in bytes.
+const CHUNK_BYTES: usize = 128;
 
 /// Consecutive entries that share a buffer.
-pub(crate) struct EntryBlock {
+pub(crate) struct EntryChunk {
     first: u64,
     buffer: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl EntryBlock {
+impl EntryChunk {
     pub(crate) fn new(first: u64, buffer: Vec<u8>, ends: Vec<usize>) -> Self {
         Self {
             first,
@@ -41,7 +41,7 @@ impl EntryBlock {
     }
 
     fn bytes(&self) -> usize {
-        BLOCK_BYTES + self.buffer.len() + self.ends.len() * size_of::<usize>()
+        CHUNK_BYTES + self.buffer.len() + self.ends.len() * size_of::<usize>()
     }
 
     fn record(&self, index: usize) -> &[u8] {
@@ -55,7 +55,7 @@ impl EntryBlock {
 
 /// A cache of the newest durable entries, bounded in bytes.
 pub(crate) struct RecentEntries {
-    blocks: VecDeque<Arc<EntryBlock>>,
+    chunks: VecDeque<Arc<EntryChunk>>,
     bytes: usize,
     bytes_max: usize,
 }
@@ -63,17 +63,17 @@ pub(crate) struct RecentEntries {
 impl RecentEntries {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
-            blocks: VecDeque::new(),
+            chunks: VecDeque::new(),
             bytes: 0,
             bytes_max,
         }
     }
 
-    pub(crate) fn push(&mut self, block: EntryBlock) {
-        self.bytes += block.bytes();
-        self.blocks.push_back(Arc::new(block));
+    pub(crate) fn push(&mut self, chunk: EntryChunk) {
+        self.bytes += chunk.bytes();
+        self.chunks.push_back(Arc::new(chunk));
         while self.bytes > self.bytes_max {
-            let Some(oldest) = self.blocks.pop_front() else {
+            let Some(oldest) = self.chunks.pop_front() else {
                 break;
             };
             self.bytes -= oldest.bytes();
@@ -82,28 +82,28 @@ impl RecentEntries {
 
     /// The entries from `next` on, if that one is cached.
     pub(crate) fn get(&self, next: u64) -> Option<Entries> {
-        let index = self.blocks.partition_point(|block| block.next() <= next);
-        let block = self.blocks.get(index)?;
-        (block.first <= next).then(|| Entries::new(Arc::clone(block), next))
+        let index = self.chunks.partition_point(|chunk| chunk.next() <= next);
+        let chunk = self.chunks.get(index)?;
+        (chunk.first <= next).then(|| Entries::new(Arc::clone(chunk), next))
     }
 }
 
 /// Consecutive durable entries in shared memory; cheap to clone.
 #[derive(Clone)]
 pub struct Entries {
-    block: Arc<EntryBlock>,
-    /// The first entry of the block that belongs to this value.
+    chunk: Arc<EntryChunk>,
+    /// The first entry of the chunk that belongs to this value.
     from: u64,
 }
 
 impl Entries {
-    pub(crate) fn new(block: Arc<EntryBlock>, from: u64) -> Self {
-        Self { block, from }
+    pub(crate) fn new(chunk: Arc<EntryChunk>, from: u64) -> Self {
+        Self { chunk, from }
     }
 
     /// The sequence number of the last entry.
     pub fn last_sequence(&self) -> u64 {
-        self.block.next() - 1
+        self.chunk.next() - 1
     }
 
     /// The sequence number of the first entry.
@@ -118,9 +118,9 @@ impl Entries {
 
     /// The entries from `sequence` on.
     pub fn iter_from(&self, sequence: u64) -> impl Iterator<Item = (u64, &[u8])> {
-        (sequence.max(self.from)..self.block.next()).map(|sequence| {
-            let index = usize::try_from(sequence - self.block.first).unwrap_or(usize::MAX);
-            (sequence, self.block.record(index))
+        (sequence.max(self.from)..self.chunk.next()).map(|sequence| {
+            let index = usize::try_from(sequence - self.chunk.first).unwrap_or(usize::MAX);
+            (sequence, self.chunk.record(index))
         })
     }
 }

@@ -11,8 +11,9 @@ use crate::error::FollowError;
 use crate::history::HistoryRequest;
 use crate::shared::{Progress, Shared};
 
-/// Follows the durable entries in order. A slow follower costs the writer nothing: entries that
-/// were evicted from memory are read from the journal.
+/// Reads the durable entries in order, each of them once, and none is left out or merged. A slow
+/// reader costs the writer nothing: entries that were evicted from memory are read from the
+/// journal.
 pub struct Follower<M: Machine> {
     shared: Arc<Shared<M>>,
     progress: watch::Receiver<Progress>,
@@ -62,9 +63,10 @@ impl<M: Machine> Follower<M> {
         }
     }
 
-    /// Makes [`Follower::next_entries`] continue with this entry, which must be one of those
-    /// returned last. For readers with bounded buffers: entries that they keep stay in memory,
-    /// entries that they request again do not.
+    /// Makes [`Follower::next_entries`] return this entry again and continue from there. It must be
+    /// one of the entries that were returned last. This is for readers with bounded buffers: they
+    /// drop the [`Entries`] that they have no room for, and ask for them again later, so that
+    /// these occupy no memory meanwhile.
     pub fn go_back_to(&mut self, sequence: u64) {
         self.next = sequence.min(self.next);
     }

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use placewright_journal::{Journal, JournalError};
 use tokio::sync::oneshot;
 
-use crate::entries::{Entries, EntryBlock};
+use crate::entries::{Entries, EntryChunk};
 use crate::error::{FollowError, StoreError};
 
 /// The approximate size of an answer in bytes, so that followers take turns.
@@ -29,34 +29,34 @@ pub(crate) enum HistoryRequest {
 const ANSWERS_KEPT: usize = 2;
 
 pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<HistoryRequest>) {
-    let mut kept: VecDeque<Arc<EntryBlock>> = VecDeque::with_capacity(ANSWERS_KEPT);
+    let mut kept: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(ANSWERS_KEPT);
     while let Ok(HistoryRequest::Read { from, until, reply }) = requests.recv() {
         placewright_tasks::pass(placewright_tasks::Task::EngineHistory);
         if reply.is_closed() {
             // The follower has been dropped.
             continue;
         }
-        let known = kept.iter().find(|block| block.holds(from));
+        let known = kept.iter().find(|chunk| chunk.holds(from));
         let answer = match known {
             // The cached answers hold durable entries only.
-            Some(block) => Ok(Arc::clone(block)),
+            Some(chunk) => Ok(Arc::clone(chunk)),
             None => read(journal.as_mut(), from, until).map(Arc::new),
         };
-        if let Ok(block) = &answer
+        if let Ok(chunk) = &answer
             && known.is_none()
         {
             kept.truncate(ANSWERS_KEPT - 1);
-            kept.push_front(Arc::clone(block));
+            kept.push_front(Arc::clone(chunk));
         }
-        let _ = reply.send(answer.map(|block| Entries::new(block, from)));
+        let _ = reply.send(answer.map(|chunk| Entries::new(chunk, from)));
     }
 }
 
-fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<EntryBlock, FollowError> {
-    let mut block = EntryBlock::new(from, Vec::new(), Vec::new());
+fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<EntryChunk, FollowError> {
+    let mut chunk = EntryChunk::new(from, Vec::new(), Vec::new());
     let mut bytes = 0;
     let read = journal.read(from, &mut |sequence, record| {
-        block.push(record);
+        chunk.push(record);
         bytes += record.len() + size_of::<usize>();
         if sequence >= until || bytes >= ANSWER_BYTES {
             ControlFlow::Break(())
@@ -66,7 +66,7 @@ fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<EntryBlock, 
     });
     match read {
         // Entries before a damaged one are returned; the next request reports the damage.
-        _ if !block.is_empty() => Ok(block),
+        _ if !chunk.is_empty() => Ok(chunk),
         Ok(_) => Err(store(JournalError::Missing {
             path: "the journal".into(),
             first: from,

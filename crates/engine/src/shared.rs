@@ -68,9 +68,9 @@ pub(crate) struct Answered<M: Machine> {
 pub(crate) struct Decided<M: Machine> {
     pub(crate) pending: Pending<M>,
     pub(crate) result: Result<M::Outcome, M::Refusal>,
-    /// The last entry that the decision saw, including its own.
-    pub(crate) seen: u64,
-    /// Whether the last of them is its own.
+    /// The last entry applied before the answer; it must be durable first.
+    pub(crate) depends_on: u64,
+    /// Whether that entry is its own.
     pub(crate) made_entry: bool,
 }
 
@@ -79,7 +79,7 @@ impl<M: Machine> Decided<M> {
         // Sending fails if the caller has stopped waiting.
         let _ = self.pending.reply.send(Answered {
             answer: Ok(self.result),
-            sequence: self.made_entry.then_some(self.seen),
+            sequence: self.made_entry.then_some(self.depends_on),
         });
     }
 }
@@ -94,22 +94,23 @@ pub(crate) struct CommandBatch<M: Machine> {
     pub(crate) ends: Vec<usize>,
     pub(crate) undos: Vec<M::Undo>,
     pub(crate) decided: Vec<Decided<M>>,
-    pub(crate) decide: Duration,
+    /// How long the decisions took.
+    pub(crate) decide_time: Duration,
 }
 
 /// The initial capacity of the queue of waiting commands, so that callers seldom wait for it to
 /// grow.
-pub(crate) const COMMANDS_READY: usize = 256;
-/// The initial capacity of a group for each command: undo entries, and bytes of records.
+pub(crate) const COMMANDS_CAPACITY: usize = 256;
+/// The initial capacity of a batch for each command: undo entries, and bytes of records.
 const UNDOS_A_COMMAND: usize = 4;
 const BYTES_A_COMMAND: usize = 128;
-/// A group whose buffer has grown beyond this is not recycled.
+/// A batch whose buffer has grown beyond this is not recycled.
 pub(crate) const SPARE_BYTES_MAX: usize = 1 << 20;
-/// The number of groups that are recycled: as many as are in flight at once under the usual load.
+/// The number of batches that are recycled: as many as are in flight at once under the usual load.
 const SPARES_MAX: usize = 16;
 
 impl<M: Machine> CommandBatch<M> {
-    /// An empty group with capacity for some commands.
+    /// An empty batch with capacity for some commands.
     pub(crate) fn with_room(commands: usize) -> Self {
         Self {
             first: 0,
@@ -117,7 +118,7 @@ impl<M: Machine> CommandBatch<M> {
             ends: Vec::with_capacity(commands),
             undos: Vec::with_capacity(commands * UNDOS_A_COMMAND),
             decided: Vec::with_capacity(commands),
-            decide: Duration::ZERO,
+            decide_time: Duration::ZERO,
         }
     }
 }
@@ -127,9 +128,9 @@ pub(crate) struct Queue<M: Machine> {
     pub(crate) waiting: VecDeque<Pending<M>>,
     pub(crate) decided: VecDeque<CommandBatch<M>>,
     pub(crate) decided_commands: usize,
-    /// The total size of the decided groups' records.
+    /// The total size of the decided batches' records.
     pub(crate) decided_bytes: usize,
-    /// Recycled groups: allocating memory for each batch would cost more than deciding it.
+    /// Recycled batches: allocating memory for each would cost more than deciding it.
     spares: Vec<CommandBatch<M>>,
     /// The writer sleeps until this many commands wait; 0 while it is awake.
     pub(crate) writer_wakes_at: usize,
@@ -176,24 +177,24 @@ impl<M: Machine> Queue<M> {
         }
     }
 
-    /// Whether the decided groups suffice for a full append.
+    /// Whether the decided batches suffice for a full append.
     pub(crate) fn has_enough(&self, options: &Options) -> bool {
         self.decided_commands >= options.batch_commands_max
             || self.decided_bytes >= options.batch_bytes_max
     }
 
-    /// An empty group with capacity for `commands`, recycled if possible.
+    /// An empty batch with capacity for `commands`, recycled if possible.
     pub(crate) fn take_recycled(&mut self, commands: usize) -> CommandBatch<M> {
         self.spares
             .pop()
             .unwrap_or_else(|| CommandBatch::with_room(commands))
     }
 
-    /// Recycles a group whose commands are answered. Its content is dropped.
-    pub(crate) fn recycle(&mut self, group: CommandBatch<M>) {
-        if self.spares.len() < SPARES_MAX && group.buffer.capacity() <= SPARE_BYTES_MAX {
-            debug_assert!(group.decided.is_empty() && group.undos.is_empty());
-            self.spares.push(group);
+    /// Recycles a batch whose commands are answered. Its content is dropped.
+    pub(crate) fn recycle(&mut self, batch: CommandBatch<M>) {
+        if self.spares.len() < SPARES_MAX && batch.buffer.capacity() <= SPARE_BYTES_MAX {
+            debug_assert!(batch.decided.is_empty() && batch.undos.is_empty());
+            self.spares.push(batch);
         }
     }
 }
@@ -226,15 +227,15 @@ impl<M: Machine> Shared<M> {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Waits until entry `seen` is durable. False if it was undone, or may have been.
-    pub(crate) async fn wait_durable(&self, seen: u64, rollbacks: u64) -> bool {
+    /// Waits until entry `last` is durable. False if it was undone, or may have been.
+    pub(crate) async fn wait_durable(&self, last: u64, rollbacks: u64) -> bool {
         let mut progress = self.progress.subscribe();
         loop {
             let now = *progress.borrow_and_update();
             if now.rollbacks != rollbacks {
                 return false;
             }
-            if now.durable >= seen {
+            if now.durable >= last {
                 return true;
             }
             if progress.changed().await.is_err() {

@@ -23,17 +23,17 @@ const GATHER_COMMANDS_MIN: usize = 8;
 pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Journal>) {
     let mut decider = Decider::new();
     let mut last = None;
-    while let Some(groups) = next_groups(shared, &mut decider, last) {
+    while let Some(batches) = next_batches(shared, &mut decider, last) {
         pass(Task::EngineWriter);
-        last = commit::commit(shared, journal.as_mut(), groups);
+        last = commit::commit(shared, journal.as_mut(), batches);
     }
     // A checkpoint only speeds up the next start; durability does not depend on it.
     let _ = journal.checkpoint();
 }
 
-/// Waits for commands, decides them, and takes the groups to append. `None` if the queue is closed
+/// Waits for commands, decides them, and takes the batches to append. `None` if the queue is closed
 /// and empty.
-fn next_groups<M: Machine>(
+fn next_batches<M: Machine>(
     shared: &Shared<M>,
     decider: &mut Decider<M>,
     last: Option<Appended>,
@@ -84,13 +84,13 @@ fn wait_for_group_commit<M: Machine>(
     queue.writer_wakes_at = 0;
 }
 
-/// Moves waiting commands into the decider's empty batch by swapping buffers.
+/// Moves waiting commands into the decider's empty queue by swapping buffers.
 fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize, decider: &mut Decider<M>) {
     if queue.waiting.len() <= commands_max {
-        std::mem::swap(&mut queue.waiting, &mut decider.batch);
+        std::mem::swap(&mut queue.waiting, &mut decider.waiting);
     } else {
         let first = queue.waiting.drain(..commands_max);
-        decider.batch.extend(first);
+        decider.waiting.extend(first);
     }
     if decider.spare.is_none() {
         decider.spare = Some(queue.take_recycled(commands_max));
@@ -99,24 +99,24 @@ fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize, decider: 
 
 /// Returns commands that were taken and not decided to the front of the queue.
 fn put_back<M: Machine>(queue: &mut Queue<M>, decider: &mut Decider<M>) {
-    while let Some(pending) = decider.batch.pop_back() {
+    while let Some(pending) = decider.waiting.pop_back() {
         queue.waiting.push_front(pending);
     }
 }
 
 fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDeque<CommandBatch<M>> {
-    let mut groups = VecDeque::new();
+    let mut batches = VecDeque::new();
     let (mut commands, mut bytes) = (0, 0);
     let bytes_max = shared.options.batch_bytes_max;
-    while let Some(group) = queue.decided.pop_front() {
-        // A single group never exceeds the limit by more than its last record.
-        if bytes > 0 && bytes + group.buffer.len() > bytes_max {
-            queue.decided.push_front(group);
+    while let Some(batch) = queue.decided.pop_front() {
+        // A single batch never exceeds the limit by more than its last record.
+        if bytes > 0 && bytes + batch.buffer.len() > bytes_max {
+            queue.decided.push_front(batch);
             break;
         }
-        commands += group.decided.len();
-        bytes += group.buffer.len();
-        groups.push_back(group);
+        commands += batch.decided.len();
+        bytes += batch.buffer.len();
+        batches.push_back(batch);
         if commands >= shared.options.batch_commands_max || bytes >= bytes_max {
             break;
         }
@@ -127,7 +127,7 @@ fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDequ
     if queue.waiting.len() >= shared.options.ahead_commands_min {
         shared.ahead_wake.notify_one();
     }
-    groups
+    batches
 }
 
 /// The second thread: decides while the writer waits for the disk.

@@ -1,23 +1,25 @@
-//! Options that the REST services share.
+//! The options of the HTTP server of the REST services.
 
 use std::time::Duration;
 
 use crate::cors::Cors;
 
-/// Options that the REST services share.
+/// The options of the HTTP server that every REST service has: limits, time-outs, and what is
+/// served besides the service.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// The most connections. Further ones take the place of idle connections, or wait in the
-    /// system's queue.
+    /// The most connections. For a further one an idle connection is closed; if none is idle, it
+    /// waits in the operating system's queue.
     pub connections_max: usize,
     /// The most connections of one peer (an IPv4 address, or a /64 of IPv6); 0 for no limit.
     pub connections_per_peer_max: usize,
     /// The largest body of a request, in bytes; a larger one gets 413.
     pub body_bytes_max: usize,
-    /// Most memory that all bodies of more than 16 KiB hold, in bytes, as they come and until their
-    /// requests are answered. One project has a quarter of it.
+    /// The most memory that all request bodies of more than 16 KiB may occupy together, in bytes. A
+    /// body counts as it is received, and until its request is answered. One project may use a
+    /// quarter of it.
     pub bodies_bytes_max: usize,
-    /// Largest head of a request (its line and headers), in bytes; at least 8192.
+    /// The largest head of a request (its line and headers), in bytes; at least 8192.
     pub head_bytes_max: usize,
     /// Time-out for the first byte of a new connection.
     pub first_byte_timeout: Duration,
@@ -29,13 +31,13 @@ pub struct HttpOptions {
     pub body_timeout: Duration,
     /// A client that takes nothing of a response for this long is disconnected.
     pub write_timeout: Duration,
-    /// Time for requests under way to end after the signal to stop.
+    /// After the signal to stop: how long requests under way may take to end.
     pub drain_timeout: Duration,
-    /// The same when another process waits to take over from this one.
+    /// As `drain_timeout`, but when another process waits to take over from this one.
     pub hand_over_timeout: Duration,
     /// Whether the ports of the APIs serve `/metrics`, without authentication.
     pub metrics_on_apis: bool,
-    /// The origins whose pages may call the service; none if absent.
+    /// The origins whose pages may call the service (CORS). If none, no page of another origin may.
     pub cors: Option<Cors>,
     /// The largest response, in bytes.
     pub answer_bytes_max: usize,

@@ -34,8 +34,8 @@ pub trait Journal: Send {
     ///
     /// # Errors
     /// [`JournalError::Trimmed`] when `from` is no longer held; [`JournalError::Damaged`] and
-    /// [`JournalError::Missing`] with the entries' numbers (`from` more than one behind the end is
-    /// missing entries too); or the store failed.
+    /// [`JournalError::Missing`] with the entries' numbers; or the store failed. `from` greater
+    /// than `end() + 1` counts as missing entries.
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError>;
 
     /// The sequence of the last entry; 0 if nothing was ever appended.

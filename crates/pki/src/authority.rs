@@ -110,9 +110,13 @@ impl Authority {
         let at = now();
         params.not_before = date(later(at, Duration::ZERO) - skew())?;
         params.not_after = date(later(at, AUTHORITY_LIFE))?;
-        params.serial_number = Some(serial()?);
+        let serial = serial()?;
+        // Two authorities never have one name: a revocation list counts for the certificates of
+        // whoever has the name of its issuer.
+        let mark = crate::certificate::hex(&serial.to_bytes()[..4]);
+        params.serial_number = Some(serial);
         params.distinguished_name = DistinguishedName::new();
-        let name = format!("Placewright authority of {installation}");
+        let name = format!("Placewright authority of {installation}, {mark}");
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];

@@ -52,6 +52,12 @@ impl Word {
         format!("{MARK}.{id}.{secret}.{print}")
     }
 
+    /// Whether a text begins as words do.
+    #[must_use]
+    pub fn looks_like_one(text: &str) -> bool {
+        text.split_once('.').is_some_and(|(mark, _)| mark == MARK)
+    }
+
     /// Reads a word.
     ///
     /// # Errors

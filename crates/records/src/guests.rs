@@ -1,4 +1,4 @@
-//! The entries of an agent's record of guests.
+//! The entries of an agent's guest log.
 //!
 //! The file begins with a head whose last byte is the version of its entries: 1 is the positional
 //! layout, 2, which this release writes, the growing one.

@@ -18,7 +18,7 @@ pub struct Versions {
 
 impl Versions {
     /// What this release speaks.
-    pub const HERE: Self = Self {
+    pub const SUPPORTED: Self = Self {
         oldest: 2,
         newest: 3,
     };

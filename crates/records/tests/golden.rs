@@ -135,7 +135,7 @@ fn snapshots_of_a_cell_read_as_they_always_did() {
 }
 
 fn assert_message<T: Form + PartialEq + Debug>(name: &str, values: &[T]) {
-    for version in Versions::HERE.oldest..=Versions::HERE.newest {
+    for version in Versions::SUPPORTED.oldest..=Versions::SUPPORTED.newest {
         let parts = message::encode_parts(version, values, usize::MAX).unwrap();
         let name = format!("{name}_{version}");
         assert_writes(&name, &parts[0].bytes);

@@ -176,7 +176,7 @@ fn an_entry_of_an_agent_with_a_field_that_was_added_is_read() {
 fn messages_with_a_field_that_was_added_are_read() {
     let envelopes = values::envelopes();
     let newer: Vec<Next<Envelope>> = envelopes.iter().cloned().map(Next::new).collect();
-    let version = Versions::HERE.newest;
+    let version = Versions::SUPPORTED.newest;
     let bytes = message::encode(version, &newer).unwrap();
     let read: Vec<Envelope> = message::decode(version, &bytes).unwrap();
     assert_eq!(read, envelopes);
@@ -194,7 +194,7 @@ fn a_variant_that_was_added_is_refused_by_its_number_or_passed_over() {
         error.contains("number 99 is not known to this release"),
         "{error}"
     );
-    let version = Versions::HERE.newest;
+    let version = Versions::SUPPORTED.newest;
     let known = written(&values::news()[0]);
     let list = [&[3][..], &known, &unknown, &known].concat();
     assert!(message::decode::<Vec<CellEvent>>(version, &list).is_err());

@@ -28,9 +28,9 @@ use crate::warnings;
 /// Arguments of `placewright agent`.
 #[derive(Debug, Args)]
 pub struct AgentArgs {
-    /// A word of `placewright pki invite`: gets the agent's certificate from its cell with it, into
-    /// agent.identity_path, unless there is one
-    #[arg(long, value_name = "WORD")]
+    /// A word of `placewright pki invite`, or a file with it, which other users of the machine do not see:
+    /// gets the agent's certificate from its cell with it, into agent.identity_path, unless there is one
+    #[arg(long, value_name = "WORD|FILE")]
     enrol: Option<String>,
 
     #[command(flatten)]

@@ -38,9 +38,9 @@ use crate::warnings;
 /// Arguments of `placewright cell`.
 #[derive(Debug, Args)]
 pub struct CellArgs {
-    /// A word of `placewright pki invite`: gets the cell's certificate from control with it, into
-    /// cell.identity_path, unless there is one
-    #[arg(long, value_name = "WORD")]
+    /// A word of `placewright pki invite`, or a file with it, which other users of the machine do not see:
+    /// gets the cell's certificate from control with it, into cell.identity_path, unless there is one
+    #[arg(long, value_name = "WORD|FILE")]
     enrol: Option<String>,
 
     #[command(flatten)]

@@ -20,6 +20,7 @@ mod quotas;
 pub(crate) mod restart;
 pub(crate) mod running;
 pub mod scheduler_rules;
+mod services;
 pub(crate) mod signals;
 pub(crate) mod sockets;
 pub(crate) mod systemd;

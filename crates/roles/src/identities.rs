@@ -3,6 +3,8 @@
 mod authority;
 mod keeper;
 
+use std::fs::File;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +22,8 @@ pub(crate) use keeper::{Kept, keep};
 
 /// The folder of control's certificate within that of the authority, when no other is named.
 const OF_CONTROL: &str = "control";
+/// The most that is read of a file with a word.
+const WORD_FILE_BYTES_MAX: u64 = 4096;
 
 /// What control has: its certificate, and the authority if that is here.
 #[derive(Clone, Default)]
@@ -159,8 +163,8 @@ fn is_held(folder: &Path) -> bool {
     loaded.is_ok_and(|loaded| loaded.current().facts.not_after > now())
 }
 
-/// Uses a word, unless the folder has a certificate already: a command line with a word may be run
-/// again.
+/// Uses a word, or one that is in a file, unless the folder has a certificate already: a command line
+/// with a word may be run again.
 ///
 /// # Errors
 ///
@@ -172,7 +176,6 @@ pub(crate) async fn enrol(
     server: &str,
 ) -> anyhow::Result<()> {
     let Some(word) = word else { return Ok(()) };
-    let word = Word::read(word).map_err(|error| wrong("--enrol", &error.to_string()))?;
     let key = format!("{section}.identity_path");
     let missing = || wrong(&key, "--enrol needs it: the folder for the certificate");
     let folder = folder.ok_or_else(missing)?;
@@ -180,8 +183,22 @@ pub(crate) async fn enrol(
         tracing::info!(folder = %folder.display(), "there is a certificate already: no enrolment");
         return Ok(());
     }
+    let word = read_word(word).map_err(|why| wrong("--enrol", &why))?;
     placewright_rpc::enrol(&word, ClientOptions::new(server), folder).await?;
     Ok(())
+}
+
+/// A word, as it is given or as a file has it. No message repeats what is given, which may be a word.
+fn read_word(given: &str) -> Result<Word, String> {
+    let given = given.trim();
+    if Word::looks_like_one(given) {
+        return Word::read(given).map_err(|error| error.to_string());
+    }
+    let mut text = String::new();
+    let file = File::open(given).map(|file| file.take(WORD_FILE_BYTES_MAX));
+    let read = file.and_then(|mut file| file.read_to_string(&mut text));
+    read.map_err(|error| format!("this is neither a word nor a file with one: {error}"))?;
+    Word::read(&text).map_err(|error| format!("the file: {error}"))
 }
 
 /// The message of a role that would listen for everybody without knowing who calls.

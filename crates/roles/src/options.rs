@@ -616,8 +616,8 @@ options! {
         /// The name of the service that looks after all hosts, as for bare-metal nodes. Not set: each
         /// host has a service of its own name.
         service_host: Option<String> = "";
-        /// The directory of what the agent has to know after a restart, made when missing: its record
-        /// of guests, and what executables keep. Not set means `agent` in systemd's
+        /// The directory of what the agent has to know after a restart, made when missing: its guest
+        /// log, and what executables keep. Not set means `agent` in systemd's
         /// `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
         state_path: Option<PathBuf> = "";
         /// How often the cell hears that the hosts are there; at least three times in its

@@ -70,8 +70,8 @@ impl CellClient {
         let identify = |mut to: Connected, request| async move { to.identify(request).await };
         let asked = IdentifyRequest {};
         let identity = self.peer.call(&self.client(), &asked, identify).await?;
-        let here = self.peer.options.versions;
-        let version = self.agreed.agree(here, &self.peer.name, &identity)?;
+        let versions = self.peer.options.versions;
+        let version = self.agreed.agree(versions, &self.peer.name, &identity)?;
         Ok((identity, version))
     }
 
@@ -204,7 +204,7 @@ async fn receive(peer: PeerChannel, mut news: Streaming<Payload>, to: mpsc::Send
 /// The gRPC service that exposes a cell to control.
 pub(crate) struct CellService {
     pub(crate) cell: Arc<dyn CellLink>,
-    pub(crate) here: Versions,
+    pub(crate) versions: Versions,
     pub(crate) gate: Gate,
 }
 
@@ -221,13 +221,13 @@ impl Cell for CellService {
     ) -> Result<Response<Identity>, Status> {
         self.gate.check(&request, conduct)?;
         let cell = self.cell.cell().await.map_err(|error| status(&error))?;
-        Ok(Response::new(identity(self.here, cell.to_string())))
+        Ok(Response::new(identity(self.versions, cell.to_string())))
     }
 
     async fn deliver(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
         self.gate.check(&request, conduct)?;
         let payload = request.get_ref();
-        let messages: Vec<Envelope> = unpack(self.here, "messages", payload)?;
+        let messages: Vec<Envelope> = unpack(self.versions, "messages", payload)?;
         let replies = self.cell.deliver(messages).await;
         let replies = replies.map_err(|error| status(&error))?;
         Ok(Response::new(pack(payload.version, &replies)?))
@@ -236,7 +236,7 @@ impl Cell for CellService {
     async fn act(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
         self.gate.check(&request, conduct)?;
         let payload = request.get_ref();
-        let act: CellOperation = unpack(self.here, "act", payload)?;
+        let act: CellOperation = unpack(self.versions, "act", payload)?;
         let reply = self.cell.act(act).await.map_err(|error| status(&error))?;
         Ok(Response::new(pack(payload.version, &reply)?))
     }
@@ -244,7 +244,7 @@ impl Cell for CellService {
     async fn actions(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
         self.gate.check(&request, conduct)?;
         let payload = request.get_ref();
-        let instance: InstanceId = unpack(self.here, "instance", payload)?;
+        let instance: InstanceId = unpack(self.versions, "instance", payload)?;
         let actions = self.cell.actions(instance).await;
         let actions = actions.map_err(|error| status(&error))?;
         Ok(Response::new(pack(payload.version, &actions)?))
@@ -258,7 +258,7 @@ impl Cell for CellService {
     ) -> Result<Response<Self::FollowStream>, Status> {
         let holder = self.gate.check(&request, conduct)?;
         let version = request.get_ref().version;
-        let () = unpack(self.here, "follow", request.get_ref())?;
+        let () = unpack(self.versions, "follow", request.get_ref())?;
         let news = self.cell.follow().await.map_err(|error| status(&error))?;
         let (to, from) = mpsc::channel(MESSAGES_WAITING);
         spawn_contained(ContainedWork::GrpcStream, async move {

@@ -56,7 +56,7 @@ impl ClientOptions {
             connect_timeout: Duration::from_secs(3),
             call_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(5),
-            versions: Versions::HERE,
+            versions: Versions::SUPPORTED,
         }
     }
 }

@@ -89,4 +89,4 @@ pub const PROTOCOL_VERSION: u32 = 1;
 
 /// The newest version of the payloads between control and cells that this release speaks. Each is
 /// declared in `placewright_records`.
-pub const PAYLOAD_VERSION: u32 = placewright_records::message::Versions::HERE.newest;
+pub const PAYLOAD_VERSION: u32 = placewright_records::message::Versions::SUPPORTED.newest;

@@ -44,11 +44,11 @@ fn no_such(version: u32) -> Status {
 
 /// Decodes a payload and checks it against the limits. `what` names it in errors.
 pub(crate) fn unpack<T: Form + Validate>(
-    here: Versions,
+    versions: Versions,
     what: &'static str,
     payload: &Payload,
 ) -> Result<T, Status> {
-    check_before::<T>(here, what, payload)?;
+    check_before::<T>(versions, what, payload)?;
     let unpacked = message::decode(payload.version, &payload.body);
     let unpacked: T = unpacked.map_err(|error| unreadable(what, error))?;
     unpacked.check(FieldPath::message(what))?;
@@ -58,11 +58,11 @@ pub(crate) fn unpack<T: Form + Validate>(
 /// Decodes a list and drops the items that are beyond the limits or that only a later release
 /// knows, because the others do not depend on them.
 pub(crate) fn unpack_good<T: Form + Validate>(
-    here: Versions,
+    versions: Versions,
     what: &'static str,
     payload: &Payload,
 ) -> Result<Vec<T>, Status> {
-    check_before::<Vec<T>>(here, what, payload)?;
+    check_before::<Vec<T>>(versions, what, payload)?;
     let unpacked = message::decode_known(payload.version, &payload.body);
     let (mut list, unknown): (Vec<T>, usize) = unpacked.map_err(|error| unreadable(what, error))?;
     if unknown > 0 {
@@ -95,11 +95,11 @@ pub(crate) fn unpack_good<T: Form + Validate>(
 /// Checks the version and the length of a list. That is done before decoding: an item of one byte
 /// here may take a hundred bytes in memory.
 fn check_before<T: Validate>(
-    here: Versions,
+    versions: Versions,
     what: &'static str,
     payload: &Payload,
 ) -> Result<(), Status> {
-    check(here, payload.version)?;
+    check(versions, payload.version)?;
     if T::IS_LIST
         && let Some(count) = message::claimed_count(&payload.body)
     {
@@ -115,12 +115,12 @@ fn unreadable(what: &'static str, error: placewright_records::FormError) -> Stat
 
 /// Decodes a server's answer; `peer` names the server in the error.
 pub(crate) fn unpack_from<T: Form + Validate>(
-    here: Versions,
+    versions: Versions,
     peer: &str,
     what: &'static str,
     payload: &Payload,
 ) -> Result<T, LinkError> {
-    unpack(here, what, payload).map_err(|status| refused(peer, &status))
+    unpack(versions, what, payload).map_err(|status| refused(peer, &status))
 }
 
 /// The error for an answer of a server that cannot be decoded.

@@ -69,8 +69,9 @@ impl PlacementClient {
         for (count, payload) in parts.map_err(|status| link_error(&peer.name, &status))? {
             let ask = |mut to: Client<Channel>, request| async move { to.ask(request).await };
             let answer = peer.call(&self.client(), &payload, ask).await?;
-            let here = peer.options.versions;
-            let mut some: Vec<ClaimResponse> = unpack_from(here, &peer.name, "answers", &answer)?;
+            let versions = peer.options.versions;
+            let mut some: Vec<ClaimResponse> =
+                unpack_from(versions, &peer.name, "answers", &answer)?;
             if some.len() != count {
                 return Err(LinkError::Refused {
                     peer: peer.name.clone(),
@@ -92,7 +93,7 @@ impl PlacementLink for PlacementClient {
 /// The gRPC service that exposes placement to cells.
 pub(crate) struct PlacementService {
     pub(crate) placement: Arc<dyn PlacementLink>,
-    pub(crate) here: Versions,
+    pub(crate) versions: Versions,
     pub(crate) gate: Gate,
 }
 
@@ -103,13 +104,13 @@ impl Placement for PlacementService {
         request: Request<IdentifyRequest>,
     ) -> Result<Response<Identity>, Status> {
         self.gate.check(&request, |_| Call::Ask)?;
-        Ok(Response::new(identity(self.here, String::new())))
+        Ok(Response::new(identity(self.versions, String::new())))
     }
 
     async fn ask(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
         let holder = self.gate.check(&request, |_| Call::Ask)?;
         let payload = request.get_ref();
-        let asks: Vec<ClaimRequest> = unpack(self.here, "asks", payload)?;
+        let asks: Vec<ClaimRequest> = unpack(self.versions, "asks", payload)?;
         if let Some(holder) = holder {
             let own = self.placement.check(holder.cell(), &asks);
             own.map_err(|why| holder.refuse(&why))?;

@@ -29,16 +29,18 @@ use crate::proto::cell::placement_server::PlacementServer;
 use crate::proto::certificates::certificates_server::CertificatesServer;
 use crate::token::Token;
 
-/// The most concurrent calls of one connection. A role has one stream or a few calls on each.
+/// The most concurrent calls of one connection. A role needs far fewer: one long call that streams
+/// messages, or a few short ones.
 const STREAMS_MAX: u32 = 200;
 /// The largest headers of one call.
 const HEADERS_BYTES_MAX: u32 = 16 << 10;
-/// Protection against floods of reset streams: a connection ends after so many streams that its
-/// caller reset before they were handled, or after `ERRORS_MAX` protocol errors.
+/// A connection ends when its caller has reset so many streams before they were handled. It is
+/// protection against floods of streams that are opened and reset.
 const RESETS_MAX: usize = 20;
+/// A connection ends when the server has reset so many of its streams because of protocol errors.
 const ERRORS_MAX: usize = 256;
 
-/// The services that one address offers; none of a field leaves that service out.
+/// The services that one address offers; a service whose field is none is not offered.
 #[derive(Clone, Default)]
 pub struct Services {
     /// The cell's service for control.
@@ -86,7 +88,7 @@ impl Default for ServeOptions {
             },
             first_byte_timeout: Duration::from_secs(10),
             first_call_timeout: Duration::from_secs(30),
-            versions: Versions::HERE,
+            versions: Versions::SUPPORTED,
         }
     }
 }
@@ -125,12 +127,14 @@ pub async fn serve(
     let (stopping, is_stopping) = tokio::sync::oneshot::channel();
     let stop = async {
         stop.await;
-        // The receiver is further down in this function.
+        // This starts the time-out of `too_late`. Sending fails if that was dropped, because the
+        // server has ended.
         let _ = stopping.send(());
     };
     let serving = router.serve_with_incoming_shutdown(incoming, stop);
     let too_late = async {
-        // An error means that the server has ended: then this future is not polled any more.
+        // The sender is dropped without a message only when the server has ended; then this future
+        // is not polled any more.
         let _ = is_stopping.await;
         tokio::time::sleep(options.drain_timeout).await;
     };
@@ -151,12 +155,12 @@ fn router(services: Services, options: &ServeOptions) -> Router {
         takes_new,
     };
     let check = || interceptor(false);
-    let here = options.versions;
+    let versions = options.versions;
     let gate = Gate(options.credentials.clone());
     let cell = services.cell.map(|cell| {
         let server = CellServer::new(CellService {
             cell,
-            here,
+            versions,
             gate: gate.clone(),
         });
         let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
@@ -173,7 +177,7 @@ fn router(services: Services, options: &ServeOptions) -> Router {
     let placement = services.placement.map(|placement| {
         let server = PlacementServer::new(PlacementService {
             placement,
-            here,
+            versions,
             gate: gate.clone(),
         });
         let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);

@@ -32,16 +32,16 @@ impl Agreed {
     /// Agrees on a version with a server that has identified itself.
     pub(crate) fn agree(
         &self,
-        here: Versions,
+        versions: Versions,
         peer: &str,
         identity: &Identity,
     ) -> Result<u32, LinkError> {
-        let there = spoken_by(identity);
-        let version = here.common(there).ok_or_else(|| LinkError::Refused {
+        let of_peer = spoken_by(identity);
+        let version = versions.common(of_peer).ok_or_else(|| LinkError::Refused {
             peer: peer.to_owned(),
             why: format!(
                 "it speaks versions {} to {} of the protocol, this release {} to {}",
-                there.oldest, there.newest, here.oldest, here.newest
+                of_peer.oldest, of_peer.newest, versions.oldest, versions.newest
             ),
         })?;
         self.0.store(version, Ordering::Relaxed);
@@ -64,13 +64,13 @@ impl Agreed {
 }
 
 /// What a server says of itself.
-pub(crate) fn identity(here: Versions, cell: String) -> Identity {
+pub(crate) fn identity(versions: Versions, cell: String) -> Identity {
     Identity {
         cell,
         // Releases of the first version accept no other here.
-        version: here.oldest,
-        oldest: here.oldest,
-        newest: here.newest,
+        version: versions.oldest,
+        oldest: versions.oldest,
+        newest: versions.newest,
     }
 }
 
@@ -96,12 +96,12 @@ fn spoken_by(identity: &Identity) -> Versions {
 }
 
 /// Refuses a version that this role does not speak.
-pub(crate) fn check(here: Versions, version: u32) -> Result<(), Status> {
-    if here.include(version) {
+pub(crate) fn check(versions: Versions, version: u32) -> Result<(), Status> {
+    if versions.include(version) {
         return Ok(());
     }
     Err(Status::failed_precondition(format!(
         "version {version} {NOT_KNOWN}; this release speaks {} to {}",
-        here.oldest, here.newest
+        versions.oldest, versions.newest
     )))
 }

@@ -90,12 +90,12 @@ async fn assert_asks(options: ClientOptions) {
 #[tokio::test(flavor = "multi_thread")]
 async fn neighbouring_releases_understand_each_other() {
     for (server, client) in [
-        (Versions::HERE, Versions::HERE),
-        (OLDER, Versions::HERE),
-        (Versions::HERE, OLDER),
+        (Versions::SUPPORTED, Versions::SUPPORTED),
+        (OLDER, Versions::SUPPORTED),
+        (Versions::SUPPORTED, OLDER),
         (OLDER, OLDER),
-        (NEWER, Versions::HERE),
-        (Versions::HERE, NEWER),
+        (NEWER, Versions::SUPPORTED),
+        (Versions::SUPPORTED, NEWER),
     ] {
         let running = Running::start_with(listen().await, &Fake::new(), serving(server));
         assert_talk(speaking(running.address, client)).await;

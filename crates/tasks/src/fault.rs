@@ -35,7 +35,7 @@ type Flush = Box<dyn Fn() + Send + Sync>;
 /// Flushes the log. If set, panics of tasks end the process.
 static FLUSH: OnceLock<Flush> = OnceLock::new();
 static PANICS: AtomicU64 = AtomicU64::new(0);
-static HAS_FAULT: AtomicBool = AtomicBool::new(false);
+static HAS_FAILED_TASK: AtomicBool = AtomicBool::new(false);
 
 /// Installs the panic handling: a panic becomes one log line, and in a long-lived task it ends the
 /// process.
@@ -58,8 +58,8 @@ pub fn panics() -> u64 {
 
 /// Whether the process is about to end because a task failed.
 #[must_use]
-pub fn has_fault() -> bool {
-    HAS_FAULT.load(Ordering::Relaxed)
+pub fn has_failed_task() -> bool {
+    HAS_FAILED_TASK.load(Ordering::Relaxed)
 }
 
 /// Writes the log line of a panic.
@@ -71,7 +71,7 @@ fn report_panic(info: &PanicHookInfo<'_>) {
     let panic = info.payload_as_str().unwrap_or("no text");
     match context::current() {
         Context::Task(task) => {
-            HAS_FAULT.store(true, Ordering::Relaxed);
+            HAS_FAILED_TASK.store(true, Ordering::Relaxed);
             end_soon();
             let task = task.name();
             tracing::error!(
@@ -110,7 +110,7 @@ fn report_panic(info: &PanicHookInfo<'_>) {
 }
 
 fn flush_if_lost() {
-    if has_fault() {
+    if has_failed_task() {
         flush();
     }
 }
@@ -146,7 +146,7 @@ pub fn task_ended(task: Task, why: &dyn std::fmt::Display) {
         tracing::error!(task, %why, "a task ended by itself");
         return;
     }
-    HAS_FAULT.store(true, Ordering::Relaxed);
+    HAS_FAILED_TASK.store(true, Ordering::Relaxed);
     tracing::error!(task, %why, "a task ended by itself: the process ends with exit code {EXIT_CODE}");
     flush();
     end();

@@ -19,7 +19,7 @@ mod injection;
 mod names;
 mod watch;
 
-pub use fault::{EXIT_CODE, Panicked, has_fault, install, panics, task_ended};
+pub use fault::{EXIT_CODE, Panicked, has_failed_task, install, panics, task_ended};
 pub use group::Tasks;
 pub use names::{ContainedWork, Role, Task};
 pub use watch::{caught_now, contain_panic, pass, spawn, spawn_contained, spawn_thread, supervise};

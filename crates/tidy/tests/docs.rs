@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use placewright_tidy::manifests;
 use placewright_tidy::source::workspace;
@@ -50,6 +51,31 @@ fn every_path_that_a_page_names_exists() {
         }
     }
     assert!(gone.is_empty(), "not there any more:\n{}", gone.join("\n"));
+}
+
+/// The paths of all source files from the root of the workspace.
+fn sources(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).expect("it can be read") {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else {
+            found.push(path.to_string_lossy().into_owned());
+        }
+    }
+}
+
+#[test]
+fn every_source_file_that_the_map_names_exists() {
+    let mut files = Vec::new();
+    sources(&workspace().join("crates"), &mut files);
+    let is_there = |name: &str| files.iter().any(|file| file.ends_with(&format!("/{name}")));
+    let gone: Vec<String> = quoted(&read("ARCHITECTURE.md"))
+        .into_iter()
+        .filter(|quoted| quoted.ends_with(".rs") && !quoted.contains([' ', '*', '{']))
+        .filter(|name| !is_there(name))
+        .collect();
+    assert!(gone.is_empty(), "not there any more: {gone:?}");
 }
 
 #[test]

@@ -15,14 +15,17 @@ use crate::driver::Operation;
 /// The soft state that was reported to the cell, and the changes since.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReportedState {
+    /// The present load.
     load: Load,
-    told: Load,
-    /// The instances that were reported.
-    there: BTreeSet<InstanceId>,
+    /// The load that was reported last.
+    reported_load: Load,
+    /// The instances that were reported to be on the host.
+    reported_instances: BTreeSet<InstanceId>,
     /// The instances that may have come or gone since they were reported.
     changed: BTreeSet<InstanceId>,
     /// Whether a full report is due.
-    is_all_wanted: bool,
+    is_full_report_due: bool,
+    /// The number of the last update of this session.
     sequence: u64,
 }
 
@@ -30,27 +33,31 @@ impl ReportedState {
     /// Begins a session with a full report.
     pub(super) fn begin(&mut self) {
         self.sequence = 0;
-        self.is_all_wanted = true;
+        self.is_full_report_due = true;
     }
 
     pub(super) fn changed(&mut self, instance: InstanceId) {
         self.changed.insert(instance);
     }
 
-    pub(super) fn work_began(&mut self, verbs: &[Operation]) {
-        if let Some(is_build) = counts(verbs) {
-            self.load.io_ops = self.load.io_ops.saturating_add(1);
-            self.load.running_builds = self.load.running_builds.saturating_add(u32::from(is_build));
+    pub(super) fn work_began(&mut self, operations: &[Operation]) {
+        let work = Work::of(operations);
+        let load = &mut self.load;
+        if work != Work::Removal {
+            load.io_ops = load.io_ops.saturating_add(1);
+        }
+        if work == Work::Build {
+            load.running_builds = load.running_builds.saturating_add(1);
         }
     }
 
-    pub(super) fn work_ended(&mut self, verbs: &[Operation], outcome: &Outcome) {
-        let Some(is_build) = counts(verbs) else {
-            return;
-        };
+    pub(super) fn work_ended(&mut self, operations: &[Operation], outcome: &Outcome) {
+        let work = Work::of(operations);
         let load = &mut self.load;
-        load.io_ops = load.io_ops.saturating_sub(1);
-        if is_build {
+        if work != Work::Removal {
+            load.io_ops = load.io_ops.saturating_sub(1);
+        }
+        if work == Work::Build {
             load.running_builds = load.running_builds.saturating_sub(1);
             match outcome {
                 Outcome::Done => load.failed_builds = 0,
@@ -65,25 +72,39 @@ impl ReportedState {
     }
 }
 
-/// Whether work is a build; none for a removal, which is not part of the load.
-fn counts(verbs: &[Operation]) -> Option<bool> {
-    match verbs {
-        [Operation::Destroy] => None,
-        verbs => Some(verbs.contains(&Operation::Spawn)),
+/// What work counts as in the load of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// An operation and a build.
+    Build,
+    /// An operation.
+    Other,
+    /// The removal of a guest, which is not part of the load.
+    Removal,
+}
+
+impl Work {
+    /// What the operations of a step count as together.
+    fn of(operations: &[Operation]) -> Self {
+        match operations {
+            [Operation::Destroy] => Self::Removal,
+            operations if operations.contains(&Operation::Spawn) => Self::Build,
+            _ => Self::Other,
+        }
     }
 }
 
 impl Host {
     /// Makes the next update a full report.
     pub fn request_full_report(&mut self) {
-        self.soft.is_all_wanted = true;
+        self.soft.is_full_report_due = true;
     }
 
     /// Whether an update is due.
     #[must_use]
     pub fn has_updates(&self) -> bool {
         let soft = &self.soft;
-        soft.is_all_wanted || soft.load != soft.told || !soft.changed.is_empty()
+        soft.is_full_report_due || soft.load != soft.reported_load || !soft.changed.is_empty()
     }
 
     /// The number of operations and builds under way, and of failed builds.
@@ -102,8 +123,8 @@ impl Host {
             return Vec::new();
         }
         let mut updates = Vec::new();
-        if self.soft.is_all_wanted {
-            self.soft.is_all_wanted = false;
+        if self.soft.is_full_report_due {
+            self.soft.is_full_report_due = false;
             self.soft.changed.clear();
             let report = self.report(description, service_host);
             updates.push(HostUpdate::Full(Box::new(report)));
@@ -111,22 +132,22 @@ impl Host {
         let load = self.soft.load;
         for instance in std::mem::take(&mut self.soft.changed) {
             let report = self.instance(instance);
-            match (report, self.soft.there.contains(&instance)) {
+            match (report, self.soft.reported_instances.contains(&instance)) {
                 (Some(report), false) => {
-                    self.soft.there.insert(instance);
+                    self.soft.reported_instances.insert(instance);
                     updates.push(HostUpdate::InstanceCame(Box::new(report), load));
                 }
                 (None, true) => {
-                    self.soft.there.remove(&instance);
+                    self.soft.reported_instances.remove(&instance);
                     updates.push(HostUpdate::InstanceWent(instance.0, load));
                 }
                 _ => {}
             }
         }
-        if updates.is_empty() && load != self.soft.told {
+        if updates.is_empty() && load != self.soft.reported_load {
             updates.push(HostUpdate::Load(load));
         }
-        self.soft.told = load;
+        self.soft.reported_load = load;
         updates.into_iter().map(|one| self.numbered(one)).collect()
     }
 
@@ -145,8 +166,8 @@ impl Host {
         description: &HostDescription,
         service_host: &str,
     ) -> placewright_types::host_state::HostReport {
-        self.soft.there = self.guests.keys().map(|key| key.0).collect();
-        let instances = self.soft.there.iter();
+        self.soft.reported_instances = self.guests.keys().map(|key| key.0).collect();
+        let instances = self.soft.reported_instances.iter();
         let instances = instances.filter_map(|instance| self.instance(*instance));
         placewright_types::host_state::HostReport {
             facts: description.facts(service_host),

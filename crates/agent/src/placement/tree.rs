@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::PlacementError;
 use super::client::Client;
-use crate::description::{HostDescription, Inventory, ProviderView};
+use crate::description::{DescribedProvider, HostDescription, Inventory};
 
 #[derive(Deserialize)]
 struct Providers {
@@ -88,7 +88,7 @@ pub(super) async fn write(client: &Client, host: &HostDescription) -> Result<(),
 async fn ensure_place(
     client: &Client,
     known: &Provider,
-    wanted: &ProviderView<'_>,
+    wanted: &DescribedProvider<'_>,
 ) -> Result<(), PlacementError> {
     if known.name == wanted.name && known.parent_provider_uuid == wanted.parent {
         return Ok(());
@@ -100,7 +100,7 @@ async fn ensure_place(
 
 async fn create<'a>(
     client: &'a Client,
-    wanted: &ProviderView<'_>,
+    wanted: &DescribedProvider<'_>,
 ) -> Result<Writer<'a>, PlacementError> {
     let mut body = json!({"uuid": wanted.uuid, "name": wanted.name});
     if let Some(parent) = wanted.parent {
@@ -136,7 +136,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    async fn write(mut self, wanted: &ProviderView<'_>) -> Result<(), PlacementError> {
+    async fn write(mut self, wanted: &DescribedProvider<'_>) -> Result<(), PlacementError> {
         self.write_aggregates(wanted).await?;
         self.write_inventories(wanted).await?;
         self.write_traits(wanted).await
@@ -146,7 +146,10 @@ impl Writer<'_> {
         format!("/resource_providers/{}/{what}", self.uuid)
     }
 
-    async fn write_inventories(&mut self, wanted: &ProviderView<'_>) -> Result<(), PlacementError> {
+    async fn write_inventories(
+        &mut self,
+        wanted: &DescribedProvider<'_>,
+    ) -> Result<(), PlacementError> {
         let path = self.path("inventories");
         let mut known = BTreeMap::new();
         if !self.is_new {
@@ -176,7 +179,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    async fn write_traits(&mut self, wanted: &ProviderView<'_>) -> Result<(), PlacementError> {
+    async fn write_traits(&mut self, wanted: &DescribedProvider<'_>) -> Result<(), PlacementError> {
         let path = self.path("traits");
         let mut known = Vec::new();
         if self.is_new {
@@ -210,7 +213,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    async fn write_aggregates(&mut self, wanted: &ProviderView<'_>) -> Result<(), PlacementError> {
+    async fn write_aggregates(
+        &mut self,
+        wanted: &DescribedProvider<'_>,
+    ) -> Result<(), PlacementError> {
         let Some(aggregates) = wanted.aggregates else {
             return Ok(());
         };

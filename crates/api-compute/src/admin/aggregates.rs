@@ -9,7 +9,7 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{number, zones};
+use super::{legacy_id, zones};
 use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::{self, ObjectParser};
@@ -21,7 +21,7 @@ fn shown(call: &RoutedRequest<'_>, control: &ControlState, uuid: Uuid, row: &Agg
         Some(mapping.name.as_str())
     });
     let mut value = json!({
-        "id": number(uuid),
+        "id": legacy_id(uuid),
         "name": row.name,
         "availability_zone": row.metadata.get(zones::KEY),
         "hosts": hosts.collect::<Vec<_>>(),
@@ -59,7 +59,7 @@ fn find<'s>(
     let mut rows = control.conductor.aggregates().iter();
     let found = match Uuid::try_parse(text) {
         Ok(uuid) => rows.find(|(known, _)| **known == uuid),
-        Err(_) => rows.find(|(known, _)| number(**known).to_string() == text),
+        Err(_) => rows.find(|(known, _)| legacy_id(**known).to_string() == text),
     };
     let found = found.ok_or_else(|| error::missing("aggregate", text))?;
     Ok((*found.0, found.1))
@@ -129,7 +129,7 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
             let mut uuid = Uuid::new_v4();
             let is_taken = |uuid: Uuid| {
                 let mut known = control.conductor.aggregates().keys();
-                known.any(|known| number(*known) == number(uuid))
+                known.any(|known| legacy_id(*known) == legacy_id(uuid))
             };
             while is_taken(uuid) {
                 uuid = Uuid::new_v4();
@@ -153,7 +153,7 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
 
 fn set(aggregate: Uuid, before: Option<&Aggregate>, row: &Aggregate) -> Command {
     Command::Guarded {
-        facts: vec![Change::Aggregate(aggregate, before.cloned().map(Box::new))],
+        expected: vec![Change::Aggregate(aggregate, before.cloned().map(Box::new))],
         command: Box::new(Command::SetAggregate {
             aggregate,
             row: Some(row.clone()),

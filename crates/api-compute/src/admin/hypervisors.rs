@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::hosts::HostRow;
-use super::number;
+use super::legacy_id;
 use crate::call::RoutedRequest;
 use crate::error;
 use crate::page;
@@ -82,8 +82,8 @@ type Guests = HashMap<HostId, Vec<InstanceId>>;
 fn guests(views: &Views) -> Guests {
     let mut guests = Guests::new();
     for (id, view) in views.cells.values().flat_map(|cell| &cell.instances) {
-        if let Some(place) = view.guest {
-            guests.entry(place.host).or_default().push(*id);
+        if let Some(guest) = view.guest {
+            guests.entry(guest.host).or_default().push(*id);
         }
     }
     guests
@@ -93,7 +93,7 @@ fn brief(call: &RoutedRequest<'_>, row: &HostRow<'_>) -> Value {
     let id = if call.version.since(53) {
         json!(row.id)
     } else {
-        json!(number(row.id.0))
+        json!(legacy_id(row.id.0))
     };
     json!({
         "id": id,
@@ -189,7 +189,7 @@ async fn listed(call: &RoutedRequest<'_>, path: &str, is_detailed: bool) -> ApiR
     rows.sort_by_key(|(id, _)| *id);
     if call.version.since(33) {
         rows = page::cut(call, rows, |(id, _), marker| {
-            id.to_string() == marker || number(id.0).to_string() == marker
+            id.to_string() == marker || legacy_id(id.0).to_string() == marker
         })?;
     }
     let ids: Vec<HostId> = rows.iter().map(|(id, _)| *id).collect();
@@ -219,7 +219,7 @@ async fn listed(call: &RoutedRequest<'_>, path: &str, is_detailed: bool) -> ApiR
     if call.version.since(33) {
         let last = ids.last().map(|id| match call.version.since(53) {
             true => id.to_string(),
-            false => number(id.0).to_string(),
+            false => legacy_id(id.0).to_string(),
         });
         let next = page::next(call, path, ids.len(), &last.unwrap_or_default())?;
         if let Some(links) = next {
@@ -243,7 +243,7 @@ fn find<'s>(
         HostRow::find(control, views, HostId(id))
     } else {
         let mut rows = HostRow::all(control, views).into_iter();
-        rows.find(|row| number(row.id.0).to_string() == text)
+        rows.find(|row| legacy_id(row.id.0).to_string() == text)
     };
     found.ok_or_else(|| error::missing("hypervisor", text))
 }

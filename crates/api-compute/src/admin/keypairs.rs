@@ -66,7 +66,7 @@ pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let row = row.await.ok_or_else(|| error::missing("key pair", name))?;
     let mut value = brief(call, name, &row);
     value["user_id"] = json!(user);
-    value["id"] = json!(crate::admin::number(uuid::Uuid::from_u128(id_of(
+    value["id"] = json!(crate::admin::legacy_id(uuid::Uuid::from_u128(id_of(
         user, name
     ))));
     value["created_at"] = json!(time::micros(row.created_at));

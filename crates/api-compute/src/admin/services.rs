@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::hosts::HostRow;
-use super::{number, zones};
+use super::{legacy_id, zones};
 use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
@@ -24,7 +24,7 @@ fn shown(call: &RoutedRequest<'_>, row: &HostRow<'_>, zone: &str) -> Value {
     }
     let service = row.service;
     let mut value = json!({
-        "id": if call.version.since(53) { json!(row.id) } else { json!(number(row.id.0)) },
+        "id": if call.version.since(53) { json!(row.id) } else { json!(legacy_id(row.id.0)) },
         "binary": BINARY,
         "host": row.name,
         "zone": zone,
@@ -68,7 +68,7 @@ async fn change(
         change(&mut service)?;
         service.updated_at = call.at;
         let command = Command::Guarded {
-            facts: vec![Change::Service(host, before.cloned().map(Box::new))],
+            expected: vec![Change::Service(host, before.cloned().map(Box::new))],
             command: Box::new(Command::SetService { host, service }),
         };
         Ok((command, ()))
@@ -200,7 +200,7 @@ pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
         let rows = HostRow::all(control, views);
         let is_wanted = |row: &HostRow<'_>| match call.version.since(53) {
             true => row.id.to_string() == text,
-            false => number(row.id.0).to_string() == text,
+            false => legacy_id(row.id.0).to_string() == text,
         };
         let row = rows.into_iter().find(is_wanted);
         row.map(|row| (row.id, row.cell, row.name.to_owned(), row.is_up()))

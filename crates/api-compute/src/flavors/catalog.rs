@@ -203,7 +203,7 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
     let (id, flavor) = read(call, &body)?;
     let command = Command::Guarded {
-        facts: vec![Change::Flavor(id.clone(), None)],
+        expected: vec![Change::Flavor(id.clone(), None)],
         command: Box::new(Command::SetFlavor {
             id: id.clone(),
             flavor: Some(flavor.clone()),

@@ -33,7 +33,7 @@ pub(crate) fn command(call: &RoutedRequest<'_>, seen: &ServerView<'_>, labels: &
     Command::Bounded {
         bounds: vec![call.room_for(&seen.mapping.project, more)],
         command: Box::new(Command::Guarded {
-            facts: vec![Change::Labels(seen.id, before)],
+            expected: vec![Change::Labels(seen.id, before)],
             command: Box::new(Command::SetLabels {
                 instance: seen.id,
                 labels: labels.clone(),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::server_view::ServerView;
 use super::{body, find};
-use crate::admin::number;
+use crate::admin::legacy_id;
 use crate::call::RoutedRequest;
 use crate::slices::SliceResult;
 use crate::{error, page, time};
@@ -74,7 +74,7 @@ impl Row {
 
     /// Its integer id for old clients.
     fn number(&self) -> u32 {
-        number(self.id.0)
+        legacy_id(self.id.0)
     }
 
     fn has_id(&self, text: &str) -> bool {

@@ -113,7 +113,7 @@ async fn change_body(
         change(&mut body);
         spec.body = server::write(&body);
         let command = Command::Guarded {
-            facts: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
+            expected: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
             command: Box::new(Command::SetSpec {
                 instance: seen.id,
                 spec,

@@ -88,9 +88,9 @@ pub(super) fn holder(directory: &Path, json: bool) -> anyhow::Result<String> {
 fn span(seconds: i64) -> String {
     match seconds {
         ..=0 => "0 s".to_owned(),
-        ..120 => format!("{seconds} s"),
-        ..7_200 => format!("{} min", seconds / 60),
-        ..172_800 => format!("{} h", seconds / 3600),
+        1..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} d", seconds / 86_400),
     }
 }

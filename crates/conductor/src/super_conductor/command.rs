@@ -146,7 +146,7 @@ pub enum Command {
         /// The UUID of the move.
         migration: MigrationId,
         /// Whether to confirm or to revert.
-        verdict: MoveDecision,
+        decision: MoveDecision,
     },
     /// Creates, replaces or removes a flavor.
     SetFlavor {
@@ -203,11 +203,11 @@ pub enum Command {
         /// The labels that replace the present ones.
         labels: Labels,
     },
-    /// Executes a command only if these facts hold: a compare-and-swap for callers that read,
-    /// modify and write.
+    /// Executes a command only if rows have the expected values: a compare-and-swap for callers
+    /// that read, modify and write.
     Guarded {
-        /// The facts that must hold.
-        facts: Vec<Change>,
+        /// The rows that must be as these changes would write them.
+        expected: Vec<Change>,
         /// The command to execute.
         command: Box<Command>,
     },

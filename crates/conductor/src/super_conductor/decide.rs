@@ -29,7 +29,7 @@ struct DecisionContext<'a> {
     state: &'a State,
     placement: &'a placement::State,
     at: Timestamp,
-    facts: &'a mut DecidedChanges,
+    changes: &'a mut DecidedChanges,
 }
 
 /// Decides a command on the states of control and of placement.
@@ -47,16 +47,16 @@ pub fn decide(
     at: Timestamp,
     changes: &mut (Vec<placement::Change>, Vec<Change>),
 ) -> Result<Outcome, Refusal> {
-    let mut facts = DecidedChanges::default();
+    let mut decided = DecidedChanges::default();
     let mut round = DecisionContext {
         state,
         placement,
         at,
-        facts: &mut facts,
+        changes: &mut decided,
     };
     let outcome = round.decide(command)?;
-    changes.0.append(&mut facts.placement);
-    changes.1.append(&mut facts.conductor);
+    changes.0.append(&mut decided.placement);
+    changes.1.append(&mut decided.conductor);
     Ok(outcome)
 }
 
@@ -105,22 +105,15 @@ impl<'a> DecisionContext<'a> {
             Command::FailMove { migration, fault } => self.fail_move(*migration, fault),
             Command::MoveAccepted { migration } => Ok(self.move_accepted(*migration)),
             Command::MoveCancelled { migration } => Ok(self.move_cancelled(*migration)),
-            Command::Conclude { migration, verdict } => self.conclude(*migration, *verdict),
-            Command::SetFlavor { id, flavor } => self.set_flavor(id, flavor.as_ref()),
-            Command::SetKeypair {
-                user,
-                name,
-                keypair,
-            } => self.set_keypair(user, name, keypair.as_ref()),
-            Command::SetGroup {
-                group,
-                row,
-                topology,
-            } => self.set_group(*group, row.as_ref(), topology.as_ref()),
-            Command::SetAggregate { aggregate, row } => {
-                self.set_aggregate(*aggregate, row.as_ref())
-            }
-            Command::SetService { host, service } => self.set_service(*host, service),
+            Command::Conclude {
+                migration,
+                decision,
+            } => self.conclude(*migration, *decision),
+            Command::SetFlavor { .. }
+            | Command::SetKeypair { .. }
+            | Command::SetGroup { .. }
+            | Command::SetAggregate { .. }
+            | Command::SetService { .. } => self.decide_row(command),
             Command::Rebuild { instance, event } => self.rebuild(*instance, event),
             Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
             Command::SetLabels { instance, labels } => self.set_labels(*instance, labels),
@@ -128,12 +121,12 @@ impl<'a> DecisionContext<'a> {
             | Command::ReplaceQuotas { .. }
             | Command::CountUsage { .. } => self.decide_quota(command),
             Command::Bounded { bounds, command } => self.bounded(bounds, command),
-            Command::Guarded { facts, command } => self.guarded(facts, command),
+            Command::Guarded { expected, command } => self.guarded(expected, command),
         }
     }
 
-    fn guarded(&mut self, facts: &[Change], command: &Command) -> Result<Outcome, Refusal> {
-        if facts.iter().all(|fact| self.state.holds(fact)) {
+    fn guarded(&mut self, expected: &[Change], command: &Command) -> Result<Outcome, Refusal> {
+        if expected.iter().all(|row| self.state.holds(row)) {
             self.decide(command)
         } else {
             Err(Refusal::Changed)
@@ -183,7 +176,7 @@ impl<'a> DecisionContext<'a> {
     }
 
     fn record(&mut self, change: Change) {
-        self.facts.conductor.push(change);
+        self.changes.conductor.push(change);
     }
 
     fn set_mapping(&mut self, instance: InstanceId, mapping: Mapping) {

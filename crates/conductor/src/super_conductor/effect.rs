@@ -141,7 +141,7 @@ impl State {
             MoveStage::InCell => Message::Conclude {
                 instance,
                 migration,
-                verdict: one.verdict?,
+                decision: one.decision?,
             },
         };
         self.send(instance, message)

@@ -82,7 +82,7 @@ pub struct Mapping {
     pub claim: u64,
     /// The answer to that claim request; `None` for a claim that control made itself.
     pub answer: Option<ClaimResponse>,
-    /// The number of moves so far.
+    /// The number of moves so far, which is the number of the latest move.
     pub turn: u32,
     /// Its moves, the latest last.
     pub migrations: Vec<MigrationId>,
@@ -118,7 +118,7 @@ pub struct Move {
     /// The allocations of the instance before the move.
     pub held: Vec<Amounts>,
     /// The user's decision, once it is made.
-    pub verdict: Option<MoveDecision>,
+    pub decision: Option<MoveDecision>,
     /// By how much the instance counts for more in quotas while the move is under way.
     pub added_usage: Usage,
 }

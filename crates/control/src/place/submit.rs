@@ -29,8 +29,8 @@ pub(super) enum AnswerHandler {
 }
 
 impl Shared {
-    /// Carries out a plan that was made at `since`.
-    pub(super) fn submit(&self, plan: PlacementPlan, since: LogicalTime) -> Option<Submitted> {
+    /// Carries out a plan that was made at `planned_at`.
+    pub(super) fn submit(&self, plan: PlacementPlan, planned_at: LogicalTime) -> Option<Submitted> {
         let claims = plan.claims();
         match plan {
             PlacementPlan::Nothing { ids } => {
@@ -45,11 +45,11 @@ impl Shared {
                 Some(self.submitted(command, AnswerHandler::Claim(attempt), claims))
             }
             PlacementPlan::Bury { instances, fault } => {
-                let fault = fault.explained(&self.ranker, since);
+                let fault = fault.explained(&self.ranker, planned_at);
                 Some(self.bury(instances, fault))
             }
             PlacementPlan::FailMove { migration, fault } => {
-                let fault = fault.explained(&self.ranker, since);
+                let fault = fault.explained(&self.ranker, planned_at);
                 let then = AnswerHandler::End(vec![migration.0]);
                 Some(self.submitted(Command::FailMove { migration, fault }, then, 1))
             }

@@ -45,8 +45,9 @@ impl PlanFault {
         })
     }
 
-    /// Makes the fault of a plan that was made at `since`. The scheduler must not be locked.
-    pub(crate) fn explained(self, ranker: &SchedulerHandle, since: LogicalTime) -> Fault {
+    /// Makes the fault, with an explanation as of `planned_at`, when the plan was made. This locks
+    /// the scheduler, so the caller must not hold its lock.
+    pub(crate) fn explained(self, scheduler: &SchedulerHandle, planned_at: LogicalTime) -> Fault {
         let (request, prepared, instance) = match self {
             Self::Known(fault) => return fault,
             Self::NoHost {
@@ -55,7 +56,7 @@ impl PlanFault {
                 instance,
             } => (request, prepared, instance),
         };
-        let explained = ranker.explain(&request, &prepared, instance, since);
+        let explained = scheduler.explain(&request, &prepared, instance, planned_at);
         Fault {
             code: 500,
             message: format!("No valid host was found. {}.", explained.sentence),

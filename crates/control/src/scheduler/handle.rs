@@ -157,7 +157,7 @@ impl SchedulerHandle {
     pub fn with_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
         let mut scheduler = self.core.scheduler.lock();
         let changed = change(scheduler.hosts_mut());
-        if scheduler.hosts().has_recently_unbound() {
+        if scheduler.hosts().has_newly_unbound() {
             self.engine().read_now(|machine| {
                 scheduler.observe(machine.placement(), now());
             });

@@ -477,7 +477,7 @@ impl State {
         self.touch_as(allocation.provider, what);
     }
 
-    /// Records a change of a provider in the touch log, for readers that cache search results.
+    /// Records a change of a provider in the tree change log, for readers that cache results.
     pub(super) fn touch(&mut self, id: ProviderId) {
         self.touch_as(id, ChangeKind::Anything);
     }

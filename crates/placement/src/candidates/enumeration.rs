@@ -7,11 +7,11 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::answer::Candidates;
-use super::order::Shuffle;
 use super::plan::Plan;
 use super::query::{SearchOptions, Strategy};
 use super::root_selection::RootSelection;
 use super::scratch::Scratch;
+use super::shuffle::Shuffle;
 use super::tree::TreeSearch;
 use crate::hash::{Map, hash_of};
 use crate::ids::ProviderId;

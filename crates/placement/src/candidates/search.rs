@@ -36,7 +36,8 @@ pub struct CandidateSearch {
 struct InProgress {
     form: Arc<CompiledQuery>,
     run: Enumeration,
-    /// The positions in the touch log (changes of any tree, changes of names) at the last slice.
+    /// The positions in the tree change log (changes of any tree, changes of names) at the last
+    /// slice.
     position: u64,
     structure: u64,
 }

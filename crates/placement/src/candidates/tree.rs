@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::bits::Bits;
-use super::order::Shuffle;
 use super::plan::{Plan, ProviderCondition};
 use super::sharing::Sharing;
+use super::shuffle::Shuffle;
 use crate::hash::Map;
 use crate::ids::ProviderId;
 

@@ -53,7 +53,7 @@ choice!(Message {
     2 Reserve { instance, migration, kind, turn },
     3 Move(order),
     4 Cancel { instance, migration },
-    5 Conclude { instance, migration, verdict },
+    5 Conclude { instance, migration, decision },
 });
 
 choice!(Reply {

@@ -36,7 +36,7 @@ row!(Move {
     spec,
     turn,
     held,
-    verdict;
+    decision;
     added_usage
 });
 row!(Migration {

@@ -124,7 +124,7 @@ pub fn instances_of_control() -> Vec<Change> {
         spec: Some(spec()),
         turn: 2,
         held: amounts(),
-        verdict: Some(MoveDecision::Revert),
+        decision: Some(MoveDecision::Revert),
         added_usage: Usage::default(),
     };
     let migration = Migration {
@@ -370,7 +370,7 @@ pub fn envelopes() -> Vec<Envelope> {
         Message::Conclude {
             instance: INSTANCE,
             migration: MIGRATION,
-            verdict: MoveDecision::Confirm,
+            decision: MoveDecision::Confirm,
         },
     ];
     messages

@@ -32,7 +32,7 @@ pub fn counted_move() -> Move {
         spec: Some(counted_spec()),
         turn: 1,
         held: vec![],
-        verdict: None,
+        decision: None,
         added_usage: Usage::new(UsageAmounts {
             cores: 200,
             ..UsageAmounts::default()

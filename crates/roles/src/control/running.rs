@@ -4,12 +4,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
-use placewright_api_compute::{ComputeOptions, ComputeService, Images, Limits};
 use placewright_api_placement::PlacementService;
-use placewright_api_scheduler::SchedulerService;
 use placewright_conductor::CellId;
 use placewright_control::{
     AuditMetrics, CellConfig, ClaimMetrics, ControlHandle, ControlMachine, Placement, Runtime,
@@ -30,6 +28,7 @@ use super::descriptors::{self, ConnectionLimits};
 use super::journal_metrics::JournalMetrics;
 use super::observer::LoggingObserver;
 use super::restart::{self, HandOver, InheritedSockets};
+use super::services::{compute_api, limited, placement_api, scheduler_api, with_threads_and_store};
 use super::signals::nth;
 use super::sockets::{ListeningSocket, Socket, Sockets};
 use super::tls::Tls;
@@ -39,7 +38,7 @@ use super::{
 use crate::audit_log;
 use crate::config::{Config, ConfigErrors};
 use crate::identities::ControlIdentity;
-use crate::options::{AuthStrategy, ComputeApiOptions, Options};
+use crate::options::{AuthStrategy, Options};
 
 /// A control that was started, and serves once it is told to.
 pub(crate) struct Running {
@@ -141,7 +140,8 @@ impl Running {
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let service = placement_api(options, &gateway, placement);
-        let placement = limited(service.clone(), shares, &tls, "placement");
+        let server = |service: Arc<dyn HttpService>, name| limited(service, shares, &tls, name);
+        let placement = server(service.clone(), "placement");
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
             .then(|| conduct(options, &engine, ranker, &service, metrics.audits))
@@ -149,12 +149,12 @@ impl Running {
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
             (Some(port), Some(runtime)) => {
-                let service = Arc::new(compute_api(options, &gateway, runtime)?);
-                Some((limited(service, shares, &tls, "compute"), port))
+                let service = compute_api(options, &gateway, runtime)?;
+                Some((server(Arc::new(service), "compute"), port))
             }
             _ => None,
         };
-        let scheduler = limited(Arc::new(scheduler), shares, &tls, "scheduler");
+        let scheduler = server(Arc::new(scheduler), "scheduler");
         let scheduler = open(sockets.scheduler)?.map(|port| (scheduler, port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = ListeningSocket::open(sockets.placement, &mut inherited)?;
@@ -357,59 +357,6 @@ fn stopped_while_loading() -> Option<Running> {
     None
 }
 
-/// A server with the limits of its listener, and with TLS if the listener speaks it.
-fn limited(
-    service: Arc<dyn HttpService>,
-    shares: ConnectionLimits,
-    tls: &Tls,
-    section: &str,
-) -> Server {
-    let server = Server::new(service).with_limits(shares.api);
-    server.with_tls(tls.door(section))
-}
-
-/// The scheduler API on the handles of placement and of the scheduler.
-fn scheduler_api(
-    options: &Options,
-    gateway: &Arc<Gateway>,
-    placement: &Placement,
-    ranker: &SchedulerHandle,
-) -> SchedulerService {
-    let (gateway, placement) = (Arc::clone(gateway), placement.clone());
-    SchedulerService::new(
-        gateway,
-        placement,
-        ranker.clone(),
-        option_conversion::keep(options),
-    )
-}
-
-/// The Placement API on the handle of placement.
-fn placement_api(
-    options: &Options,
-    gateway: &Arc<Gateway>,
-    placement: Placement,
-) -> Arc<PlacementService> {
-    let gateway = Arc::clone(gateway);
-    Arc::new(PlacementService::new(
-        gateway,
-        placement,
-        option_conversion::placement(options),
-    ))
-}
-
-/// A gateway that runs costly requests on their threads, and reports when the store fails.
-fn with_threads_and_store(
-    gateway: Gateway,
-    threads: &ApiThreads,
-    placement: &Placement,
-) -> Arc<Gateway> {
-    let store = placement.clone();
-    let readiness = move || store.store_fails().then_some("the store fails\n");
-    let gateway = gateway.with_costly_work(threads.costly_work());
-    Arc::new(gateway.with_readiness(readiness))
-}
-
 /// Starts the conductor's runtime on the engine.
 fn conduct(
     options: &Options,
@@ -468,48 +415,4 @@ pub(crate) async fn close(
     }
     tokio::task::spawn_blocking(move || engine.shutdown()).await?;
     Ok(())
-}
-
-/// The bounds of the compute API's requests.
-fn limits(options: &ComputeApiOptions) -> Limits {
-    let match_ms_max = u64::try_from(options.match_ms_max.get()).unwrap_or(u64::MAX);
-    Limits {
-        server_body_bytes_max: options.server_body_bytes_max.count(),
-        body_bytes_max: options.body_bytes_max.count(),
-        reservation_bytes_max: options.reservation_bytes_max.count(),
-        hint_bytes_max: options.hint_bytes_max.count(),
-        parameters_max: options.parameters_max.count(),
-        pattern_chars_max: options.pattern_chars_max.count(),
-        match_time_max: Duration::from_millis(match_ms_max),
-        page_bytes_max: options.page_bytes_max.count(),
-        project_bytes_max: options.project_bytes_max.count() as u64,
-        keypairs_max: options.keypairs_max.count(),
-        server_groups_max: options.server_groups_max.count(),
-        server_group_members_max: options.server_group_members_max.count(),
-    }
-}
-
-/// The compute API of a running control.
-fn compute_api(
-    options: &Options,
-    gateway: &Arc<Gateway>,
-    runtime: &Runtime,
-) -> anyhow::Result<ComputeService> {
-    let images = match &options.compute.images_file {
-        Some(path) => Images::load(path.clone()).map_err(|error| {
-            let error = crate::config::chain(&error);
-            ConfigErrors(vec![format!("compute.images_file: {error}")])
-        })?,
-        None => Images::default(),
-    };
-    let limits = limits(&options.compute);
-    let options = ComputeOptions {
-        public_url: options.compute.public_url.clone(),
-        limits,
-        translate: runtime
-            .ranker()
-            .decide(|scheduler, _| scheduler.translate_options()),
-        images: Arc::new(images),
-    };
-    Ok(ComputeService::new(Arc::clone(gateway), runtime, options))
 }

@@ -30,14 +30,14 @@ pub(crate) fn loading(status: &str) {
     ]);
 }
 
-/// Feeds the watchdog for as long as the runtime makes progress and no task has ended by a panic.
+/// Feeds the watchdog for as long as the runtime makes progress and no task that has to go on has ended.
 pub(crate) fn feed_watchdog() {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
     };
     placewright_tasks::spawn(Task::Watchdog, async move {
         let mut ticks = tokio::time::interval(limit / 2);
-        while !placewright_tasks::has_fault() {
+        while !placewright_tasks::has_failed_task() {
             ticks.tick().await;
             notify(&[NotifyState::Watchdog]);
         }

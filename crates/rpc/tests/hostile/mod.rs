@@ -365,7 +365,7 @@ pub(crate) fn envelope(rng: &mut Rng) -> Envelope {
         _ => Message::Conclude {
             instance,
             migration,
-            verdict: MoveDecision::Revert,
+            decision: MoveDecision::Revert,
         },
     };
     Envelope {

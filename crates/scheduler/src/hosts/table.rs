@@ -36,7 +36,8 @@ use track::SlotList;
 
 type Map<K, V> = HashMap<K, V, foldhash::quality::FixedState>;
 
-/// The derived values that the table maintains because the configuration uses them.
+/// The options of the scheduler's configuration on which the values that the table derives from
+/// the states of hosts depend.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DerivedConfig {
     /// How long a host may be silent before it is down, in microseconds.
@@ -50,7 +51,7 @@ pub struct DerivedConfig {
 }
 
 impl DerivedConfig {
-    /// The derived values that a configuration needs.
+    /// These options of a configuration.
     #[must_use]
     pub fn of(config: &SchedulerConfig) -> Self {
         Self {
@@ -73,7 +74,7 @@ pub struct HostChange {
 
 impl HostChange {
     /// A change of unknown kind.
-    fn all_of(slot: u32) -> Self {
+    fn anything(slot: u32) -> Self {
         Self {
             slot,
             what: ChangeKind::Anything,
@@ -89,9 +90,9 @@ pub struct HostTable {
     slot_of: Map<Uuid, u32>,
     /// Hosts with agents but without a provider so far.
     unbound: Map<Uuid, Box<HostState>>,
-    /// Hosts added to `unbound` since placement was last followed; their providers may have
-    /// existed before.
-    recently_unbound: Vec<Uuid>,
+    /// Hosts that were heard of for the first time since placement was last followed, and are in
+    /// `unbound`. Their providers may have existed before, so that no change tells of them.
+    newly_unbound: Vec<Uuid>,
     by_service_host: Map<Box<str>, SlotList>,
     by_instance: Map<Uuid, SlotList>,
     by_group: Map<Uuid, BTreeSet<Uuid>>,
@@ -114,12 +115,12 @@ pub struct HostTable {
     /// The hosts that are in `wake_ups`, each once.
     watched: SlotSet,
     now: Timestamp,
-    /// The position in placement's touch log up to which it was followed; `None` at first.
+    /// The position in placement's tree change log up to which it was followed; `None` at first.
     followed: Option<u64>,
     /// Placement's resource classes, with the version of its names for which they hold.
     classes: Option<(u64, Classes)>,
     /// Changes since the last call of [`Self::drain_changes`].
-    touched: Vec<HostChange>,
+    changes: Vec<HostChange>,
 }
 
 impl HostTable {
@@ -131,7 +132,7 @@ impl HostTable {
             hosts: Vec::new(),
             slot_of: Map::default(),
             unbound: Map::default(),
-            recently_unbound: Vec::new(),
+            newly_unbound: Vec::new(),
             by_service_host: Map::default(),
             by_instance: Map::default(),
             by_group: Map::default(),
@@ -154,7 +155,7 @@ impl HostTable {
             now: Timestamp::default(),
             followed: None,
             classes: None,
-            touched: Vec::new(),
+            changes: Vec::new(),
         }
     }
 
@@ -313,7 +314,7 @@ impl HostTable {
     /// Drains the hosts whose soft state, amounts or aggregates changed since the last call; a
     /// host can occur several times. Cached results about them have to be updated.
     pub fn drain_changes(&mut self) -> impl Iterator<Item = HostChange> + '_ {
-        self.touched.drain(..)
+        self.changes.drain(..)
     }
 
     /// Applies a change of a host's soft state. A change of an unknown host is ignored: its agent
@@ -383,8 +384,8 @@ impl HostTable {
 
     /// Whether hosts were added since placement was last followed.
     #[must_use]
-    pub fn has_recently_unbound(&self) -> bool {
-        !self.recently_unbound.is_empty()
+    pub fn has_newly_unbound(&self) -> bool {
+        !self.newly_unbound.is_empty()
     }
 
     /// Advances the time: hosts that were silent for too long are down from here on.
@@ -417,22 +418,22 @@ impl HostTable {
         let since = self.followed.and_then(|position| log.since(position));
         if let Some(changed) = since {
             let mut changed: SmallVec<[TreeChange; 16]> = changed.collect();
-            changed.sort_unstable_by_key(|touch| (touch.root, Reverse(touch.what)));
-            changed.dedup_by_key(|touch| touch.root);
-            for touch in changed {
-                self.follow_root(state, &classes, touch);
+            changed.sort_unstable_by_key(|change| (change.root, Reverse(change.what)));
+            changed.dedup_by_key(|change| change.root);
+            for change in changed {
+                self.follow_root(state, &classes, change);
             }
         } else {
             let highest = state.provider_slots().max(self.hosts.len());
             for slot in 0..u32::try_from(highest).unwrap_or(u32::MAX) {
-                let touch = TreeChange {
+                let change = TreeChange {
                     root: ProviderId(slot),
                     what: ChangeKind::Anything,
                 };
-                self.follow_root(state, &classes, touch);
+                self.follow_root(state, &classes, change);
             }
         }
-        for host in std::mem::take(&mut self.recently_unbound) {
+        for host in std::mem::take(&mut self.newly_unbound) {
             if let Some(root) = state
                 .provider_id(host)
                 .filter(|_| self.unbound.contains_key(&host))
@@ -444,17 +445,17 @@ impl HostTable {
         self.followed = Some(log.position());
     }
 
-    fn follow_root(&mut self, state: &State, classes: &Classes, touch: TreeChange) {
-        let (root, slot) = (touch.root, touch.root.0);
-        if touch.what != ChangeKind::Anything && self.known.contains(slot) {
+    fn follow_root(&mut self, state: &State, classes: &Classes, change: TreeChange) {
+        let (root, slot) = (change.root, change.root.0);
+        if change.what != ChangeKind::Anything && self.known.contains(slot) {
             // The slot still belongs to the same provider, or the change would be of kind
             // `Anything`.
             let amounts = Amounts::read_as(state, root, classes);
-            self.put_amounts(slot, amounts);
+            self.set_amounts_silently(slot, amounts);
             self.follow_devices(state, root, &amounts);
-            self.touched.push(HostChange {
+            self.changes.push(HostChange {
                 slot,
-                what: touch.what,
+                what: change.what,
             });
             return;
         }

@@ -23,7 +23,8 @@ impl World {
         })
     }
 
-    /// Whether nothing is wanted of anybody, and no job is under way but those that wait for a verdict.
+    /// Whether nothing is wanted of anybody, and no job is under way but those that wait for a
+    /// decision.
     pub fn is_at_rest(&self) -> bool {
         let is_waiting = |job: &Job| matches!(job.stage, Stage::Verify);
         self.control.conductor.effects().is_empty()

@@ -50,7 +50,7 @@ async fn start(
         }
         spec.body = server::write(&body);
         let command = Command::Guarded {
-            facts: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
+            expected: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
             command: Box::new(Command::StartMove {
                 migration,
                 instance: seen.id,
@@ -275,7 +275,8 @@ pub(super) async fn shelve(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(202))
 }
 
-/// Shelved servers are removed from their hosts at once, so there is nothing left to do.
+/// Always refused: shelving removes a server from its host at once, so that no server is shelved
+/// and still on a host.
 pub(super) async fn shelve_offload(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let read = call.read(|control, views| {
         let seen = find_unlocked(call, control, views, Rule::ServersShelveOffload)?;
@@ -335,7 +336,7 @@ pub(super) async fn revert(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(202))
 }
 
-async fn conclude(call: &RoutedRequest<'_>, rule: Rule, verdict: MoveDecision) -> ApiResult<()> {
+async fn conclude(call: &RoutedRequest<'_>, rule: Rule, decision: MoveDecision) -> ApiResult<()> {
     let find = |control: &ControlState, views: &Views| {
         let seen = find_unlocked(call, control, views, rule)?;
         let status = seen.status();
@@ -347,7 +348,10 @@ async fn conclude(call: &RoutedRequest<'_>, rule: Rule, verdict: MoveDecision) -
         }
     };
     let migration = call.read(find).await?;
-    call.carry_out(Command::Conclude { migration, verdict })
-        .await?;
+    call.carry_out(Command::Conclude {
+        migration,
+        decision,
+    })
+    .await?;
     Ok(())
 }

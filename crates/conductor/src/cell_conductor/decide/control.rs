@@ -40,8 +40,8 @@ impl DecisionContext<'_> {
             Message::Conclude {
                 instance,
                 migration,
-                verdict,
-            } => self.conclude(*instance, *migration, *verdict, changes),
+                decision,
+            } => self.conclude(*instance, *migration, *decision, changes),
         }
     }
 
@@ -176,18 +176,18 @@ impl DecisionContext<'_> {
         self,
         instance: InstanceId,
         migration: MigrationId,
-        verdict: MoveDecision,
+        decision: MoveDecision,
         changes: &mut Vec<Change>,
     ) -> Reply {
         let Some(mut work) = self.of_move(instance, migration) else {
             return refused("the move is over");
         };
-        // Before that stage the verdict will be sent again; after it, it was already processed.
+        // Before that stage the decision will be sent again; after it, it was already processed.
         if work.is_at(Stage::Verify)
             && let Some(job) = &work.job
         {
             let (origin, target) = (job.origin, job.target.as_ref().map(Target::place));
-            match verdict {
+            match decision {
                 MoveDecision::Confirm => work.clear(origin, Next::Settle(MoveSide::Target)),
                 MoveDecision::Revert => work.clear(target, Next::Return),
             }

@@ -33,7 +33,7 @@ impl<'a> DecisionContext<'a> {
             }
             // Deletes are decided by control; a cell that finishes before learns nothing new.
             ClaimChange::Release { last: _ } => {
-                let changes = &mut self.facts.placement;
+                let changes = &mut self.changes.placement;
                 claims::release(self.placement, ask.instance.consumer(), changes);
                 ClaimResponse::Done
             }
@@ -64,10 +64,18 @@ impl<'a> DecisionContext<'a> {
         let Some(spec) = spec.or(self.state.specs.get(&instance)) else {
             return ClaimResponse::Gone;
         };
-        let left = under_way.map(|(migration, one)| (migration, one.held.as_slice()));
-        let changes = &mut self.facts.placement;
-        let of = (instance, spec);
-        match claims::claim_first(self.placement, of, candidates, left, self.at, changes) {
+        let handed_to_migration =
+            under_way.map(|(migration, one)| (migration, one.held.as_slice()));
+        let changes = &mut self.changes.placement;
+        let consumer = (instance, spec);
+        match claims::claim_first(
+            self.placement,
+            consumer,
+            candidates,
+            handed_to_migration,
+            self.at,
+            changes,
+        ) {
             Ok(index) => {
                 let host = candidates.get(index as usize).map(|one| one.host);
                 let row = under_way.and_then(|(id, _)| Some((id, self.state.migrations.get(&id)?)));
@@ -113,7 +121,7 @@ impl<'a> DecisionContext<'a> {
         ) else {
             return ClaimResponse::Gone;
         };
-        let changes = &mut self.facts.placement;
+        let changes = &mut self.changes.placement;
         match keep {
             MoveSide::Target => {
                 claims::release(self.placement, migration.consumer(), changes);

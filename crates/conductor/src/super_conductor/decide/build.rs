@@ -105,7 +105,7 @@ impl<'a> DecisionContext<'a> {
             ));
             usable.push(places);
         }
-        let changes = &mut self.facts.placement;
+        let changes = &mut self.changes.placement;
         let chosen = claims::claim_many(self.placement, intents, least, self.at, changes)?;
         let mut placed = Vec::with_capacity(ranked_candidates.len());
         for ((ranked, places), index) in ranked_candidates.iter().zip(&usable).zip(chosen) {
@@ -232,17 +232,17 @@ impl<'a> DecisionContext<'a> {
         claims::release(
             self.placement,
             instance.consumer(),
-            &mut self.facts.placement,
+            &mut self.changes.placement,
         );
         let mapping = self.state.mappings.get(&instance);
         for migration in mapping.iter().flat_map(|mapping| &mapping.migrations) {
-            let changes = &mut self.facts.placement;
+            let changes = &mut self.changes.placement;
             claims::release(self.placement, migration.consumer(), changes);
-            self.facts
+            self.changes
                 .conductor
                 .push(Change::Migration(*migration, None));
             if self.state.moves.contains_key(migration) {
-                self.facts.conductor.push(Change::Move(*migration, None));
+                self.changes.conductor.push(Change::Move(*migration, None));
             }
         }
         if let Some(spec) = self.state.specs.get(&instance)

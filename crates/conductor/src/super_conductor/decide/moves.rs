@@ -4,7 +4,7 @@ use super::{DecisionContext, Outcome, Refusal, exists, not_found, wrong_state};
 use crate::claim_request::MoveSide;
 use crate::claims;
 use crate::fault::Fault;
-use crate::ids::{CellId, InstanceId, MigrationId};
+use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::message::{MoveDecision, MoveKind};
 use crate::spec::{Candidate, Spec};
 use crate::super_conductor::rows::{Mapping, Migration, MigrationStatus, Move, MoveStage};
@@ -25,8 +25,8 @@ impl<'a> DecisionContext<'a> {
         if mapping.is_deleting {
             return Err(wrong_state("instance", &instance, "being deleted"));
         }
-        // Before it has accepted the instance, the cell could refuse the move and reserve it
-        // later.
+        // Before the cell has accepted the instance, it could refuse the request to reserve the
+        // instance for this move, and accept the same request later.
         if self.state.builds.contains_key(&instance) {
             return Err(wrong_state("instance", &instance, "being scheduled"));
         }
@@ -50,7 +50,7 @@ impl<'a> DecisionContext<'a> {
             spec,
             turn: mapping.turn,
             held: Vec::new(),
-            verdict: None,
+            decision: None,
             added_usage,
         };
         let record = Migration {
@@ -70,7 +70,8 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Done)
     }
 
-    /// Replies about a move that has ended or progressed are ignored.
+    /// The cell has reserved the instance for the move: a target can be claimed now. Replies about
+    /// a move that has ended or progressed are ignored.
     pub(super) fn move_reserved(&mut self, migration: MigrationId) -> Outcome {
         if let Some(row) = self.state.moves.get(&migration)
             && row.stage == MoveStage::Requested
@@ -113,6 +114,7 @@ impl<'a> DecisionContext<'a> {
         Outcome::Done
     }
 
+    /// The move, if its cell has reserved the instance for it and no target is claimed yet.
     fn reserved(&self, migration: MigrationId) -> Result<&'a Move, Refusal> {
         let row = self.state.moves.get(&migration);
         let row = row.ok_or_else(|| not_found("move", &migration))?;
@@ -140,25 +142,31 @@ impl<'a> DecisionContext<'a> {
         let cell = mapping.cell.unwrap_or(CellId::CELL0);
         let spec = row.spec.as_ref().or(self.state.specs.get(&instance));
         let spec = spec.ok_or_else(|| not_found("instance", &instance))?;
-        let of_cell = |place: &usize| self.cell_of(candidates[*place].host) == Some(cell);
-        let places: Vec<usize> = (0..candidates.len()).filter(of_cell).collect();
-        let usable: Vec<Candidate> = places
+        let of_cell = |index: &usize| self.cell_of(candidates[*index].host) == Some(cell);
+        let indexes: Vec<usize> = (0..candidates.len()).filter(of_cell).collect();
+        let usable: Vec<Candidate> = indexes
             .iter()
-            .map(|place| candidates[*place].clone())
+            .map(|index| candidates[*index].clone())
             .collect();
         let held = claims::held(self.placement, instance);
-        let left = Some((migration, held.as_slice()));
-        let (of, at) = ((instance, spec), self.at);
-        let changes = &mut self.facts.placement;
-        let chosen = claims::claim_first(self.placement, of, &usable, left, at, changes);
+        let consumer = (instance, spec);
+        let handed_to_migration = Some((migration, held.as_slice()));
+        let chosen = claims::claim_first(
+            self.placement,
+            consumer,
+            &usable,
+            handed_to_migration,
+            self.at,
+            &mut self.changes.placement,
+        );
         let chosen = match chosen {
             Ok(index) => index as usize,
-            Err(first) => {
+            Err(first_refusal) => {
                 return Err(Refusal::Placement(
                     placewright_placement::Refusal::NothingFits {
                         fitting: 0,
                         least: 1,
-                        first: first.map(Box::new),
+                        first: first_refusal.map(Box::new),
                     },
                 ));
             }
@@ -181,6 +189,15 @@ impl<'a> DecisionContext<'a> {
         };
         self.set_mapping(instance, mapping);
         self.record(Change::Move(migration, Some(Box::new(row))));
+        self.set_running(migration, target);
+        let index = indexes
+            .get(chosen)
+            .and_then(|index| u32::try_from(*index).ok());
+        Ok(Outcome::Placed(vec![index]))
+    }
+
+    /// Records in the migration that a target is claimed.
+    fn set_running(&mut self, migration: MigrationId, target: Option<HostId>) {
         if let Some(record) = self.state.migrations.get(&migration) {
             let record = Migration {
                 status: MigrationStatus::Running,
@@ -190,10 +207,6 @@ impl<'a> DecisionContext<'a> {
             };
             self.record(Change::Migration(migration, Some(Box::new(record))));
         }
-        let place = places
-            .get(chosen)
-            .and_then(|place| u32::try_from(*place).ok());
-        Ok(Outcome::Placed(vec![place]))
     }
 
     pub(super) fn fail_move(
@@ -236,7 +249,7 @@ impl<'a> DecisionContext<'a> {
     pub(super) fn conclude(
         &mut self,
         migration: MigrationId,
-        verdict: MoveDecision,
+        decision: MoveDecision,
     ) -> Result<Outcome, Refusal> {
         let row = self.state.moves.get(&migration);
         let row = row.ok_or_else(|| not_found("move", &migration))?;
@@ -246,8 +259,8 @@ impl<'a> DecisionContext<'a> {
         if row.stage != MoveStage::InCell {
             return Err(wrong_state("move", &migration, "not carried out yet"));
         }
-        match row.verdict {
-            Some(before) if before == verdict => {}
+        match row.decision {
+            Some(before) if before == decision => {}
             Some(MoveDecision::Confirm) => {
                 return Err(wrong_state("move", &migration, "being confirmed"));
             }
@@ -256,7 +269,7 @@ impl<'a> DecisionContext<'a> {
             }
             None => {
                 let row = Move {
-                    verdict: Some(verdict),
+                    decision: Some(decision),
                     ..row.clone()
                 };
                 self.record(Change::Move(migration, Some(Box::new(row))));

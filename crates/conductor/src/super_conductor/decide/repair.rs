@@ -38,7 +38,7 @@ impl DecisionContext<'_> {
         let of_host = candidates.iter().filter(|one| one.host == host).cloned();
         let of_host: Vec<Candidate> = of_host.collect();
         let (of, at) = ((instance, spec), self.at);
-        let changes = &mut self.facts.placement;
+        let changes = &mut self.changes.placement;
         claims::claim_first(self.placement, of, &of_host, None, at, changes).map_err(|first| {
             Refusal::Placement(placement::Refusal::NothingFits {
                 fitting: 0,

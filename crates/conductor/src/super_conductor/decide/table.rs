@@ -3,7 +3,7 @@
 use placewright_placement as placement;
 use uuid::Uuid;
 
-use super::{DecisionContext, Outcome, Refusal, exists, not_found, wrong_state};
+use super::{Command, DecisionContext, Outcome, Refusal, exists, not_found, wrong_state};
 use crate::ids::{HostId, InstanceId};
 use crate::spec::Spec;
 use crate::super_conductor::rows::{
@@ -15,11 +15,29 @@ use crate::super_conductor::state::Change;
 const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
 
 impl DecisionContext<'_> {
-    pub(super) fn set_flavor(
-        &mut self,
-        id: &str,
-        flavor: Option<&Flavor>,
-    ) -> Result<Outcome, Refusal> {
+    /// The commands that replace or remove one row of a table.
+    pub(super) fn decide_row(&mut self, command: &Command) -> Result<Outcome, Refusal> {
+        match command {
+            Command::SetFlavor { id, flavor } => self.set_flavor(id, flavor.as_ref()),
+            Command::SetKeypair {
+                user,
+                name,
+                keypair,
+            } => self.set_keypair(user, name, keypair.as_ref()),
+            Command::SetGroup {
+                group,
+                row,
+                topology,
+            } => self.set_group(*group, row.as_ref(), topology.as_ref()),
+            Command::SetAggregate { aggregate, row } => {
+                self.set_aggregate(*aggregate, row.as_ref())
+            }
+            Command::SetService { host, service } => self.set_service(*host, service),
+            _ => Ok(Outcome::Done),
+        }
+    }
+
+    fn set_flavor(&mut self, id: &str, flavor: Option<&Flavor>) -> Result<Outcome, Refusal> {
         let known = self.state.flavors.get(id);
         if flavor.is_none() && known.is_none() {
             return Err(not_found("flavor", &id));
@@ -60,7 +78,7 @@ impl DecisionContext<'_> {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn set_keypair(
+    fn set_keypair(
         &mut self,
         user: &str,
         name: &str,
@@ -76,7 +94,7 @@ impl DecisionContext<'_> {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn set_group(
+    fn set_group(
         &mut self,
         group: Uuid,
         row: Option<&ServerGroup>,
@@ -96,7 +114,7 @@ impl DecisionContext<'_> {
             },
         };
         if row.is_some() || self.placement.group(group).is_some() {
-            placement::decide(self.placement, &command, &mut self.facts.placement)?;
+            placement::decide(self.placement, &command, &mut self.changes.placement)?;
         }
         self.record(Change::Group(group, row.cloned().map(Box::new)));
         let topology = topology.filter(|_| row.is_some());
@@ -107,7 +125,7 @@ impl DecisionContext<'_> {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn set_aggregate(
+    fn set_aggregate(
         &mut self,
         aggregate: Uuid,
         row: Option<&Aggregate>,
@@ -159,15 +177,11 @@ impl DecisionContext<'_> {
             aggregates,
             at: self.at,
         };
-        placement::decide(self.placement, &command, &mut self.facts.placement)?;
+        placement::decide(self.placement, &command, &mut self.changes.placement)?;
         Ok(())
     }
 
-    pub(super) fn set_service(
-        &mut self,
-        host: HostId,
-        service: &Service,
-    ) -> Result<Outcome, Refusal> {
+    fn set_service(&mut self, host: HostId, service: &Service) -> Result<Outcome, Refusal> {
         if !self.state.hosts.contains_key(&host) {
             return Err(not_found("host", &host));
         }
@@ -187,7 +201,7 @@ impl DecisionContext<'_> {
                     traits,
                     at: self.at,
                 };
-                placement::decide(self.placement, &command, &mut self.facts.placement)?;
+                placement::decide(self.placement, &command, &mut self.changes.placement)?;
             }
         }
         self.record(Change::Service(host, Some(Box::new(service.clone()))));

@@ -35,7 +35,7 @@ impl HostTable {
         } else {
             let uuid = state.uuid;
             if self.unbound.insert(uuid, state).is_none() {
-                self.recently_unbound.push(uuid);
+                self.newly_unbound.push(uuid);
             }
         }
     }
@@ -232,7 +232,7 @@ impl HostTable {
             values.set(slot, 0.0);
         }
         self.amounts[slot as usize] = Amounts::default();
-        self.touched.push(HostChange::all_of(slot));
+        self.changes.push(HostChange::anything(slot));
         Some(state)
     }
 
@@ -243,14 +243,15 @@ impl HostTable {
         }
     }
 
-    /// Sets the amounts of a host.
+    /// Sets the amounts of a host, and records that anything about it may have changed.
     pub fn set_amounts(&mut self, slot: u32, amounts: Amounts) {
-        self.put_amounts(slot, amounts);
-        self.touched.push(HostChange::all_of(slot));
+        self.set_amounts_silently(slot, amounts);
+        self.changes.push(HostChange::anything(slot));
     }
 
-    /// As [`Self::set_amounts`], for callers that record the change themselves.
-    pub(super) fn put_amounts(&mut self, slot: u32, amounts: Amounts) {
+    /// As [`Self::set_amounts`], but records no change: for callers that know the kind of the
+    /// change and record it themselves.
+    pub(super) fn set_amounts_silently(&mut self, slot: u32, amounts: Amounts) {
         let index = slot as usize;
         if index >= self.amounts.len() {
             self.amounts.resize(index + 1, Amounts::default());
@@ -292,7 +293,7 @@ impl HostTable {
         self.enabled.set(slot, is_enabled);
         self.lacks_metric.set(slot, lacks_metric);
         self.refresh_up(slot);
-        self.touched.push(HostChange::all_of(slot));
+        self.changes.push(HostChange::anything(slot));
     }
 
     /// Updates whether a host is up, and schedules the next check.
@@ -311,7 +312,7 @@ impl HostTable {
         self.up.set(slot, is_up);
         self.usable.set(slot, is_up && self.enabled.contains(slot));
         if is_up != was_up {
-            self.touched.push(HostChange::all_of(slot));
+            self.changes.push(HostChange::anything(slot));
         }
         let is_watched = self.watched.contains(slot);
         if is_up && !is_watched {

@@ -65,16 +65,18 @@ pub(super) fn isolated(
     // Traits added by pre-filters do not count, because the user did not ask for them.
     let request = &input.translation.request;
     let asked = request.all_required_traits();
-    // When NUMA cells are groups, the traits of flavor and image are required of the host.
+    // When each NUMA cell of the guest is a request group of its own, the traits of flavor and
+    // image are in no group. They are required of the root provider instead, and count too. Traits that
+    // the request itself requires of the root do not.
     let asked = |name: &str| {
         let of_host = &request.root_required;
         let named_by_caller = &input.spec.request_level_params.root_required;
         asked.contains(name) || (of_host.contains(name) && !named_by_caller.contains(name))
     };
-    let kept = aggregates(input, |key, value| {
+    let reserved_for_others = aggregates(input, |key, value| {
         value == "required" && key.strip_prefix("trait:").is_some_and(|name| !asked(name))
     });
-    added.forbidden_aggregates.extend(kept);
+    added.forbidden_aggregates.extend(reserved_for_others);
     Ok(true)
 }
 
