@@ -179,6 +179,7 @@ impl Writer {
         loop {
             let mut taken = self.queue.take(std::mem::take(&mut spare));
             pass(Task::AuditLog);
+            let is_idle = taken.events.is_empty() && taken.left_out == 0;
             if taken.reopen
                 && let Err(error) = self.sink.reopen()
             {
@@ -195,12 +196,14 @@ impl Writer {
             if self.left_out > 0 {
                 self.write(&mut lines);
             }
-            if taken.closed && taken.events.is_empty() {
+            if taken.closed {
                 let _ = self.sink.sync();
                 return;
             }
             spare = taken.events;
-            self.queue.gather();
+            if !is_idle {
+                self.queue.gather();
+            }
         }
     }
 

@@ -9,6 +9,9 @@ use crate::event::Event;
 /// How long events gather after a write, so that a service under load writes many at a time.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// The longest wait for an event.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// The memory that an event takes beside what consumers hold.
 const EVENT_BYTES: usize = 1024;
 const HELD_BYTES: usize = 256;
@@ -84,12 +87,13 @@ impl EventQueue {
         self.wake.notify_one();
     }
 
-    /// Waits for something to do.
+    /// Waits for something to do, but not for ever: lines that are missing are told of once they can
+    /// be, whether others come or not.
     pub(crate) fn take(&self, spare: Vec<Event>) -> Taken {
         let mut waiting = self.waiting.lock();
-        while waiting.events.is_empty() && waiting.left_out == 0 && !waiting.reopen && !waiting.closed
-        {
-            self.wake.wait(&mut waiting);
+        let is_idle = waiting.events.is_empty() && waiting.left_out == 0;
+        if is_idle && !waiting.reopen && !waiting.closed {
+            self.wake.wait_for(&mut waiting, IDLE);
         }
         waiting.bytes = 0;
         Taken {
