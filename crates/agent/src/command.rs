@@ -49,9 +49,9 @@ pub struct Options {
     pub state: PathBuf,
     /// Time-out of `inspect` and `list`.
     pub look_timeout: Duration,
-    /// Time-out of verbs that [`Self::timeouts`] does not have.
+    /// Time-out of operations that [`Self::timeouts`] does not have.
     pub timeout: Duration,
-    /// Time-outs of single verbs.
+    /// Time-outs of single operations.
     pub timeouts: BTreeMap<Operation, Duration>,
     /// Names of environment variables that executables receive besides [`PASSED`] and those that
     /// the driver sets.
@@ -135,7 +135,9 @@ struct GuestRow {
 /// The JSON object that an executable reads from standard input.
 #[derive(Serialize)]
 struct Input<'a> {
-    verb: &'static str,
+    /// Called so in what executables read.
+    #[serde(rename = "verb")]
+    operation: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<HostInput<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -281,7 +283,7 @@ impl Command {
         name: &'static str,
     ) -> Result<T, DriverError> {
         let input = Input {
-            verb: name,
+            operation: name,
             host: None,
             guest: None,
             order: None,
@@ -332,9 +334,9 @@ impl Driver for Command {
 
     fn carry_out(&self, task: Task) -> DriverFuture<'_, ()> {
         Box::pin(async move {
-            let name = task.verb.name();
+            let name = task.operation.name();
             if !is_executable(&self.options.directory.join(name)) {
-                return match task.verb {
+                return match task.operation {
                     // A missing `prepare` means that there is nothing to prepare.
                     Operation::Prepare => Ok(()),
                     _ => Err(DriverError::of_host(format!(
@@ -356,7 +358,7 @@ impl Driver for Command {
                 spec: spec.as_deref().unwrap_or(RawValue::NULL),
             });
             let input = Input {
-                verb: name,
+                operation: name,
                 host: Some(HostInput {
                     name: &task.host_name,
                     uuid: task.host,
@@ -367,7 +369,7 @@ impl Driver for Command {
                 }),
                 order,
             };
-            let limit = self.options.timeouts.get(&task.verb);
+            let limit = self.options.timeouts.get(&task.operation);
             let limit = limit.copied().unwrap_or(self.options.timeout);
             let done = self.run(name, &input, limit).await?;
             match done.code {

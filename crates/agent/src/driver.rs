@@ -37,7 +37,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All verbs, in the order of their declaration.
+    /// All operations, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::Prepare,
         Self::Spawn,
@@ -62,10 +62,12 @@ impl Operation {
         }
     }
 
-    /// The verb with this name.
+    /// The operation with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|verb| verb.name() == name)
+        Self::ALL
+            .into_iter()
+            .find(|operation| operation.name() == name)
     }
 }
 
@@ -73,7 +75,7 @@ impl Operation {
 #[derive(Clone, Debug)]
 pub struct Task {
     /// The operation to carry out.
-    pub verb: Operation,
+    pub operation: Operation,
     /// The host that has, or is to have, the guest.
     pub host: HostId,
     /// The name of that host.

@@ -68,9 +68,9 @@ pub struct Work {
     /// The guest to work on.
     pub guest: GuestKey,
     /// The operations, in this order; a failure ends the work.
-    pub verbs: Vec<Operation>,
+    pub operations: Vec<Operation>,
     /// Whether the guest is destroyed if an operation fails.
-    pub is_undone: bool,
+    pub undo_on_failure: bool,
     /// The cell's order that led to the work, if any.
     pub order: Option<Arc<Order>>,
 }
@@ -230,8 +230,8 @@ impl Host {
         let Some(done) = self.busy.end(key, ending.number) else {
             return;
         };
-        self.soft.work_ended(&done.verbs, &ending.outcome);
-        if done.verbs == [Operation::Destroy] {
+        self.soft.work_ended(&done.operations, &ending.outcome);
+        if done.operations == [Operation::Destroy] {
             self.destroy_ended(key, &ending.outcome, now_ms, actions);
         } else {
             self.step_ended(key, &done, ending.outcome, actions);
@@ -261,7 +261,7 @@ impl Host {
     fn start(&mut self, order: Arc<Order>, actions: &mut Vec<Action>) {
         let key = (order.instance, order.number);
         let state = self.guests.get(&key).map(|guest| guest.state);
-        let verbs = match (order.step, state) {
+        let operations = match (order.step, state) {
             (Step::Prepare, Some(GuestState::Prepared | GuestState::Running))
             | (Step::Arrive | Step::Return, Some(GuestState::Running))
             | (Step::Leave, Some(GuestState::Left))
@@ -302,7 +302,7 @@ impl Host {
             false => GuestState::Unsure,
         };
         self.set_state(key, while_busy, actions);
-        self.work(key, verbs, Some(order), actions);
+        self.work(key, operations, Some(order), actions);
     }
 
     fn start_to_destroy(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
@@ -316,20 +316,20 @@ impl Host {
     fn work(
         &mut self,
         key: GuestKey,
-        verbs: Vec<Operation>,
+        operations: Vec<Operation>,
         order: Option<Arc<Order>>,
         actions: &mut Vec<Action>,
     ) {
-        let is_undone = order
+        let undo_on_failure = order
             .as_ref()
             .is_some_and(|order| matches!(order.step, Step::Prepare | Step::Arrive));
-        self.soft.work_began(&verbs);
-        let number = self.busy.begin(key, &verbs, order.clone());
+        self.soft.work_began(&operations);
+        let number = self.busy.begin(key, &operations, order.clone());
         actions.push(Action::Work(Work {
             number,
             guest: key,
-            verbs,
-            is_undone,
+            operations,
+            undo_on_failure,
             order,
         }));
     }
@@ -376,8 +376,8 @@ impl Host {
                 self.set_state(key, state, actions);
                 None
             }
-            Outcome::Failed { error, is_undone } => {
-                if is_undone {
+            Outcome::Failed { error, was_undone } => {
+                if was_undone {
                     self.take_away(key, actions);
                 }
                 Some(error.into())

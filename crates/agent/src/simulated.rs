@@ -131,15 +131,15 @@ impl Driver for Simulated {
 
     fn carry_out(&self, task: Task) -> DriverFuture<'_, ()> {
         Box::pin(async move {
-            if let Some(spread) = self.options.times.get(&task.verb) {
+            if let Some(spread) = self.options.times.get(&task.operation) {
                 let time = spread.value(self.random());
                 if !time.is_zero() {
                     tokio::time::sleep(time).await;
                 }
             }
-            let rate = self.options.failures.get(&task.verb).copied();
+            let rate = self.options.failures.get(&task.operation).copied();
             if rate.is_some_and(|rate| self.random() < rate) {
-                let message = format!("The simulated {} failed.", task.verb.name());
+                let message = format!("The simulated {} failed.", task.operation.name());
                 return Err(DriverError::of_host(message));
             }
             Ok(())

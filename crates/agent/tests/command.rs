@@ -63,10 +63,10 @@ fn driver(scripts: &[(&str, &str)]) -> (TempDir, Command) {
     (directory, driver)
 }
 
-fn task(verb: Operation) -> Task {
+fn task(operation: Operation) -> Task {
     let host = HostId(Uuid::from_u128(7));
     Task {
-        verb,
+        operation,
         host,
         host_name: "node-1".into(),
         instance: instance(1),

@@ -213,12 +213,12 @@ impl World {
             Outcome::Cancelled
         } else if fails {
             carry_out(there, &work, is_half_done);
-            let is_undone = work.is_undone && !undo_fails;
-            if is_undone {
+            let was_undone = work.undo_on_failure && !undo_fails;
+            if was_undone {
                 there.remove(&work.guest);
             }
             let error = DriverError::of_host("it failed");
-            Outcome::Failed { error, is_undone }
+            Outcome::Failed { error, was_undone }
         } else {
             carry_out(there, &work, true);
             Outcome::Done
@@ -467,7 +467,7 @@ impl World {
 
 /// Applies the effects of work, completed or half done.
 fn carry_out(there: &mut BTreeSet<GuestKey>, work: &Work, is_whole: bool) {
-    match work.verbs.last() {
+    match work.operations.last() {
         Some(Operation::Destroy) if is_whole => drop(there.remove(&work.guest)),
         Some(Operation::Prepare | Operation::Spawn) if is_whole => drop(there.insert(work.guest)),
         _ => {}
@@ -568,7 +568,7 @@ fn what_is_to_be_destroyed_waits_for_what_is_being_done() {
     // The build was completed before it was cancelled.
     let ended = end(&mut host, 1, 1, Outcome::Done);
     let is_work =
-        |one: &Action| matches!(one, Action::Work(work) if work.verbs == [Operation::Destroy]);
+        |one: &Action| matches!(one, Action::Work(work) if work.operations == [Operation::Destroy]);
     assert!(ended.iter().any(is_work), "{ended:?}");
     assert!(
         !ended

@@ -11,7 +11,7 @@ use crate::read_model::ReadModel;
 use crate::shared::{Shared, count, now};
 
 /// The most journal records that are handled under one lock of the state.
-const RECORDS_AT_ONCE: usize = 128;
+const ENTRIES_AT_ONCE: usize = 128;
 
 /// Follows the durable changes until the cell ends.
 pub(crate) async fn run(shared: Arc<Shared>, mut follower: Follower<CellMachine>) {
@@ -22,7 +22,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut follower: Follower<CellMachine>
         };
         match next {
             None => return,
-            Some(Ok(entries)) => take(&shared, &entries).await,
+            Some(Ok(entries)) => process(&shared, &entries).await,
             Some(Err(error)) => match begin_anew(&shared, &error).await {
                 Some(anew) => follower = anew,
                 None => return,
@@ -31,29 +31,28 @@ pub(crate) async fn run(shared: Arc<Shared>, mut follower: Follower<CellMachine>
     }
 }
 
-async fn take(shared: &Shared, entries: &Entries) {
-    let mut records = Vec::new();
+async fn process(shared: &Shared, entries: &Entries) {
+    let mut decoded = Vec::new();
     for (sequence, record) in entries.iter() {
         match CellMachine::decode(record) {
-            Ok(changes) => records.push(changes),
-            // The engine wrote it, so this cannot happen; the timer would repeat its effects.
+            Ok(changes) => decoded.push(changes),
+            // The engine wrote it, so this cannot happen. If it did, the timers would still send what
+            // its changes call for.
             Err(error) => tracing::error!(sequence, %error, "an entry cannot be read"),
         }
     }
     let at = now();
-    for records in records.chunks(RECORDS_AT_ONCE) {
-        let effects = shared
-            .engine
-            .read_now(|machine| effects_of(machine, records));
-        shared.known.lock().take(records, at);
+    for batch in decoded.chunks(ENTRIES_AT_ONCE) {
+        let effects = shared.engine.read_now(|machine| effects_of(machine, batch));
+        shared.known.lock().take(batch, at);
         carry_out(shared, effects);
         tokio::task::yield_now().await;
     }
 }
 
-fn effects_of(machine: &CellMachine, records: &[Vec<Change>]) -> Vec<Effect> {
-    let of = |record: &Vec<Change>| machine.0.effects_of(record);
-    records.iter().flat_map(of).collect()
+fn effects_of(machine: &CellMachine, entries: &[Vec<Change>]) -> Vec<Effect> {
+    let effects = |changes: &Vec<Change>| machine.0.effects_of(changes);
+    entries.iter().flat_map(effects).collect()
 }
 
 /// Hands effects to those who carry them out. It never waits: what cannot be handed over is

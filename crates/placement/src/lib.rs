@@ -2,8 +2,9 @@
 //!
 //! [`State`] is plain data. [`decide`] looks at it and at a [`Command`] and answers with facts
 //! ([`Change`]s) and an [`Outcome`], or with a typed [`Refusal`]. [`State::apply`] carries out a
-//! fact and cannot fail; what it returns undoes it. None of them does I/O, reads a clock, draws a
-//! random number or lets the order of a hash map out: times and UUIDs travel in the command.
+//! fact and cannot fail; what it returns undoes it. None of them does I/O, takes
+//! the time or draws a random number, and no result depends on the order of a hash map: times and
+//! UUIDs travel in the command.
 //!
 //! ```
 //! use placewright_placement::{Command, State, Timestamp, decide};

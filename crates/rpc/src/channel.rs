@@ -10,7 +10,7 @@ use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::connector::{ClientIdentity, Connector};
-use crate::token::{Token, sign};
+use crate::token::{Token, attach_token};
 
 /// The largest message. Batches are kept far smaller; the API bounds one instance's specification.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -162,7 +162,7 @@ impl PeerChannel {
             let mut request = Request::new(body.clone());
             // A token is not shown to whoever has a certificate of the right role.
             if self.connector.is_none() {
-                sign(self.options.token.as_ref(), &mut request);
+                attach_token(self.options.token.as_ref(), &mut request);
             }
             make(client.clone(), request)
         };

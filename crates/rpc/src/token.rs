@@ -91,7 +91,7 @@ impl std::fmt::Debug for Token {
 }
 
 /// Adds the token to the metadata of a call.
-pub(crate) fn sign<T>(token: Option<&Token>, request: &mut Request<T>) {
+pub(crate) fn attach_token<T>(token: Option<&Token>, request: &mut Request<T>) {
     if let Some(token) = token {
         request.metadata_mut().insert(KEY, (*token.0).clone());
     }

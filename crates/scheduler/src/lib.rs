@@ -1,7 +1,7 @@
 //! The pure scheduler: what a request asks for, which hosts may serve it, and which is best.
 //!
-//! Nothing here does I/O, reads a clock, draws a random number or lets the order of a hash map
-//! out. A request comes in as a typed [`request::RequestSpec`]. The folders, each of which uses
+//! Nothing here does I/O, takes the time or draws a random number, and no result depends on the
+//! order of a hash map. A request comes in as a typed [`request::RequestSpec`]. The folders, each of which uses
 //! only those before it:
 //!
 //! - [`translate`]: from a request to what placement is asked.
@@ -25,7 +25,7 @@ pub mod translate;
 mod values;
 pub mod weighers;
 
-// The names by which callers know the parts that they use.
+// Shorter paths to modules that other crates use.
 pub use hosts::{aggregate, amounts, platform, state as host_state, table as host_table};
 pub use translate::{prefilter, prepare};
 

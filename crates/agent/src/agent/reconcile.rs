@@ -47,7 +47,7 @@ pub(super) async fn reconcile(
     let tasks = half.filter_map(|((host, guest), _)| {
         let description = hosts.get(host)?;
         Some(Task {
-            verb: Operation::Destroy,
+            operation: Operation::Destroy,
             host: *host,
             host_name: description.name.as_str().into(),
             instance: guest.0,

@@ -321,7 +321,7 @@ impl Runner {
                                 Ok(Ok(outcome)) => outcome,
                                 Ok(Err(panicked)) => Outcome::Failed {
                                     error: DriverError::of_host(panicked.to_string()),
-                                    is_undone: false,
+                                    was_undone: false,
                                 },
                                 Err(_) => Outcome::Cancelled,
                             },

@@ -23,44 +23,44 @@ pub(super) struct WorkContext {
 impl WorkContext {
     pub(super) async fn carry_out(self, work: Work) -> Outcome {
         // The semaphore is never closed.
-        let _permit = match work.is_undone {
+        let _permit = match work.undo_on_failure {
             true => self.builds.acquire().await.ok(),
             false => None,
         };
-        for verb in &work.verbs {
-            let Err(error) = self.one(*verb, &work).await else {
+        for operation in &work.operations {
+            let Err(error) = self.run(*operation, &work).await else {
                 continue;
             };
-            if !work.is_undone {
-                let is_undone = false;
-                return Outcome::Failed { error, is_undone };
+            if !work.undo_on_failure {
+                let was_undone = false;
+                return Outcome::Failed { error, was_undone };
             }
-            let undone = self.one(Operation::Destroy, &work).await;
+            let undone = self.run(Operation::Destroy, &work).await;
             if let Err(error) = &undone {
                 tracing::warn!(
                     host = %self.host_name, instance = %work.guest.0, %error,
                     "a failed build cannot be undone"
                 );
             }
-            let is_undone = undone.is_ok();
-            return Outcome::Failed { error, is_undone };
+            let was_undone = undone.is_ok();
+            return Outcome::Failed { error, was_undone };
         }
         Outcome::Done
     }
 
-    async fn one(&self, verb: Operation, work: &Work) -> Result<(), DriverError> {
-        let doing = self.driver.carry_out(Task {
-            verb,
+    async fn run(&self, operation: Operation, work: &Work) -> Result<(), DriverError> {
+        let running = self.driver.carry_out(Task {
+            operation,
             host: self.host,
             host_name: Arc::clone(&self.host_name),
             instance: work.guest.0,
             number: work.guest.1,
             order: work.order.clone(),
         });
-        if verb != Operation::Prepare {
-            return doing.await;
+        if operation != Operation::Prepare {
+            return running.await;
         }
-        timeout(self.prepare_timeout, doing)
+        timeout(self.prepare_timeout, running)
             .await
             .unwrap_or_else(|_| {
                 let limit = self.prepare_timeout.as_secs_f32();

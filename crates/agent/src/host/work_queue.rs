@@ -18,7 +18,7 @@ pub enum Outcome {
         /// The error of the driver.
         error: DriverError,
         /// Whether the guest was removed afterwards.
-        is_undone: bool,
+        was_undone: bool,
     },
     /// The work was cancelled.
     Cancelled,
@@ -47,7 +47,7 @@ pub(super) enum NextStep {
 #[derive(Clone, Debug)]
 pub(super) struct RunningWork {
     number: u64,
-    pub(super) verbs: Vec<Operation>,
+    pub(super) operations: Vec<Operation>,
     pub(super) order: Option<Arc<Order>>,
     is_cancelled: bool,
     pub(super) then: NextStep,
@@ -73,13 +73,13 @@ impl WorkQueue {
     pub(super) fn begin(
         &mut self,
         key: GuestKey,
-        verbs: &[Operation],
+        operations: &[Operation],
         order: Option<Arc<Order>>,
     ) -> u64 {
         self.last += 1;
         let under = RunningWork {
             number: self.last,
-            verbs: verbs.to_vec(),
+            operations: operations.to_vec(),
             order,
             is_cancelled: false,
             then: NextStep::Nothing,

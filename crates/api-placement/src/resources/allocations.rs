@@ -199,8 +199,8 @@ pub(crate) fn entries_of_all(by_consumer: &Json<'_>) -> usize {
 ///
 /// # Errors
 ///
-/// 400 for a key that is not a UUID, apart from the final newline that the pattern tolerates; 413
-/// for too many allocations.
+/// 400 for a key that ends in a newline, the only malformed one that the schema's pattern lets
+/// through; 413 for too many allocations.
 pub(crate) fn claims_of(call: &RoutedRequest<'_>, by_consumer: &Json<'_>) -> ApiResult<Claims> {
     call.check_entries(entries_of_all(by_consumer), ENTRIES)?;
     let mut claims = Claims::default();

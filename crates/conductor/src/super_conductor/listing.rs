@@ -23,7 +23,7 @@ pub struct Listing {
     all: BTreeSet<ListKey>,
     of_projects: BTreeMap<String, BTreeSet<ListKey>>,
     groups: BTreeMap<String, BTreeSet<Uuid>>,
-    holdings: RecordSizes,
+    record_sizes: RecordSizes,
     usages: ProjectUsages,
 }
 
@@ -63,7 +63,7 @@ impl Listing {
     /// The size of the records of a project's instances.
     #[must_use]
     pub fn bytes(&self, project: &str) -> u64 {
-        self.holdings.bytes(project)
+        self.record_sizes.bytes(project)
     }
 
     /// What the instances of a project count for in quotas; none if it has no instances.
@@ -85,14 +85,14 @@ impl Listing {
         groups.flat_map(move |groups| groups.range((after, Bound::Unbounded)).copied())
     }
 
-    /// Takes the new content of a mapping.
+    /// Updates the index for the new content of a mapping.
     pub(super) fn follow_mapping(
         &mut self,
         instance: InstanceId,
         before: Option<&Mapping>,
         now: Option<&Mapping>,
     ) {
-        self.holdings.follow_mapping(instance, before, now);
+        self.record_sizes.follow_mapping(instance, before, now);
         match (before, now) {
             // Most changes of a mapping do not move the instance in the list.
             (Some(before), Some(now))
@@ -100,45 +100,45 @@ impl Listing {
             _ => {
                 before
                     .into_iter()
-                    .for_each(|mapping| self.take(instance, mapping));
+                    .for_each(|mapping| self.remove(instance, mapping));
                 now.into_iter()
-                    .for_each(|mapping| self.put(instance, mapping));
+                    .for_each(|mapping| self.insert(instance, mapping));
             }
         }
     }
 
-    /// Takes a new spec of an instance, of its own or of a rebuild.
+    /// Updates the sizes for a new spec: the instance's, or the one that a requested rebuild asks for.
     pub(super) fn follow_spec(
         &mut self,
         instance: InstanceId,
         before: Option<&Spec>,
         now: Option<&Spec>,
     ) {
-        self.holdings.follow_spec(instance, before, now);
+        self.record_sizes.follow_spec(instance, before, now);
     }
 
-    /// Takes what an instance counts for in quotas, by its own spec.
+    /// Updates the usage of projects for a new spec of an instance's own.
     pub(super) fn follow_usage(&mut self, before: Option<&Spec>, now: Option<&Spec>) {
         self.usages.follow_spec(before, now);
     }
 
-    /// Takes by how much an instance counts for more while it is moved.
+    /// Updates the usage of projects for what an instance counts for more while it is moved.
     pub(super) fn follow_move(&mut self, before: Option<&Move>, now: Option<&Move>) {
         let (before, now) = (before.and_then(Move::added), now.and_then(Move::added));
         self.usages.follow_move(before, now);
     }
 
-    /// Takes new labels of an instance.
+    /// Updates the sizes for new labels of an instance.
     pub(super) fn follow_labels(
         &mut self,
         instance: InstanceId,
         before: Option<&Labels>,
         now: Option<&Labels>,
     ) {
-        self.holdings.follow_labels(instance, before, now);
+        self.record_sizes.follow_labels(instance, before, now);
     }
 
-    /// Takes the new content of a server group.
+    /// Updates the index for the new content of a server group.
     pub(super) fn follow_group(
         &mut self,
         group: Uuid,
@@ -168,7 +168,7 @@ impl Listing {
         }
     }
 
-    fn put(&mut self, instance: InstanceId, mapping: &Mapping) {
+    fn insert(&mut self, instance: InstanceId, mapping: &Mapping) {
         let key = (mapping.created_at, instance);
         self.all.insert(key);
         if let Some(keys) = self.of_projects.get_mut(&mapping.project) {
@@ -179,7 +179,7 @@ impl Listing {
         }
     }
 
-    fn take(&mut self, instance: InstanceId, mapping: &Mapping) {
+    fn remove(&mut self, instance: InstanceId, mapping: &Mapping) {
         let key = (mapping.created_at, instance);
         self.all.remove(&key);
         if let Some(keys) = self.of_projects.get_mut(&mapping.project) {

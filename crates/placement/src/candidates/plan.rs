@@ -326,9 +326,10 @@ fn granular_kind(state: &State, group: &ResolvedGroup, may_be_bare: bool) -> Pro
     let mut filter = SetFilter::default();
     filter.require_traits(&group.required);
     filter.require_aggregates(&group.member_of);
-    let bare = group.resources.is_empty() && !may_be_bare;
-    if bare && filter.all.is_empty() {
-        // The reference finds no provider for a group that asks for nothing positive.
+    let is_refused = group.resources.is_empty() && !may_be_bare;
+    if is_refused && filter.all.is_empty() {
+        // The reference finds no provider for a group without resources, required traits and
+        // aggregates. An empty list of alternatives matches nothing.
         filter.all.push(SmallVec::new());
     }
     filter.forbid_traits(&group.forbidden);
@@ -340,7 +341,7 @@ fn granular_kind(state: &State, group: &ResolvedGroup, may_be_bare: bool) -> Pro
         // The reference applies `in_tree` only together with resources.
         tree: group
             .tree
-            .filter(|_| !bare)
+            .filter(|_| !is_refused)
             .map(|root| members_of_tree(state, root)),
         takes_shared: true,
     }

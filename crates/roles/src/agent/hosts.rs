@@ -26,7 +26,7 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
                 times: by_verb::<Spread>("times_ms", &options.times_ms)?,
                 failures: by_verb::<Rate>("failures", &options.failures)?
                     .into_iter()
-                    .map(|(verb, rate)| (verb, rate.0))
+                    .map(|(operation, rate)| (operation, rate.0))
                     .collect(),
                 seed: u64::try_from(options.seed.get()).unwrap_or(0),
             };
@@ -43,7 +43,7 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
             command.timeouts =
                 by_verb::<Seconds>("command_timeouts_s", &options.command_timeouts_s)?
                     .into_iter()
-                    .map(|(verb, seconds)| (verb, seconds.0))
+                    .map(|(operation, seconds)| (operation, seconds.0))
                     .collect();
             let command = Command::new(command).map_err(|error| wrong("commands", &error))?;
             Ok(Arc::new(command))
@@ -94,17 +94,18 @@ where
     T::Err: std::fmt::Display,
 {
     let one = |text: &String| {
-        let verbs = || Operation::ALL.map(Operation::name).join(", ");
-        let (verb, value) = text
+        let operations = || Operation::ALL.map(Operation::name).join(", ");
+        let (operation, value) = text
             .split_once('=')
             .ok_or_else(|| wrong(name, &format!("{text:?}: write VERB=VALUE")))?;
-        let known = Operation::named(verb.trim());
-        let verb = known.ok_or_else(|| wrong(name, &format!("{verb:?} is none of {}", verbs())))?;
+        let known = Operation::named(operation.trim());
+        let operation = known
+            .ok_or_else(|| wrong(name, &format!("{operation:?} is none of {}", operations())))?;
         let value = value
             .trim()
             .parse::<T>()
             .map_err(|error| wrong(name, &error))?;
-        Ok((verb, value))
+        Ok((operation, value))
     };
     list.iter().map(one).collect()
 }

@@ -139,10 +139,10 @@ pub(crate) fn engine(options: &Options) -> placewright_engine::Options {
         record_bytes_max: store.record_bytes_max.count(),
         batch_commands_max: store.batch_commands_max.count(),
         recent_bytes: store.recent_bytes.count(),
-        snapshot_entries: whole(store.snapshot_entries),
-        snapshot_bytes: whole(store.snapshot_bytes),
+        snapshot_entries: u64_or_zero(store.snapshot_entries),
+        snapshot_bytes: u64_or_zero(store.snapshot_bytes),
         snapshots_kept: store.snapshots_kept.count(),
-        retain_entries: whole(store.retain_entries),
+        retain_entries: u64_or_zero(store.retain_entries),
         ..placewright_engine::Options::default()
     }
 }
@@ -166,7 +166,7 @@ pub(super) fn auth(options: &Options) -> AuthConfig {
         },
         limits: LimitsConfig {
             proxies: options.auth.proxies.0.clone(),
-            wait_max_ms: whole(options.auth.wait_max_ms),
+            wait_max_ms: u64_or_zero(options.auth.wait_max_ms),
             sources_max: options.auth.sources_max.count(),
             roles_max: options.auth.roles_max.count(),
         },
@@ -190,14 +190,14 @@ fn http_basic(options: &Options) -> HttpBasicConfig {
         roles: basic.roles.clone(),
         project_id: basic.project_id.clone(),
         users: users.collect(),
-        cache_seconds: whole(basic.cache_seconds),
+        cache_seconds: u64_or_zero(basic.cache_seconds),
         cache_entries: basic.cache_entries.count(),
-        reload_check_ms: whole(basic.reload_check_ms),
+        reload_check_ms: u64_or_zero(basic.reload_check_ms),
         checks_max: basic.checks_max.count(),
         waiting_max: basic.waiting_max.count(),
         waiting_per_source_max: basic.waiting_per_source_max.count(),
-        failures_burst: small(basic.failures_burst),
-        failures_per_minute: small(basic.failures_per_minute),
+        failures_burst: u32_or_max(basic.failures_burst),
+        failures_per_minute: u32_or_max(basic.failures_per_minute),
     }
 }
 
@@ -215,19 +215,19 @@ pub(crate) fn keystone(options: &Options) -> KeystoneConfig {
         project_name: text(&keystone.project_name),
         project_domain_name: keystone.project_domain_name.clone(),
         cafile: keystone.cafile.clone(),
-        cache_seconds: whole(keystone.cache_seconds),
-        negative_cache_seconds: whole(keystone.negative_cache_seconds),
+        cache_seconds: u64_or_zero(keystone.cache_seconds),
+        negative_cache_seconds: u64_or_zero(keystone.negative_cache_seconds),
         cache_entries: keystone.cache_entries.count(),
         negative_cache_entries: keystone.negative_cache_entries.count(),
         service_token_roles: keystone.service_token_roles.clone(),
         service_token_roles_required: keystone.service_token_roles_required,
-        connect_timeout_ms: whole(keystone.connect_timeout_ms),
-        request_timeout_ms: whole(keystone.request_timeout_ms),
+        connect_timeout_ms: u64_or_zero(keystone.connect_timeout_ms),
+        request_timeout_ms: u64_or_zero(keystone.request_timeout_ms),
         requests_max: keystone.requests_max.count(),
         waiting_max: keystone.waiting_max.count(),
         waiting_per_source_max: keystone.waiting_per_source_max.count(),
-        failures_burst: small(keystone.failures_burst),
-        failures_per_minute: small(keystone.failures_per_minute),
+        failures_burst: u32_or_max(keystone.failures_burst),
+        failures_per_minute: u32_or_max(keystone.failures_per_minute),
     }
 }
 
@@ -246,16 +246,18 @@ fn limit<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Option<u64
     u64::try_from(number.get()).ok()
 }
 
-fn whole<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u64 {
+/// A negative number becomes 0.
+fn u64_or_zero<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u64 {
     u64::try_from(number.get()).unwrap_or(0)
 }
 
-fn small<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u32 {
+/// A number that is negative or too large becomes the maximum.
+fn u32_or_max<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u32 {
     u32::try_from(number.get()).unwrap_or(u32::MAX)
 }
 
 fn milliseconds<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Duration {
-    Duration::from_millis(whole(number))
+    Duration::from_millis(u64_or_zero(number))
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ impl<'a> DecisionContext<'a> {
         if mapping.is_deleting {
             return Err(wrong_state("instance", &instance, "being deleted"));
         }
-        // Before the cell has accepted the instance, it could refuse the request to reserve the
-        // instance for this move, and accept the same request later.
+        // A cell that does not have the instance yet refuses without keeping the move's turn: the move
+        // would end here, and a late copy of its request could still reserve the instance.
         if self.state.builds.contains_key(&instance) {
             return Err(wrong_state("instance", &instance, "being scheduled"));
         }
@@ -53,7 +53,7 @@ impl<'a> DecisionContext<'a> {
             decision: None,
             added_usage,
         };
-        let record = Migration {
+        let migration_row = Migration {
             instance,
             kind,
             status: MigrationStatus::Accepted,
@@ -66,7 +66,7 @@ impl<'a> DecisionContext<'a> {
         };
         self.set_mapping(instance, mapping);
         self.record(Change::Move(migration, Some(Box::new(row))));
-        self.record(Change::Migration(migration, Some(Box::new(record))));
+        self.record(Change::Migration(migration, Some(Box::new(migration_row))));
         Ok(Outcome::Done)
     }
 
@@ -198,14 +198,14 @@ impl<'a> DecisionContext<'a> {
 
     /// Records in the migration that a target is claimed.
     fn set_running(&mut self, migration: MigrationId, target: Option<HostId>) {
-        if let Some(record) = self.state.migrations.get(&migration) {
-            let record = Migration {
+        if let Some(before) = self.state.migrations.get(&migration) {
+            let migration_row = Migration {
                 status: MigrationStatus::Running,
                 target,
                 updated_at: self.at,
-                ..record.clone()
+                ..before.clone()
             };
-            self.record(Change::Migration(migration, Some(Box::new(record))));
+            self.record(Change::Migration(migration, Some(Box::new(migration_row))));
         }
     }
 
@@ -216,14 +216,14 @@ impl<'a> DecisionContext<'a> {
     ) -> Result<Outcome, Refusal> {
         let row = self.reserved(migration)?;
         self.advance(migration, row, MoveStage::Cancelling);
-        if let Some(record) = self.state.migrations.get(&migration) {
-            let record = Migration {
+        if let Some(before) = self.state.migrations.get(&migration) {
+            let migration_row = Migration {
                 status: MigrationStatus::Error,
                 updated_at: self.at,
                 fault: Some(fault.clone()),
-                ..record.clone()
+                ..before.clone()
             };
-            self.record(Change::Migration(migration, Some(Box::new(record))));
+            self.record(Change::Migration(migration, Some(Box::new(migration_row))));
         }
         Ok(Outcome::Done)
     }
