@@ -233,7 +233,9 @@ impl Writer {
                 lost
             }
         };
-        self.metrics.written.inc_by(count(lines).saturating_sub(lost));
+        self.metrics
+            .written
+            .inc_by(count(lines).saturating_sub(lost));
         lines.clear();
     }
 

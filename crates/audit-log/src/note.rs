@@ -56,7 +56,10 @@ fn by_provider<S: Serializer>(
     all: &[(Uuid, Vec<(String, i64)>)],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(all.iter().map(|(provider, amounts)| (provider, Amounts(amounts))))
+    serializer.collect_map(
+        all.iter()
+            .map(|(provider, amounts)| (provider, Amounts(amounts))),
+    )
 }
 
 tokio::task_local! {

@@ -118,7 +118,10 @@ impl EventQueue {
 /// About how much memory an event takes.
 fn bytes_of(event: &Event) -> usize {
     let held = event.noted.held.iter().map(|held| {
-        let amounts = held.allocations.iter().map(|(_, amounts)| 1 + amounts.len());
+        let amounts = held
+            .allocations
+            .iter()
+            .map(|(_, amounts)| 1 + amounts.len());
         HELD_BYTES + amounts.sum::<usize>() * AMOUNT_BYTES
     });
     let texts = event.path.len() + event.reason.text.as_ref().map_or(0, String::len);

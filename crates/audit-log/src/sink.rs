@@ -62,7 +62,10 @@ impl Sink {
         match self {
             Self::File(file) => file.write(lines),
             Self::Syslog(syslog) => syslog.write(lines),
-            Self::Stderr => io::stderr().lock().write_all(lines).map_err(|error| (count(lines), error)),
+            Self::Stderr => io::stderr()
+                .lock()
+                .write_all(lines)
+                .map_err(|error| (count(lines), error)),
         }
     }
 
@@ -250,7 +253,9 @@ mod tests {
         let path = directory.path().join("audit.log");
         std::fs::write(&path, "whole\nhal").unwrap();
         std::fs::remove_file(&path).unwrap();
-        let mut sink = Sink::open(&Destination::File(path.clone())).unwrap().unwrap();
+        let mut sink = Sink::open(&Destination::File(path.clone()))
+            .unwrap()
+            .unwrap();
         sink.write(b"one\n").unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         std::fs::write(&path, "whole\nhal").unwrap();
@@ -277,13 +282,18 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let server = UnixDatagram::bind(&path).unwrap();
-        let mut sink = Sink::open(&Destination::Syslog(path.clone())).unwrap().unwrap();
+        let mut sink = Sink::open(&Destination::Syslog(path.clone()))
+            .unwrap()
+            .unwrap();
         sink.write(b"{\"a\":1}\n{\"b\":2}\n").unwrap();
         let mut message = [0; 256];
         for line in ["{\"a\":1}", "{\"b\":2}"] {
             let bytes = server.recv(&mut message).unwrap();
             let text = std::str::from_utf8(&message[..bytes]).unwrap();
-            assert_eq!(text, format!("<85>placewright[{}]: {line}", std::process::id()));
+            assert_eq!(
+                text,
+                format!("<85>placewright[{}]: {line}", std::process::id())
+            );
         }
         drop(server);
         std::fs::remove_file(&path).unwrap();

@@ -73,7 +73,10 @@ fn what_was_offered_before_the_end_is_in_the_file_in_its_order() {
         .iter()
         .map(|line| line["target"]["id"].as_str().unwrap().to_owned())
         .collect();
-    assert!(ids.iter().eq(&(0..5000).map(|n| n.to_string()).collect::<Vec<_>>()));
+    assert!(
+        ids.iter()
+            .eq(&(0..5000).map(|n| n.to_string()).collect::<Vec<_>>())
+    );
 }
 
 #[test]
@@ -117,7 +120,9 @@ fn what_is_left_out_is_counted_in_a_line_and_in_the_metrics() {
 
 #[test]
 fn a_note_follows_its_request_and_no_other() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     let note = Arc::new(Note::default());
     runtime.block_on(async {
         let other = async {
@@ -141,6 +146,10 @@ fn a_note_follows_its_request_and_no_other() {
     });
     let noted = note.take();
     assert_eq!(noted.sequence, Some(9));
-    let held: Vec<_> = noted.held.iter().map(|held| (&*held.consumer, held.sequence)).collect();
+    let held: Vec<_> = noted
+        .held
+        .iter()
+        .map(|held| (&*held.consumer, held.sequence))
+        .collect();
     assert_eq!(held, [("one", 7), ("two", 9)]);
 }

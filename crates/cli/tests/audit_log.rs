@@ -54,7 +54,12 @@ fn each_write_and_each_refusal_has_a_line_when_control_has_stopped() {
         .iter()
         .map(|line| {
             let code = &line["reason"]["reasonCode"];
-            json!([line["action"], line["outcome"], code, line["initiator"]["id"]])
+            json!([
+                line["action"],
+                line["outcome"],
+                code,
+                line["initiator"]["id"]
+            ])
         })
         .collect();
     assert_eq!(
@@ -98,7 +103,10 @@ fn lines_say_what_a_consumer_holds() {
     assert_eq!(held(put)["project_id"], "red");
     assert_eq!(held(put)["allocations"], json!({PROVIDER: {"VCPU": 3}}));
     assert_eq!(refused["reason"]["reasonCode"], "409");
-    assert_eq!((held(refused), &refused["sequence"]), (Value::Null, &Value::Null));
+    assert_eq!(
+        (held(refused), &refused["sequence"]),
+        (Value::Null, &Value::Null)
+    );
     assert_eq!(held(delete)["allocations"], json!({}));
     assert!(held(delete)["sequence"].as_u64() > held(put)["sequence"].as_u64());
 }

@@ -62,7 +62,8 @@ impl AuditResult {
     /// A refusal. Its text is told only where it cannot repeat what a body said, because bodies may
     /// have passwords.
     pub(crate) fn refused(error: &ApiError) -> Self {
-        let is_harmless = matches!(error.status(), 401 | 403 | 404 | 409 | 429) || error.status() >= 500;
+        let is_harmless =
+            matches!(error.status(), 401 | 403 | 404 | 409 | 429) || error.status() >= 500;
         Self {
             status: Some(error.status()),
             text: is_harmless.then(|| error.detail().to_owned()),
@@ -134,7 +135,9 @@ impl AuditEntry {
         let caller = Caller {
             certificate,
             address: ended.remote,
-            ..ended.identity.map_or_else(Caller::default, |one| caller_of(one, issuer))
+            ..ended
+                .identity
+                .map_or_else(Caller::default, |one| caller_of(one, issuer))
         };
         self.log.offer(Event {
             at: SystemTime::now(),

@@ -13,8 +13,9 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 pub use kinds::{
-    Addresses, AuditDestination, AuthStrategy, CandidateStrategy, CellAddresses, ClientCertificateMode, DriverKind,
-    Form, LogFormat, Number, OptionType, PlainMode, QuotaDefaults, QuotaDriver, Ratio, UserGrants,
+    Addresses, AuditDestination, AuthStrategy, CandidateStrategy, CellAddresses,
+    ClientCertificateMode, DriverKind, Form, LogFormat, Number, OptionType, PlainMode,
+    QuotaDefaults, QuotaDriver, Ratio, UserGrants,
 };
 use spec::options;
 pub use spec::{OptionSpec, SectionSpec};

@@ -43,12 +43,7 @@ pub(crate) fn handshake(remote: SocketAddr, why: &impl Display) {
 }
 
 /// Tells the audit log of the process, which has a line for each refusal.
-fn audit(
-    remote: Option<SocketAddr>,
-    name: Option<String>,
-    (what, code): (&str, &str),
-    text: &str,
-) {
+fn audit(remote: Option<SocketAddr>, name: Option<String>, (what, code): (&str, &str), text: &str) {
     let Some(log) = placewright_audit_log::for_process() else {
         return;
     };
