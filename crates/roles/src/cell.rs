@@ -26,6 +26,7 @@ use placewright_tasks::{Task, supervise};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
+use crate::audit_log;
 use crate::config::{CellFlags, Config, ConfigErrors, Environment};
 use crate::control::journal_metrics::JournalMetrics;
 use crate::control::observer::LoggingObserver;
@@ -191,6 +192,7 @@ async fn serve(
         }
     };
     metrics::register(&mut registry, &cell);
+    let audit_log = audit_log::start(&config.options.audit, &directory, &mut registry)?;
     let listener = socket.listen(BACKLOG)?;
     banner(config, &listener, &cell, &directory, start)?;
     told.set(metrics::Vitals::new(registry, stops.clone()));
@@ -223,6 +225,9 @@ async fn serve(
     tokio::select! {
         (served, ()) = async { tokio::join!(serving, stopping) } => served?,
         () = nth(&stops, 2) => bail!("ended at once by a second signal"),
+    }
+    if let Some(log) = audit_log {
+        log.close();
     }
     tracing::info!("stopped");
     Ok(())

@@ -117,12 +117,12 @@ impl Listing {
         self.record_sizes.follow_spec(instance, before, now);
     }
 
-    /// Updates the sums for what an instance counts for in quotas, by its own spec.
+    /// Updates the usage of projects for a new spec of an instance's own.
     pub(super) fn follow_usage(&mut self, before: Option<&Spec>, now: Option<&Spec>) {
         self.usages.follow_spec(before, now);
     }
 
-    /// Updates the sums for by how much an instance counts for more while it is moved.
+    /// Updates the usage of projects for what an instance counts for more while it is moved.
     pub(super) fn follow_move(&mut self, before: Option<&Move>, now: Option<&Move>) {
         let (before, now) = (before.and_then(Move::added), now.and_then(Move::added));
         self.usages.follow_move(before, now);

@@ -134,6 +134,7 @@ static CELL: CommandOptions = CommandOptions {
         ("cell", KeySet::All),
         ("store", KeySet::AllBut(&["path"])),
         ("auth", KeySet::Only(&["i_know_this_is_open"])),
+        ("audit", KeySet::All),
         ("log", KeySet::All),
     ],
     reads_rest: false,

@@ -35,6 +35,7 @@ use super::tls::Tls;
 use super::{
     Checked, access, ensure_standard_names, health, open_store, option_conversion, panics, quotas,
 };
+use crate::audit_log;
 use crate::config::{Config, ConfigErrors};
 use crate::identities::ControlIdentity;
 use crate::options::{AuthStrategy, Options};
@@ -117,7 +118,7 @@ impl Running {
         let shares = descriptors::of_control(options, cells);
         let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
-        let (registry, metrics) = Metrics::new();
+        let (mut registry, metrics) = Metrics::new();
         let observer = LoggingObserver(metrics.journal);
         let tls = checked.tls.open(options, &metrics.tls)?;
         let (vital, health) = health::start(sockets.health.take(), tls.door("health"))?;
@@ -125,6 +126,7 @@ impl Running {
             opened = take_over(inherited, options, observer) => opened?,
             () = nth(stops, 1) => return Ok(stopped_while_loading()),
         };
+        let log = audit_log::start(&options.audit, &directory, &mut registry)?;
         let threads = ApiThreads::start(options)?;
         let placement = Placement::new(engine.clone(), metrics.claims);
         let gateway = Gateway::new(
@@ -134,7 +136,7 @@ impl Running {
             metrics.http,
             Arc::new(registry),
         );
-        let gateway = with_threads_and_store(gateway, &threads, &placement);
+        let gateway = with_threads_and_store(gateway.with_audit_log(log), &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let service = placement_api(options, &gateway, placement);
@@ -342,6 +344,9 @@ impl Running {
         );
         if [first?, second?, third?].contains(&Stopped::TimedOut) {
             tracing::warn!("the time to drain is over: connections were cut");
+        }
+        if let Some(log) = self.gateway.audit_log() {
+            log.close();
         }
         asks.context("cells cannot reach placement")
     }
