@@ -15,8 +15,6 @@ mod queue;
 mod sink;
 
 pub use event::{Caller, Event, Outcome, Reason};
-pub use log::{
-    AuditLog, AuditLogMetrics, AuditLogOptions, Destination, for_process, set_for_process,
-};
+pub use log::{AuditLog, AuditLogMetrics, AuditLogOptions, for_process, set_for_process};
 pub use note::{Held, Note, Noted, current, scope};
-pub use sink::OpenError;
+pub use sink::{Destination, OpenError};

@@ -1,7 +1,6 @@
 //! The log: what services offer events to, and the thread that writes them.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
@@ -14,20 +13,7 @@ use prometheus_client::registry::Registry;
 use crate::event::Event;
 use crate::line;
 use crate::queue::EventQueue;
-use crate::sink::{OpenError, Sink, count};
-
-/// Where lines go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// Nowhere.
-    Off,
-    /// To the end of a file.
-    File(PathBuf),
-    /// To the socket of the machine's syslog.
-    Syslog(PathBuf),
-    /// To standard error.
-    Stderr,
-}
+use crate::sink::{Destination, OpenError, Sink, count};
 
 /// The options of the log.
 #[derive(Clone, Debug)]
@@ -115,7 +101,7 @@ impl AuditLog {
             fails: false,
         };
         let thread = spawn_thread(Task::AuditLog, move || writer.run());
-        let thread = thread.map_err(|error| OpenError::NoThread(error))?;
+        let thread = thread.map_err(OpenError::NoThread)?;
         let shared = Shared {
             queue,
             metrics,

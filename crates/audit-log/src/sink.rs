@@ -7,7 +7,18 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::log::Destination;
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Nowhere.
+    Off,
+    /// To the end of a file.
+    File(PathBuf),
+    /// To the socket of the machine's syslog.
+    Syslog(PathBuf),
+    /// To standard error.
+    Stderr,
+}
 
 /// The log cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -103,12 +103,14 @@ pub fn submit_placement(
     async move { answered.await.0 }
 }
 
+/// What became of a command, or why nothing did.
+type Answer = Result<Result<Outcome, Refusal>, SubmitError>;
+
 /// The same, with the sequence of the entry that the command made in the journal.
 fn submit_with_sequence(
     engine: &Engine<ControlMachine>,
     command: Command,
-) -> impl Future<Output = (Result<Result<Outcome, Refusal>, SubmitError>, Option<u64>)> + Send + use<>
-{
+) -> impl Future<Output = (Answer, Option<u64>)> + Send + use<> {
     let answered = engine.submit_with_sequence(control::Command::Placement(command));
     async move {
         let (answer, sequence) = answered.await;

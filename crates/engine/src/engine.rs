@@ -124,13 +124,7 @@ impl<M: Machine> Engine<M> {
     pub fn submit_with_sequence(
         &self,
         command: M::Command,
-    ) -> impl Future<
-        Output = (
-            Result<Result<M::Outcome, M::Refusal>, SubmitError>,
-            Option<u64>,
-        ),
-    > + Send
-    + use<M> {
+    ) -> impl Future<Output = (Answer<M>, Option<u64>)> + Send + use<M> {
         let receiver = self.enqueue(command);
         async move {
             let receiver = match receiver {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use placewright_audit_log::{
-    AuditLog, AuditLogMetrics, AuditLogOptions, Destination, set_for_process,
+    AuditLog, AuditLogMetrics, AuditLogOptions, Destination, for_process, set_for_process,
 };
 use prometheus_client::registry::Registry;
 
@@ -40,4 +40,11 @@ pub(crate) fn start(
         set_for_process(log);
     }
     Ok(log)
+}
+
+/// Writes what waits for the audit log of the process, at its end.
+pub(crate) fn close() {
+    if let Some(log) = for_process() {
+        log.close();
+    }
 }

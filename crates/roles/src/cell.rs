@@ -67,6 +67,7 @@ pub fn run(arguments: &CellArgs) -> anyhow::Result<()> {
         Task::Main,
         serve(&config, arguments.enrol.as_deref(), token, start),
     ));
+    audit_log::close();
     // The thread of a store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -192,7 +193,7 @@ async fn serve(
         }
     };
     metrics::register(&mut registry, &cell);
-    let audit_log = audit_log::start(&config.options.audit, &directory, &mut registry)?;
+    audit_log::start(&config.options.audit, &directory, &mut registry)?;
     let listener = socket.listen(BACKLOG)?;
     banner(config, &listener, &cell, &directory, start)?;
     told.set(metrics::Vitals::new(registry, stops.clone()));
@@ -225,9 +226,6 @@ async fn serve(
     tokio::select! {
         (served, ()) = async { tokio::join!(serving, stopping) } => served?,
         () = nth(&stops, 2) => bail!("ended at once by a second signal"),
-    }
-    if let Some(log) = audit_log {
-        log.close();
     }
     tracing::info!("stopped");
     Ok(())

@@ -156,7 +156,6 @@ impl Running {
         };
         let scheduler = server(Arc::new(scheduler), "scheduler");
         let scheduler = open(sockets.scheduler)?.map(|port| (scheduler, port));
-        let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = ListeningSocket::open(sockets.placement, &mut inherited)?;
         vital.set(Arc::clone(&gateway) as _);
         let mut running = Self {
@@ -170,7 +169,7 @@ impl Running {
             placement: (placement, port),
             scheduler,
             compute,
-            asks,
+            asks: sockets.asks.map(Socket::listen).transpose()?,
             health: None,
             directory,
             threads,
