@@ -207,7 +207,10 @@ fn help_shows_what_the_command_reads() {
             .collect::<Vec<_>>()
     };
     assert_eq!(sections("agent"), ["[agent]", "[keystone]", "[log]"]);
-    assert_eq!(sections("cell"), ["[cell]", "[store]", "[auth]", "[log]"]);
+    assert_eq!(
+        sections("cell"),
+        ["[cell]", "[store]", "[auth]", "[audit]", "[log]"]
+    );
     let up = sections("up");
     assert_eq!(up[..3], ["[placement]", "[compute]", "[scheduler]"]);
     assert!(!up.contains(&"[cell]".to_owned()) && !up.contains(&"[agent]".to_owned()));

@@ -1,6 +1,7 @@
 //! Reading what was written gives the same, whatever the values are; and whatever the bytes are,
 //! reading them is no panic.
 
+mod drawn;
 mod values;
 
 use std::collections::BTreeMap;
@@ -10,14 +11,14 @@ use placewright_conductor::cell_conductor::{
     Change as CellChange, GuestRef, Instance, Job, JobKind, Stage, Step, Target, VmState,
 };
 use placewright_conductor::message::{Create, Envelope};
-use placewright_conductor::quota::{QuotaScope, QuotaSet, Resource, Usage, UsageAmounts};
+use placewright_conductor::quota::{QuotaScope, QuotaSet, Resource};
 use placewright_conductor::super_conductor::{Change, Labels, Lock, Mapping, Migration};
 use placewright_conductor::{
-    Amounts, Candidate, CellId, ClaimResponse, Fault, HostId, InstanceId, Message, MigrationId,
-    MoveKind, SharedRow, SharedText, Spec, SpecBody, control,
+    CellId, ClaimResponse, HostId, InstanceId, Message, MigrationId, MoveKind, SharedRow,
+    SharedText, Spec, SpecBody, control,
 };
 use placewright_placement::change::AllocationFact;
-use placewright_placement::{self as placement, ClassId, ConsumerUuid, Inventory, Timestamp};
+use placewright_placement::{self as placement, ClassId, ConsumerUuid, Inventory};
 use placewright_records::guests::{self, Entry, GuestRow, GuestStateName};
 use placewright_records::message::{self, Versions};
 use placewright_records::{Form, Layout, Reader, Writer, cell, control as form, server};
@@ -26,79 +27,7 @@ use proptest::option::of;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-/// Which fields are drawn. The positional layout, and with it version 2 of messages, has no fields
-/// that were added to a row.
-#[derive(Clone, Copy)]
-enum Draw {
-    /// Added fields have their default.
-    OfEveryLayout,
-    /// Added fields have other values too.
-    WithAdded,
-}
-
-impl Draw {
-    /// A field that was added behind a semicolon.
-    fn added<T>(self, values: impl Strategy<Value = T> + 'static) -> BoxedStrategy<T>
-    where
-        T: Clone + Debug + Default + 'static,
-    {
-        match self {
-            Self::OfEveryLayout => Just(T::default()).boxed(),
-            Self::WithAdded => prop_oneof![Just(T::default()), values].boxed(),
-        }
-    }
-}
-
-fn text() -> impl Strategy<Value = String> {
-    prop_oneof!["[a-zé]{0,12}", "[a-z]{120,140}"]
-}
-
-fn uuid() -> impl Strategy<Value = Uuid> {
-    any::<u128>().prop_map(Uuid::from_u128)
-}
-
-fn time() -> impl Strategy<Value = Timestamp> {
-    prop_oneof![any::<i64>(), -2i64..2].prop_map(Timestamp)
-}
-
-fn amounts() -> impl Strategy<Value = Vec<Amounts>> {
-    let one = (uuid(), vec((text(), any::<i64>()), 0..3));
-    let one = one.prop_map(|(provider, resources)| Amounts {
-        provider,
-        resources,
-    });
-    vec(one, 0..3)
-}
-
-fn candidate() -> impl Strategy<Value = Candidate> {
-    (uuid(), of(text()), amounts()).prop_map(|(host, zone, amounts)| Candidate {
-        host: HostId(host),
-        zone,
-        amounts,
-    })
-}
-
-fn fault() -> impl Strategy<Value = Fault> {
-    (any::<u16>(), text(), text(), time()).prop_map(|(code, message, details, at)| Fault {
-        code,
-        message,
-        details,
-        at,
-    })
-}
-
-fn usage() -> impl Strategy<Value = Usage> {
-    let classes = vec((text(), any::<u32>()), 0..3);
-    let amounts = (any::<u32>(), any::<u32>(), classes);
-    of(amounts).prop_map(|known| match known {
-        None => Usage::default(),
-        Some((cores, ram_mb, classes)) => Usage::new(UsageAmounts {
-            cores,
-            ram_mb,
-            classes,
-        }),
-    })
-}
+use crate::drawn::{Draw, amounts, candidate, fault, text, time, usage, uuid};
 
 fn spec(draw: Draw) -> impl Strategy<Value = Spec> {
     let row = (vec(any::<u8>(), 1..200), vec(any::<u8>(), 0..9));
