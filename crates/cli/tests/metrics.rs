@@ -15,8 +15,15 @@ use std::process::{Child, ChildStderr, Stdio};
 
 use common::{Control, free_address, placewright};
 
-/// Metrics that a server shows only after something that does not happen here.
-const SHOWN_LATER: [&str; 1] = ["placewright_audit_findings"];
+/// Metrics that a server shows only after something that does not happen here, or with a certificate
+/// (`tests/tls/run` reads those).
+const SHOWN_LATER: [&str; 5] = [
+    "placewright_audit_findings",
+    "placewright_tls_certificate_expiry_timestamp_seconds",
+    "placewright_tls_handshake_failures_total",
+    "placewright_tls_handshakes_total",
+    "placewright_tls_reloads_total",
+];
 
 /// A cell that is killed in the end.
 struct Cell {
