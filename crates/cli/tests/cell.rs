@@ -99,6 +99,8 @@ fn create() -> Envelope {
                 rules: Default::default(),
                 body: "{}".into(),
                 created_at: now,
+                build_secrets: Default::default(),
+                secrets: Default::default(),
             },
             selection: placewright_conductor::Candidate {
                 host: HostId(Uuid::from_u128(2)),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use placewright_placement::group::Rule;
 use placewright_placement::{AllocationRequest, Timestamp};
 use uuid::Uuid;
+use zeroize::Zeroize as _;
 
 use crate::ids::HostId;
 
@@ -30,13 +31,40 @@ pub struct Spec {
     pub body: SharedText,
     /// The time of the request.
     pub created_at: Timestamp,
+    /// Sealed secrets for the first build, or for the rebuild that is under way. They are forgotten
+    /// once the guest exists. Conductors cannot read them.
+    pub build_secrets: SharedText,
+    /// Sealed secrets that are needed each time the guest is built anew.
+    pub secrets: SharedText,
 }
 
 impl Spec {
+    /// Whether there is anything sealed.
+    #[must_use]
+    pub fn has_secrets(&self) -> bool {
+        !self.build_secrets.is_empty() || !self.secrets.is_empty()
+    }
+
+    /// Drops everything sealed.
+    pub fn forget_secrets(&mut self) {
+        self.build_secrets = SharedText::default();
+        self.secrets = SharedText::default();
+    }
+
+    /// Drops the secrets for a build that is over. Returns whether there were any.
+    pub fn forget_build_secrets(&mut self) -> bool {
+        let had_any = !self.build_secrets.is_empty();
+        if had_any {
+            self.build_secrets = SharedText::default();
+        }
+        had_any
+    }
+
     /// A 64-bit prefix of a hash, by which a cell and control verify that they have the same spec.
     ///
     /// They may be of different releases, and an older one does not have a field that was added
     /// later. So what is hashed never changes: these fields, as a tuple in postcard's encoding.
+    /// Sealed secrets are not among them: each role seals them with a key of its own.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let rules: Vec<(&Rule, &[Uuid])> = self
@@ -70,6 +98,9 @@ impl Spec {
 pub struct SharedText {
     common: Arc<str>,
     own: Box<str>,
+    /// Whether it has secrets in the clear: it is not shown then, and overwritten when it is
+    /// dropped.
+    is_hidden: bool,
 }
 
 impl SharedText {
@@ -77,7 +108,21 @@ impl SharedText {
     #[must_use]
     pub fn parted(common: Arc<str>, own: impl Into<Box<str>>) -> Self {
         let own = own.into();
-        Self { common, own }
+        Self {
+            common,
+            own,
+            is_hidden: false,
+        }
+    }
+
+    /// A text with secrets in the clear.
+    #[must_use]
+    pub fn hidden(text: String) -> Self {
+        Self {
+            common: Arc::default(),
+            own: text.into(),
+            is_hidden: true,
+        }
     }
 
     /// The part that is shared with other bodies.
@@ -141,7 +186,7 @@ impl From<&str> for SharedText {
 
 impl Default for SharedText {
     fn default() -> Self {
-        Self::from("")
+        Self::parted(Arc::default(), "")
     }
 }
 
@@ -166,7 +211,18 @@ impl fmt::Display for SharedText {
 
 impl fmt::Debug for SharedText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_hidden {
+            return write!(formatter, "({} bytes, not shown)", self.len());
+        }
         write!(formatter, "{:?}", self.text())
+    }
+}
+
+impl Drop for SharedText {
+    fn drop(&mut self) {
+        if self.is_hidden {
+            self.own.zeroize();
+        }
     }
 }
 

@@ -64,15 +64,19 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 fn spec() -> impl Strategy<Value = Spec> {
-    let body = (text(), text()).prop_map(|(common, own)| SharedText::parted(common.into(), own));
-    (text(), text(), text(), of(uuid()), body, time()).prop_map(
-        |(name, project, user, group, body, created_at)| Spec {
+    let parted =
+        || (text(), text()).prop_map(|(common, own)| SharedText::parted(common.into(), own));
+    let texts = (parted(), parted(), parted());
+    (text(), text(), text(), of(uuid()), texts, time()).prop_map(
+        |(name, project, user, group, (body, build_secrets, secrets), created_at)| Spec {
             name,
             project,
             user,
             group,
             body,
             created_at,
+            build_secrets,
+            secrets,
             ..values::spec()
         },
     )

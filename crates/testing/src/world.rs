@@ -80,6 +80,8 @@ pub fn spec(at: Timestamp) -> Spec {
         rules: Rules::default(),
         body: r#"{"flavor": "small"}"#.into(),
         created_at: at,
+        build_secrets: Default::default(),
+        secrets: Default::default(),
     }
 }
 

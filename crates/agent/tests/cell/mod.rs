@@ -155,6 +155,8 @@ pub fn order(host: HostId, instance: InstanceId, step: Step, memory: i64) -> Ord
             rules: Default::default(),
             body: r#"{"request": {"image": {"properties": {"os_distro": "debian"}}}}"#.into(),
             created_at: Timestamp::from_seconds(1),
+            build_secrets: Default::default(),
+            secrets: Default::default(),
         },
         amounts: vec![Amounts {
             provider: host.0,

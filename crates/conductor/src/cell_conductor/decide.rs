@@ -140,6 +140,11 @@ pub fn decide(
             }
             work.store(changes);
         }
+        Event::Reseal { instance, from, to } => {
+            let mut work = now.work(*instance)?;
+            work.reseal(from, to);
+            work.store(changes);
+        }
         Event::Tick => now.tick(changes),
         Event::Forget { before } => now.forget(*before, changes),
     }

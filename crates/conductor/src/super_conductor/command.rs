@@ -196,6 +196,16 @@ pub enum Command {
         /// The specification that replaces the present one.
         spec: Spec,
     },
+    /// Replaces a specification by the same with its secrets sealed anew, wherever the instance has
+    /// it. Where it has another one now, that stays.
+    Reseal {
+        /// The UUID of the instance.
+        instance: InstanceId,
+        /// The specification as it was.
+        from: Box<Spec>,
+        /// The specification with other sealed secrets.
+        to: Box<Spec>,
+    },
     /// Replaces the name, metadata and tags of an instance.
     SetLabels {
         /// The UUID of the instance.

@@ -6,6 +6,7 @@ mod cell;
 mod moves;
 mod rebuild;
 mod repair;
+mod secrets;
 mod table;
 
 use placewright_placement::{self as placement, Timestamp};
@@ -121,6 +122,7 @@ impl<'a> DecisionContext<'a> {
             Command::SetService { host, service } => self.set_service(*host, service),
             Command::Rebuild { instance, event } => self.rebuild(*instance, event),
             Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
+            Command::Reseal { instance, from, to } => Ok(self.reseal(*instance, from, to)),
             Command::SetLabels { instance, labels } => self.set_labels(*instance, labels),
             Command::Bounded { bounds, command } => self.bounded(bounds, command),
             Command::Guarded { facts, command } => self.guarded(facts, command),

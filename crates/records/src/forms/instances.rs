@@ -17,7 +17,9 @@ row!(Spec {
     group,
     rules,
     body,
-    created_at
+    created_at;
+    build_secrets,
+    secrets
 });
 row!(HardRule { rule, others });
 row!(Candidate {

@@ -59,6 +59,8 @@ pub fn spec() -> Spec {
         .into(),
         body: "{}".into(),
         created_at: AT,
+        build_secrets: SharedText::default(),
+        secrets: SharedText::default(),
     }
 }
 

@@ -309,6 +309,8 @@ fn spec(rng: &mut Rng) -> Spec {
             .into(),
         body: body(rng).into(),
         created_at: Timestamp(rng.signed()),
+        build_secrets: Default::default(),
+        secrets: Default::default(),
     }
 }
 

@@ -255,6 +255,8 @@ fn spec(bytes: usize) -> Spec {
         .into(),
         body: "x".repeat(bytes).into(),
         created_at: Timestamp(1_700_000_000_000_000),
+        build_secrets: Default::default(),
+        secrets: Default::default(),
     }
 }
 

@@ -19,8 +19,11 @@ impl DecisionContext<'_> {
                 if self.mapping(instance)?.is_deleting {
                     return Err(wrong_state("instance", &instance, "being deleted"));
                 }
+                let mut spec = spec.clone();
+                // Only the cell needs those, and has been given them when it accepts.
+                spec.forget_build_secrets();
                 let row = Rebuild {
-                    spec: spec.clone(),
+                    spec,
                     at: self.at,
                     seen: *seen,
                 };
