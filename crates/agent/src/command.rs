@@ -32,6 +32,7 @@ use crate::description::HostDescription;
 use crate::driver::{Driver, DriverError, DriverFuture, ListedGuest, Operation, Task};
 
 mod process;
+mod scrub;
 
 use process::{ProcessResult, ProcessSpec};
 
@@ -368,11 +369,16 @@ impl Driver for Command {
             };
             let limit = self.options.timeouts.get(&task.verb);
             let limit = limit.copied().unwrap_or(self.options.timeout);
-            let done = self.run(name, &input, limit).await?;
-            match done.code {
-                Some(0) => Ok(()),
-                _ => Err(failed(name, &done)),
-            }
+            let done = self.run(name, &input, limit).await;
+            let result = match done {
+                Ok(done) if done.code == Some(0) => return Ok(()),
+                Ok(done) => failed(name, &done),
+                Err(error) => error,
+            };
+            Err(DriverError {
+                message: scrub::without_secrets(result.message, spec.as_deref()),
+                ..result
+            })
         })
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use placewright_conductor::cell_conductor::JobKind;
 use placewright_conductor::super_conductor::{Command, RebuildEvent, Refusal};
-use placewright_conductor::{CellId, HostId, InstanceId};
+use placewright_conductor::{CellId, HostId, InstanceId, Spec};
 use placewright_link::{CellEvent, InstanceView};
 use placewright_scheduler::host_state::HostUpdate;
 use placewright_scheduler::host_table::HostTable;
@@ -210,6 +210,19 @@ impl CellFollower {
         is_whole
     }
 
+    /// Whether a cell's digest is that of a specification. A cell of an earlier release keeps secrets
+    /// in the body, as they are handed out to it.
+    fn is_same(&self, instance: InstanceId, spec: &Spec, digest: u64) -> bool {
+        if spec.digest() == digest {
+            return true;
+        }
+        let sealer = self.conductor().sealer();
+        let open = spec
+            .has_secrets()
+            .then(|| sealer.handed_out(instance, spec));
+        open.flatten().is_some_and(|open| open.digest() == digest)
+    }
+
     /// Records the new specifications of instances whose rebuild is complete.
     async fn end_rebuilds(&self, batch: &[CellEvent]) {
         let views = batch.iter().filter_map(|news| match news {
@@ -227,9 +240,12 @@ impl CellFollower {
                     .as_ref()
                     .is_none_or(|job| job.kind != JobKind::Rebuild);
                 let asked = rebuilds.get(instance).filter(|_| is_over);
-                asked.is_some_and(|asked| asked.spec.digest() == view.spec)
+                asked.is_some_and(|asked| self.is_same(*instance, &asked.spec, view.spec))
             });
-            done.map(|(instance, view)| (instance, view.spec)).collect()
+            let asked =
+                |instance: &InstanceId| rebuilds.get(instance).map_or(0, |row| row.spec.digest());
+            done.map(|(instance, _)| (instance, asked(&instance)))
+                .collect()
         });
         for (instance, digest) in done {
             let event = RebuildEvent::Done { digest };

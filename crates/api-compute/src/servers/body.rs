@@ -43,9 +43,6 @@ pub(crate) struct Server {
     /// The public key with that name at the time of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) public_key: Option<String>,
-    /// The user data in base 64, as in the request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) user_data: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) config_drive: bool,
     /// The networks as in the request: a list, or `auto` or `none`.
@@ -55,8 +52,11 @@ pub(crate) struct Server {
     pub(crate) block_device_mapping_v2: Value,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) security_groups: Vec<String>,
+    /// A random mark, new each time that other secrets are given: specifications that differ in
+    /// nothing else are told apart by it. The secrets themselves are not here: see
+    /// [`Spec::secrets`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) admin_pass: Option<String>,
+    pub(crate) secrets_mark: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) access_ip_v4: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,7 +211,7 @@ mod tests {
             min_count: Some(2),
             server: Server {
                 flavor_id: "a".into(),
-                user_data: Some(NO_OWN.into()),
+                description: Some(NO_OWN.into()),
                 ..Server::default()
             },
         };

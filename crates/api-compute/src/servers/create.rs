@@ -10,6 +10,7 @@ use placewright_conductor::{ControlState, InstanceId, Rules, SharedText as SpecB
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
+use placewright_secrets::{Fields, Secret};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -19,7 +20,7 @@ use super::common_fields::{
 };
 use super::devices::{PARTS_MAX, boots_from_volume, is_first, read_boot};
 use super::hints::Hints;
-use super::{metadata, tags};
+use super::{metadata, secrets, tags};
 use crate::admin::zones;
 use crate::call::RoutedRequest;
 use crate::error;
@@ -41,6 +42,7 @@ struct CreateRequest<'a> {
     destination: Option<Destination>,
     is_bfv: bool,
     server: Server,
+    secrets: Fields,
 }
 
 pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -81,8 +83,11 @@ async fn accept(
     };
     body.server.reservation_id.clone_from(&reservation_id);
     body.server.public_key = public_key;
+    let has_secrets = !parsed.secrets.is_empty();
+    body.server.secrets_mark = has_secrets.then(secrets::new_mark);
     let common = body.common()?;
-    check_size(call, parsed.count, common.len())?;
+    check_size(call, parsed.count, common.len() + parsed.secrets.len())?;
+    let sealed = secrets::seal(call, parsed.secrets.clone())?;
     let rules = Rules::from(rules);
     let mut builds = Vec::with_capacity(parsed.count as usize);
     for (index, instance) in (0..).zip(instances) {
@@ -97,6 +102,7 @@ async fn accept(
             parsed.server.hostname.clone()
         };
         let own = Body::own(index, &hostname)?;
+        let (build_secrets, secrets) = sealed.of_instance(instance).map_err(secrets::not_sealed)?;
         let spec = Spec {
             name,
             project: call.project().to_owned(),
@@ -105,6 +111,8 @@ async fn accept(
             rules: rules.clone(),
             body: SpecBody::parted(Arc::clone(&common), own),
             created_at: call.at,
+            build_secrets,
+            secrets,
         };
         builds.push(NewBuild { instance, spec });
     }
@@ -175,8 +183,8 @@ fn accepted(
         "OS-DCF:diskConfig": parsed.server.disk_config,
         "security_groups": groups,
     });
-    if let Some(password) = &parsed.server.admin_pass {
-        server["adminPass"] = json!(password);
+    if let Some(password) = &parsed.secrets.admin_pass {
+        server["adminPass"] = json!(password.expose());
     }
     let reply = Reply::value(202, &json!({"server": server}))?;
     Ok(reply.with_location(call.link(&path)))
@@ -328,6 +336,7 @@ fn read<'a>(call: &RoutedRequest<'_>, json: &'a Value) -> ApiResult<CreateReques
         hostname.clone_into(&mut server.hostname);
     }
     read_rest(call, &mut parsed, &mut server)?;
+    let secrets = read_secrets(&mut parsed)?;
     let (zone, forced, destination) = read_place(call, &mut parsed)?;
     let least = parsed.integer("min_count", 1..=COUNT_MAX)?;
     let most = parsed.integer("max_count", 1..=COUNT_MAX)?;
@@ -352,6 +361,7 @@ fn read<'a>(call: &RoutedRequest<'_>, json: &'a Value) -> ApiResult<CreateReques
         destination,
         is_bfv,
         server,
+        secrets,
     })
 }
 
@@ -408,9 +418,7 @@ fn read_rest(
         .nullable_text("key_name", 1..=255)?
         .flatten()
         .map(str::to_owned);
-    server.user_data = read_user_data(parsed)?;
     server.config_drive = parsed.boolean("config_drive")?.unwrap_or(false);
-    server.admin_pass = parsed.text("adminPass", 0..=255)?.map(str::to_owned);
     server.access_ip_v4 = access_address(parsed, "accessIPv4")?.flatten();
     server.access_ip_v6 = access_address(parsed, "accessIPv6")?.flatten();
     disk_config(parsed)?
@@ -434,6 +442,14 @@ fn read_rest(
         server.trusted_image_certificates = certificates(parsed)?;
     }
     Ok(())
+}
+
+fn read_secrets(parsed: &mut ObjectParser<'_>) -> ApiResult<Fields> {
+    let password = parsed.text("adminPass", 0..=255)?;
+    Ok(Fields {
+        user_data: read_user_data(parsed)?,
+        admin_pass: password.map(|password| Secret::new(password.to_owned())),
+    })
 }
 
 /// The requested zone, the host that an administrator forces, and the requested destination.

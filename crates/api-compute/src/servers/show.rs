@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use placewright_auth::Rule;
 use placewright_http::{ApiResult, Reply};
+use placewright_secrets::Secret;
 use serde_json::{Value, json};
 
 use super::body::{Shown, ShownFlavor};
 use super::fault;
 use super::find;
+use super::secrets;
 use super::server_view::ServerView;
 use super::status::Status;
 use crate::call::RoutedRequest;
@@ -217,7 +219,8 @@ fn extended(call: &RoutedRequest<'_>, seen: &ServerView<'_>, shown: &Shown, valu
         value["OS-EXT-SRV-ATTR:kernel_id"] = json!("");
         value["OS-EXT-SRV-ATTR:ramdisk_id"] = json!("");
         value["OS-EXT-SRV-ATTR:root_device_name"] = json!(null);
-        value["OS-EXT-SRV-ATTR:user_data"] = json!(server.user_data);
+        let data = secrets::user_data(call, seen);
+        value["OS-EXT-SRV-ATTR:user_data"] = json!(data.as_ref().map(Secret::expose));
     }
 }
 

@@ -9,13 +9,14 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_link::CellOperation;
 use placewright_placement::Timestamp;
 use placewright_scheduler::request::RequestSpec;
+use placewright_secrets::{Fields, Secret};
 use serde_json::{Value, json};
 
 use super::super::body::Body;
 use super::super::server_view::ServerView;
 use super::super::show::{self, Visibility};
 use super::super::update::withhold_newer;
-use super::super::{common_fields, create, find_unlocked, labels, metadata};
+use super::super::{common_fields, create, find_unlocked, labels, metadata, secrets};
 use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
@@ -27,7 +28,8 @@ struct RebuildRequest {
     description: Option<Option<String>>,
     metadata: Option<std::collections::BTreeMap<String, String>>,
     hostname: Option<String>,
-    user_data: Option<Option<String>>,
+    user_data: Option<Option<Secret<String>>>,
+    admin_pass: Option<Secret<String>>,
     key_name: Option<Option<String>>,
     access_ip_v4: Option<Option<String>>,
     access_ip_v6: Option<Option<String>>,
@@ -62,6 +64,8 @@ fn read(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<RebuildRequest> {
         true => Some(common_fields::read_user_data(&mut fields)?),
         false => None,
     };
+    let password = fields.text("adminPass", 0..=255)?;
+    let password = password.map(|password| Secret::new(password.to_owned()));
     let certificates = match version.since(63) && fields.has("trusted_image_certificates") {
         true => Some(common_fields::certificates(&mut fields)?),
         false => None,
@@ -73,13 +77,13 @@ fn read(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<RebuildRequest> {
         metadata,
         hostname,
         user_data,
+        admin_pass: password,
         key_name,
         access_ip_v4: common_fields::access_address(&mut fields, "accessIPv4")?,
         access_ip_v6: common_fields::access_address(&mut fields, "accessIPv6")?,
         disk_config: common_fields::disk_config(&mut fields)?,
         certificates,
     };
-    fields.text("adminPass", 0..=255)?;
     fields.boolean("preserve_ephemeral")?;
     if !version.since(57) && fields.take("personality").is_some() {
         let message = "files cannot be put into servers; use user_data";
@@ -214,9 +218,6 @@ fn renewed(
     }
     let server = &mut body.server;
     server.image = Some(parsed.image.clone());
-    if let Some(data) = &parsed.user_data {
-        server.user_data.clone_from(data);
-    }
     if let Some(address) = &parsed.access_ip_v4 {
         server.access_ip_v4.clone_from(address);
     }
@@ -243,8 +244,34 @@ fn renewed(
         };
         server.key_name.clone_from(key);
     }
+    renew_secrets(call, seen, parsed, (&mut spec, &mut body))?;
     body.put(&mut spec)?;
     Ok((spec, requests))
+}
+
+/// Replaces the secrets that the request gives; user data that it does not name stays.
+fn renew_secrets(
+    call: &RoutedRequest<'_>,
+    seen: &ServerView<'_>,
+    parsed: &RebuildRequest,
+    (spec, body): (&mut Spec, &mut Body),
+) -> ApiResult<()> {
+    spec.forget_build_secrets();
+    if parsed.user_data.is_none() && parsed.admin_pass.is_none() {
+        return Ok(());
+    }
+    let given = Fields {
+        user_data: parsed.user_data.clone().flatten(),
+        admin_pass: parsed.admin_pass.clone(),
+    };
+    body.server.secrets_mark = Some(secrets::new_mark());
+    let sealed = secrets::seal(call, given)?;
+    let (build, kept) = sealed.of_instance(seen.id).map_err(secrets::not_sealed)?;
+    spec.build_secrets = build;
+    if parsed.user_data.is_some() {
+        spec.secrets = kept;
+    }
+    Ok(())
 }
 
 /// Changes the labels of the server.
@@ -304,7 +331,8 @@ pub(super) async fn rebuild(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResu
             withhold_newer(&mut value);
         }
         if call.version.since(57) {
-            value["user_data"] = json!(seen.shown().server.user_data);
+            value["user_data"] =
+                json!(secrets::user_data(call, &seen).as_ref().map(Secret::expose));
         }
         Ok(value)
     });
