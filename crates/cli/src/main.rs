@@ -7,6 +7,7 @@ mod explain;
 mod journal;
 mod laboratory;
 mod openapi;
+mod secrets;
 mod topology;
 
 use std::process::ExitCode;
@@ -45,6 +46,9 @@ enum Command {
     /// Look after a store without a server
     #[command(subcommand)]
     Journal(journal::JournalCommand),
+    /// Look after the keys that seal secrets of servers
+    #[command(subcommand)]
+    Secrets(secrets::SecretsCommand),
     /// Say what does not add up between allocations, records, cells and hosts; exit code 1 for that
     Audit(audit::AuditCommand),
     /// Say why a request for allocation candidates finds what it finds
@@ -131,6 +135,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Command::Secrets(command) => command.run()?,
         Command::Explain(command) => command.run()?,
         Command::Openapi(command) => command.run()?,
         Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,

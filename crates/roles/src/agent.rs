@@ -18,7 +18,7 @@ use crate::config::{AgentFlags, Config, ConfigErrors, Environment};
 use crate::control::signals::{self, nth};
 use crate::control::{logs, option_conversion, systemd};
 use crate::options::{AgentOptions, DriverKind, Number, Options};
-use crate::warnings;
+use crate::{secrets, warnings};
 
 /// Runs the agent until a signal ends it.
 ///
@@ -29,6 +29,7 @@ pub fn run(flags: &AgentFlags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
+    secrets::forbid_core_dumps(&config.options.secrets);
     let options = &config.options.agent;
     let checked = check(&config)?;
     warnings::log(&checked.warnings);

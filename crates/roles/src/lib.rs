@@ -18,6 +18,7 @@ pub mod control;
 pub mod in_process;
 pub mod options;
 pub mod output;
+pub mod secrets;
 mod small_pages;
 pub mod up;
 mod warnings;

@@ -20,6 +20,7 @@ use placewright_conductor::CellId;
 use placewright_control::{CellConfig, ControlHandle, Runtime};
 use placewright_engine::Observer;
 use placewright_rpc::{ServeOptions, Services};
+use placewright_secrets::Sealer;
 use placewright_tasks::{Task, supervise};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -32,6 +33,7 @@ use crate::control::running::{self, Running};
 use crate::control::signals::{self, nth};
 use crate::control::{BACKLOG, bind, check_open, logs, option_conversion, systemd};
 use crate::options::{self, AuthStrategy};
+use crate::secrets;
 use hosts::Simulation;
 
 /// Arguments of `placewright up`, besides the options of its parts.
@@ -97,6 +99,7 @@ pub fn run(up: &Up) -> anyhow::Result<()> {
         QUIET.clone_into(&mut config.options.log.filter);
     }
     let log = logs::start(&config.options.log)?;
+    secrets::forbid_core_dumps(&config.options.secrets);
     up.complete(&mut config)?;
     check_open(&config.options)?;
     let simulation = up.simulation()?;
@@ -180,7 +183,8 @@ impl Up {
         let mut grpc = JoinSet::new();
         let mut cells = Vec::new();
         for number in 1..=self.cells {
-            let cell = self.open_cell(config, &runtime, number).await?;
+            let sealer = running.sealer.clone();
+            let cell = self.open_cell((config, sealer), &runtime, number).await?;
             let options = running.cell_options(&config.options);
             let listener = self.listen(&cell, options, &stops, &mut grpc);
             summary.cells.push(listener.await?);
@@ -248,7 +252,7 @@ impl Up {
     /// Opens a cell, and adds it to control.
     async fn open_cell(
         &self,
-        config: &Config,
+        (config, sealer): (&Config, Sealer),
         runtime: &Arc<Runtime>,
         number: u32,
     ) -> anyhow::Result<Arc<Cell>> {
@@ -259,6 +263,7 @@ impl Up {
         let options = placewright_cell::Options {
             engine: option_conversion::cell_engine(&config.options),
             host_timeout: HOST_TIMEOUT,
+            sealer,
             ..placewright_cell::Options::new(id)
         };
         let placement: Arc<ControlHandle> = Arc::new(runtime.conductor().clone());

@@ -27,6 +27,8 @@ pub(crate) fn of_control(config: &Config) -> Vec<String> {
         "control.token_file",
         options.control.token_file.as_deref(),
     );
+    let keys = options.secrets.key_file.as_deref();
+    secret(&mut warnings, "secrets.key_file", keys);
     match options.auth.strategy {
         AuthStrategy::Noauth2 => {}
         AuthStrategy::HttpBasic => secret(
@@ -60,6 +62,8 @@ pub(crate) fn of_cell(config: &Config) -> Vec<String> {
     let cell = &config.options.cell;
     let mut warnings = of_file(config);
     secret(&mut warnings, "cell.token_file", cell.token_file.as_deref());
+    let keys = config.options.secrets.key_file.as_deref();
+    secret(&mut warnings, "secrets.key_file", keys);
     store(&mut warnings, &cell.directory());
     warnings
 }

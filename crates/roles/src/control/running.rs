@@ -18,6 +18,7 @@ use placewright_control::{
 use placewright_engine::{Engine, Observer};
 use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
+use placewright_secrets::Sealer;
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -36,6 +37,7 @@ use super::{
 };
 use crate::config::{Config, ConfigErrors};
 use crate::options::{AuthStrategy, ComputeApiOptions, Options};
+use crate::secrets;
 
 /// A control that was started, and serves once it is told to.
 pub(crate) struct Running {
@@ -43,6 +45,8 @@ pub(crate) struct Running {
     /// The conductor's runtime, if there is a conductor.
     pub(crate) runtime: Option<Arc<Runtime>>,
     pub(crate) token: Option<Token>,
+    /// Seals and opens the secrets of instances.
+    pub(crate) sealer: Sealer,
     /// The connection limits of the listeners.
     pub(crate) shares: ConnectionLimits,
     /// What is needed to hand over to a successor.
@@ -88,11 +92,14 @@ impl Running {
         let shares = descriptors::of_control(options, cells);
         let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
+        let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
+        let sealer = sealer(options, &directory, conducts).await?;
         let mut registry = Registry::default();
         let metrics = HttpMetrics::new(&mut registry);
         let claims = ClaimMetrics::new(&mut registry);
         let audits = AuditMetrics::new(&mut registry);
         panics::register(&mut registry);
+        secrets::register(registry.sub_registry_with_prefix("placewright"), &sealer);
         let observer = LoggingObserver(JournalMetrics::new(&mut registry));
         let (vital, health) = health::start(sockets.health.take())?;
         let (mut inherited, engine) = tokio::select! {
@@ -113,9 +120,8 @@ impl Running {
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let placement = placement_api(options, &gateway, placement).with_limits(shares.api);
         let service = placement.service();
-        let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
-            .then(|| conduct(options, &engine, ranker, service, audits))
+            .then(|| conduct(options, &engine, ranker, service, (audits, sealer.clone())))
             .transpose()?;
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
@@ -134,6 +140,7 @@ impl Running {
             engine,
             runtime,
             token: checked.token,
+            sealer,
             shares,
             restart: Arc::default(),
             gateway,
@@ -146,6 +153,7 @@ impl Running {
             threads,
         };
         running.offer_restart(health)?;
+        running.seal_open_secrets().await;
         running.add_cells(options).await?;
         Ok(Some(running))
     }
@@ -179,6 +187,16 @@ impl Running {
         let gateway = Arc::clone(&self.gateway);
         let reread = access::reread_on(hang_ups, option_conversion::policy(options), gateway);
         placewright_tasks::spawn(Task::Access, reread);
+    }
+
+    /// Seals what an earlier release left in the clear, before anybody is served.
+    async fn seal_open_secrets(&self) {
+        if let Some(runtime) = &self.runtime {
+            let sealed = runtime.seal_open_secrets().await;
+            if sealed > 0 {
+                tracing::info!(sealed, "secrets of servers were sealed in the store");
+            }
+        }
     }
 
     /// Adds the configured cells.
@@ -352,12 +370,23 @@ fn conduct(
     engine: &Engine<ControlMachine>,
     ranker: SchedulerHandle,
     service: &PlacementService,
-    audits: AuditMetrics,
+    (audits, sealer): (AuditMetrics, Sealer),
 ) -> anyhow::Result<Arc<Runtime>> {
-    let conductor = ControlHandle::new(engine.clone(), option_conversion::conductor(options));
+    let conductor = option_conversion::conductor(options);
+    let conductor = ControlHandle::with_sealer(engine.clone(), conductor, sealer);
     let runtime = Runtime::start(conductor, ranker)?;
     service.set_audit(runtime.start_audits(audits));
     Ok(runtime)
+}
+
+/// Reads the keys for secrets, on a thread that may wait for a command.
+/// Without a conductor there is nothing to seal, and no key is needed.
+async fn sealer(options: &Options, store: &Path, conducts: bool) -> anyhow::Result<Sealer> {
+    if !conducts {
+        return Ok(Sealer::default());
+    }
+    let (options, store) = (options.secrets.clone(), store.to_owned());
+    tokio::task::spawn_blocking(move || secrets::sealer(&options, &store)).await?
 }
 
 /// Makes the predecessor process end, if there is one, and loads the state.
