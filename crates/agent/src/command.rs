@@ -20,7 +20,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use placewright_conductor::cell_conductor::GuestRef;
+use placewright_conductor::cell_conductor::{GuestRef, Order};
 use placewright_conductor::{HostId, InstanceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -343,8 +343,7 @@ impl Driver for Command {
                 };
             }
             let order = task.order.as_deref();
-            let spec: Option<Box<RawValue>> =
-                order.and_then(|order| serde_json::from_str(&order.spec.body.text()).ok());
+            let spec: Option<Box<RawValue>> = order.and_then(|order| spec_for(task.verb, order));
             let order = order.map(|order| OrderInput {
                 name: &order.spec.name,
                 project: &order.spec.project,
@@ -380,6 +379,18 @@ impl Driver for Command {
                 ..result
             })
         })
+    }
+}
+
+/// The body of the specification as an executable gets it: only those that build a guest get what
+/// is secret.
+fn spec_for(verb: Operation, order: &Order) -> Option<Box<RawValue>> {
+    let body = order.spec.body.text();
+    let builds = matches!(verb, Operation::Spawn | Operation::Rebuild);
+    let open = (!builds).then(|| placewright_secrets::without_fields(&body));
+    match open.flatten() {
+        Some(rest) => serde_json::from_str(&rest).ok(),
+        None => serde_json::from_str(&body).ok(),
     }
 }
 

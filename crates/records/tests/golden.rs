@@ -237,7 +237,10 @@ fn sealed_secrets_read_as_they_always_did() {
     let mut record = Vec::new();
     form::encode(std::slice::from_ref(&change), &mut record);
     assert_writes("control_4_secrets", &record);
-    assert_eq!(form::decode(&golden("control_4_secrets")).unwrap(), [change]);
+    assert_eq!(
+        form::decode(&golden("control_4_secrets")).unwrap(),
+        [change]
+    );
 }
 
 #[test]

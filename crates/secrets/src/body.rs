@@ -99,6 +99,12 @@ pub(crate) fn take_fields(body: &str) -> Option<(String, Fields)> {
     Some((text, fields))
 }
 
+/// A body without its secret fields; none if it has none.
+#[must_use]
+pub fn without_fields(body: &str) -> Option<String> {
+    take_fields(body).map(|(rest, _)| rest)
+}
+
 /// Puts secret fields into a body; none if the body has no server.
 pub(crate) fn put_fields(body: &str, fields: &Fields) -> Option<String> {
     let Object(whole) = serde_json::from_str(body).ok()?;

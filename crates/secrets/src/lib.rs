@@ -16,6 +16,7 @@ mod sealed;
 mod sealer;
 mod source;
 
+pub use body::without_fields;
 pub use error::{KeyError, OpenError, SealError};
 pub use fields::Fields;
 pub use hidden::Secret;

@@ -70,7 +70,10 @@ impl<'a> Pieces<'a> {
     }
 
     fn are_in(&self, line: &[u8]) -> bool {
-        !self.all.is_empty() && line.windows(self.length).any(|piece| self.all.contains(piece))
+        !self.all.is_empty()
+            && line
+                .windows(self.length)
+                .any(|piece| self.all.contains(piece))
     }
 }
 
