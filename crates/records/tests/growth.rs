@@ -150,7 +150,12 @@ fn variant(number: u64, write: impl Fn(&mut Writer)) -> Vec<u8> {
 fn a_row_of_each_kind_grows() {
     assert_grows(mapping());
     assert_grows(instance());
-    assert_grows(values::spec());
+    // A later release writes the fields of this one before its own, also if they have their defaults.
+    assert_grows(placewright_conductor::Spec {
+        build_secrets: "build".into(),
+        secrets: "kept".into(),
+        ..values::spec()
+    });
     assert_grows(guest());
     assert_grows(AllocationFact {
         provider: HOST.0,

@@ -20,7 +20,6 @@ use placewright_conductor::CellId;
 use placewright_control::{CellConfig, ControlHandle, Runtime};
 use placewright_engine::Observer;
 use placewright_rpc::{ServeOptions, Services};
-use placewright_secrets::Sealer;
 use placewright_tasks::{Task, supervise};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -183,8 +182,7 @@ impl Up {
         let mut grpc = JoinSet::new();
         let mut cells = Vec::new();
         for number in 1..=self.cells {
-            let sealer = running.sealer.clone();
-            let cell = self.open_cell((config, sealer), &runtime, number).await?;
+            let cell = self.open_cell(config, &runtime, number).await?;
             let options = running.cell_options(&config.options);
             let listener = self.listen(&cell, options, &stops, &mut grpc);
             summary.cells.push(listener.await?);
@@ -252,7 +250,7 @@ impl Up {
     /// Opens a cell, and adds it to control.
     async fn open_cell(
         &self,
-        (config, sealer): (&Config, Sealer),
+        config: &Config,
         runtime: &Arc<Runtime>,
         number: u32,
     ) -> anyhow::Result<Arc<Cell>> {
@@ -263,7 +261,8 @@ impl Up {
         let options = placewright_cell::Options {
             engine: option_conversion::cell_engine(&config.options),
             host_timeout: HOST_TIMEOUT,
-            sealer,
+            // All roles are one process, and all stores are below one folder.
+            sealer: runtime.conductor().sealer().apart(),
             ..placewright_cell::Options::new(id)
         };
         let placement: Arc<ControlHandle> = Arc::new(runtime.conductor().clone());

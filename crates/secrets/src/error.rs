@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::key::KeyId;
+use crate::key_id::KeyId;
 
 /// Why there is no keyring.
 #[derive(Debug, Error)]

@@ -1,4 +1,4 @@
-//! Keys and their ids.
+//! Keys.
 
 use std::fmt;
 
@@ -9,37 +9,10 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use zeroize::Zeroizing;
 
 use crate::error::KeyError;
+use crate::key_id::{KeyId, decode_hex};
 
 /// The length of a key in bytes.
 pub(crate) const KEY_BYTES: usize = 32;
-/// The length of a key's id in bytes.
-const ID_BYTES: usize = 6;
-
-/// The id of a key: a part of its hash, so that it needs no record of its own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeyId([u8; ID_BYTES]);
-
-impl KeyId {
-    /// The id with this text.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        decode_hex(text)?.as_slice().try_into().ok().map(Self)
-    }
-}
-
-impl fmt::Display for KeyId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for KeyId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, formatter)
-    }
-}
 
 /// A key of the installation.
 #[derive(Clone)]
@@ -82,13 +55,8 @@ impl Key {
         let mut hashed = digest::Context::new(&digest::SHA256);
         hashed.update(b"placewright key id\0");
         hashed.update(&bytes[..]);
-        let mut id = [0; ID_BYTES];
-        let hash = hashed.finish();
-        id.iter_mut()
-            .zip(hash.as_ref())
-            .for_each(|(to, from)| *to = *from);
         Self {
-            id: KeyId(id),
+            id: KeyId::of_hash(hashed.finish().as_ref()),
             bytes,
         }
     }
@@ -113,16 +81,4 @@ impl fmt::Debug for Key {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Key").field(&self.id).finish()
     }
-}
-
-fn decode_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) {
-        return None;
-    }
-    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
-    let digits = Zeroizing::new(digits?);
-    let pairs = digits.chunks_exact(2);
-    pairs
-        .map(|pair| u8::try_from(pair[0] * 16 + pair[1]).ok())
-        .collect()
 }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use zeroize::Zeroizing;
 
 use crate::error::KeyError;
-use crate::key::{Key, KeyId};
+use crate::key::Key;
+use crate::key_id::KeyId;
 
 /// A key that seals, and older ones that still open.
 #[derive(Clone, Debug)]

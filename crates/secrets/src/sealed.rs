@@ -11,7 +11,8 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::error::{OpenError, SealError};
-use crate::key::{KEY_BYTES, KeyId};
+use crate::key::KEY_BYTES;
+use crate::key_id::KeyId;
 use crate::keyring::Keyring;
 
 /// The length of the nonce in bytes: so many random ones never come twice.

@@ -17,7 +17,7 @@ use placewright_conductor::{InstanceId, SharedText, Spec};
 use crate::body;
 use crate::error::{KeyError, OpenError, SealError};
 use crate::fields::Fields;
-use crate::key::KeyId;
+use crate::key_id::KeyId;
 use crate::keyring::Keyring;
 use crate::sealed::{Binding, DataKey, Sealed};
 use crate::source::{Fingerprint, KeySource};
@@ -132,6 +132,17 @@ impl Sealer {
     #[must_use]
     pub fn with_keyring(keyring: Keyring) -> Self {
         Self::of(keyring, None, UserDataUntil::default())
+    }
+
+    /// Another one with the same keys and source, which counts what another state holds.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        let keyring = Keyring::clone(&self.keyring());
+        Self::of(
+            keyring,
+            self.shared.source.clone(),
+            self.shared.user_data_until,
+        )
     }
 
     fn of(keyring: Keyring, source: Option<KeySource>, user_data_until: UserDataUntil) -> Self {

@@ -45,8 +45,6 @@ pub(crate) struct Running {
     /// The conductor's runtime, if there is a conductor.
     pub(crate) runtime: Option<Arc<Runtime>>,
     pub(crate) token: Option<Token>,
-    /// Seals and opens the secrets of instances.
-    pub(crate) sealer: Sealer,
     /// The connection limits of the listeners.
     pub(crate) shares: ConnectionLimits,
     /// What is needed to hand over to a successor.
@@ -93,13 +91,12 @@ impl Running {
         let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
-        let sealer = sealer(options, &directory, conducts).await?;
         let mut registry = Registry::default();
+        let sealer = sealer(options, &directory, conducts, &mut registry).await?;
         let metrics = HttpMetrics::new(&mut registry);
         let claims = ClaimMetrics::new(&mut registry);
         let audits = AuditMetrics::new(&mut registry);
         panics::register(&mut registry);
-        secrets::register(registry.sub_registry_with_prefix("placewright"), &sealer);
         let observer = LoggingObserver(JournalMetrics::new(&mut registry));
         let (vital, health) = health::start(sockets.health.take())?;
         let (mut inherited, engine) = tokio::select! {
@@ -119,9 +116,16 @@ impl Running {
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let placement = placement_api(options, &gateway, placement).with_limits(shares.api);
-        let service = placement.service();
         let runtime = conducts
-            .then(|| conduct(options, &engine, ranker, service, (audits, sealer.clone())))
+            .then(|| {
+                conduct(
+                    options,
+                    &engine,
+                    ranker,
+                    placement.service(),
+                    (audits, sealer),
+                )
+            })
             .transpose()?;
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
@@ -140,7 +144,6 @@ impl Running {
             engine,
             runtime,
             token: checked.token,
-            sealer,
             shares,
             restart: Arc::default(),
             gateway,
@@ -153,8 +156,7 @@ impl Running {
             threads,
         };
         running.offer_restart(health)?;
-        running.seal_open_secrets().await;
-        running.add_cells(options).await?;
+        running.begin_conducting(options).await?;
         Ok(Some(running))
     }
 
@@ -189,21 +191,20 @@ impl Running {
         placewright_tasks::spawn(Task::Access, reread);
     }
 
-    /// Seals what an earlier release left in the clear, before anybody is served.
-    async fn seal_open_secrets(&self) {
-        if let Some(runtime) = &self.runtime {
-            let sealed = runtime.seal_open_secrets().await;
-            if sealed > 0 {
-                tracing::info!(sealed, "secrets of servers were sealed in the store");
-            }
-        }
-    }
-
-    /// Adds the configured cells.
-    async fn add_cells(&self, options: &Options) -> anyhow::Result<()> {
+    /// Seals what an earlier release left in the clear, and adds the configured cells.
+    async fn begin_conducting(&self, options: &Options) -> anyhow::Result<()> {
         let Some(runtime) = &self.runtime else {
             return Ok(());
         };
+        let sealed = runtime.seal_open_secrets().await;
+        if sealed > 0 {
+            tracing::info!(sealed, "secrets of servers were sealed in the store");
+        }
+        self.add_cells(runtime, options).await
+    }
+
+    /// Adds the configured cells.
+    async fn add_cells(&self, runtime: &Runtime, options: &Options) -> anyhow::Result<()> {
         for (name, uuid, address) in &options.control.cells.0 {
             let client = CellClient::new(ClientOptions {
                 token: self.token.clone(),
@@ -381,12 +382,20 @@ fn conduct(
 
 /// Reads the keys for secrets, on a thread that may wait for a command.
 /// Without a conductor there is nothing to seal, and no key is needed.
-async fn sealer(options: &Options, store: &Path, conducts: bool) -> anyhow::Result<Sealer> {
+async fn sealer(
+    options: &Options,
+    store: &Path,
+    conducts: bool,
+    registry: &mut Registry,
+) -> anyhow::Result<Sealer> {
     if !conducts {
         return Ok(Sealer::default());
     }
     let (options, store) = (options.secrets.clone(), store.to_owned());
-    tokio::task::spawn_blocking(move || secrets::sealer(&options, &store)).await?
+    let read = tokio::task::spawn_blocking(move || secrets::sealer(&options, &store));
+    let sealer = read.await??;
+    secrets::register(registry.sub_registry_with_prefix("placewright"), &sealer);
+    Ok(sealer)
 }
 
 /// Makes the predecessor process end, if there is one, and loads the state.
