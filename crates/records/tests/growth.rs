@@ -67,10 +67,11 @@ impl<T: Form> Form for Next<T> {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
         from.row(|from| {
-            // The row of today ends where its fields end: what is left is the added one.
+            // The row of today ends where its fields end: what is left is the added one. It is the
+            // longest such row, because fields of today that were added may be left out.
             let whole = from.left();
             let bytes = from.raw(whole)?;
-            let today = (0..=whole).find_map(|end| {
+            let today = (0..=whole).rev().find_map(|end| {
                 let mut out = Writer::new(Vec::new(), Layout::Growing);
                 out.row(|out| out.raw(&bytes[..end]));
                 let framed = out.into_bytes();

@@ -90,9 +90,8 @@ impl Running {
         let shares = descriptors::of_control(options, cells);
         let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
-        let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let mut registry = Registry::default();
-        let sealer = sealer(options, &directory, conducts, &mut registry).await?;
+        let sealer = sealer(options, cells, &sockets, &mut registry).await?;
         let metrics = HttpMetrics::new(&mut registry);
         let claims = ClaimMetrics::new(&mut registry);
         let audits = AuditMetrics::new(&mut registry);
@@ -116,16 +115,9 @@ impl Running {
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let placement = placement_api(options, &gateway, placement).with_limits(shares.api);
-        let runtime = conducts
-            .then(|| {
-                conduct(
-                    options,
-                    &engine,
-                    ranker,
-                    placement.service(),
-                    (audits, sealer),
-                )
-            })
+        let service = placement.service();
+        let runtime = sealer
+            .map(|sealer| conduct(options, &engine, ranker, service, (audits, sealer)))
             .transpose()?;
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
@@ -380,22 +372,23 @@ fn conduct(
     Ok(runtime)
 }
 
-/// Reads the keys for secrets, on a thread that may wait for a command.
-/// Without a conductor there is nothing to seal, and no key is needed.
+/// Reads the keys for secrets, on a thread that may wait for a command. None without a conductor:
+/// there is nothing to seal then, and no key is needed.
 async fn sealer(
     options: &Options,
-    store: &Path,
-    conducts: bool,
+    cells: usize,
+    sockets: &Sockets,
     registry: &mut Registry,
-) -> anyhow::Result<Sealer> {
+) -> anyhow::Result<Option<Sealer>> {
+    let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
     if !conducts {
-        return Ok(Sealer::default());
+        return Ok(None);
     }
-    let (options, store) = (options.secrets.clone(), store.to_owned());
+    let (options, store) = (options.secrets.clone(), options.store.directory());
     let read = tokio::task::spawn_blocking(move || secrets::sealer(&options, &store));
     let sealer = read.await??;
     secrets::register(registry.sub_registry_with_prefix("placewright"), &sealer);
-    Ok(sealer)
+    Ok(Some(sealer))
 }
 
 /// Makes the predecessor process end, if there is one, and loads the state.
