@@ -281,7 +281,7 @@ pub enum RebuildEvent {
     /// The rebuild is recorded, before the cell is asked for it.
     Begun {
         /// The specification that the rebuild requests.
-        spec: Spec,
+        spec: Box<Spec>,
         /// The time of the cell's last known change of the instance.
         seen: Timestamp,
     },

@@ -150,7 +150,7 @@ impl RebuildPlan {
         let instance = self.id;
         let told = |event| call.carry_out(Command::Rebuild { instance, event });
         let begun = RebuildEvent::Begun {
-            spec: self.spec.clone(),
+            spec: Box::new(self.spec.clone()),
             seen: self.seen,
         };
         let begin = Command::Bounded {
