@@ -142,8 +142,10 @@ fn help_shows_what_the_command_reads() {
             .map(|line| line.trim_end_matches(':').to_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(sections("agent"), ["[agent]", "[keystone]", "[log]"]);
-    assert_eq!(sections("cell"), ["[cell]", "[store]", "[auth]", "[log]"]);
+    let of_agent = ["[agent]", "[keystone]", "[secrets]", "[log]"];
+    assert_eq!(sections("agent"), of_agent);
+    let of_cell = ["[cell]", "[store]", "[secrets]", "[auth]", "[log]"];
+    assert_eq!(sections("cell"), of_cell);
     let up = sections("up");
     assert_eq!(up[..3], ["[placement]", "[compute]", "[scheduler]"]);
     assert!(!up.contains(&"[cell]".to_owned()) && !up.contains(&"[agent]".to_owned()));

@@ -68,6 +68,11 @@ fn a_row_of_each_kind_grows() {
     assert_grows(instance());
     assert_grows(bodies::spec_of_today());
     assert_grows(values::quotas::counted_spec());
+    assert_grows(Spec {
+        build_secrets: "build".into(),
+        secrets: "kept".into(),
+        ..values::spec()
+    });
     assert_grows(guest());
     assert_grows(AllocationFact {
         provider: HOST.0,
@@ -98,7 +103,7 @@ fn a_spec_whose_body_is_a_text_grows_behind_the_row_that_it_lacks() {
     out.row(|out| {
         out.raw(&next::fields(&spec));
         // The newer release writes the defaults of what was added before.
-        out.raw(&[0, 0, 0]);
+        out.raw(&[0, 0, 0, 0, 0]);
         "of a later release".to_owned().write(out);
     });
     assert_eq!(next::read::<Spec>(&out.into_bytes()), spec);

@@ -77,11 +77,14 @@ fn usage() -> impl Strategy<Value = Usage> {
     })
 }
 
+fn parted() -> impl Strategy<Value = SharedText> {
+    (text(), text()).prop_map(|(common, own)| SharedText::parted(common.into(), own))
+}
+
 /// What an older release wrote: fields that were added have their defaults, because the positional
 /// layout does not have them.
 fn spec() -> impl Strategy<Value = Spec> {
-    let body = (text(), text());
-    let body = body.prop_map(|(common, own)| SharedText::parted(common.into(), own).into());
+    let body = parted().prop_map(SpecBody::from);
     (text(), text(), text(), of(uuid()), body, time()).prop_map(
         |(name, project, user, group, body, created_at)| Spec {
             name,
@@ -400,6 +403,17 @@ fn assert_reads<T: Form + PartialEq + Debug>(value: &T, layout: Layout) -> Vec<u
 }
 
 proptest! {
+    #[test]
+    fn sealed_secrets_read_as_written(spec in spec(), build in parted(), kept in parted()) {
+        let spec = Spec {
+            build_secrets: build,
+            secrets: kept,
+            ..spec
+        };
+        // The positional layout has no fields that were added.
+        assert_reads(&spec, Layout::Growing);
+    }
+
     #[test]
     fn basic_values_are_as_postcard_writes_them(value in basics(), ratio in any::<f64>()) {
         let bytes = assert_reads(&value, Layout::Positional);

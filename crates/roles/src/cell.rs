@@ -32,7 +32,7 @@ use crate::control::sockets::Socket;
 use crate::control::{BACKLOG, bind, descriptors, health, logs, option_conversion, systemd};
 use crate::identities::{self, Kept};
 use crate::options::{CellOptions, Number, Options};
-use crate::warnings;
+use crate::{secrets, warnings};
 
 /// Arguments of `placewright cell`.
 #[derive(Debug, Args)]
@@ -55,6 +55,7 @@ pub fn run(arguments: &CellArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(&arguments.flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
+    secrets::forbid_core_dumps(&config.options.secrets);
     let (token, warnings) = check(&config)?;
     warnings::log(&warnings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -98,6 +99,7 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
     if is_open {
         warnings.push(identities::warn_open("cell", cell.listen, token.is_some()));
     }
+    secrets::check(&options.secrets, &cell.directory())?;
     Ok((token, warnings))
 }
 
@@ -180,7 +182,16 @@ async fn serve(
     let mut registry = Registry::default();
     let observer = LoggingObserver(JournalMetrics::new(&mut registry));
     let store = option_conversion::journal(&config.options);
-    let cell_options = cell_options(&config.options, CellId(id));
+    let (keys, beside) = (config.options.secrets.clone(), directory.clone());
+    let sealer = tokio::task::spawn_blocking(move || secrets::sealer(&keys, &beside)).await??;
+    secrets::register(
+        registry.sub_registry_with_prefix("placewright_cell"),
+        &sealer,
+    );
+    let cell_options = placewright_cell::Options {
+        sealer,
+        ..cell_options(&config.options, CellId(id))
+    };
     let cell = tokio::select! {
         cell = Cell::open(&directory, store, cell_options, observer, placement) => cell?,
         () = nth(&stops, 1) => {

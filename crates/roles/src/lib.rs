@@ -20,6 +20,7 @@ mod identities;
 pub mod in_process;
 pub mod options;
 pub mod output;
+pub mod secrets;
 mod small_pages;
 pub mod up;
 mod warnings;

@@ -14,7 +14,8 @@ use uuid::Uuid;
 
 pub use kinds::{
     Addresses, AuthStrategy, CandidateStrategy, CellAddresses, ClientCertificateMode, DriverKind,
-    Form, LogFormat, Number, OptionType, PlainMode, QuotaDefaults, QuotaDriver, Ratio, UserGrants,
+    Form, LogFormat, Number, OptionType, PlainMode, QuotaDefaults, QuotaDriver, Ratio,
+    UserDataUntil, UserGrants,
 };
 use spec::options;
 pub use spec::{OptionSpec, SectionSpec};
@@ -686,6 +687,31 @@ options! {
         /// Names of variables of the agent's environment that executables get besides those that every
         /// program needs (docs/agents.md).
         command_environment: Vec<String> = "";
+    }
+
+    /// What is secret of servers (user data, passwords) is sealed in the stores of control and cells,
+    /// with keys that do not lie in the stores. Each role has keys of its own.
+    secrets: SecretsOptions {
+        /// The file with the keys, one a line: the first one seals, the others still open. It may not
+        /// lie in the store. `placewright secrets new-key` makes it. Not set, and no command either:
+        /// a file beside the store, with `.key` behind its name, made when missing.
+        key_file: Option<PathBuf> = "";
+        /// A command that prints the same lines, for a service that has the keys: the program and its
+        /// arguments. No shell reads it, and it gets nothing of the environment but `PATH`, `HOME`,
+        /// `USER`, `LOGNAME`, `LANG`, `LANGUAGE`, `LC_*`, `TZ` and `TMPDIR`.
+        key_command: Vec<String> = "";
+        /// Environment variables that the command gets besides.
+        key_command_environment: Vec<String> = "";
+        /// The command is killed after this time.
+        #[unit("milliseconds")]
+        key_command_timeout_ms: Number<100, 600_000> = "10000";
+        /// How long user data is kept: until the server is `deleted`, because a rebuild, an evacuation
+        /// and an unshelve need it and the API shows it, or only until its guest is `built`, after
+        /// which it is neither shown nor given to another guest. Passwords are always forgotten once
+        /// the guest is built.
+        user_data_until: UserDataUntil = "deleted";
+        /// Whether the process may leave core dumps, and may be looked into by others of its user.
+        core_dumps: bool = "false";
     }
 
     /// Logs, written to standard error.

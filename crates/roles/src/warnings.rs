@@ -32,6 +32,8 @@ pub(crate) fn of_control(config: &Config) -> Vec<String> {
     let key = options.control.authority_path.as_deref();
     let key = key.map(|folder| folder.join("ca-key.pem"));
     secret(&mut warnings, "control.authority_path", key.as_deref());
+    let keys = options.secrets.key_file.as_deref();
+    secret(&mut warnings, "secrets.key_file", keys);
     match options.auth.strategy {
         AuthStrategy::Noauth2 => {}
         AuthStrategy::HttpBasic => secret(
@@ -67,6 +69,8 @@ pub(crate) fn of_cell(config: &Config) -> Vec<String> {
     secret(&mut warnings, "cell.token_file", cell.token_file.as_deref());
     let folder = cell.identity_path.as_deref();
     identity(&mut warnings, "cell.identity_path", folder);
+    let keys = config.options.secrets.key_file.as_deref();
+    secret(&mut warnings, "secrets.key_file", keys);
     store(&mut warnings, &cell.directory());
     warnings
 }

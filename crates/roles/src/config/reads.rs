@@ -133,6 +133,7 @@ static CELL: CommandOptions = CommandOptions {
     parts: &[
         ("cell", KeySet::All),
         ("store", KeySet::AllBut(&["path"])),
+        ("secrets", KeySet::All),
         ("auth", KeySet::Only(&["i_know_this_is_open"])),
         ("log", KeySet::All),
     ],
@@ -158,6 +159,7 @@ static AGENT: CommandOptions = CommandOptions {
                 "request_timeout_ms",
             ]),
         ),
+        ("secrets", KeySet::Only(&["core_dumps"])),
         ("log", KeySet::All),
     ],
     reads_rest: false,

@@ -371,6 +371,16 @@ choices! {
 }
 
 choices! {
+    /// How long user data is kept.
+    UserDataUntil {
+        /// Until the server is deleted.
+        Deleted = "deleted",
+        /// Until the guest exists.
+        Built = "built",
+    }
+}
+
+choices! {
     /// The format of log lines.
     LogFormat {
         /// Plain text, for people.
