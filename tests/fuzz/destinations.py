@@ -240,6 +240,9 @@ class Drawer:
         }
         self.maybe(body, "alternates", 0.5, lambda: rng.randint(0, 3))
         self.maybe(body, "minimum", 0.3, lambda: rng.choice(["all", 1]))
+        self.maybe(body, "explain", 0.2, lambda: True)
+        names = [*self.hosts, *(f"host-{host}" for host in self.hosts), "nobody"]
+        self.maybe(body, "explain_hosts", 0.2, lambda: rng.sample(names, rng.randint(0, 3)))
         return body
 
     def candidate(self) -> str:

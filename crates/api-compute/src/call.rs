@@ -143,6 +143,20 @@ impl RoutedRequest<'_> {
         }
     }
 
+    /// Tells the audit log which action of a resource the body asks for.
+    pub(crate) fn note_action(&self, name: &str) {
+        if let Some(note) = placewright_audit_log::current() {
+            note.action(name);
+        }
+    }
+
+    /// Tells the audit log what the request creates.
+    pub(crate) fn note_created(&self, ids: impl IntoIterator<Item = impl ToString>) {
+        if let Some(note) = placewright_audit_log::current() {
+            ids.into_iter().for_each(|id| note.id(id));
+        }
+    }
+
     /// Submits a command to control; the inner result is control's decision.
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
         let answer = self.core.conductor.submit(command).await;

@@ -160,6 +160,8 @@ impl ComputeService {
 const PREFIX: &str = "/v2.1";
 
 impl Api for ComputeService {
+    const NAME: &str = "compute";
+
     type Version = Version;
     type Request = Asked;
 

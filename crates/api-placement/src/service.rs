@@ -79,6 +79,8 @@ impl PlacementService {
 }
 
 impl Api for PlacementService {
+    const NAME: &str = "placement";
+
     type Version = Microversion;
     type Request = Asked;
 

@@ -75,6 +75,8 @@ pub struct Asked {
 }
 
 impl Api for SchedulerService {
+    const NAME: &str = "scheduler";
+
     type Version = ();
     type Request = Asked;
 

@@ -82,6 +82,26 @@ async fn bad_input_names_the_field() {
 }
 
 #[tokio::test]
+async fn hosts_to_be_explained_are_few_and_have_names() {
+    let fleet = Fleet::of(1).await;
+    let mut body = ask(1, &[1]);
+    for (hosts, field) in [
+        (json!("host-1"), "explain_hosts"),
+        (json!(["a", 7]), "explain_hosts[1]"),
+        (json!(["a", ""]), "explain_hosts[1]"),
+        (json!(["x".repeat(256)]), "explain_hosts[0]"),
+        (json!(vec!["x"; 11]), "explain_hosts"),
+    ] {
+        body["explain_hosts"] = hosts;
+        let answer = fleet.select(&body).await;
+        assert_eq!(answer.status, 400, "{field}: {}", answer.text);
+        assert_eq!(answer.json()["errors"][0]["field"], field);
+    }
+    body["explain_hosts"] = json!(vec!["x".repeat(255); 10]);
+    assert_eq!(fleet.select(&body).await.status, 200);
+}
+
+#[tokio::test]
 async fn bad_topology_names_the_field() {
     let fleet = Fleet::of(1).await;
     for (rule, field) in [

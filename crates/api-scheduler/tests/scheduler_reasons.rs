@@ -101,6 +101,87 @@ async fn a_success_explains_on_request() {
 }
 
 #[tokio::test]
+async fn hosts_that_are_asked_about_are_ranked_or_excluded() {
+    let fleet = Fleet::of(14).await;
+    // Host 1 is the fullest that still has room, host 2 has none, host 3 is off.
+    for (number, cpus) in [(1, 1), (2, 4)] {
+        let mut body = ask(cpus, &[number]);
+        body["request"]["requested_destination"] = json!({"host": format!("host-{number}")});
+        assert_eq!(fleet.select(&body).await.status, 200);
+    }
+    let update = json!({"disabled": "maintenance"});
+    assert_eq!(fleet.tell_state(3, 1, 2, update).await.status, 200);
+
+    let mut body = ask(1, &[9]);
+    body["claim"] = json!(false);
+    body["request"]["ignore_hosts"] = json!(["host-4"]);
+    body["explain_hosts"] = json!([host(1), "host-2", "host-3", "host-4", "host-5", "nobody"]);
+    let silent = fleet.select(&body).await.json();
+    assert!(silent["selections"][0].get("explanation").is_none());
+    body["explain"] = json!(true);
+    let told = fleet.select(&body).await;
+    assert_eq!(told.status, 200, "{}", told.text);
+    let told = &told.json()["selections"][0];
+    let why = &told["explanation"];
+    assert_eq!(why["compared"], 11);
+    let hosts = why["hosts"].as_array().unwrap();
+    assert_eq!(hosts.len(), 6);
+
+    let last = &hosts[0];
+    assert_eq!(
+        (&last["asked"], &last["host"], &last["node"]),
+        (&json!(host(1)), &json!("host-1"), &json!("node-1"))
+    );
+    assert_eq!(
+        (&last["rank"], &last["selected"]),
+        (&json!(11), &json!(false))
+    );
+    let ranking = why["ranking"].as_array().unwrap();
+    assert!(ranking.iter().all(|one| one["host"] != "host-1"), "{why}");
+    let weights = last["weights"].as_array().unwrap();
+    let shares = weights.iter().map(|one| one["share"].as_f64().unwrap());
+    let score = last["score"].as_f64().unwrap();
+    assert!((shares.sum::<f64>() - score).abs() < 1e-9, "{last}");
+    assert!(ranking[0]["score"].as_f64().unwrap() > score);
+
+    let excluded = |place: usize| &hosts[place]["excluded"];
+    let constraint = json!({"reason": "placement", "constraint": "resources=VCPU:1"});
+    assert_eq!(*excluded(1), constraint);
+    assert_eq!(hosts[1]["provider"], host(2));
+    let filter = |name: &str| json!({"reason": "filter", "filter": name});
+    assert_eq!(*excluded(2), filter("ComputeFilter"));
+    assert_eq!(*excluded(3), filter("ignore_hosts"));
+    assert_eq!(*excluded(5), json!({"reason": "unknown"}));
+    assert_eq!(
+        (&hosts[5]["asked"], &hosts[5]["provider"]),
+        (&json!("nobody"), &Value::Null)
+    );
+    // What is among the best is told the same way.
+    let place = ranking.iter().position(|one| one["host"] == "host-5");
+    assert_eq!(hosts[4]["rank"], json!(place.unwrap() + 1));
+    assert_eq!(hosts[4]["weights"], ranking[place.unwrap()]["weights"]);
+}
+
+#[tokio::test]
+async fn hosts_that_rules_or_other_instances_exclude_are_told_apart() {
+    let fleet = Fleet::of(3).await;
+    let mut body = ask(1, &[1]);
+    body["request"]["instance_group"] = json!({"uuid": GROUP,
+        "topology_rules": [{"level": "host", "relation": "different"}]});
+    body["request"]["requested_destination"] = json!({"host": "host-1"});
+    assert_eq!(fleet.select(&body).await.status, 200);
+    let request = body["request"].as_object_mut().unwrap();
+    request.remove("requested_destination");
+    body["instances"] = json!([instance(2)]);
+    body["explain"] = json!(true);
+    body["explain_hosts"] = json!(["host-1"]);
+    let told = fleet.select(&body).await;
+    assert_eq!(told.status, 200, "{}", told.text);
+    let hosts = &told.json()["selections"][0]["explanation"]["hosts"];
+    assert_eq!(hosts[0]["excluded"], json!({"reason": "rule"}), "{hosts}");
+}
+
+#[tokio::test]
 async fn a_claim_that_breaks_a_rule_says_which() {
     let fleet = Fleet::of(1).await;
     let grouped = |number: u32| {

@@ -74,6 +74,8 @@ impl Client {
         let url = format!("{}{path_and_query}", self.url.trim_end_matches('/'));
         let mut request = reqwest::Client::builder()
             .timeout(ANSWER_MAX)
+            // No other server may see the token.
+            .redirect(reqwest::redirect::Policy::none())
             .build()?
             .request(method, &url)
             .header("x-auth-token", &self.token)

@@ -1,6 +1,13 @@
 //! `placewright journal`: inspects and maintains a store without a server.
 
+mod backup;
+mod bad_argument;
+mod digest;
 mod export;
+mod progress;
+mod restore;
+mod time;
+mod until;
 
 use std::io::{self, IsTerminal as _};
 use std::ops::ControlFlow;
@@ -16,6 +23,8 @@ use placewright_journal::{
 use placewright_roles::config::{Config, Environment, Flags, chain};
 use placewright_roles::output::print;
 use serde::Serialize;
+
+pub(crate) use bad_argument::BadArgument;
 
 /// The subcommands of `placewright journal`.
 #[derive(Debug, Subcommand)]
@@ -54,6 +63,12 @@ pub(crate) enum JournalCommand {
         readers of the change stream start anew, since the numbers of lost entries come again."
     )]
     AcceptLoss(StoreArgs),
+    /// Copy a store into one file, also while a service writes to it
+    Backup(backup::BackupCommand),
+    /// Make a store from a backup, as it was at its end or at an earlier moment
+    Restore(restore::RestoreCommand),
+    /// Print the digest of the state after an entry: equal states have equal digests
+    Digest(digest::DigestCommand),
     /// Give up entries that the newest snapshot covers, and return their room to the file system.
     /// The server must be stopped
     Compact {
@@ -105,6 +120,9 @@ impl JournalCommand {
             Self::Stats { store, json } => run_stats(&store, json).map(|()| true),
             Self::Export { store, from, to } => export::run(store.read()?, from, to).map(|()| true),
             Self::AcceptLoss(store) => run_accept_loss(&store).map(|()| true),
+            Self::Backup(command) => command.run().map(|()| true),
+            Self::Restore(command) => command.run().map(|()| true),
+            Self::Digest(command) => command.run().map(|()| true),
             Self::Compact { store, keep } => run_compact(&store, keep).map(|()| true),
         }
     }

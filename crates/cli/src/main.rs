@@ -105,7 +105,7 @@ fn main() -> ExitCode {
             }
             // Errors in the user's input end with 2, as for a wrong command line; all others with
             // 1.
-            if error.is::<ConfigErrors>() {
+            if error.is::<ConfigErrors>() || error.is::<journal::BadArgument>() {
                 ExitCode::from(2)
             } else {
                 ExitCode::FAILURE

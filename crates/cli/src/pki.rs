@@ -99,7 +99,8 @@ pub(crate) enum PkiCommand {
     /// Revoke certificates: they are refused everywhere within half a minute
     #[command(
         after_help = "Control reads the list again when it changes, cells and agents get it from there. \
-        Connections that were made with a revoked certificate end.\n\n\
+        Connections that were made with a revoked certificate end. Invitations with the name are withdrawn, \
+        so that nobody enrols with a word for it.\n\n\
         Example: everything of the host h1, by its name or by a serial number that `pki show` prints\n  \
         placewright pki revoke --name placewright://prod/cell/c1/host/h1\n  \
         placewright pki revoke --serial 4f1c…"
@@ -239,15 +240,18 @@ fn revoke(directory: &std::path::Path, serials: &[String], names: &[String]) -> 
     };
     let revoked = authority.revoke(is_meant)?;
     if revoked.is_empty() {
-        bail!("no certificate that is valid has this serial number or name; nothing is revoked");
+        bail!(
+            "no certificate that is valid has this serial number or name, and no invitation this \
+             name; nothing is revoked"
+        );
     }
     let mut text = String::new();
     for entry in &revoked {
-        text.push_str(&format!(
-            "revoked {} {}\n",
-            entry.serial,
-            entry.names.join(" ")
-        ));
+        let names = entry.names.join(" ");
+        text.push_str(&match entry.serial.as_str() {
+            "" => format!("withdrew the invitation of {names}\n"),
+            serial => format!("revoked {serial} {names}\n"),
+        });
     }
     print(&text)
 }

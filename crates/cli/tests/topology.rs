@@ -7,10 +7,11 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use common::{Control, free_address, run};
-use placewright_client::{Client, Code, DestinationsRequest, Receipt};
+use placewright_client::{Aggregate, Client, Code, DestinationsRequest, Receipt};
 use placewright_scheduler::host_state::{HostReport, HostUpdate, NumberedUpdate};
 use placewright_scheduler::request::RequestSpec;
 use rustix::process::Signal;
@@ -97,7 +98,9 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    runtime.unwrap().block_on(schedule(&url));
+    let runtime = runtime.unwrap();
+    runtime.block_on(schedule(&url));
+    runtime.block_on(name_aggregates(&url));
 
     // A host that the file no longer names is removed from all groups.
     std::fs::write(&file, "host,rack,room\nnode-1,r1,north\n").unwrap();
@@ -205,4 +208,30 @@ async fn schedule(url: &str) {
     assert_eq!(gone.code(), Some(&Code::NotFound));
     let gone = client.claim(first, Uuid::from_u128(1)).await.unwrap_err();
     assert_eq!(gone.code(), Some(&Code::CandidateExpired));
+}
+
+/// Names an aggregate, reads it, and removes the name again.
+async fn name_aggregates(url: &str) {
+    let client = Client::new(url, "admin").unwrap();
+    let uuid = Uuid::from_u128(0xa99);
+    let of_aggregate = async || {
+        let all = client.aggregates().await.unwrap().aggregates;
+        all.into_iter().find(|one| one.uuid == uuid)
+    };
+    assert_eq!(of_aggregate().await, None);
+    let zone = ("availability_zone".to_owned(), "north".to_owned());
+    let metadata = BTreeMap::from([("ssd".to_owned(), "true".to_owned()), zone]);
+    let named = client.put_aggregate(uuid, "fast", &metadata).await;
+    named.unwrap();
+    let known = Aggregate {
+        uuid,
+        name: "fast".to_owned(),
+        zone: Some("north".to_owned()),
+        metadata,
+    };
+    assert_eq!(of_aggregate().await, Some(known));
+    client.remove_aggregate(uuid).await.unwrap();
+    assert_eq!(of_aggregate().await, None);
+    let gone = client.remove_aggregate(uuid).await.unwrap_err();
+    assert_eq!(gone.code(), Some(&Code::NotFound));
 }

@@ -112,6 +112,70 @@ fn stores_and_files_with_secrets_that_others_read_are_told() {
 }
 
 #[test]
+fn passwords_over_http_on_an_open_address_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let users = write(&directory.path().join("users"), "", 0o600);
+    let check = |listen: &str| {
+        run(&[
+            "config",
+            "check",
+            "--config",
+            "/dev/null",
+            "--auth-strategy",
+            "http_basic",
+            "--http-basic-user-file",
+            &users,
+            "--compute-listen",
+            listen,
+        ])
+        .2
+    };
+    let warned = check("192.0.2.1:8774");
+    assert!(
+        warned.contains("compute.listen: 192.0.2.1:8774 speaks HTTP"),
+        "{warned}"
+    );
+    assert!(!check("127.0.0.1:8774").contains("speaks HTTP"));
+}
+
+#[test]
+fn executables_that_everybody_may_write_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let (commands, state) = (
+        directory.path().join("commands"),
+        directory.path().join("state"),
+    );
+    fs::create_dir(&commands).unwrap();
+    for name in ["inspect", "list", "spawn", "destroy"] {
+        write(&commands.join(name), "#!/bin/sh\n", 0o755);
+    }
+    let text = commands.to_str().unwrap();
+    let check = || {
+        run(&[
+            "config",
+            "check",
+            "agent",
+            "--config",
+            "/dev/null",
+            "--agent-driver",
+            "command",
+            "--agent-commands",
+            text,
+            "--agent-state-path",
+            state.to_str().unwrap(),
+        ])
+        .2
+    };
+    assert!(!check().contains("agent.commands"), "{}", check());
+    fs::set_permissions(commands.join("spawn"), fs::Permissions::from_mode(0o777)).unwrap();
+    let warned = check();
+    assert!(
+        warned.contains("agent.commands: everybody on this machine may write"),
+        "{warned}"
+    );
+}
+
+#[test]
 fn flags_that_a_command_does_not_read_are_refused() {
     for (command, flag, reader) in [
         ("up", "--cell-listen=127.0.0.1:1", "`placewright cell`"),
@@ -144,7 +208,14 @@ fn help_shows_what_the_command_reads() {
     };
     let of_agent = ["[agent]", "[keystone]", "[secrets]", "[log]"];
     assert_eq!(sections("agent"), of_agent);
-    let of_cell = ["[cell]", "[store]", "[secrets]", "[auth]", "[log]"];
+    let of_cell = [
+        "[cell]",
+        "[store]",
+        "[secrets]",
+        "[auth]",
+        "[audit]",
+        "[log]",
+    ];
     assert_eq!(sections("cell"), of_cell);
     let up = sections("up");
     assert_eq!(up[..3], ["[placement]", "[compute]", "[scheduler]"]);

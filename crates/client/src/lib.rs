@@ -40,8 +40,9 @@ pub use address::server_url;
 pub use error::{Code, Error, ErrorResponse};
 pub use request::{DestinationsRequest, Minimum};
 pub use response::{
-    AllocationRequest, Allocations, Capacity, Claimed, Destinations, Distance, Explanation, Host,
-    Hosts, InstanceResult, Level, Receipt, ScoredHost, Selection, Topology, WeigherContribution,
+    Aggregate, Aggregates, AllocationRequest, Allocations, AskedHost, Capacity, Claimed,
+    Destinations, Distance, Exclusion, Explanation, Host, Hosts, InstanceResult, Level, Receipt,
+    ScoredHost, Selection, Topology, WeigherContribution,
 };
 
 /// The time-out of a request.
@@ -66,7 +67,11 @@ impl Client {
             // It fails only when another provider was installed meanwhile, which does as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let http = reqwest::Client::builder().timeout(ANSWER_MAX).build()?;
+        let http = reqwest::Client::builder()
+            .timeout(ANSWER_MAX)
+            // No other server may see the token.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
         Ok(Self {
             http,
             url: url.trim_end_matches('/').to_owned(),
@@ -156,6 +161,15 @@ impl Client {
         self.send(Method::POST, &path, update).await
     }
 
+    /// Lists the host aggregates that have a name or metadata.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub async fn aggregates(&self) -> Result<Aggregates, Error> {
+        self.get("aggregates").await
+    }
+
     /// Sets the name, zone and metadata of a host aggregate.
     ///
     /// # Errors
@@ -169,6 +183,16 @@ impl Client {
     ) -> Result<(), Error> {
         let body = json!({"name": name, "metadata": metadata});
         self.put(&format!("aggregates/{uuid}"), &body).await
+    }
+
+    /// Removes the name and metadata of a host aggregate. Its members are placement's and stay.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; [`Code::NotFound`] when it has none.
+    pub async fn remove_aggregate(&self, uuid: Uuid) -> Result<(), Error> {
+        let path = format!("aggregates/{uuid}");
+        self.exchange(Method::DELETE, &path, None).await.map(drop)
     }
 
     /// Reads the topology: its levels and the distances between their groups of hosts.

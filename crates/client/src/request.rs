@@ -21,6 +21,9 @@ pub struct DestinationsRequest {
     /// [`InstanceResult::explanation`](crate::InstanceResult::explanation).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub explain: bool,
+    /// Hosts that are explained too, by name or UUID, wherever they are in the ranking; at most 10.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub explain_hosts: Vec<String>,
 }
 
 /// How many instances must find a host; with fewer, nothing is claimed.
@@ -44,6 +47,7 @@ impl DestinationsRequest {
             claim: true,
             minimum: Minimum::All,
             explain: false,
+            explain_hosts: Vec::new(),
         }
     }
 
@@ -75,6 +79,16 @@ impl DestinationsRequest {
         Self {
             explain: true,
             ..self
+        }
+    }
+
+    /// Asks for an explanation of each selection, in which these hosts are too, by name or UUID:
+    /// their places in the ranking, or what excluded them.
+    #[must_use]
+    pub fn with_explained_hosts(self, hosts: Vec<String>) -> Self {
+        Self {
+            explain_hosts: hosts,
+            ..self.with_explanation()
         }
     }
 }

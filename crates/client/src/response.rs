@@ -39,6 +39,42 @@ pub struct Explanation {
     pub compared: usize,
     /// The best of them, best first: at most ten, and always the selected one.
     pub ranking: Vec<ScoredHost>,
+    /// The hosts that the request asked about, in its order.
+    #[serde(default)]
+    pub hosts: Vec<AskedHost>,
+}
+
+/// A host that a request asked about: compared, with its place and its score, or excluded.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct AskedHost {
+    /// The name or UUID of the request.
+    pub asked: String,
+    /// The UUID of the host's root provider; none if there is no such host.
+    pub provider: Option<Uuid>,
+    /// The name of the compute service that manages the host.
+    pub host: Option<String>,
+    /// The name of the compute node.
+    pub node: Option<String>,
+    /// Its place among all hosts that were compared, from 1; none if it was excluded.
+    pub rank: Option<usize>,
+    /// Its score.
+    pub score: Option<f64>,
+    /// What each weigher contributes to the score.
+    #[serde(default)]
+    pub weights: Vec<WeigherContribution>,
+    /// What excluded it.
+    pub excluded: Option<Exclusion>,
+}
+
+/// What excluded a host first.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Exclusion {
+    /// The kind: `unknown`, `placement`, `filter`, `rule` or `search`.
+    pub reason: String,
+    /// The constraint of the placement query.
+    pub constraint: Option<String>,
+    /// The name of the filter.
+    pub filter: Option<String>,
 }
 
 /// A host with its score.
@@ -169,6 +205,26 @@ pub struct Host {
     pub age_ms: i64,
     /// The number of instances on the host or on their way to it.
     pub instances: usize,
+}
+
+/// The host aggregates that have a name or metadata.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Aggregates {
+    /// The aggregates; which hosts are members is placement's to say.
+    pub aggregates: Vec<Aggregate>,
+}
+
+/// The name and metadata of a host aggregate.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Aggregate {
+    /// The UUID of the aggregate in placement.
+    pub uuid: Uuid,
+    /// The name.
+    pub name: String,
+    /// The availability zone of its hosts, if it says one: `availability_zone` of the metadata.
+    pub zone: Option<String>,
+    /// The metadata, which filters and weighers read.
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// What a host update led to.

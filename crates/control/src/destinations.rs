@@ -71,7 +71,8 @@ impl DestinationsHandle {
         request: DestinationsRequest,
     ) -> Result<Destinations, DestinationsError> {
         let selecting = SelectionRequest::new(Arc::clone(&self.shared), request);
-        let running = tokio::spawn(selecting.run());
+        let note = placewright_audit_log::current();
+        let running = tokio::spawn(placewright_audit_log::scope(note, selecting.run()));
         running
             .await
             .map_err(|error| DestinationsError::Bug(error.to_string()))?

@@ -112,12 +112,15 @@ impl ControlHandle {
         command: super_conductor::Command,
     ) -> impl Future<Output = Answer> + Send + use<> {
         let at = self.now();
-        let answer = self
-            .shared
-            .engine
-            .submit(control::Command::Conductor { command, at });
+        let note = placewright_audit_log::current();
+        let command = control::Command::Conductor { command, at };
+        let answered = self.shared.engine.submit_with_sequence(command);
         async move {
-            match answer.await? {
+            let (answer, sequence) = answered.await;
+            if let (Some(note), Some(sequence)) = (note, sequence) {
+                note.journaled(sequence, []);
+            }
+            match answer? {
                 Ok(Outcome::Conductor(outcome)) => Ok(Ok(outcome)),
                 Err(Refusal::Conductor(refusal)) => Ok(Err(refusal)),
                 // A command of the conductor never has an answer of placement.

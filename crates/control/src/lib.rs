@@ -19,6 +19,7 @@
 //!   `repair_kind`).
 
 mod audit;
+mod audit_notes;
 mod auditor;
 mod availability;
 mod body;

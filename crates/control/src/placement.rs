@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
+use crate::audit_notes::Asked;
 use crate::machine::ControlMachine;
 
 /// How long the store counts as failing after a failed append. Afterwards changes are tried again,
@@ -78,8 +79,16 @@ impl Placement {
     /// The engine could not carry it out. The log has why.
     pub async fn submit(&self, command: Command) -> Result<Result<Outcome, Refusal>, NotMade> {
         let is_claim = matches!(command, Command::Claim { .. } | Command::ClaimFirst { .. });
-        let result = submit_placement(&self.engine, command).await;
+        let note = placewright_audit_log::current();
+        let asked = note.is_some().then(|| Asked::of(&command));
+        let (result, sequence) = submit_with_sequence(&self.engine, command).await;
         let result = result.map_err(|error| NotMade::of(&error))?;
+        // Without an entry nothing has changed.
+        if let (Some(note), Some(asked), Ok(outcome), Some(sequence)) =
+            (note, asked, &result, sequence)
+        {
+            note.journaled(sequence, asked.after(outcome));
+        }
         self.metrics.count(is_claim, &result);
         Ok(result)
     }
@@ -90,16 +99,30 @@ pub fn submit_placement(
     engine: &Engine<ControlMachine>,
     command: Command,
 ) -> impl Future<Output = Result<Result<Outcome, Refusal>, SubmitError>> + Send + use<> {
-    let answer = engine.submit(control::Command::Placement(command));
+    let answered = submit_with_sequence(engine, command);
+    async move { answered.await.0 }
+}
+
+/// What became of a command, or why nothing did.
+type Answer = Result<Result<Outcome, Refusal>, SubmitError>;
+
+/// The same, with the sequence of the entry that the command made in the journal.
+fn submit_with_sequence(
+    engine: &Engine<ControlMachine>,
+    command: Command,
+) -> impl Future<Output = (Answer, Option<u64>)> + Send + use<> {
+    let answered = engine.submit_with_sequence(control::Command::Placement(command));
     async move {
-        match answer.await? {
+        let (answer, sequence) = answered.await;
+        let answer = answer.and_then(|answer| match answer {
             Ok(control::Outcome::Placement(outcome)) => Ok(Ok(outcome)),
             Err(control::Refusal::Placement(refusal)) => Ok(Err(refusal)),
             // A command of placement never has an answer of the conductor.
             Ok(control::Outcome::Conductor(_)) | Err(control::Refusal::Conductor(_)) => {
                 Err(SubmitError::Panicked)
             }
-        }
+        });
+        (answer, sequence)
     }
 }
 
@@ -164,7 +187,8 @@ impl ClaimMetrics {
         );
         registry.register(
             "claims",
-            "Claims of consumers: done, in conflict with a newer generation, or refused",
+            "Claims of consumers over the APIs of placement and of the scheduler (those of builds \
+             and moves are not counted): done, in conflict with a newer generation, or refused",
             metrics.claims.clone(),
         );
         metrics

@@ -25,6 +25,7 @@ pub mod claim;
 mod contention;
 mod count;
 mod demand;
+mod explained;
 mod placing;
 mod search;
 mod turn;
@@ -32,10 +33,11 @@ mod turn;
 pub use contention::Contention;
 pub use count::{Correction, ExpectedPlacement, arrive, correct, depart};
 pub use demand::Demand;
-pub use placing::{LookContext, LookRefusal, Next, Placing, SearchResults, Selected};
-pub use search::{
-    CandidatesFound, EXPLAINED_MAX, FeasibleHost, ScoreExplanation, ScoredHost, Search,
+pub use explained::{
+    AskedHost, EXPLAINED_MAX, Exclusion, HostNames, ScoreExplanation, ScoredHost, Standing,
 };
+pub use placing::{LookContext, LookRefusal, Next, Placing, SearchResults, Selected};
+pub use search::{CandidatesFound, FeasibleHost, Search};
 pub use turn::TimeSlice;
 
 /// The most candidates that a claim names of each host. A flat host has one. Of a tree, the

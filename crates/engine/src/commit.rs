@@ -170,8 +170,8 @@ fn publish<M: Machine>(shared: &Shared<M>, state: &State<M>) {
 fn refuse<M: Machine>(shared: &Shared<M>, undone: Vec<Decided<M>>, reason: &Arc<StoreError>) {
     let commands = undone.len();
     for decided in undone {
-        let answer = Err(SubmitError::Unavailable(Arc::clone(reason)));
-        let _ = decided.pending.reply.send(answer);
+        let pending = decided.pending;
+        pending.fail(SubmitError::Unavailable(Arc::clone(reason)));
     }
     shared.observer.append_failed(reason, commands);
 }

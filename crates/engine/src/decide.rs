@@ -103,12 +103,13 @@ impl<M: Machine> Decider<M> {
         });
         let Ok(result) = decision else {
             self.changes.truncate(from);
-            let _ = pending.reply.send(Err(SubmitError::Panicked));
+            pending.fail(SubmitError::Panicked);
             return;
         };
+        let made_entry = result.is_ok() && self.changes.len() > from;
         if result.is_err() {
             self.changes.truncate(from);
-        } else if self.changes.len() > from {
+        } else if made_entry {
             // Checked before the change is applied: a record that is too large must leave no
             // trace, and concerns no other command.
             let start = batch.buffer.len();
@@ -119,8 +120,7 @@ impl<M: Machine> Decider<M> {
                 batch.buffer.truncate(start);
                 batch.buffer.shrink_to(SPARE_BYTES_MAX.max(start));
                 let bytes_max = record_bytes_max;
-                let too_large = SubmitError::TooLarge { bytes, bytes_max };
-                let _ = pending.reply.send(Err(too_large));
+                pending.fail(SubmitError::TooLarge { bytes, bytes_max });
                 return;
             }
             batch.ends.push(batch.buffer.len());
@@ -133,6 +133,7 @@ impl<M: Machine> Decider<M> {
             pending,
             result,
             depends_on: state.applied,
+            made_entry,
         });
     }
 }

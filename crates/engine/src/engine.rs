@@ -16,7 +16,7 @@ use crate::entries::RecentEntries;
 use crate::error::{FollowError, RecoverError, SnapshotError, SubmitError};
 use crate::history::{self, HistoryRequest};
 use crate::recover::{Recovered, recover_until};
-use crate::shared::{self, Answer, Pending, Progress, Queue, Shared, State};
+use crate::shared::{self, Answer, Answered, Pending, Progress, Queue, Shared, State};
 use crate::snapshot;
 use crate::snapshot_schedule::{SnapshotRequest, SnapshotSchedule};
 use crate::throttle::Throttle;
@@ -115,9 +115,28 @@ impl<M: Machine> Engine<M> {
         command: M::Command,
     ) -> impl Future<Output = Result<Result<M::Outcome, M::Refusal>, SubmitError>> + Send + use<M>
     {
+        let answered = self.submit_with_sequence(command);
+        async move { answered.await.0 }
+    }
+
+    /// As [`Engine::submit`]; also tells the sequence of the entry that the command made in the
+    /// journal, if it changed something.
+    pub fn submit_with_sequence(
+        &self,
+        command: M::Command,
+    ) -> impl Future<Output = (Answer<M>, Option<u64>)> + Send + use<M> {
         let receiver = self.enqueue(command);
-        // The sender is dropped when the queue is closed.
-        async move { receiver?.await.unwrap_or(Err(SubmitError::ShuttingDown)) }
+        async move {
+            let receiver = match receiver {
+                Ok(receiver) => receiver,
+                Err(error) => return (Err(error), None),
+            };
+            match receiver.await {
+                Ok(Answered { answer, sequence }) => (answer, sequence),
+                // The sender is dropped when the queue is closed.
+                Err(_) => (Err(SubmitError::ShuttingDown), None),
+            }
+        }
     }
 
     /// [`Engine::submit`] for synchronous code; blocks until the outcome is known.
@@ -125,11 +144,11 @@ impl<M: Machine> Engine<M> {
     /// # Errors
     /// See [`SubmitError`].
     pub fn submit_blocking(&self, command: M::Command) -> Answer<M> {
-        let answer = self.enqueue(command)?.blocking_recv();
-        answer.unwrap_or(Err(SubmitError::ShuttingDown))
+        let answered = self.enqueue(command)?.blocking_recv();
+        answered.map_or(Err(SubmitError::ShuttingDown), |answered| answered.answer)
     }
 
-    fn enqueue(&self, command: M::Command) -> Result<oneshot::Receiver<Answer<M>>, SubmitError> {
+    fn enqueue(&self, command: M::Command) -> Result<oneshot::Receiver<Answered<M>>, SubmitError> {
         let (reply, receiver) = oneshot::channel();
         self.inner.shared.enqueue(Pending { command, reply })?;
         Ok(receiver)

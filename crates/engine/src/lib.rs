@@ -44,4 +44,4 @@ pub use feed::Follower;
 pub use machine::{DecodeError, LoadError, Machine};
 pub use observer::{Commit, Observer, RecoveryProgress, SnapshotReport};
 pub use options::Options;
-pub use recover::{Recovered, recover};
+pub use recover::{Recovered, recover, recover_at};

@@ -42,7 +42,35 @@ pub fn recover<M: Machine>(
     journal: &mut dyn Journal,
     observer: &dyn Observer,
 ) -> Result<Recovered<M>, RecoverError> {
-    recover_until(journal, u64::MAX, observer, &mut Throttle::open())
+    recover_at(journal, u64::MAX, observer)
+}
+
+/// Builds the state after the entry `until`, or at the end if that comes first, as [`recover`] does.
+///
+/// # Errors
+/// As [`recover`]; also when the entries up to there were given up.
+pub fn recover_at<M: Machine>(
+    journal: &mut dyn Journal,
+    until: u64,
+    observer: &dyn Observer,
+) -> Result<Recovered<M>, RecoverError> {
+    recover_until(journal, until, observer, &mut Throttle::open())
+}
+
+impl<M: Machine> Recovered<M> {
+    /// Applies the entries that follow, up to `until` or the end.
+    ///
+    /// # Errors
+    /// As [`recover`].
+    pub fn advance(
+        &mut self,
+        journal: &mut dyn Journal,
+        until: u64,
+        observer: &dyn Observer,
+    ) -> Result<(), RecoverError> {
+        let end = journal.end()?.min(until).max(self.sequence);
+        replay(journal, self, end, observer, &mut Throttle::open())
+    }
 }
 
 /// Builds the state after the entry `until`, or at the end if that comes first.

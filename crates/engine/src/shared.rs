@@ -43,7 +43,25 @@ pub(crate) type Answer<M> =
 /// A command that waits to be decided.
 pub(crate) struct Pending<M: Machine> {
     pub(crate) command: M::Command,
-    pub(crate) reply: oneshot::Sender<Answer<M>>,
+    pub(crate) reply: oneshot::Sender<Answered<M>>,
+}
+
+impl<M: Machine> Pending<M> {
+    /// Answers a command that was not carried out. Sending fails if the caller has stopped waiting.
+    pub(crate) fn fail(self, error: SubmitError) {
+        let answered = Answered {
+            answer: Err(error),
+            sequence: None,
+        };
+        let _ = self.reply.send(answered);
+    }
+}
+
+/// What a caller is told.
+pub(crate) struct Answered<M: Machine> {
+    pub(crate) answer: Answer<M>,
+    /// The entry of the journal that the command made, if it changed something.
+    pub(crate) sequence: Option<u64>,
 }
 
 /// A decided command that waits until everything it was decided on is durable.
@@ -52,12 +70,17 @@ pub(crate) struct Decided<M: Machine> {
     pub(crate) result: Result<M::Outcome, M::Refusal>,
     /// The last entry applied before the answer; it must be durable first.
     pub(crate) depends_on: u64,
+    /// Whether that entry is its own.
+    pub(crate) made_entry: bool,
 }
 
 impl<M: Machine> Decided<M> {
     pub(crate) fn answer(self) {
         // Sending fails if the caller has stopped waiting.
-        let _ = self.pending.reply.send(Ok(self.result));
+        let _ = self.pending.reply.send(Answered {
+            answer: Ok(self.result),
+            sequence: self.made_entry.then_some(self.depends_on),
+        });
     }
 }
 

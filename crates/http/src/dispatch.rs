@@ -11,8 +11,10 @@ use hyper::body::{Body as HttpBody, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Uri};
+use placewright_audit_log::scope;
 use placewright_auth::Identity;
 
+use crate::audit::{self, AuditEntry, AuditResult};
 use crate::body::{self, Body, Content};
 use crate::date;
 use crate::error::{ApiError, ApiResult};
@@ -73,6 +75,9 @@ pub type Running<'a> = Pin<Box<dyn Future<Output = ApiResult<Reply>> + Send + 'a
 pub trait Api: Send + Sync + 'static {
     /// A microversion of the API.
     type Version: Copy + Send + Sync + 'static;
+    /// The name of the API in the audit log.
+    const NAME: &'static str;
+
     /// A routed request. It borrows nothing, so that it can be carried out on another thread.
     type Request: Send + Sync + 'static;
 
@@ -154,13 +159,29 @@ where
     let (parts, mut body) = request.into_parts();
     let gateway = api.gateway();
     let mut exchange = RequestContext::new(remote);
+    if audit::writes(&parts.method) {
+        exchange.audit = gateway.audit_entry(&parts, A::NAME);
+    }
     let is_preflight = gateway.is_preflight(&parts);
     let mut response = if is_preflight {
         Response::new(Body::Whole(Bytes::new()))
     } else {
         match answer(api, &parts, &mut body, &mut exchange).await {
-            Ok(reply) => accepted(&**api, &parts, reply, &exchange),
-            Err(error) => refused(&**api, &parts, &error, &exchange),
+            Ok(reply) => {
+                if exchange.audit.is_some() {
+                    exchange.result = AuditResult::done(reply.status, reply.location.as_ref());
+                }
+                accepted(&**api, &parts, reply, &exchange)
+            }
+            Err(error) => {
+                if exchange.audit.is_none() && audit::wants_rights(error.status()) {
+                    exchange.audit = gateway.audit_entry(&parts, A::NAME);
+                }
+                if exchange.audit.is_some() {
+                    exchange.result = AuditResult::refused(&error);
+                }
+                refused(&**api, &parts, &error, &exchange)
+            }
         }
     };
     match &gateway.options().cors {
@@ -217,16 +238,17 @@ where
             })?
         }
     };
+    let note = exchange.audit.as_ref().map(AuditEntry::note);
     match identity {
         Some(identity) if api.is_costly(&request, &content) => {
             let (api, uri) = (Arc::clone(api), parts.uri.clone());
             let caller = Arc::clone(&identity);
             let work = async move { api.run(&request, &uri, Some(&caller), &content).await };
-            gateway.run_costly(&identity, work).await
+            gateway.run_costly(&identity, scope(note, work)).await
         }
         identity => {
-            api.run(&request, &parts.uri, identity.as_deref(), &content)
-                .await
+            let running = api.run(&request, &parts.uri, identity.as_deref(), &content);
+            scope(note, running).await
         }
     }
 }

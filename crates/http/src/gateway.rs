@@ -11,10 +11,12 @@ use hyper::body::Body as HttpBody;
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use parking_lot::RwLock;
+use placewright_audit_log::AuditLog;
 use placewright_auth::{AuthError, Authenticator, ForbiddenReason, Identity, Policy, Rule, Target};
 use prometheus_client::registry::Registry;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
+use crate::audit::AuditEntry;
 use crate::body::{self, Content};
 use crate::costly::{CostlyError, CostlyExecutor};
 use crate::error::{ApiError, ApiResult};
@@ -43,6 +45,7 @@ pub struct Gateway {
     bodies: MemoryBudget,
     authenticator: Authenticator,
     policy: RwLock<Policy>,
+    audit_log: Option<AuditLog>,
 }
 
 impl fmt::Debug for Gateway {
@@ -74,6 +77,7 @@ impl Gateway {
             costly: CostlyExecutor::default(),
             authenticator,
             policy: RwLock::new(policy),
+            audit_log: None,
         }
     }
 
@@ -82,6 +86,25 @@ impl Gateway {
     pub fn with_costly_work(mut self, costly: CostlyExecutor) -> Self {
         self.costly = costly;
         self
+    }
+
+    /// Tells a log of each write, and of each refusal for want of rights.
+    #[must_use]
+    pub fn with_audit_log(mut self, log: Option<AuditLog>) -> Self {
+        self.audit_log = log;
+        self
+    }
+
+    /// The audit log, if there is one.
+    pub fn audit_log(&self) -> Option<&AuditLog> {
+        self.audit_log.as_ref()
+    }
+
+    /// The entry of a request in the audit log, if there is such a log.
+    pub(crate) fn audit_entry(&self, parts: &Parts, service: &'static str) -> Option<AuditEntry> {
+        let issuer = self.authenticator.strategy().name();
+        let log = self.audit_log.as_ref()?;
+        Some(AuditEntry::new(log, parts, service, issuer))
     }
 
     /// Reports that the services are not ready while `readiness` returns a reason.

@@ -10,6 +10,7 @@
 //! This crate knows neither resources nor the running control plane.
 
 mod access;
+mod audit;
 mod body;
 mod cors;
 mod costly;

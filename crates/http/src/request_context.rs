@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use placewright_auth::Identity;
 
+use crate::audit::{AuditEntry, AuditResult, Ended};
 use crate::request_id::RequestId;
 
 /// The context of a request while it is handled. `V` is the microversion of the API.
@@ -21,6 +22,10 @@ pub struct RequestContext<V = ()> {
     identity: Option<Arc<Identity>>,
     /// Whether the request is one for a page that every service has.
     pub(crate) is_page: bool,
+    /// Its entry of the audit log, if it gets one.
+    pub(crate) audit: Option<AuditEntry>,
+    /// How it went, for that.
+    pub(crate) result: AuditResult,
 }
 
 impl<V: Copy> RequestContext<V> {
@@ -35,6 +40,8 @@ impl<V: Copy> RequestContext<V> {
             microversion: None,
             identity: None,
             is_page: false,
+            audit: None,
+            result: AuditResult::default(),
         }
     }
 
@@ -80,5 +87,20 @@ impl<V: Copy> RequestContext<V> {
     /// Whether the request is one for `/metrics`, `/healthz` or `/readyz`, which every service has.
     pub fn is_page(&self) -> bool {
         self.is_page
+    }
+}
+
+impl<V> Drop for RequestContext<V> {
+    /// Ends the request for the audit log: at its answer, or when its client went away before.
+    fn drop(&mut self) {
+        if let Some(entry) = self.audit.take() {
+            entry.end(Ended {
+                route: self.route,
+                request_id: self.request_id.as_str(),
+                identity: self.identity.as_deref(),
+                remote: self.remote,
+                result: std::mem::take(&mut self.result),
+            });
+        }
     }
 }

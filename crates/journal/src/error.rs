@@ -250,8 +250,11 @@ impl JournalError {
         use rusqlite::ErrorCode;
         let path = path.to_path_buf();
         let reason = source.to_string();
+        let extended = source.sqlite_error().map(|error| error.extended_code);
         match source.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::NoSpace { path },
+            // The file that processes share cannot grow either.
+            _ if extended == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => Self::NoSpace { path },
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
                 Self::ReadOnly { path, reason }
             }
@@ -267,6 +270,14 @@ impl JournalError {
                 doing,
                 source,
             },
+        }
+    }
+
+    /// The error of reading the snapshot at `sequence`, which may be one that was wrapped.
+    pub(crate) fn of_snapshot(error: io::Error, sequence: u64) -> Self {
+        match error.downcast::<Self>() {
+            Ok(inner) => inner,
+            Err(error) => Self::from_io(Path::new(&format!("snapshot {sequence}")), "read", error),
         }
     }
 

@@ -25,6 +25,7 @@
 //! - Entries are trimmed only behind a snapshot.
 //! - What was acknowledged and is gone is named when the store is opened, never passed over.
 
+pub mod backup;
 mod error;
 mod faulty;
 mod journal;

@@ -133,19 +133,8 @@ pub(crate) fn read_whole(reader: &mut dyn io::Read, sequence: u64) -> Result<(),
         match reader.read(&mut piece) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
-            Err(error) => return Err(unwrap_io(error, sequence)),
+            Err(error) => return Err(JournalError::of_snapshot(error, sequence)),
         }
-    }
-}
-
-fn unwrap_io(error: io::Error, sequence: u64) -> JournalError {
-    match error.downcast::<JournalError>() {
-        Ok(inner) => inner,
-        Err(error) => JournalError::from_io(
-            std::path::Path::new(&format!("snapshot {sequence}")),
-            "read",
-            error,
-        ),
     }
 }
 

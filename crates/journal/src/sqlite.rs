@@ -14,25 +14,26 @@
 //! log and hold up every append meanwhile.
 
 mod accept;
-mod batch;
+pub(crate) mod batch;
 mod check;
 mod directory;
 mod mark;
 mod open;
+mod read;
+pub(crate) mod rebuild;
 mod snapshot_file;
 
 use std::fs::File;
 use std::io::Read;
-use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
 pub use accept::Acceptance;
-use batch::Row;
 pub use check::Notice;
 use mark::HighWaterMark;
 pub use open::{FORMAT, SqliteOptions};
@@ -78,9 +79,9 @@ impl Drop for Store {
 
 /// The end of the log: the last entry's sequence and the checksum of its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
-struct LogEnd {
-    last: u64,
-    checksum: u32,
+pub(crate) struct LogEnd {
+    pub(crate) last: u64,
+    pub(crate) checksum: u32,
 }
 
 impl Store {
@@ -110,6 +111,14 @@ fn int(value: u64) -> i64 {
 
 fn uint(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
+}
+
+/// The time in microseconds since the epoch.
+pub(crate) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    })
 }
 
 /// The end of the last batch, or of the trimmed entries when no batch is held.
@@ -169,8 +178,8 @@ impl SqliteJournal {
         let checksum = batch::checksum(tail.checksum, next_sequence, last, &self.payload);
         transaction
             .prepare_cached(
-                "INSERT INTO batch (first, last, previous, checksum, records) \
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO batch (first, last, previous, checksum, records, appended_at) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )
             .and_then(|mut insert| {
                 insert.execute(params![
@@ -178,7 +187,8 @@ impl SqliteJournal {
                     int(last),
                     tail.checksum,
                     checksum,
-                    self.payload
+                    self.payload,
+                    now(),
                 ])
             })
             .map_err(&sqlite)?;
@@ -187,65 +197,6 @@ impl SqliteJournal {
             mark.set(LogEnd { last, checksum });
         }
         Ok(())
-    }
-
-    /// Visits rows in one read view of the database.
-    fn read_rows(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
-        let path = &self.store.directory;
-        let sqlite = |error| JournalError::from_sqlite(path, "read", from, error);
-        let view = self.connection.transaction().map_err(sqlite)?;
-        let missing = |first, last| JournalError::Missing {
-            path: path.clone(),
-            first,
-            last,
-        };
-        let trimmed = trimmed(&view).map_err(sqlite)?;
-        if from <= trimmed.last {
-            return Err(JournalError::Trimmed {
-                asked: from,
-                first_held: trimmed.last + 1,
-            });
-        }
-        let end = tail(&view).map_err(sqlite)?.last;
-        if from > end {
-            return if from == end + 1 {
-                Ok(from)
-            } else {
-                Err(missing(end + 1, from - 1))
-            };
-        }
-        let mut previous = before(&view, from, trimmed).map_err(sqlite)?;
-        let mut statement = view
-            .prepare_cached(
-                "SELECT first, last, previous, checksum, records FROM batch \
-                 WHERE first > ?1 ORDER BY first",
-            )
-            .map_err(sqlite)?;
-        let mut rows = statement.query([int(previous.last)]).map_err(sqlite)?;
-        let mut next = from;
-        while let Some(row) =
-            (rows.next()).map_err(|e| JournalError::from_sqlite(path, "read", next, e))?
-        {
-            let row =
-                Row::from_sql(row).map_err(|e| JournalError::from_sqlite(path, "read", next, e))?;
-            if row.first > next.max(previous.last + 1) {
-                return Err(missing(next, row.first - 1));
-            }
-            let records = row
-                .check(previous)
-                .map_err(|reason| row.damaged(path, reason))?;
-            for (sequence, record) in records {
-                if sequence < next {
-                    continue;
-                }
-                next = sequence + 1;
-                if let ControlFlow::Break(()) = visit(sequence, record) {
-                    return Ok(next);
-                }
-            }
-            previous = row.tail();
-        }
-        Ok(next)
     }
 
     /// Removes up to [`BATCHES_A_TRIM`] batches that end before `before`; false if none was left.
@@ -295,6 +246,11 @@ impl SqliteJournal {
         &self.store.notices
     }
 
+    /// The directory of the store.
+    pub fn directory(&self) -> &Path {
+        &self.store.directory
+    }
+
     fn file_bytes(&self) -> u64 {
         ["journal.sqlite", "journal.sqlite-wal"]
             .iter()
@@ -320,26 +276,6 @@ fn batch_at(connection: &Connection, sequence: u64) -> rusqlite::Result<Option<(
         .optional()
 }
 
-/// The end of the batch before the one that holds `from`.
-fn before(view: &Connection, from: u64, trimmed: LogEnd) -> rusqlite::Result<LogEnd> {
-    let holder: Option<i64> = view
-        .prepare_cached("SELECT first FROM batch WHERE first <= ?1 ORDER BY first DESC LIMIT 1")?
-        .query_row([int(from)], |row| row.get(0))
-        .optional()?;
-    let previous = view
-        .prepare_cached(
-            "SELECT last, checksum FROM batch WHERE first < ?1 ORDER BY first DESC LIMIT 1",
-        )?
-        .query_row([holder.unwrap_or(0)], |row| {
-            Ok(LogEnd {
-                last: uint(row.get(0)?),
-                checksum: row.get(1)?,
-            })
-        })
-        .optional()?;
-    Ok(previous.unwrap_or(trimmed))
-}
-
 impl Journal for SqliteJournal {
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
         batch::encode(records, &mut self.payload)?;
@@ -363,7 +299,7 @@ impl Journal for SqliteJournal {
     }
 
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
-        self.read_rows(from, visit)
+        self.read_entries(from, visit)
     }
 
     fn end(&mut self) -> Result<u64, JournalError> {

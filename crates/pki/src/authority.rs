@@ -201,7 +201,8 @@ impl Authority {
     /// The request is not valid, the identity is of another installation, or nothing can be written.
     pub fn issue(&self, grant: &Grant, request: &[u8], by: &str) -> Result<Issued, PkiError> {
         let key = requested_key(request)?;
-        self.certify(grant, &key, by)
+        let lock = files::lock(&self.directory)?;
+        self.certify(grant, &key, by, &lock)
     }
 
     /// Renews a certificate: the new one says what the present one says, for as long, and nothing
@@ -211,6 +212,9 @@ impl Authority {
     ///
     /// It is not, the request is not valid, or nothing can be written.
     pub fn renew(&self, present: &CertificateDer<'_>, request: &[u8]) -> Result<Issued, PkiError> {
+        let key = requested_key(request)?;
+        // Whoever revokes meanwhile waits, and then finds the new certificate too.
+        let lock = files::lock(&self.directory)?;
         let list = files::read_if_there(&self.list_path())?;
         let authorities = std::slice::from_ref(&self.certificate);
         let verifier = verify::of_clients(authorities, list.as_deref())?;
@@ -224,10 +228,17 @@ impl Authority {
             addresses: facts.addresses,
             life: Duration::from_secs(u64::try_from(life).unwrap_or(0)),
         };
-        self.issue(&grant, request, "renew")
+        self.certify(&grant, &key, "renew", &lock)
     }
 
-    fn certify(&self, grant: &Grant, key: &PublicKey, by: &str) -> Result<Issued, PkiError> {
+    /// Issues a certificate while the folder is locked.
+    pub(crate) fn certify(
+        &self,
+        grant: &Grant,
+        key: &PublicKey,
+        by: &str,
+        _locked: &File,
+    ) -> Result<Issued, PkiError> {
         if grant.identity.installation() != self.installation {
             return Err(PkiError::Refused(format!(
                 "the authority is that of {:?}, not of {:?}",
@@ -257,7 +268,6 @@ impl Authority {
         ];
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(key, &self.issuer)?;
-        let _lock = files::lock(&self.directory)?;
         // On record before it is given out.
         let entry = Entry {
             serial: crate::certificate::hex(&serial.to_bytes()),
@@ -291,7 +301,8 @@ impl Authority {
             .collect())
     }
 
-    /// Revokes the certificates that `of` chooses among those that are valid, and returns them.
+    /// Revokes the certificates that `of` chooses among those that are valid, and withdraws the
+    /// invitations that it chooses, which have no serial number yet. Returns all of them.
     ///
     /// # Errors
     ///
@@ -307,6 +318,7 @@ impl Authority {
                 chosen.push(entry);
             }
         }
+        chosen.extend(self.withdraw(&of, &lock)?);
         self.write_list(&lock)?;
         Ok(chosen)
     }

@@ -15,6 +15,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, ServerConfig, version};
 use tokio::sync::watch;
 
+use crate::authority::Issued;
 use crate::certificate::{CertificateFacts, revoked_serials};
 use crate::error::PkiError;
 use crate::{files, holder, verify};
@@ -48,6 +49,7 @@ pub struct Loaded {
     pub server: Arc<ServerConfig>,
     /// TLS as a client. Which role the server is has to be checked afterwards.
     pub client: Arc<ClientConfig>,
+    authorities: Vec<CertificateDer<'static>>,
     clients: Arc<dyn ClientCertVerifier>,
     revoked: BTreeSet<Vec<u8>>,
 }
@@ -173,6 +175,7 @@ impl Loaded {
             list: list.map(|list| list.to_vec()),
             server: Arc::new(server),
             client: Arc::new(client),
+            authorities: held.authorities,
             clients,
             revoked: revoked.unwrap_or_default().into_iter().collect(),
         })
@@ -201,6 +204,26 @@ impl Loaded {
     ) -> Result<CertificateFacts, PkiError> {
         verify::client(&*self.clients, certificate)?;
         CertificateFacts::read(certificate)
+    }
+
+    /// What a renewal gave, as it may be taken: a certificate of the same names, of an authority that is
+    /// trusted already. Whom to trust stays as it is, because whoever passed the renewal on, a cell for
+    /// its agents, has no say in that.
+    ///
+    /// # Errors
+    ///
+    /// The certificate is none of a trusted authority, or has other names.
+    pub fn renewed(&self, mut issued: Issued) -> Result<Issued, PkiError> {
+        let none = || PkiError::Certificate("there is none".to_owned());
+        let facts = self.check_client(issued.chain.first().ok_or_else(none)?)?;
+        if facts.identity != self.facts.identity {
+            return Err(PkiError::Refused(format!(
+                "the new certificate is that of {}",
+                facts.identity
+            )));
+        }
+        issued.authorities.clone_from(&self.authorities);
+        Ok(issued)
     }
 }
 

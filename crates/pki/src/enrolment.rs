@@ -10,9 +10,11 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme, version,
 };
 
+use crate::authority::Issued;
+use crate::certificate::CertificateFacts;
 use crate::error::PkiError;
 use crate::invitation::{Word, sha256};
-use crate::verify::{ServerChain, provider};
+use crate::verify::{self, ServerChain, provider};
 
 /// TLS as a client without a certificate, which trusts the authority that the word names and no
 /// other. The server has to show that authority's certificate at the end of its chain.
@@ -30,6 +32,25 @@ pub fn pinned_client(word: &Word) -> Result<Arc<ClientConfig>, PkiError> {
     client.alpn_protocols = vec![b"h2".to_vec()];
     client.resumption = Resumption::disabled();
     Ok(Arc::new(client))
+}
+
+/// What an enrolment gave, as it may be taken: a certificate of the authority that the word names, and no
+/// other authority to trust. A cell that passed the enrolment on has no say in that.
+///
+/// # Errors
+///
+/// There is another authority, or the certificate is not of this one.
+pub fn enrolled(word: &Word, issued: &Issued) -> Result<CertificateFacts, PkiError> {
+    let is_named = |authority: &CertificateDer<'_>| sha256(authority) == word.fingerprint;
+    if issued.authorities.is_empty() || !issued.authorities.iter().all(is_named) {
+        return Err(PkiError::Refused(
+            "the server names another authority than the word does".to_owned(),
+        ));
+    }
+    let first = issued.chain.first();
+    let first = first.ok_or_else(|| PkiError::Certificate("there is none".to_owned()))?;
+    verify::client(&*verify::of_clients(&issued.authorities, None)?, first)?;
+    CertificateFacts::read(first)
 }
 
 /// Trusts the authority with this fingerprint.

@@ -4,6 +4,7 @@
 //! of the authority, by which whoever is new knows that it speaks with the right installation before it
 //! says the secret. The authority keeps a hash of the secret only.
 
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::authority::{Authority, Grant, Issued};
 use crate::clock::{later, now};
 use crate::error::PkiError;
 use crate::files;
+use crate::ledger::Entry;
 
 /// What every word begins with.
 const MARK: &str = "pw1";
@@ -179,7 +181,7 @@ impl Authority {
             )
         };
         // A request that cannot be signed does not use the invitation up.
-        crate::request::requested_key(request)?;
+        let key = crate::request::requested_key(request)?;
         let lock = files::lock(self.directory())?;
         let mut waiting = read(self.directory())?;
         let id = URL_SAFE_NO_PAD.encode(id);
@@ -194,14 +196,38 @@ impl Authority {
         }
         let used = waiting.remove(number);
         write(self.directory(), &waiting)?;
-        drop(lock);
         let grant = Grant {
             identity: Identity::parse(used.names.iter().map(String::as_str))?,
             dns: used.dns,
             addresses: used.addresses,
             life: Duration::from_secs(used.life_s),
         };
-        self.issue(&grant, request, "enrol")
+        self.certify(&grant, &key, "enrol", &lock)
+    }
+
+    /// Withdraws the invitations that `of` chooses, while the folder is locked. Each is returned as the
+    /// certificate that it was for, without a serial number.
+    pub(crate) fn withdraw(
+        &self,
+        of: impl Fn(&Entry) -> bool,
+        _locked: &File,
+    ) -> Result<Vec<Entry>, PkiError> {
+        let at = now();
+        let promised = |one: &Invitation| Entry {
+            serial: String::new(),
+            names: one.names.clone(),
+            not_before: at,
+            not_after: one.ends_at,
+            at,
+            by: "invite".to_owned(),
+        };
+        let waiting = read(self.directory())?;
+        let (withdrawn, left): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|one| of(&promised(one)));
+        if !withdrawn.is_empty() {
+            write(self.directory(), &left)?;
+        }
+        Ok(withdrawn.iter().map(promised).collect())
     }
 
     /// The invitations that wait.

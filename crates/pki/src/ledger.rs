@@ -70,7 +70,7 @@ fn append(path: &Path, one: &impl Serialize) -> Result<(), PkiError> {
 /// The lines of a file. A last one without its end was being written when the power went: what it
 /// tells of was not given out.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, PkiError> {
-    let Some(content) = files::read_if_there(path)? else {
+    let Some(content) = files::read_lines(path)? else {
         return Ok(Vec::new());
     };
     let text = String::from_utf8(content).map_err(|error| PkiError::content(path, error))?;

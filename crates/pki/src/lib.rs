@@ -19,6 +19,7 @@ mod files;
 pub mod holder;
 pub mod invitation;
 mod ledger;
+mod renewals;
 mod request;
 mod verify;
 
@@ -26,8 +27,9 @@ pub use authority::{AUTHORITY_LIFE, Authority, Grant, Issued, LIFE};
 pub use certificate::CertificateFacts;
 pub use clock::{SKEW, now};
 pub use credentials::{Credentials, Loaded};
-pub use enrolment::pinned_client;
+pub use enrolment::{enrolled, pinned_client};
 pub use error::PkiError;
 pub use ledger::{Entry, Revocation};
+pub use renewals::{RENEWED_MAX, Renewals};
 pub use request::{KeyRequest, REQUEST_BYTES_MAX};
 pub use rustls::pki_types::CertificateDer;

@@ -13,6 +13,7 @@
 
 mod constraint;
 mod effects;
+mod first_failed;
 mod lineage;
 mod misses;
 mod relaxed;
@@ -21,6 +22,7 @@ mod smallest;
 mod tree_classes;
 
 pub use constraint::{Constraint, Scope};
+pub use first_failed::first_failed;
 pub use misses::NearMiss;
 pub use shortfall::Shortfall;
 

@@ -1,6 +1,7 @@
 //! Reading what was written gives the same, whatever the values are; and whatever the bytes are,
 //! reading them is no panic.
 
+mod drawn;
 mod values;
 
 use std::collections::BTreeMap;
@@ -10,14 +11,14 @@ use placewright_conductor::cell_conductor::{
     Change as CellChange, GuestRef, Instance, Job, JobKind, Stage, Step, Target, VmState,
 };
 use placewright_conductor::message::{Create, Envelope};
-use placewright_conductor::quota::{QuotaScope, QuotaSet, Resource, Usage, UsageAmounts};
+use placewright_conductor::quota::{QuotaScope, QuotaSet, Resource};
 use placewright_conductor::super_conductor::{Change, Labels, Lock, Mapping, Migration};
 use placewright_conductor::{
-    Amounts, Candidate, CellId, ClaimResponse, Fault, HostId, InstanceId, Message, MigrationId,
-    MoveKind, SharedRow, SharedText, Spec, SpecBody, control,
+    CellId, ClaimResponse, HostId, InstanceId, Message, MigrationId, MoveKind, SharedRow,
+    SharedText, Spec, SpecBody, control,
 };
 use placewright_placement::change::AllocationFact;
-use placewright_placement::{self as placement, ClassId, ConsumerUuid, Inventory, Timestamp};
+use placewright_placement::{self as placement, ClassId, ConsumerUuid, Inventory};
 use placewright_records::guests::{self, Entry, GuestRow, GuestStateName};
 use placewright_records::message::{self, Versions};
 use placewright_records::{Form, Layout, Reader, Writer, cell, control as form, server};
@@ -26,73 +27,31 @@ use proptest::option::of;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-fn text() -> impl Strategy<Value = String> {
-    prop_oneof!["[a-zé]{0,12}", "[a-z]{120,140}"]
-}
+use crate::drawn::{Draw, amounts, candidate, fault, text, time, usage, uuid};
 
-fn uuid() -> impl Strategy<Value = Uuid> {
-    any::<u128>().prop_map(Uuid::from_u128)
-}
-
-fn time() -> impl Strategy<Value = Timestamp> {
-    prop_oneof![any::<i64>(), -2i64..2].prop_map(Timestamp)
-}
-
-fn amounts() -> impl Strategy<Value = Vec<Amounts>> {
-    let one = (uuid(), vec((text(), any::<i64>()), 0..3));
-    let one = one.prop_map(|(provider, resources)| Amounts {
-        provider,
-        resources,
+fn spec(draw: Draw) -> impl Strategy<Value = Spec> {
+    let row = (vec(any::<u8>(), 1..200), vec(any::<u8>(), 0..9));
+    let row = row.prop_map(|(common, own)| SharedRow::parted(common.into(), own));
+    let body = (text(), text(), draw.added(row)).prop_map(|(common, own, row)| {
+        if row.common().is_empty() {
+            SharedText::parted(common.into(), own).into()
+        } else {
+            SpecBody::Row(row)
+        }
     });
-    vec(one, 0..3)
-}
-
-fn candidate() -> impl Strategy<Value = Candidate> {
-    (uuid(), of(text()), amounts()).prop_map(|(host, zone, amounts)| Candidate {
-        host: HostId(host),
-        zone,
-        amounts,
-    })
-}
-
-fn fault() -> impl Strategy<Value = Fault> {
-    (any::<u16>(), text(), text(), time()).prop_map(|(code, message, details, at)| Fault {
-        code,
-        message,
-        details,
-        at,
-    })
-}
-
-fn usage() -> impl Strategy<Value = Usage> {
-    let classes = vec((text(), any::<u32>()), 0..3);
-    let amounts = (any::<u32>(), any::<u32>(), classes);
-    of(amounts).prop_map(|known| match known {
-        None => Usage::default(),
-        Some((cores, ram_mb, classes)) => Usage::new(UsageAmounts {
-            cores,
-            ram_mb,
-            classes,
-        }),
-    })
-}
-
-fn parted() -> impl Strategy<Value = SharedText> {
-    (text(), text()).prop_map(|(common, own)| SharedText::parted(common.into(), own))
-}
-
-/// What an older release wrote: fields that were added have their defaults, because the positional
-/// layout does not have them.
-fn spec() -> impl Strategy<Value = Spec> {
-    let body = parted().prop_map(SpecBody::from);
-    (text(), text(), text(), of(uuid()), body, time()).prop_map(
-        |(name, project, user, group, body, created_at)| Spec {
+    let parted =
+        || (text(), text()).prop_map(|(common, own)| SharedText::parted(common.into(), own));
+    let secrets = (draw.added(parted()), draw.added(parted()));
+    (text(), text(), text(), of(uuid()), body, time(), secrets).prop_map(
+        |(name, project, user, group, body, created_at, (build_secrets, secrets))| Spec {
             name,
             project,
             user,
             group,
             body,
             created_at,
+            build_secrets,
+            secrets,
             ..values::spec()
         },
     )
@@ -237,13 +196,13 @@ fn inventory() -> impl Strategy<Value = placement::Change> {
     })
 }
 
-fn of_control() -> impl Strategy<Value = control::Change> {
+fn of_control(draw: Draw) -> impl Strategy<Value = control::Change> {
     let boxed = |row: Option<Spec>| row.map(Box::new);
     prop_oneof![
         consumer().prop_map(control::Change::Placement),
         inventory().prop_map(control::Change::Placement),
         prop_oneof![
-            (uuid(), of(spec()))
+            (uuid(), of(spec(draw)))
                 .prop_map(move |(id, row)| Change::Spec(InstanceId(id), boxed(row))),
             (uuid(), of(mapping()))
                 .prop_map(|(id, row)| Change::Mapping(InstanceId(id), row.map(Box::new))),
@@ -292,7 +251,7 @@ fn instance() -> impl Strategy<Value = Instance> {
         )
 }
 
-fn job() -> impl Strategy<Value = Job> {
+fn job(draw: Draw) -> impl Strategy<Value = Job> {
     let target = (candidate(), any::<u32>());
     let target = target.prop_map(|(candidate, number)| Target { candidate, number });
     let places = vec(place(), 0..3);
@@ -301,7 +260,7 @@ fn job() -> impl Strategy<Value = Job> {
         time(),
         of(target),
         vec(candidate(), 0..3),
-        of(spec()),
+        of(spec(draw)),
         places,
     )
         .prop_map(
@@ -323,11 +282,11 @@ fn job() -> impl Strategy<Value = Job> {
         )
 }
 
-fn of_cell() -> impl Strategy<Value = CellChange> {
+fn of_cell(draw: Draw) -> impl Strategy<Value = CellChange> {
     prop_oneof![
         (uuid(), of(instance()))
             .prop_map(|(id, row)| CellChange::Instance(InstanceId(id), row.map(Box::new))),
-        (uuid(), of(job()))
+        (uuid(), of(job(draw)))
             .prop_map(|(id, row)| CellChange::Job(InstanceId(id), row.map(Box::new))),
         (place(), of(time())).prop_map(|(place, at)| {
             let key = (place.host, InstanceId(place.host.0), place.number);
@@ -336,10 +295,10 @@ fn of_cell() -> impl Strategy<Value = CellChange> {
     ]
 }
 
-fn envelope() -> impl Strategy<Value = Envelope> {
+fn envelope(draw: Draw) -> impl Strategy<Value = Envelope> {
     (
         uuid(),
-        spec(),
+        spec(draw),
         candidate(),
         vec(candidate(), 0..3),
         any::<u64>(),
@@ -404,17 +363,6 @@ fn assert_reads<T: Form + PartialEq + Debug>(value: &T, layout: Layout) -> Vec<u
 
 proptest! {
     #[test]
-    fn sealed_secrets_read_as_written(spec in spec(), build in parted(), kept in parted()) {
-        let spec = Spec {
-            build_secrets: build,
-            secrets: kept,
-            ..spec
-        };
-        // The positional layout has no fields that were added.
-        assert_reads(&spec, Layout::Growing);
-    }
-
-    #[test]
     fn basic_values_are_as_postcard_writes_them(value in basics(), ratio in any::<f64>()) {
         let bytes = assert_reads(&value, Layout::Positional);
         prop_assert_eq!(&bytes, &postcard::to_stdvec(&value).unwrap());
@@ -425,15 +373,20 @@ proptest! {
     }
 
     #[test]
-    fn facts_of_control_read_as_written(changes in vec(of_control(), 0..6)) {
-        let mut record = Vec::new();
-        form::encode(&changes, &mut record);
-        prop_assert_eq!(&form::decode(&record).unwrap(), &changes);
-        assert_reads(&changes, Layout::Positional);
+    fn facts_of_control_read_as_written(
+        changes in vec(of_control(Draw::WithAdded), 0..6),
+        older in vec(of_control(Draw::OfEveryLayout), 0..6),
+    ) {
+        for changes in [&changes, &older] {
+            let mut record = Vec::new();
+            form::encode(changes, &mut record);
+            prop_assert_eq!(&form::decode(&record).unwrap(), changes);
+        }
+        assert_reads(&older, Layout::Positional);
     }
 
     #[test]
-    fn what_instances_count_for_reads_as_written(spec in spec(), usage in usage()) {
+    fn what_instances_count_for_reads_as_written(spec in spec(Draw::WithAdded), usage in usage()) {
         let spec = Some(Box::new(Spec { usage, ..spec }));
         let changes = [control::Change::Conductor(Change::Spec(values::INSTANCE, spec))];
         let mut record = Vec::new();
@@ -442,11 +395,16 @@ proptest! {
     }
 
     #[test]
-    fn facts_of_a_cell_read_as_written(changes in vec(of_cell(), 0..6)) {
-        let mut record = Vec::new();
-        cell::encode(&changes, &mut record);
-        prop_assert_eq!(&cell::decode(&record).unwrap(), &changes);
-        assert_reads(&changes, Layout::Positional);
+    fn facts_of_a_cell_read_as_written(
+        changes in vec(of_cell(Draw::WithAdded), 0..6),
+        older in vec(of_cell(Draw::OfEveryLayout), 0..6),
+    ) {
+        for changes in [&changes, &older] {
+            let mut record = Vec::new();
+            cell::encode(changes, &mut record);
+            prop_assert_eq!(&cell::decode(&record).unwrap(), changes);
+        }
+        assert_reads(&older, Layout::Positional);
     }
 
     #[test]
@@ -457,22 +415,30 @@ proptest! {
     }
 
     #[test]
-    fn messages_read_as_written(list in vec(envelope(), 0..6), bytes_max in 0..2000usize) {
-        for version in Versions::SUPPORTED.oldest..=Versions::SUPPORTED.newest {
-            let parts = message::encode_parts(version, &list, bytes_max).unwrap();
+    fn messages_read_as_written(
+        list in vec(envelope(Draw::WithAdded), 0..6),
+        older in vec(envelope(Draw::OfEveryLayout), 0..6),
+        bytes_max in 0..2000usize,
+    ) {
+        let positional = Versions::SUPPORTED.oldest;
+        let versions = positional + 1..=Versions::SUPPORTED.newest;
+        let newer = versions.clone().map(|version| (version, &list));
+        let all = std::iter::once(positional).chain(versions);
+        for (version, list) in all.map(|version| (version, &older)).chain(newer) {
+            let parts = message::encode_parts(version, list, bytes_max).unwrap();
             let mut read = Vec::new();
             for part in &parts {
                 let some: Vec<Envelope> = message::decode(version, &part.bytes).unwrap();
                 prop_assert_eq!(some.len(), part.count);
                 read.extend(some);
             }
-            prop_assert_eq!(&read, &list);
+            prop_assert_eq!(&read, list);
         }
     }
 
     #[test]
     fn bodies_that_are_rows_read_as_written(
-        spec in spec(),
+        spec in spec(Draw::OfEveryLayout),
         common in vec(any::<u8>(), 1..200),
         own in vec(any::<u8>(), 0..9),
     ) {
@@ -488,7 +454,7 @@ proptest! {
 
     #[test]
     fn no_bytes_are_a_panic(
-        changes in vec(of_control(), 1..4),
+        changes in vec(of_control(Draw::WithAdded), 1..4),
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {

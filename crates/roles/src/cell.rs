@@ -6,6 +6,8 @@
 mod identity;
 mod metrics;
 
+pub use identity::FILE as UUID_FILE;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +26,7 @@ use placewright_tasks::{Task, supervise};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
+use crate::audit_log;
 use crate::config::{CellFlags, Config, ConfigErrors, Environment};
 use crate::control::journal_metrics::JournalMetrics;
 use crate::control::observer::LoggingObserver;
@@ -65,6 +68,7 @@ pub fn run(arguments: &CellArgs) -> anyhow::Result<()> {
         Task::Main,
         serve(&config, arguments.enrol.as_deref(), token, start),
     ));
+    audit_log::close();
     // The thread of a store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -200,6 +204,7 @@ async fn serve(
         }
     };
     metrics::register(&mut registry, &cell);
+    audit_log::start(&config.options.audit, &directory, &mut registry)?;
     let listener = socket.listen(BACKLOG)?;
     banner(config, &listener, &cell, &directory, start)?;
     told.set(metrics::Vitals::new(registry, stops.clone()));

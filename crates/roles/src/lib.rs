@@ -13,6 +13,7 @@
 //! - [`in_process`] is the service without sockets.
 
 pub mod agent;
+mod audit_log;
 pub mod cell;
 pub mod config;
 pub mod control;

@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 pub use kinds::{
-    Addresses, AuthStrategy, CandidateStrategy, CellAddresses, ClientCertificateMode, DriverKind,
-    Form, LogFormat, Number, OptionType, PlainMode, QuotaDefaults, QuotaDriver, Ratio,
-    UserDataUntil, UserGrants,
+    Addresses, AuditDestination, AuthStrategy, CandidateStrategy, CellAddresses,
+    ClientCertificateMode, DriverKind, Form, LogFormat, Number, OptionType, PlainMode,
+    QuotaDefaults, QuotaDriver, Ratio, UserDataUntil, UserGrants,
 };
 use spec::options;
 pub use spec::{OptionSpec, SectionSpec};
@@ -712,6 +712,22 @@ options! {
         user_data_until: UserDataUntil = "deleted";
         /// Whether the process may leave core dumps, and may be looked into by others of its user.
         core_dumps: bool = "false";
+    }
+
+    /// The audit log: who did what, one line of JSON for each write and each refusal for want of rights
+    /// (docs/audit.md). Of control, of cells, and of `up`.
+    audit: AuditLogOptions {
+        /// Where lines go: `off`, to a `file`, to the machine's `syslog`, or to standard error (`stderr`).
+        destination: AuditDestination = "off";
+        /// The file, which only its owner may read. It is opened again when it was moved away, and on SIGHUP.
+        /// Not set: `audit.log` in the directory of the store.
+        file: Option<PathBuf> = "";
+        /// The socket of the machine's syslog. Lines have the facility `authpriv`.
+        syslog_socket: String = "/dev/log";
+        /// Most memory of requests whose lines are not written yet. Further ones are left out and
+        /// counted: no request waits for the log.
+        #[unit("bytes")]
+        queue_bytes_max: Number<65_536, 17_179_869_184> = "16777216";
     }
 
     /// Logs, written to standard error.

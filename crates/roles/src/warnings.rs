@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Source};
-use crate::options::{AuthStrategy, OPTIONS, Options, QuotaDriver};
+use crate::options::{AuthStrategy, DriverKind, OPTIONS, Options, QuotaDriver};
 
 /// The permission of users other than the owner and the group to read a file.
 const OTHERS_READ: u32 = 0o004;
@@ -57,9 +57,40 @@ pub(crate) fn of_control(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
+    in_the_clear(&mut warnings, options);
     unused_strategies(&mut warnings, config);
     store(&mut warnings, &options.store.directory());
     warnings
+}
+
+/// Warns about passwords and tokens that others could read on their way.
+fn in_the_clear(warnings: &mut Vec<String>, options: &Options) {
+    // With noauth2 there are neither, and an open address is a warning of its own.
+    if options.auth.strategy == AuthStrategy::Noauth2 {
+        return;
+    }
+    let (placement, scheduler, compute) =
+        (&options.placement, &options.scheduler, &options.compute);
+    let listeners = [
+        (
+            "placement",
+            Some(placement.listen),
+            &placement.tls_certificate,
+        ),
+        ("scheduler", scheduler.listen, &scheduler.tls_certificate),
+        ("compute", compute.listen, &compute.tls_certificate),
+    ];
+    for (section, listen, certificate) in listeners {
+        if let Some(listen) = listen
+            && !listen.ip().is_loopback()
+            && certificate.is_none()
+        {
+            warnings.push(format!(
+                "{section}.listen: {listen} speaks HTTP without TLS, so passwords and tokens can be read on \
+                 their way: set {section}.tls_certificate"
+            ));
+        }
+    }
 }
 
 /// Warnings about a cell's options and files.
@@ -91,8 +122,29 @@ pub(crate) fn of_agent(config: &Config) -> Vec<String> {
     if agent.placement_keystone {
         of_keystone(&mut warnings, &config.options);
     }
+    if agent.driver == DriverKind::Command {
+        commands(&mut warnings, agent.commands.as_deref());
+    }
     store(&mut warnings, &agent.directory());
     warnings
+}
+
+/// Warns about executables that others may replace.
+fn commands(warnings: &mut Vec<String>, directory: Option<&Path>) {
+    let Some(directory) = directory else { return };
+    let inside = std::fs::read_dir(directory).into_iter().flatten();
+    let inside = inside.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_open = |path: &PathBuf| mode(path).is_some_and(|mode| mode & OTHERS_WRITE != 0);
+    if let Some(open) = std::iter::once(directory.to_owned())
+        .chain(inside)
+        .find(is_open)
+    {
+        warnings.push(format!(
+            "agent.commands: everybody on this machine may write {}, and the agent executes what is there: \
+             chmod o-w",
+            open.display()
+        ));
+    }
 }
 
 /// Warns about a configuration file with secrets that others may read.

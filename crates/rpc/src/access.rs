@@ -129,7 +129,8 @@ impl Holder {
         let current = self.here.current();
         let installation = current.identity().installation();
         let allowed = self.peer.facts.identity.may(installation, call);
-        allowed.map_err(|refusal| refusals::call(Some(self.peer.remote), &refusal))
+        let name = &self.peer.facts.identity;
+        allowed.map_err(|refusal| refusals::call_of(self.peer.remote, name, &refusal))
     }
 
     /// The name of the caller's cell.
@@ -140,7 +141,7 @@ impl Holder {
     /// A refusal of this caller that its names do not tell.
     pub(crate) fn refuse(&self, why: &str) -> Status {
         let caller = &self.peer.facts.identity;
-        refusals::call(Some(self.peer.remote), &format!("{caller}: {why}"))
+        refusals::call_of(self.peer.remote, caller, &format!("{caller}: {why}"))
     }
 
     /// Waits until the certificate is not good any more.

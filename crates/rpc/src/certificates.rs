@@ -8,8 +8,7 @@ use placewright_identity::Call;
 use placewright_link::{CertificateLink, Certified, Enrolment, LinkError, LinkFuture, Renewal};
 use placewright_pki::invitation::Word;
 use placewright_pki::{
-    CertificateFacts, Credentials, Issued, KeyRequest, PkiError, REQUEST_BYTES_MAX, holder,
-    pinned_client,
+    Credentials, Issued, KeyRequest, PkiError, REQUEST_BYTES_MAX, enrolled, holder, pinned_client,
 };
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
@@ -146,9 +145,7 @@ pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result
     };
     let certified = client.enrol(enrolment).await?;
     let issued = issued(certified);
-    let first = issued.chain.first();
-    let first = first.ok_or_else(|| PkiError::Certificate("there is none".to_owned()))?;
-    let facts = CertificateFacts::read(first)?;
+    let facts = enrolled(word, &issued)?;
     holder::write(folder, &request, &issued)?;
     tracing::info!(identity = %facts.identity, folder = %folder.display(), "enrolled");
     Ok(())

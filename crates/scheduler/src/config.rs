@@ -27,9 +27,10 @@ pub struct SchedulerConfig {
     pub enabled_filters: Vec<String>,
     /// The weighers, or [`ALL_WEIGHERS`]. Of a Python path only the last component counts.
     pub weight_classes: Vec<String>,
-    /// The host is drawn at random from this many of the best; at least 1.
+    /// Has no effect: no choice is random. A claim names the best hosts in order, and takes the
+    /// first that still fits. Of schedulers that race, each names others further down the ranking.
     pub host_subset_size: u32,
-    /// Whether the choice among hosts that share the highest weight is random.
+    /// Has no effect: of hosts that share the highest score, the one with the lowest slot is first.
     pub shuffle_best_same_weighed_hosts: bool,
     /// How long a host may be silent before it counts as down.
     pub service_down_time_s: u32,

@@ -54,6 +54,13 @@ pub static ALL: &[&Filter] = &[
     &left_to_placement::PCI_PASSTHROUGH,
 ];
 
+/// The names of all filters, for people.
+#[must_use]
+pub fn names() -> String {
+    let names: Vec<&str> = ALL.iter().map(|filter| filter.name).collect();
+    names.join(", ")
+}
+
 /// A filter by its name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Filter> {

@@ -167,7 +167,7 @@ impl Policy {
             let verdict = (filter.compile)(context)?;
             filters.push(CompiledFilter {
                 name: filter.name,
-                is_once_per_request: filter.is_once_per_request,
+                is_once_per_request: filter.is_once_per_request && !verdict.reads_amounts(),
                 verdict,
             });
         }

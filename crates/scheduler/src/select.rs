@@ -226,7 +226,8 @@ impl Scheduler {
         self.search(state, request, prepared, scope, RankingMethod::Linear(None))
     }
 
-    /// As [`Self::rank_all`], with the contribution of each weigher to each host's score.
+    /// As [`Self::rank_all`], with the contribution of each weigher to each host's score; and to the
+    /// scores of the hosts in the slots `asked`, as far as they are feasible.
     ///
     /// # Errors
     ///
@@ -237,8 +238,13 @@ impl Scheduler {
         request: &RequestSpec,
         prepared: &Prepared,
         scope: &Scope,
+        mut asked: Vec<u32>,
     ) -> Result<(Vec<Ranked>, Weights), SelectRefusal> {
-        let mut weights = Weights::default();
+        asked.sort_unstable();
+        let mut weights = Weights {
+            asked,
+            ..Weights::default()
+        };
         let method = RankingMethod::Linear(Some(&mut weights));
         let ranked = self.search(state, request, prepared, scope, method)?;
         Ok((ranked, weights))

@@ -49,6 +49,13 @@ pub static ALL: &[&Weigher] = &[
     &packing::WEIGHER,
 ];
 
+/// The names of all weighers, for people.
+#[must_use]
+pub fn names() -> String {
+    let names: Vec<&str> = ALL.iter().map(|weigher| weigher.name).collect();
+    names.join(", ")
+}
+
 /// A weigher by its name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Weigher> {

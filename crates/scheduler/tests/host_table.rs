@@ -433,11 +433,15 @@ fn configuration_that_cannot_have_an_effect_is_warned_about() {
         image_props_weight_setting: vec!["os_distro=1".to_owned(), "bad".to_owned()],
         weight_classes: vec!["nova.scheduler.weights.ram.RAMWeigher".to_owned()],
         cpu_weight_multiplier: 2.0,
+        host_subset_size: 5,
+        shuffle_best_same_weighed_hosts: true,
         ..default.clone()
     };
     assert_eq!(
         warned(&changed),
         [
+            "host_subset_size",
+            "shuffle_best_same_weighed_hosts",
             "max_io_ops_per_host",
             "isolated_hosts",
             "cpu_weight_multiplier",
@@ -455,4 +459,11 @@ fn configuration_that_cannot_have_an_effect_is_warned_about() {
         ..default
     };
     assert_eq!(refused(&broken), 5);
+    let (errors, _) = policy::check(&broken);
+    let listed = errors.iter().any(|error| {
+        error
+            .text
+            .starts_with("there is no filter \"CoreFilter\"; there are ComputeFilter, ")
+    });
+    assert!(listed, "{errors:?}");
 }

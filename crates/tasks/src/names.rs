@@ -74,6 +74,8 @@ tasks! {
     Watchdog = "watchdog" in EVERY;
     /// The thread that writes the log.
     Log = "log" in EVERY;
+    /// The thread that writes the audit log.
+    AuditLog = "audit-log" in WITH_STORE;
     /// The listeners of control for clients.
     Serving = "serving" in OF_CONTROL;
     /// The listener of a cell for agents, in a process with other roles.

@@ -1,5 +1,6 @@
 //! An HTTP client for placement, and the interpretation of its answers.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,8 +18,8 @@ const MICROVERSION: &str = "placement 1.39";
 
 const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// How requests are authenticated.
-#[derive(Clone, Debug)]
+/// How requests are authenticated. It is never printed.
+#[derive(Clone)]
 pub enum Credentials {
     /// A fixed token, for the header `X-Auth-Token`.
     Token(String),
@@ -26,6 +27,12 @@ pub enum Credentials {
     Password(String, String),
     /// Tokens that Keystone issues to a service user.
     Service(Arc<ServiceUser>),
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Credentials(hidden)")
+    }
 }
 
 /// A client of placement's REST API that counts its requests.
@@ -68,6 +75,9 @@ impl Client {
         let http = reqwest::Client::builder()
             .default_headers(headers)
             .timeout(options.timeout)
+            // Neither a proxy from the environment nor a redirect target may see tokens.
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
             .pool_max_idle_per_host(options.connections.max(1))
             .build()
             .map_err(|error| wrong(error.to_string()))?;

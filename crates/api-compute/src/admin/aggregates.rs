@@ -147,6 +147,7 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
             Ok((set(uuid, None, &row), (uuid, row)))
         })
         .await?;
+    call.note_created([uuid]);
     reply(call, uuid, row).await
 }
 
@@ -246,6 +247,7 @@ pub(crate) async fn action(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
     let mut fields = ObjectParser::of_body(&body)?;
     if fields.has("set_metadata") {
+        call.note_action("set_metadata");
         call.allow(Rule::HostAggregatesSetMetadata)?;
         let mut parsed = fields.object("set_metadata")?;
         let changes = read_metadata(parsed.need("metadata")?)?;
@@ -268,6 +270,7 @@ pub(crate) async fn action(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     } else {
         ("remove_host", Rule::HostAggregatesRemoveHost)
     };
+    call.note_action(key);
     let mut parsed = fields.object(key)?;
     let name = parsed.needed_text("host", 1..=255)?;
     parsed.finish()?;

@@ -146,6 +146,7 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     fields.finish()?;
     check_topology(call, &rules).await?;
     let uuid = Uuid::new_v4();
+    call.note_created([uuid]);
     let request = Request {
         uuid,
         policy: Some(known),

@@ -39,6 +39,7 @@ pub(crate) async fn action(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     } else {
         ("removeTenantAccess", Rule::FlavorAccessRemove)
     };
+    call.note_action(key);
     let mut parsed = fields.object(key)?;
     let project = parsed.needed_text("tenant", 1..=255)?;
     parsed.finish()?;

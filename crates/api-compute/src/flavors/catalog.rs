@@ -209,6 +209,7 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
             flavor: Some(flavor.clone()),
         }),
     };
+    call.note_created([&id]);
     match call.submit(command).await? {
         Ok(_) => Reply::value(200, &json!({"flavor": shown(call, &id, &flavor)})),
         Err(Refusal::Changed) => {

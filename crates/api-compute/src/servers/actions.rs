@@ -59,6 +59,7 @@ pub(crate) async fn act(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
         let message = "The body must have the one action that is wanted.";
         return Err(ApiError::bad_request(message));
     };
+    call.note_action(name);
     match name.as_str() {
         "resize" => moves::resize(call, parsed).await,
         "confirmResize" => moves::confirm(call).await,

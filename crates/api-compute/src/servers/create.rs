@@ -127,6 +127,7 @@ async fn accept(
         builds.push(NewBuild { instance, spec });
     }
     let first = builds.first().map_or(Uuid::nil(), |build| build.instance.0);
+    call.note_created(builds.iter().map(|build| build.instance));
     submit(call, parsed.hints.group, reservation, builds).await?;
     accepted(call, parsed, first, &reservation_id)
 }

@@ -18,6 +18,10 @@ const INSTANCES_MAX: usize = 1_000;
 /// The most alternates of each instance.
 const ALTERNATES_MAX: usize = 100;
 
+/// The most hosts that an explanation is asked for by name, and the most bytes of a name.
+const EXPLAIN_HOSTS_MAX: usize = 10;
+const NAME_BYTES_MAX: usize = 255;
+
 /// The body as it is parsed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +35,8 @@ pub(super) struct AskBody {
     minimum: Minimum,
     #[serde(default)]
     explain: bool,
+    #[serde(default)]
+    explain_hosts: Vec<String>,
 }
 
 /// How many instances must find a host, as the body has it.
@@ -61,6 +67,7 @@ pub(super) fn check(body: AskBody) -> Answer<DestinationsRequest> {
         let detail = format!("alternates: at most {ALTERNATES_MAX}");
         return Err(ErrorResponse::field("alternates", detail));
     }
+    check_explained(&body.explain_hosts)?;
     let minimum = match body.minimum {
         Minimum::All => count,
         Minimum::AtLeast(least) if (1..=count).contains(&least) => least,
@@ -87,7 +94,25 @@ pub(super) fn check(body: AskBody) -> Answer<DestinationsRequest> {
         claim: body.claim,
         least: minimum,
         explain: body.explain,
+        explain_hosts: body.explain_hosts,
     })
+}
+
+/// Validates the names of hosts that are to be explained.
+fn check_explained(hosts: &[String]) -> Answer<()> {
+    if hosts.len() > EXPLAIN_HOSTS_MAX {
+        let detail = format!("explain_hosts: at most {EXPLAIN_HOSTS_MAX}");
+        return Err(ErrorResponse::field("explain_hosts", detail));
+    }
+    let is_name = |name: &String| (1..=NAME_BYTES_MAX).contains(&name.len());
+    match hosts.iter().position(|name| !is_name(name)) {
+        None => Ok(()),
+        Some(index) => {
+            let field = format!("explain_hosts[{index}]");
+            let detail = format!("{field}: 1 to {NAME_BYTES_MAX} bytes");
+            Err(ErrorResponse::field(field, detail))
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Minimum {

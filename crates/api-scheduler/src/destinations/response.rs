@@ -1,7 +1,9 @@
 //! The body of the response to `POST /v1/destinations`.
 
 use placewright_control::destinations::{Destinations, Offer, Selection};
-use placewright_control::placer::{EXPLAINED_MAX, ScoreExplanation};
+use placewright_control::placer::{
+    AskedHost, EXPLAINED_MAX, Exclusion, ScoreExplanation, Standing,
+};
 use placewright_scheduler::select::weights::Weight;
 use serde::Serialize;
 use uuid::Uuid;
@@ -67,6 +69,47 @@ impl<'a> From<&'a Selection> for InstanceBody<'a> {
 struct ScoreExplanationBody<'a> {
     compared: usize,
     ranking: Vec<ScoredHostBody<'a>>,
+    /// The hosts of `explain_hosts`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<AskedHostBody<'a>>,
+}
+
+/// A host of `explain_hosts`: its place in the ranking, or what excluded it.
+#[derive(Serialize)]
+struct AskedHostBody<'a> {
+    /// As the request names it.
+    asked: &'a str,
+    provider: Option<Uuid>,
+    host: Option<&'a str>,
+    node: Option<&'a str>,
+    #[serde(flatten)]
+    standing: StandingBody<'a>,
+}
+
+/// What became of a host.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum StandingBody<'a> {
+    Ranked {
+        rank: usize,
+        score: f64,
+        selected: bool,
+        weights: Vec<ContributionBody<'a>>,
+    },
+    Excluded {
+        excluded: ExclusionBody<'a>,
+    },
+}
+
+/// What excluded a host first.
+#[derive(Serialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+enum ExclusionBody<'a> {
+    Unknown,
+    Placement { constraint: &'a str },
+    Filter { filter: &'a str },
+    Rule,
+    Search,
 }
 
 /// A host with its score, in an explanation.
@@ -95,18 +138,60 @@ impl<'a> ScoreExplanationBody<'a> {
     /// The best hosts, and in any case the selected one.
     fn new(weighing: &'a ScoreExplanation, selected: u32) -> Self {
         let told = weighing.hosts.iter().enumerate();
-        let told = told.filter(|(place, one)| *place < EXPLAINED_MAX || one.slot == selected);
+        let told = told.filter(|(place, one)| *place < EXPLAINED_MAX || one.host.slot == selected);
         let ranking = told.map(|(_, one)| ScoredHostBody {
-            provider: one.provider,
-            host: &one.host,
-            node: &one.node,
+            provider: one.host.provider,
+            host: &one.host.host,
+            node: &one.host.node,
             score: one.score,
-            selected: one.slot == selected,
+            selected: one.host.slot == selected,
             weights: one.weights.iter().map(ContributionBody::from).collect(),
         });
         Self {
             compared: weighing.compared,
             ranking: ranking.collect(),
+            hosts: (weighing.asked.iter())
+                .map(|asked| AskedHostBody::new(asked, selected))
+                .collect(),
+        }
+    }
+}
+
+impl<'a> AskedHostBody<'a> {
+    fn new(asked: &'a AskedHost, selected: u32) -> Self {
+        let host = asked.host.as_ref();
+        Self {
+            asked: &asked.asked,
+            provider: host.map(|host| host.provider),
+            host: host.map(|host| host.host.as_str()),
+            node: host.map(|host| host.node.as_str()),
+            standing: match &asked.standing {
+                Standing::Ranked {
+                    rank,
+                    score,
+                    weights,
+                } => StandingBody::Ranked {
+                    rank: *rank,
+                    score: *score,
+                    selected: host.is_some_and(|host| host.slot == selected),
+                    weights: weights.iter().map(ContributionBody::from).collect(),
+                },
+                Standing::Excluded(why) => StandingBody::Excluded {
+                    excluded: why.into(),
+                },
+            },
+        }
+    }
+}
+
+impl<'a> From<&'a Exclusion> for ExclusionBody<'a> {
+    fn from(why: &'a Exclusion) -> Self {
+        match why {
+            Exclusion::Unknown => Self::Unknown,
+            Exclusion::Placement(constraint) => Self::Placement { constraint },
+            Exclusion::Filter(filter) => Self::Filter { filter },
+            Exclusion::Rule => Self::Rule,
+            Exclusion::Search => Self::Search,
         }
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn alone(
             hosts: 1,
             alternates: demand.alternates,
             explain: demand.explain,
+            explain_hosts: &demand.explain_hosts,
             ..Search::new(&demand.request, &prepared, instance)
         };
         let found = search.run(scheduler, state)?;

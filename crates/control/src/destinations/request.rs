@@ -24,6 +24,8 @@ pub struct DestinationsRequest {
     pub least: usize,
     /// Whether the scores of the best hosts are wanted.
     pub explain: bool,
+    /// The names or UUIDs of hosts that are explained with them, wherever they are in the ranking.
+    pub explain_hosts: Vec<String>,
 }
 
 impl DestinationsRequest {
@@ -33,6 +35,7 @@ impl DestinationsRequest {
         demand.least = self.least;
         demand.alternates = self.alternates;
         demand.explain = self.explain;
+        demand.explain_hosts.clone_from(&self.explain_hosts);
         demand
     }
 

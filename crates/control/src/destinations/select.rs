@@ -225,14 +225,15 @@ impl SelectionRequest {
             unsure = Some(placing.claim(&self.owner.project, &self.owner.user, self.at));
         }
         let (shared, at) = (Arc::clone(&self.shared), self.at);
-        let undoing = tokio::spawn(async move {
+        let note = placewright_audit_log::current();
+        let undoing = tokio::spawn(placewright_audit_log::scope(note, async move {
             if let Some(claim) = unsure {
                 shared.make_certain(claim).await;
             }
             for consumer in consumers {
                 shared.undo(consumer, at).await;
             }
-        });
+        }));
         // After the time-out it continues in the background.
         let _ = tokio::time::timeout(UNDO_WAIT, undoing).await;
     }

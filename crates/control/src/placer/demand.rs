@@ -29,6 +29,8 @@ pub struct Demand {
     pub is_move: bool,
     /// Whether the scores of the hosts are wanted.
     pub explain: bool,
+    /// The names or UUIDs of hosts that are explained too, wherever they are in the ranking.
+    pub explain_hosts: Vec<String>,
 }
 
 impl Demand {
@@ -45,6 +47,7 @@ impl Demand {
             without: Vec::new(),
             is_move: false,
             explain: false,
+            explain_hosts: Vec::new(),
         }
     }
 

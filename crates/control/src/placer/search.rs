@@ -4,11 +4,11 @@ use placewright_placement::{ConsumerUuid, IntentCandidate, ProviderId, State};
 use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::rank::Ranked;
 use placewright_scheduler::request::RequestSpec;
-use placewright_scheduler::select::weights::Weight;
 use placewright_scheduler::select::{Mappings, Scheduler, Scope, SelectRefusal};
 use uuid::Uuid;
 
 use super::contention::{HOSTS_MIN, spread};
+use super::explained::{ExplainedSearch, ScoreExplanation};
 use super::{RANKED_FOR_ALTERNATES_MAX, RANKED_PER_ALTERNATE, RANKED_PER_NAMED};
 
 /// The parameters of a search.
@@ -38,6 +38,8 @@ pub struct Search<'a> {
     pub scheduler: usize,
     /// Whether the scores of the hosts are wanted.
     pub explain: bool,
+    /// The names or UUIDs of hosts that are explained too, wherever they are in the ranking.
+    pub explain_hosts: &'a [String],
 }
 
 /// A feasible host with its candidates.
@@ -74,35 +76,6 @@ pub struct CandidatesFound {
     pub weighing: Option<ScoreExplanation>,
 }
 
-/// The scores of a ranking.
-#[derive(Debug)]
-pub struct ScoreExplanation {
-    /// How many hosts were feasible, and were compared.
-    pub compared: usize,
-    /// The best of them, best first.
-    pub hosts: Vec<ScoredHost>,
-}
-
-/// A host with its score.
-#[derive(Debug)]
-pub struct ScoredHost {
-    /// The slot of the host.
-    pub slot: u32,
-    /// Its root provider.
-    pub provider: Uuid,
-    /// The name of its compute service.
-    pub host: String,
-    /// The name of its compute node.
-    pub node: String,
-    /// Its score.
-    pub score: f64,
-    /// The part that each weigher has in the score.
-    pub weights: Vec<Weight>,
-}
-
-/// How many hosts of a ranking are explained.
-pub const EXPLAINED_MAX: usize = 10;
-
 impl CandidatesFound {
     /// The offer that a candidate belongs to, by its index over all offers, and its index there.
     #[must_use]
@@ -135,6 +108,7 @@ impl<'a> Search<'a> {
             placed: &[],
             scheduler: 0,
             explain: false,
+            explain_hosts: &[],
         }
     }
 }
@@ -167,7 +141,13 @@ impl Search<'_> {
             placed: self.placed.to_vec(),
         };
         let (ranked, weighing) = if self.explain {
-            let (ranked, weighing) = self.weigh(scheduler, state, &scope)?;
+            let search = ExplainedSearch {
+                request: self.request,
+                prepared: self.prepared,
+                scope: &scope,
+                asked: self.explain_hosts,
+            };
+            let (ranked, weighing) = search.weigh(scheduler, state)?;
             (ranked, Some(weighing))
         } else {
             let ranked = scheduler.rank(state, self.request, self.prepared, &scope)?;
@@ -283,39 +263,5 @@ impl Search<'_> {
             candidates,
             mappings,
         }))
-    }
-
-    /// Ranks hosts, with an explanation of the order.
-    fn weigh(
-        &self,
-        scheduler: &mut Scheduler,
-        state: &State,
-        scope: &Scope,
-    ) -> Result<(Vec<Ranked>, ScoreExplanation), SelectRefusal> {
-        let more = Scope {
-            count: scope.count.max(EXPLAINED_MAX),
-            ..scope.clone()
-        };
-        let told = scheduler.rank_with_weights(state, self.request, self.prepared, &more)?;
-        let (mut ranked, weights) = told;
-        let hosts = scheduler.hosts();
-        let both = ranked.iter().zip(weights.of_hosts);
-        let weighed = both.filter_map(|(one, weights)| {
-            let host = hosts.get(one.slot)?;
-            Some(ScoredHost {
-                slot: one.slot,
-                provider: host.uuid,
-                host: host.names.service_host.clone(),
-                node: host.names.node.clone(),
-                score: one.score,
-                weights,
-            })
-        });
-        let weighing = ScoreExplanation {
-            compared: weights.compared,
-            hosts: weighed.collect(),
-        };
-        ranked.truncate(scope.count);
-        Ok((ranked, weighing))
     }
 }

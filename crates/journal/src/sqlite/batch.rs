@@ -3,6 +3,9 @@
 //! `records` contains, for each record, its length as four little-endian bytes, then its bytes.
 //! `checksum` covers `previous` (the checksum of the preceding batch), the sequences and
 //! `records`, so that a row can be verified alone as well as in its place in the chain.
+//! `appended_at` is when the batch was appended, in microseconds since the epoch by the clock of the
+//! machine; rows of earlier releases do not have it. Nothing but a restore until some time reads it, and
+//! no checksum covers it, so that earlier releases can read the row.
 
 use std::path::Path;
 
@@ -41,13 +44,20 @@ pub(super) fn checksum(previous: u32, first: u64, last: u64, records: &[u8]) -> 
     hasher.finalize()
 }
 
-/// A row as read from the database; nothing in it is trusted yet.
-pub(super) struct Row<'a> {
-    pub(super) first: u64,
-    last: u64,
-    previous: i64,
-    checksum: i64,
-    records: &'a [u8],
+/// The records of a batch with their sequences.
+pub(crate) type Records<'a> =
+    std::iter::Zip<std::ops::RangeFrom<u64>, std::vec::IntoIter<&'a [u8]>>;
+
+/// A row as read from the database or a backup; nothing in it is trusted before [`Row::check`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Row<'a> {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) previous: i64,
+    pub(crate) checksum: i64,
+    /// In microseconds since the epoch; `None` if it is not known.
+    pub(crate) appended_at: Option<i64>,
+    pub(crate) records: &'a [u8],
 }
 
 impl<'a> Row<'a> {
@@ -58,14 +68,32 @@ impl<'a> Row<'a> {
             previous: row.get(2)?,
             checksum: row.get(3)?,
             records: row.get_ref(4)?.as_blob().unwrap_or_default(),
+            appended_at: row.get(5)?,
         })
     }
 
+    /// The row alone, which outlives what its records were read from.
+    pub(crate) fn without_records(&self) -> Row<'static> {
+        let Self {
+            first,
+            last,
+            previous,
+            checksum,
+            appended_at,
+            records: _,
+        } = *self;
+        Row {
+            first,
+            last,
+            previous,
+            checksum,
+            appended_at,
+            records: &[],
+        }
+    }
+
     /// Verifies the row and its position after `before`; returns its records with their sequences.
-    pub(super) fn check(
-        &self,
-        before: LogEnd,
-    ) -> Result<impl Iterator<Item = (u64, &'a [u8])> + use<'a>, String> {
+    pub(crate) fn check(&self, before: LogEnd) -> Result<Records<'a>, String> {
         let found = u32::try_from(self.previous)
             .map(|previous| checksum(previous, self.first, self.last, self.records));
         if found.map(i64::from) != Ok(self.checksum) {
@@ -84,7 +112,7 @@ impl<'a> Row<'a> {
         Ok((self.first..).zip(records))
     }
 
-    pub(super) fn damaged(&self, path: &Path, reason: String) -> JournalError {
+    pub(crate) fn damaged(&self, path: &Path, reason: String) -> JournalError {
         JournalError::Damaged {
             path: path.to_path_buf(),
             first: self.first,
@@ -93,7 +121,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    pub(super) fn tail(&self) -> LogEnd {
+    pub(crate) fn tail(&self) -> LogEnd {
         LogEnd {
             last: self.last,
             checksum: u32::try_from(self.checksum).unwrap_or(0),

@@ -55,6 +55,7 @@ impl SqliteJournal {
         let connection = connection.map_err(|error| said(error, found))?;
         check_acknowledged(&store, &connection, found)?;
         mark(&mut store, &connection, found)?;
+        add_times(&connection).map_err(store.sqlite("open"))?;
         sync_directory(directory).map_err(store.io("open"))?;
         snapshot_file::remove_partial(directory).map_err(store.io("open"))?;
         let journal = Self {
@@ -283,9 +284,30 @@ fn create_schema(connection: &mut Connection) -> rusqlite::Result<()> {
            ('format', {FORMAT}), ('trimmed_last', 0), ('trimmed_checksum', 0), ('marked', 1); \
          CREATE TABLE batch ( \
            first INTEGER PRIMARY KEY, last INTEGER NOT NULL, previous INTEGER NOT NULL, \
-           checksum INTEGER NOT NULL, records BLOB NOT NULL);"
+           checksum INTEGER NOT NULL, appended_at INTEGER, records BLOB NOT NULL);"
     ))?;
     transaction.commit()
+}
+
+/// Whether batches have a column for the time at which they were appended.
+pub(super) fn has_times(connection: &Connection) -> rusqlite::Result<bool> {
+    connection
+        .query_row(
+            "SELECT 1 FROM pragma_table_info('batch') WHERE name = 'appended_at'",
+            [],
+            |_| Ok(()),
+        )
+        .optional()
+        .map(|found| found.is_some())
+}
+
+/// Gives the store of an earlier release the column for times. That release can read and append to it as
+/// before.
+fn add_times(connection: &Connection) -> rusqlite::Result<()> {
+    if !has_times(connection)? {
+        connection.execute_batch("ALTER TABLE batch ADD COLUMN appended_at INTEGER")?;
+    }
+    Ok(())
 }
 
 fn check_format(store: &Store, connection: &Connection) -> Result<(), JournalError> {

@@ -11,10 +11,13 @@ use super::constraint::{Part, Parts};
 use super::effects::{ConstraintTable, FleetIndex};
 use super::misses::MOST;
 use super::shortfall::{Shortfall, lack_of_record};
-use super::{NearMiss, explain_and_serve};
+use super::{NearMiss, explain_and_serve, first_failed};
 use crate::candidates::{CandidateQuery, GroupPolicy, RequestGroup};
 use crate::ids::ProviderId;
 use crate::state::State;
+
+/// Of how many roots of a fleet it is asked what they lack.
+const ROOTS_ASKED: usize = 24;
 
 /// The state of a fleet. It is made by the crate as others see it, whose types are not those of this
 /// build for unit tests; the bytes of a snapshot are the same.
@@ -199,6 +202,10 @@ fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
     prop_assert!(told.is_exact && told.unsearched == 0);
     prop_assert_eq!(told.roots, roots.len());
     prop_assert!(serving.unknown.iter().all(|word| *word == 0));
+    for plain in roots.iter().take(ROOTS_ASKED) {
+        let failed = first_failed(state, query, plain.root).unwrap();
+        prop_assert_eq!(failed.as_ref(), parts.constraints.get(plain.end));
+    }
     for plain in &roots {
         let is_left = serving.roots[plain.root.index() / 64] >> (plain.root.0 % 64) & 1 == 1;
         prop_assert_eq!(is_left, plain.end == count, "{:?}", plain.root);

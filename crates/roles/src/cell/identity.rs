@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::config::ConfigErrors;
 
 /// The file in the store's directory that has the cell's UUID.
-const FILE: &str = "cell-uuid";
+pub const FILE: &str = "cell-uuid";
 
 /// The UUID of the cell that the store belongs to; a new store gets the configured one, or a new
 /// one.

@@ -135,6 +135,7 @@ static CELL: CommandOptions = CommandOptions {
         ("store", KeySet::AllBut(&["path"])),
         ("secrets", KeySet::All),
         ("auth", KeySet::Only(&["i_know_this_is_open"])),
+        ("audit", KeySet::All),
         ("log", KeySet::All),
     ],
     reads_rest: false,

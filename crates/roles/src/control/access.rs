@@ -98,6 +98,9 @@ impl Rereadable {
             told_as_before(authenticator.strategy().name(), &error);
         }
         self.tls.reread();
+        if let Some(log) = self.gateway.audit_log() {
+            log.reopen();
+        }
         tracing::info!(
             "SIGHUP: read policies, passwords, certificates and authorities, as far as there are files"
         );

@@ -36,6 +36,7 @@ use super::tls::Tls;
 use super::{
     Checked, access, ensure_standard_names, health, open_store, option_conversion, panics, quotas,
 };
+use crate::audit_log;
 use crate::config::{Config, ConfigErrors};
 use crate::identities::ControlIdentity;
 use crate::options::{AuthStrategy, Options};
@@ -128,6 +129,7 @@ impl Running {
             opened = take_over(inherited, options, observer) => opened?,
             () = nth(stops, 1) => return Ok(stopped_while_loading()),
         };
+        let log = audit_log::start(&options.audit, &directory, &mut registry)?;
         let threads = ApiThreads::start(options)?;
         let placement = Placement::new(engine.clone(), metrics.claims);
         let gateway = Gateway::new(
@@ -137,7 +139,7 @@ impl Running {
             metrics.http,
             Arc::new(registry),
         );
-        let gateway = with_threads_and_store(gateway, &threads, &placement);
+        let gateway = with_threads_and_store(gateway.with_audit_log(log), &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let service = placement_api(options, &gateway, placement);
@@ -156,7 +158,6 @@ impl Running {
         };
         let scheduler = server(Arc::new(scheduler), "scheduler");
         let scheduler = open(sockets.scheduler)?.map(|port| (scheduler, port));
-        let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = ListeningSocket::open(sockets.placement, &mut inherited)?;
         vital.set(Arc::clone(&gateway) as _);
         let mut running = Self {
@@ -170,7 +171,7 @@ impl Running {
             placement: (placement, port),
             scheduler,
             compute,
-            asks,
+            asks: sockets.asks.map(Socket::listen).transpose()?,
             health: None,
             directory,
             threads,
@@ -345,6 +346,9 @@ impl Running {
         );
         if [first?, second?, third?].contains(&Stopped::TimedOut) {
             tracing::warn!("the time to drain is over: connections were cut");
+        }
+        if let Some(log) = self.gateway.audit_log() {
+            log.close();
         }
         asks.context("cells cannot reach placement")
     }

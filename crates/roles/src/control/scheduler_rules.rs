@@ -8,6 +8,7 @@ use placewright_scheduler::prefilter::PrefilterOptions;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
 use placewright_scheduler::translate::TranslateOptions;
+use placewright_scheduler::{filters, weighers};
 use serde::{Deserialize, Serialize};
 
 use crate::config::ConfigErrors;
@@ -66,10 +67,16 @@ fn read(file: &Path) -> Result<SchedulerRules, ConfigErrors> {
 /// None that a user can cause.
 pub fn sample() -> anyhow::Result<String> {
     let text = toml::to_string_pretty(&SchedulerRules::default())?;
+    let (filters, weighers) = (filters::names(), weighers::names());
     Ok(format!(
         "# The scheduler's rules, as `scheduler.rules_file` names them: what follows are the\n\
          # defaults. Names are those of Nova's [filter_scheduler] and [metrics]; a configuration can\n\
-         # be carried over. An expression is a filter or a weigher of your own (https://cel.dev):\n\
+         # be carried over.\n\
+         #\n\
+         # Filters (enabled_filters): {filters}.\n\
+         # Weighers (weight_classes): {weighers}.\n\
+         #\n\
+         # An expression is a filter or a weigher of your own (https://cel.dev):\n\
          #\n\
          # [[filter_scheduler.expressions]]\n\
          # name = \"Quiet\"\n\
@@ -80,6 +87,15 @@ pub fn sample() -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sample_names_every_filter_and_weigher() {
+        let text = sample().unwrap();
+        let names = filters::ALL.iter().map(|filter| filter.name);
+        for name in names.chain(weighers::ALL.iter().map(|weigher| weigher.name)) {
+            assert!(text.contains(name), "{name}");
+        }
+    }
 
     #[test]
     fn the_sample_is_the_defaults() {

@@ -2,53 +2,106 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use placewright_errors::chain;
 use placewright_link::{CertificateLink, Certified, Enrolment, LinkError, LinkFuture, Renewal};
-use placewright_pki::{Authority, CertificateDer, Issued, PkiError};
+use placewright_pki::{
+    Authority, CertificateDer, CertificateFacts, Issued, PkiError, RENEWED_MAX, Renewals, now,
+};
+use tokio::sync::Semaphore;
 
 /// The name of the authority in errors.
 const PEER: &str = "the authority";
+/// The most enrolments that wait for their turn. Anybody who reaches control or a cell may ask for one.
+const ENROLMENTS_MAX: usize = 64;
 
 /// An authority whose folder is here.
-pub(crate) struct LocalAuthority(Arc<Authority>);
+pub(crate) struct LocalAuthority {
+    authority: Arc<Authority>,
+    renewals: Arc<Mutex<Renewals>>,
+    /// Places for enrolments that wait, and the turn of the one that is looked at.
+    enrolments: Semaphore,
+    turn: Semaphore,
+}
 
 impl LocalAuthority {
     pub(crate) fn new(authority: Authority) -> Self {
-        Self(Arc::new(authority))
+        Self {
+            authority: Arc::new(authority),
+            renewals: Arc::default(),
+            enrolments: Semaphore::new(ENROLMENTS_MAX),
+            turn: Semaphore::new(1),
+        }
     }
 
     /// Has the authority do something on a thread that may wait for the disk.
-    fn ask(
+    async fn ask(
         &self,
         what: impl FnOnce(&Authority) -> Result<Issued, PkiError> + Send + 'static,
-    ) -> LinkFuture<'_, Certified> {
-        let authority = Arc::clone(&self.0);
-        Box::pin(async move {
-            let issued = tokio::task::spawn_blocking(move || what(&authority)).await;
-            match issued {
-                Ok(Ok(issued)) => Ok(certified(issued)),
-                Ok(Err(error)) => Err(link_error(&error)),
-                Err(error) => Err(LinkError::Unavailable {
-                    peer: PEER.to_owned(),
-                    why: error.to_string(),
-                }),
-            }
-        })
+    ) -> Result<Certified, LinkError> {
+        let authority = Arc::clone(&self.authority);
+        let issued = tokio::task::spawn_blocking(move || what(&authority)).await;
+        match issued {
+            Ok(Ok(issued)) => Ok(certified(issued)),
+            Ok(Err(error)) => Err(link_error(&error)),
+            Err(error) => Err(unavailable(&error)),
+        }
     }
 }
 
 impl CertificateLink for LocalAuthority {
     fn renew(&self, renewal: Renewal) -> LinkFuture<'_, Certified> {
-        self.ask(move |authority| {
+        let renewals = Arc::clone(&self.renewals);
+        Box::pin(self.ask(move |authority| {
             let present = CertificateDer::from(renewal.present);
-            authority.renew(&present, &renewal.request)
-        })
+            renew(authority, &renewals, &present, &renewal.request)
+        }))
     }
 
     fn enrol(&self, enrolment: Enrolment) -> LinkFuture<'_, Certified> {
-        self.ask(move |authority| {
-            authority.enrol(&enrolment.id, &enrolment.secret, &enrolment.request)
+        Box::pin(async move {
+            let Ok(_place) = self.enrolments.try_acquire() else {
+                let many = format!("{ENROLMENTS_MAX} enrolments wait already: try again");
+                return Err(unavailable(&many));
+            };
+            let _turn = self
+                .turn
+                .acquire()
+                .await
+                .map_err(|error| unavailable(&error))?;
+            self.ask(move |authority| {
+                authority.enrol(&enrolment.id, &enrolment.secret, &enrolment.request)
+            })
+            .await
         })
+    }
+}
+
+/// Renews a certificate, unless its holder has too many already.
+fn renew(
+    authority: &Authority,
+    renewals: &Mutex<Renewals>,
+    present: &CertificateDer<'_>,
+    request: &[u8],
+) -> Result<Issued, PkiError> {
+    let holder = CertificateFacts::read(present)?.identity;
+    if !renewals.lock().may_add(&holder, now()) {
+        return Err(PkiError::Refused(format!(
+            "{RENEWED_MAX} certificates of {holder} were renewed and are valid: wait until one ends"
+        )));
+    }
+    let issued = authority.renew(present, request)?;
+    if let Some(certificate) = issued.chain.first() {
+        let end = CertificateFacts::read(certificate)?.not_after;
+        renewals.lock().add(&holder, end);
+    }
+    Ok(issued)
+}
+
+fn unavailable(why: &impl ToString) -> LinkError {
+    LinkError::Unavailable {
+        peer: PEER.to_owned(),
+        why: why.to_string(),
     }
 }
 

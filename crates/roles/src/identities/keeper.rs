@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use placewright_errors::chain;
 use placewright_link::{CertificateLink, LinkError, Renewal};
-use placewright_pki::{
-    CertificateFacts, Credentials, KeyRequest, Loaded, PkiError, SKEW, holder, now,
-};
+use placewright_pki::{Credentials, KeyRequest, Loaded, PkiError, SKEW, holder, now};
 use placewright_rpc::CertificatesClient;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
@@ -38,8 +36,6 @@ enum RenewError {
     Link(#[from] LinkError),
     #[error(transparent)]
     Pki(#[from] PkiError),
-    #[error("the new certificate is that of {0}")]
-    Other(String),
     #[error("the folder cannot be written")]
     Interrupted,
 }
@@ -149,13 +145,7 @@ async fn renew(
         present: current.certificate.to_vec(),
         request: request.request.clone(),
     };
-    let issued = placewright_rpc::issued(authority.renew(renewal).await?);
-    let first = issued.chain.first();
-    let first = first.ok_or_else(|| PkiError::Certificate("there is none".to_owned()))?;
-    let facts = CertificateFacts::read(first)?;
-    if facts.identity != *current.identity() {
-        return Err(RenewError::Other(facts.identity.to_string()));
-    }
+    let issued = current.renewed(placewright_rpc::issued(authority.renew(renewal).await?))?;
     let folder = credentials.directory().to_owned();
     let written = tokio::task::spawn_blocking(move || holder::write(&folder, &request, &issued));
     written.await.map_err(|_| RenewError::Interrupted)??;

@@ -381,6 +381,20 @@ choices! {
 }
 
 choices! {
+    /// Where the audit log goes.
+    AuditDestination {
+        /// Nowhere.
+        Off = "off",
+        /// To a file.
+        File = "file",
+        /// To the machine's syslog.
+        Syslog = "syslog",
+        /// To standard error.
+        Stderr = "stderr",
+    }
+}
+
+choices! {
     /// The format of log lines.
     LogFormat {
         /// Plain text, for people.

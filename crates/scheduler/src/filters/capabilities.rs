@@ -60,11 +60,18 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
             groups.iter().map(|group| (&group.hosts, passes(group))),
         ));
     }
-    Ok(Verdict::Each(Box::new(move |slot| {
+    let reads_amounts = requirements
+        .iter()
+        .any(|wanted| host_attributes::is_amount(&wanted.path[0]));
+    let passes = Box::new(move |slot| {
         requirements
             .iter()
             .all(|wanted| wanted.is_met_by_host(hosts, slot))
-    })))
+    });
+    Ok(match reads_amounts {
+        true => Verdict::EachByAmounts(passes),
+        false => Verdict::Each(passes),
+    })
 }
 
 fn requirements(context: &Context<'_>) -> Vec<AttributeRequirement> {

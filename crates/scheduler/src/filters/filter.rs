@@ -9,7 +9,9 @@ use crate::hosts::verdict::Verdict;
 pub struct Filter {
     /// The name by which `enabled_filters` refers to it.
     pub name: &'static str,
-    /// Whether its verdict is the same for every instance of a request.
+    /// Whether its verdict is the same for every instance of a request, and changes only with the
+    /// host's own report or with the metadata of aggregates: what is kept of a class of requests
+    /// follows these.
     pub is_once_per_request: bool,
     /// Whether it applies to a rebuild in place; all others then pass.
     pub runs_on_rebuild: bool,

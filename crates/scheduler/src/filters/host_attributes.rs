@@ -54,6 +54,15 @@ pub(crate) fn exists(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
+/// The attributes that a claim on the host changes, and nothing that its agent tells.
+const AMOUNTS: [&str; 4] = ["disk_mb_used", "free_disk_mb", "free_ram_mb", "vcpus_used"];
+
+/// Whether an attribute is an amount that is free or used on the host.
+#[must_use]
+pub(crate) fn is_amount(name: &str) -> bool {
+    AMOUNTS.contains(&name)
+}
+
 /// Whether an attribute depends on the platform alone, and is present for all of these platforms.
 #[must_use]
 pub(crate) fn all_platforms_have(groups: &[PlatformGroup], name: &str) -> bool {

@@ -25,6 +25,10 @@ pub enum Verdict<'a> {
     Partition(Partition<'a>),
     /// A predicate that has to be evaluated host by host.
     Each(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
+    /// As [`Self::Each`], of a predicate that reads free amounts. What is kept of a class of
+    /// requests follows hosts that gain capacity, and not those that only lose some. So this one is
+    /// asked in each search, whatever its filter says of itself.
+    EachByAmounts(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
 }
 
 impl fmt::Debug for Verdict<'_> {
@@ -36,6 +40,7 @@ impl fmt::Debug for Verdict<'_> {
             Self::Outside(_) => "Outside",
             Self::Partition(_) => "Partition",
             Self::Each(_) => "Each",
+            Self::EachByAmounts(_) => "EachByAmounts",
         })
     }
 }
@@ -132,7 +137,7 @@ impl Verdict<'_> {
     #[inline]
     pub fn word(&self, word: usize) -> u64 {
         match self {
-            Self::All | Self::Each(_) => !0,
+            Self::All | Self::Each(_) | Self::EachByAmounts(_) => !0,
             Self::None => 0,
             Self::Within(set) => set.word(word),
             Self::Outside(set) => !set.word(word),
@@ -149,14 +154,20 @@ impl Verdict<'_> {
             Self::Within(set) => set.contains(slot),
             Self::Outside(set) => !set.contains(slot),
             Self::Partition(kinds) => kinds.passes(slot),
-            Self::Each(asks) => asks(slot),
+            Self::Each(asks) | Self::EachByAmounts(asks) => asks(slot),
         }
     }
 
     /// Whether the predicate has to be evaluated in addition to the masks.
     #[must_use]
     pub fn needs_predicate(&self) -> bool {
-        matches!(self, Self::Each(_))
+        matches!(self, Self::Each(_) | Self::EachByAmounts(_))
+    }
+
+    /// Whether a host's verdict can change with the amounts that are free on it.
+    #[must_use]
+    pub fn reads_amounts(&self) -> bool {
+        matches!(self, Self::EachByAmounts(_))
     }
 }
 

@@ -123,6 +123,14 @@ impl Check<'_> {
         if config.host_subset_size < 1 {
             self.refuse("host_subset_size", "must be at least 1");
         }
+        let no_random_choice = "has no effect: a claim names the best hosts in order, and \
+                                schedulers that race name different ones further down";
+        if config.host_subset_size > 1 {
+            self.warn("host_subset_size", no_random_choice);
+        }
+        if config.shuffle_best_same_weighed_hosts {
+            self.warn("shuffle_best_same_weighed_hosts", no_random_choice);
+        }
         if config.max_io_ops_per_host < 0 {
             self.refuse("max_io_ops_per_host", "must be at least 0");
         }

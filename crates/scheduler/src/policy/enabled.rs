@@ -20,7 +20,10 @@ pub fn enabled_weighers(
         }
         enabled.push(weighers::find(short_name(name)).ok_or_else(|| ConfigError {
             option: "weight_classes".to_owned(),
-            text: format!("there is no weigher {name:?}"),
+            text: format!(
+                "there is no weigher {name:?}; there are {}",
+                weighers::names()
+            ),
         })?);
     }
     Ok(enabled)
@@ -37,7 +40,10 @@ pub fn enabled_filters(
     let find = |name: &String| {
         filters::find(short_name(name)).ok_or_else(|| ConfigError {
             option: "enabled_filters".to_owned(),
-            text: format!("there is no filter {name:?}"),
+            text: format!(
+                "there is no filter {name:?}; there are {}",
+                filters::names()
+            ),
         })
     };
     config.enabled_filters.iter().map(find).collect()

@@ -3,7 +3,7 @@
 use placewright_placement::slot_set::{SlotSet, bits};
 
 use super::feasibility::Feasibility;
-use super::weights::{Weight, Weights};
+use super::weights::{RankedWeights, Weight, Weights};
 use super::{Ranked, Ranker};
 use crate::weighers::CompiledWeighers;
 
@@ -30,12 +30,22 @@ impl Ranker for Linear<'_, '_> {
         });
         let mut ranked: Vec<Ranked> = weighed.collect();
         ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.slot.cmp(&b.slot)));
-        ranked.truncate(count);
         if let Some(weights) = &mut self.weights {
-            weights.compared = slots.len();
             let of_host = |one: &Ranked| scales.shares(one.slot).map(Weight::from).collect();
-            weights.of_hosts = ranked.iter().map(of_host).collect();
+            weights.compared = slots.len();
+            weights.of_hosts = ranked.iter().take(count).map(of_host).collect();
+            let asked = &weights.asked;
+            let is_asked = |(_, one): &(usize, &Ranked)| asked.binary_search(&one.slot).is_ok();
+            let asked = ranked.iter().enumerate().filter(is_asked);
+            let of_asked = asked.map(|(place, one)| RankedWeights {
+                slot: one.slot,
+                rank: place + 1,
+                score: one.score,
+                weights: of_host(one),
+            });
+            weights.of_asked = of_asked.collect();
         }
+        ranked.truncate(count);
         ranked
     }
 }

@@ -5,11 +5,28 @@ use crate::weighers::Share;
 /// The contributions of weighers to the scores of ranked hosts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Weights {
+    /// The slots of hosts of which the caller asks, wherever they are in the ranking; rising.
+    pub(crate) asked: Vec<u32>,
     /// The number of feasible hosts that were compared.
     pub compared: usize,
     /// By ranked host: the contribution of each weigher. Empty where a single host is feasible and
     /// nothing is weighed.
     pub of_hosts: Vec<Vec<Weight>>,
+    /// Of the hosts that the caller asks of, those that were compared, best first.
+    pub of_asked: Vec<RankedWeights>,
+}
+
+/// A host's place in the ranking, with the contribution of each weigher to its score.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankedWeights {
+    /// The slot of the host.
+    pub slot: u32,
+    /// Its place among all hosts that were compared; the best host has place 1.
+    pub rank: usize,
+    /// Its score.
+    pub score: f64,
+    /// As in [`Weights::of_hosts`].
+    pub weights: Vec<Weight>,
 }
 
 /// The contribution of a weigher to the score of a host; see [`Share`].

@@ -246,6 +246,7 @@ impl Placing {
             placed: &self.placed,
             scheduler: context.number,
             explain: self.demand.explain,
+            explain_hosts: &self.demand.explain_hosts,
         };
         let found = search.run(context.scheduler, context.state)?;
         if !found.offers.is_empty() || context.avoided.is_empty() {

@@ -12,7 +12,8 @@ const REMEMBERED: usize = 1 << 16;
 pub struct ChangeLog {
     all: Recent,
     /// The changes that can give a host more free capacity. The others are claims, about half of
-    /// all: they make no host feasible that was not, so most readers skip them.
+    /// all: they make no host feasible that was not, so most readers skip them. (Filters that read
+    /// free amounts are asked in each search.)
     capacity_gains: Recent,
 }
 

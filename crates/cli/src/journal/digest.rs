@@ -1,0 +1,112 @@
+//! `placewright journal digest`: the digest of the state after an entry.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::Args;
+use placewright_cell::CellMachine;
+use placewright_control::ControlMachine;
+use placewright_engine::{Machine, Recovered, recover_at};
+use placewright_journal::{Journal, SqliteJournal};
+use placewright_roles::cell::UUID_FILE;
+use placewright_roles::output::print;
+
+use super::StoreArgs;
+use super::bad_argument::BadArgument;
+
+/// The versions of a cell's records; those of control's have gone on from there.
+const VERSIONS_OF_CELLS: std::ops::RangeInclusive<u8> = 1..=2;
+
+/// Arguments of `placewright journal digest`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A copy of a store has the same digest after the same entry, whatever its snapshots are. The state is built \
+from the newest snapshot at or before the first entry that is asked for, also while a service writes to the \
+store, in a process of its own, which takes as much memory as the service's state does.\n\n\
+Example: was it restored as it was?\n  \
+  placewright journal digest --store /var/lib/placewright/placement --at 120000")]
+pub(crate) struct DigestCommand {
+    #[command(flatten)]
+    store: StoreArgs,
+
+    /// The entry; several times for several digests. Without it, the last one
+    #[arg(long, value_name = "SEQUENCE")]
+    at: Vec<u64>,
+}
+
+impl DigestCommand {
+    /// Prints a line for each entry: its sequence and the digest.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let directory = self.store.directory()?;
+        let mut journal = SqliteJournal::open_read_only(&directory)?;
+        let end = journal.end()?;
+        let mut wanted = self.at;
+        if wanted.is_empty() {
+            wanted.push(end);
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        if let Some(beyond) = wanted.last().filter(|last| **last > end) {
+            let text = format!("--at {beyond}: the last entry is {end}");
+            return Err(BadArgument(text).into());
+        }
+        for (sequence, digest) in digests(&mut journal, &directory, &wanted)? {
+            print(&format!("{sequence} {digest:032x}\n"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The digests of the states after these entries, which are in order.
+pub(super) fn digests(
+    journal: &mut SqliteJournal,
+    directory: &Path,
+    wanted: &[u64],
+) -> anyhow::Result<Vec<(u64, u128)>> {
+    if directory.join(UUID_FILE).exists() {
+        return digests_of::<CellMachine>(journal, wanted);
+    }
+    if !may_be_of_a_cell(journal)? {
+        return digests_of::<ControlMachine>(journal, wanted);
+    }
+    // A cell of `placewright up` has its UUID from control's store.
+    match digests_of::<CellMachine>(journal, wanted) {
+        Ok(digests) => Ok(digests),
+        Err(of_a_cell) => digests_of::<ControlMachine>(journal, wanted).map_err(|_| of_a_cell),
+    }
+}
+
+/// Whether the last record has a version that records of cells have.
+fn may_be_of_a_cell(journal: &mut SqliteJournal) -> anyhow::Result<bool> {
+    let end = journal.end()?;
+    if journal.first_held()? > end {
+        return Ok(true);
+    }
+    let mut version = None;
+    journal.read(end, &mut |_, record| {
+        version = record.first().copied();
+        ControlFlow::Break(())
+    })?;
+    Ok(version.is_some_and(|version| VERSIONS_OF_CELLS.contains(&version)))
+}
+
+fn digests_of<M: Machine>(
+    journal: &mut dyn Journal,
+    wanted: &[u64],
+) -> anyhow::Result<Vec<(u64, u128)>> {
+    let mut digests = Vec::new();
+    let mut state: Option<Recovered<M>> = None;
+    for &sequence in wanted {
+        let mut at = match state.take() {
+            Some(state) => state,
+            None => recover_at(journal, sequence, &())
+                .with_context(|| format!("the state after entry {sequence} cannot be built"))?,
+        };
+        at.advance(journal, sequence, &())
+            .with_context(|| format!("the state after entry {sequence} cannot be built"))?;
+        digests.push((sequence, at.machine.digest()));
+        state = Some(at);
+    }
+    Ok(digests)
+}

@@ -1,0 +1,102 @@
+//! `placewright journal restore`: a store from a backup.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use placewright_journal::backup::{self, Inspected};
+use placewright_roles::output::print;
+
+use super::bad_argument::classify;
+use super::progress::{Progress, size};
+use super::until::{Cut, Until};
+use super::{digest, time, until};
+
+/// Arguments of `placewright journal restore`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The whole backup is verified before anything is written, and the state is loaded from the new store before \
+that gets its name: what has the name STORE is whole. Nothing that exists is touched; move an old store away \
+first. What is printed is the entry that the store ends with, when it was written, and the digest of the \
+state, as `placewright journal digest` prints it.\n\n\
+--until SEQUENCE keeps that entry and leaves out those behind it. --until TIME keeps what was acknowledged \
+before TIME and leaves out what was asked for after it, by the clock of the machine that ran the service. The \
+number of an entry is in the change stream and in `placewright journal export`.\n\n\
+A restored store knows nothing of what came later: other roles do. Run `placewright audit` once it runs, and read \
+\"Back up and restore\" in docs/operations.md before --repair.\n\n\
+Exit code 2: what was asked for cannot be (a store that exists, a moment that the backup does not reach); \
+1: it failed.\n\n\
+Examples:\n  \
+  placewright journal restore placement-20261122T140500.000Z-120000.backup /var/lib/placewright/placement\n  \
+  placewright journal restore BACKUP STORE --until 2026-11-22T14:02:30Z\n  \
+  placewright journal restore BACKUP --check")]
+pub(crate) struct RestoreCommand {
+    /// The file that `placewright journal backup` made
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+
+    /// The directory of the store to make
+    #[arg(value_name = "STORE", required_unless_present = "check")]
+    store: Option<PathBuf>,
+
+    /// The last entry to keep, or a time in RFC 3339
+    #[arg(long, value_name = "SEQUENCE|TIME", value_parser = until::parse)]
+    until: Option<Until>,
+
+    /// Only verify the backup and say what it holds
+    #[arg(long, conflicts_with_all = ["store", "until"])]
+    check: bool,
+}
+
+impl RestoreCommand {
+    /// Restores the store and says where it ends.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        if let Some(store) = &self.store
+            && store.symlink_metadata().is_ok()
+        {
+            let path = store.clone();
+            return Err(classify(backup::BackupError::Exists { path }));
+        }
+        let mut cut = Cut::new(self.until);
+        let found = backup::inspect(&self.backup, &mut |batch| cut.see(batch)).map_err(classify)?;
+        let Some(store) = &self.store else {
+            return print(&text(&self.backup, &found));
+        };
+        let (last, at) = cut.find(&found)?;
+        if let Some(warning) = cut.warning() {
+            eprintln!("placewright: {warning}");
+        }
+        let mut progress = Progress::new();
+        let restored = backup::restore(&self.backup, store, last, &mut |step| {
+            progress.tell(step);
+        });
+        drop(progress);
+        let mut restored = restored.map_err(classify)?;
+        let directory = restored.journal().directory().to_path_buf();
+        let digests = digest::digests(restored.journal(), &directory, &[last])?;
+        restored.publish().map_err(classify)?;
+        let mut text = format!("{}: restored to entry {last}", store.display());
+        if let Some(at) = at {
+            text.push_str(&format!(" of {}", time::text(at)));
+        }
+        for (_, digest) in digests {
+            text.push_str(&format!(", digest {digest:032x}"));
+        }
+        print(&format!("{text}\n"))
+    }
+}
+
+fn text(path: &Path, found: &Inspected) -> String {
+    let mut text = format!(
+        "{}: whole; restores to each entry from {} to {}, with everything acknowledged before {}; {}",
+        path.display(),
+        found.first,
+        found.end,
+        time::text(found.made_at),
+        size(found.bytes)
+    );
+    if !found.files.is_empty() {
+        text.push_str(&format!("; with {}", found.files.join(", ")));
+    }
+    text.push('\n');
+    text
+}

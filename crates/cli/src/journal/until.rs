@@ -1,0 +1,254 @@
+//! Up to where a backup is restored: `--until SEQUENCE` or `--until TIME`.
+
+use jiff::Timestamp;
+use placewright_journal::backup::{Inspected, SeenBatch};
+
+use super::bad_argument::BadArgument;
+use super::time;
+
+/// The moment to restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Until {
+    /// After this entry.
+    Sequence(u64),
+    /// After everything that was acknowledged before this time, and nothing that was asked for after it.
+    /// In microseconds since the epoch.
+    Time(i64),
+}
+
+/// Reads an argument of `--until`.
+pub(super) fn parse(text: &str) -> Result<Until, String> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let sequence = text.parse();
+        return sequence.map(Until::Sequence).map_err(|_| {
+            "the number of an entry, such as 120000, or a time in RFC 3339, such as 2026-11-22T14:05:00Z"
+                .to_owned()
+        });
+    }
+    let at: Timestamp = text.parse().map_err(|_| {
+        "neither the number of an entry, such as 120000, nor a time in RFC 3339 with its offset, such as \
+         2026-11-22T14:05:00Z or 2026-11-22T15:05:00+01:00"
+            .to_owned()
+    })?;
+    Ok(Until::Time(at.as_microsecond()))
+}
+
+/// Finds the entry that a backup is restored to, from its batches in order.
+#[derive(Debug, Default)]
+pub(super) struct Cut {
+    until: Option<Until>,
+    /// The last entry of the batches before the first one that is later.
+    last: Option<u64>,
+    last_at: Option<i64>,
+    /// The first and the last entry of the batches without a time behind `last`.
+    untimed: Option<(u64, u64)>,
+    /// The first batch that is later.
+    later: Option<(u64, i64)>,
+    /// The last entry behind that one that is not later: the clock was set back.
+    not_later_again: Option<u64>,
+}
+
+impl Cut {
+    pub(super) fn new(until: Option<Until>) -> Self {
+        Self {
+            until,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn see(&mut self, batch: SeenBatch) {
+        let at = match self.until {
+            None => i64::MAX,
+            Some(Until::Sequence(sequence)) => {
+                if batch.first <= sequence {
+                    self.last_at = batch.appended_at;
+                }
+                return;
+            }
+            Some(Until::Time(at)) => at,
+        };
+        match (self.later, batch.appended_at) {
+            (Some(_), appended_at) => {
+                if appended_at.is_some_and(|appended_at| appended_at <= at) {
+                    self.not_later_again = Some(batch.last);
+                }
+            }
+            (None, Some(appended_at)) if appended_at > at => {
+                self.later = Some((batch.first, appended_at));
+            }
+            // An earlier release wrote it: only what surrounds it has a time.
+            (None, None) if self.until.is_some() => {
+                let first = self.untimed.map_or(batch.first, |(first, _)| first);
+                self.untimed = Some((first, batch.last));
+            }
+            (None, appended_at) => {
+                self.last = Some(batch.last);
+                self.last_at = appended_at;
+                self.untimed = None;
+            }
+        }
+    }
+
+    /// The entry, and when it was appended, if that is known.
+    ///
+    /// # Errors
+    /// The backup does not say what was at that moment.
+    pub(super) fn find(&self, backup: &Inspected) -> Result<(u64, Option<i64>), BadArgument> {
+        let Inspected { first, end, .. } = *backup;
+        match self.until {
+            None => Ok((end, self.last_at.or(backup.first_at))),
+            Some(Until::Sequence(sequence)) if sequence < first || sequence > end => {
+                Err(BadArgument(format!(
+                    "--until {sequence}: the backup reaches from entry {first} to entry {end}"
+                )))
+            }
+            Some(Until::Sequence(sequence)) if sequence == first => Ok((sequence, backup.first_at)),
+            Some(Until::Sequence(sequence)) => Ok((sequence, self.last_at)),
+            Some(Until::Time(at)) => self.find_time(at, backup),
+        }
+    }
+
+    fn find_time(&self, at: i64, backup: &Inspected) -> Result<(u64, Option<i64>), BadArgument> {
+        let until = time::text(at);
+        if at > backup.made_at {
+            return Err(BadArgument(format!(
+                "--until {until}: the backup was made before, at {}",
+                time::text(backup.made_at)
+            )));
+        }
+        if let Some((first, last)) = self.untimed {
+            return Err(BadArgument(format!(
+                "--until {until}: entries {first} to {last} were written by a release that did not note \
+                 times; name an entry instead"
+            )));
+        }
+        if let Some(last) = self.last {
+            return Ok((last, self.last_at));
+        }
+        match backup.first_at {
+            Some(first_at) if first_at <= at => Ok((backup.first, Some(first_at))),
+            _ => {
+                let from = self.later.map(|(_, at)| at).or(backup.first_at);
+                Err(BadArgument(format!(
+                    "--until {until}: the backup does not reach back to it{}",
+                    from.map_or_else(String::new, |from| format!(", but to {}", time::text(from)))
+                )))
+            }
+        }
+    }
+
+    /// What somebody who restores should know.
+    pub(super) fn warning(&self) -> Option<String> {
+        let (later, at) = self.later?;
+        let again = self.not_later_again?;
+        Some(format!(
+            "the clock was set back after {}: entries between {later} and {again} may be of before, too, and are \
+             left out; name an entry if they are wanted",
+            time::text(at)
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BACKUP: Inspected = Inspected {
+        made_at: 1000,
+        first: 10,
+        first_at: Some(100),
+        end: 40,
+        files: Vec::new(),
+        bytes: 0,
+    };
+
+    fn cut(until: Until, times: [Option<i64>; 3]) -> Cut {
+        let mut cut = Cut::new(Some(until));
+        for (first, appended_at) in [11, 21, 31].into_iter().zip(times) {
+            cut.see(SeenBatch {
+                first,
+                last: first + 9,
+                appended_at,
+            });
+        }
+        cut
+    }
+
+    fn at(time: i64, times: [Option<i64>; 3]) -> Result<u64, String> {
+        let found = cut(Until::Time(time), times).find(&BACKUP);
+        found.map(|(last, _)| last).map_err(|error| error.0)
+    }
+
+    #[test]
+    fn a_time_is_cut_before_the_first_batch_that_is_later() {
+        let times = [Some(200), Some(300), Some(400)];
+        for (time, last) in [
+            (100, 10),
+            (199, 10),
+            (200, 20),
+            (299, 20),
+            (300, 30),
+            (400, 40),
+            (1000, 40),
+        ] {
+            assert_eq!(at(time, times), Ok(last), "{time}");
+        }
+        assert!(at(99, times).unwrap_err().contains("does not reach back"));
+        assert!(at(1001, times).unwrap_err().contains("made before"));
+    }
+
+    #[test]
+    fn entries_without_a_time_are_never_guessed_at() {
+        let refused = at(250, [None, None, Some(400)]).unwrap_err();
+        assert!(refused.contains("entries 11 to 30"), "{refused}");
+        assert_eq!(at(400, [None, None, Some(400)]), Ok(40));
+        let refused = at(250, [Some(200), None, Some(400)]).unwrap_err();
+        assert!(refused.contains("entries 21 to 30"), "{refused}");
+        assert_eq!(at(199, [Some(300), None, Some(400)]), Ok(10));
+        assert!(at(500, [None, None, None]).is_err());
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_told() {
+        let back = cut(Until::Time(250), [Some(200), Some(300), Some(240)]);
+        assert_eq!(back.find(&BACKUP).unwrap().0, 20);
+        assert!(
+            back.warning()
+                .unwrap()
+                .contains("entries between 21 and 40")
+        );
+        let ahead = cut(Until::Time(250), [Some(200), Some(300), Some(310)]);
+        assert_eq!(ahead.warning(), None);
+    }
+
+    #[test]
+    fn sequences_are_taken_as_they_are() {
+        let times = [Some(200), None, Some(400)];
+        for sequence in [10, 11, 25, 40] {
+            let found = cut(Until::Sequence(sequence), times).find(&BACKUP);
+            assert_eq!(found.unwrap().0, sequence);
+        }
+        for sequence in [0, 9, 41] {
+            let found = cut(Until::Sequence(sequence), times).find(&BACKUP);
+            assert!(found.unwrap_err().0.contains("from entry 10 to entry 40"));
+        }
+    }
+
+    #[test]
+    fn arguments_are_a_number_or_a_time_with_its_offset() {
+        assert_eq!(parse("120000"), Ok(Until::Sequence(120_000)));
+        let noon = Ok(Until::Time(1_795_348_800_000_000));
+        assert_eq!(parse("2026-11-22T12:00:00Z"), noon);
+        assert_eq!(parse("2026-11-22T13:00:00+01:00"), noon);
+        for wrong in [
+            "",
+            "x",
+            "-1",
+            "2026-11-22",
+            "2026-11-22T12:00:00",
+            "99999999999999999999",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

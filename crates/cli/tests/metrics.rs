@@ -1,0 +1,113 @@
+//! `docs/operations.md` has a row for each metric, and none for what there is not.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Stdio};
+
+use common::{Control, free_address, placewright};
+
+/// Metrics that a server shows only after something that does not happen here, or with a certificate
+/// (`tests/tls/run` reads those).
+const SHOWN_LATER: [&str; 5] = [
+    "placewright_audit_findings",
+    "placewright_tls_certificate_expiry_timestamp_seconds",
+    "placewright_tls_handshake_failures_total",
+    "placewright_tls_handshakes_total",
+    "placewright_tls_reloads_total",
+];
+
+/// A cell that is killed in the end.
+struct Cell {
+    child: Child,
+    /// Open as long as it may log.
+    log: BufReader<ChildStderr>,
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Cell {
+    fn start(store: &Path, metrics: &str) -> Self {
+        let listen = free_address().to_string();
+        let mut child = placewright(&["cell", "--config", "/dev/null", "--cell-store-path"])
+            .arg(store)
+            .args(["--cell-listen", &listen, "--cell-metrics-listen", metrics])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let mut cell = Self { child, log };
+        let mut line = String::new();
+        while !line.contains("ready") {
+            line.clear();
+            assert!(cell.log.read_line(&mut line).unwrap() > 0, "it ended");
+        }
+        cell
+    }
+}
+
+/// The names on a page of metrics, as they are asked for: counters end with `_total`.
+fn names(address: &str) -> BTreeSet<String> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(head).unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    let kinds = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let named = kinds.map(|kind| match kind.split_once(' ').unwrap() {
+        (name, "counter") => format!("{name}_total"),
+        (name, _) => name.to_owned(),
+    });
+    named.collect()
+}
+
+#[test]
+fn the_manual_has_every_metric() {
+    let directory = tempfile::tempdir().unwrap();
+    let (health, cell_metrics) = (free_address().to_string(), free_address().to_string());
+    let flags = ["--health-listen", &*health];
+    let control = Control::start(&directory.path().join("store"), &flags);
+    // A claim that is refused, so that claims and refusals are counted.
+    let body = r#"{"allocations": {"00000000-0000-4000-8000-000000000001": {"resources": {"VCPU": 1}}},
+        "consumer_generation": null, "consumer_type": "INSTANCE", "project_id": "p", "user_id": "u"}"#;
+    let claim = "PUT /allocations/00000000-0000-4000-8000-000000000002";
+    let answer = control.request(claim, body);
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    let _cell = Cell::start(&directory.path().join("cell"), &cell_metrics);
+    let mut shown = names(&health);
+    shown.extend(names(&cell_metrics));
+    shown.extend(SHOWN_LATER.map(str::to_owned));
+
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows = rows.filter_map(|row| row.split('`').next());
+    let told: BTreeSet<String> = rows
+        .filter(|name| name.starts_with("placewright_"))
+        .map(str::to_owned)
+        .collect();
+    let missing: Vec<_> = shown.difference(&told).collect();
+    assert!(
+        missing.is_empty(),
+        "docs/operations.md has no row for {missing:?}"
+    );
+    let gone: Vec<_> = told.difference(&shown).collect();
+    assert!(
+        gone.is_empty(),
+        "docs/operations.md tells of {gone:?}, which are not there"
+    );
+}

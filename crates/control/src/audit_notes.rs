@@ -1,0 +1,76 @@
+//! What commands of placement change of what consumers hold, for the audit log.
+
+use placewright_audit_log::Held;
+use placewright_placement::{
+    AllocationRequest, Command, ConsumerClaim, ConsumerUuid, Intent, Outcome,
+};
+
+/// What consumers will hold if a command is carried out. It is made before the command is submitted,
+/// which takes it away.
+pub(crate) enum Asked {
+    /// All of it.
+    All(Vec<Held>),
+    /// Of each intent the candidate that it gets.
+    First(Vec<Intent>),
+}
+
+impl Asked {
+    /// What a command asks for.
+    pub(crate) fn of(command: &Command) -> Self {
+        match command {
+            Command::Claim { consumers, .. } | Command::Reshape { consumers, .. } => {
+                Self::All(consumers.iter().map(of_claim).collect())
+            }
+            Command::Release { consumer } => Self::All(vec![held(*consumer, None, &[])]),
+            Command::ClaimFirst { intents, .. } => Self::First(intents.clone()),
+            _ => Self::All(Vec::new()),
+        }
+    }
+
+    /// What they hold now that it was carried out.
+    pub(crate) fn after(self, outcome: &Outcome) -> Vec<Held> {
+        let intents = match self {
+            Self::All(held) => return held,
+            Self::First(intents) => intents,
+        };
+        let Outcome::Claimed(chosen) = outcome else {
+            return Vec::new();
+        };
+        let mut all = Vec::with_capacity(intents.len());
+        for (intent, chosen) in intents.iter().zip(chosen) {
+            let index = chosen.and_then(|index| usize::try_from(index).ok());
+            let Some(candidate) = index.and_then(|index| intent.candidates.get(index)) else {
+                continue;
+            };
+            let owner = Some((intent.project.as_str(), intent.user.as_str()));
+            all.push(held(intent.consumer, owner, &candidate.allocations));
+            all.extend(intent.alongside.iter().map(of_claim));
+        }
+        all
+    }
+}
+
+fn of_claim(claim: &ConsumerClaim) -> Held {
+    let owner = Some((claim.project.as_str(), claim.user.as_str()));
+    held(claim.consumer, owner, &claim.allocations)
+}
+
+fn held(
+    consumer: ConsumerUuid,
+    owner: Option<(&str, &str)>,
+    allocations: &[AllocationRequest],
+) -> Held {
+    // Who holds nothing is no consumer any more, and has no owner.
+    let owner = owner.filter(|_| !allocations.is_empty());
+    Held {
+        consumer: consumer.to_string(),
+        // It is known once the command was carried out.
+        sequence: 0,
+        project_id: owner.map(|(project, _)| project.to_owned()),
+        user_id: owner.map(|(_, user)| user.to_owned()),
+        allocations: allocations
+            .iter()
+            .map(|request| (request.provider, request.resources.clone()))
+            .collect(),
+    }
+}

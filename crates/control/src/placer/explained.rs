@@ -1,0 +1,215 @@
+//! Why a ranking came out as it did: the scores of the best hosts, and of those that the caller
+//! asks about.
+
+use placewright_placement::explain::first_failed;
+use placewright_placement::{ConsumerUuid, ProviderId, State};
+use placewright_scheduler::host_table::HostTable;
+use placewright_scheduler::prepare::Prepared;
+use placewright_scheduler::rank::Ranked;
+use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::rules::Rules;
+use placewright_scheduler::select::weights::Weight;
+use placewright_scheduler::select::{Scheduler, Scope, SelectRefusal};
+use uuid::Uuid;
+
+/// How many hosts of a ranking are explained.
+pub const EXPLAINED_MAX: usize = 10;
+/// How many nodes are explained of a host that the caller asks about; most have one.
+const NODES_MAX: usize = 10;
+
+/// The scores of a ranking.
+#[derive(Debug)]
+pub struct ScoreExplanation {
+    /// How many hosts were feasible, and were compared.
+    pub compared: usize,
+    /// The best of them, best first.
+    pub hosts: Vec<ScoredHost>,
+    /// The hosts that the caller asks about, in its order.
+    pub asked: Vec<AskedHost>,
+}
+
+/// A host with its score.
+#[derive(Debug)]
+pub struct ScoredHost {
+    /// The names of the host.
+    pub host: HostNames,
+    /// Its score.
+    pub score: f64,
+    /// The part that each weigher has in the score.
+    pub weights: Vec<Weight>,
+}
+
+/// What a host is called.
+#[derive(Debug)]
+pub struct HostNames {
+    /// The slot of the host.
+    pub slot: u32,
+    /// Its root provider.
+    pub provider: Uuid,
+    /// The name of its compute service.
+    pub host: String,
+    /// The name of its compute node.
+    pub node: String,
+}
+
+/// A host that the caller asks about.
+#[derive(Debug)]
+pub struct AskedHost {
+    /// The name or UUID by which the caller asks.
+    pub asked: String,
+    /// The host; none if the scheduler does not know one by that name.
+    pub host: Option<HostNames>,
+    /// What became of it in the search.
+    pub standing: Standing,
+}
+
+/// What became of a host in a search.
+#[derive(Debug)]
+pub enum Standing {
+    /// It was compared.
+    Ranked {
+        /// Its place among all hosts that were compared, from 1.
+        rank: usize,
+        /// Its score.
+        score: f64,
+        /// The part that each weigher has in the score.
+        weights: Vec<Weight>,
+    },
+    /// It was not compared.
+    Excluded(Exclusion),
+}
+
+/// What excluded a host first, in the order in which a search without a host is explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exclusion {
+    /// No agent told the scheduler about a host of this name.
+    Unknown,
+    /// A constraint of the placement query.
+    Placement(String),
+    /// A filter, by its name.
+    Filter(String),
+    /// A hard rule of the server group or of the topology.
+    Rule,
+    /// Only this search: its cell, or the hosts that other instances of the request take.
+    Search,
+}
+
+/// What is explained of a search.
+pub(super) struct ExplainedSearch<'a> {
+    pub(super) request: &'a RequestSpec,
+    pub(super) prepared: &'a Prepared,
+    pub(super) scope: &'a Scope,
+    /// The names or UUIDs of hosts that the caller asks about.
+    pub(super) asked: &'a [String],
+}
+
+impl ExplainedSearch<'_> {
+    /// Ranks hosts, with an explanation of the order.
+    pub(super) fn weigh(
+        &self,
+        scheduler: &mut Scheduler,
+        state: &State,
+    ) -> Result<(Vec<Ranked>, ScoreExplanation), SelectRefusal> {
+        let more = Scope {
+            count: self.scope.count.max(EXPLAINED_MAX),
+            ..self.scope.clone()
+        };
+        let asked = self.asked_slots(scheduler.hosts());
+        let slots = asked.iter().filter_map(|(_, slot)| *slot).collect();
+        let (request, prepared) = (self.request, self.prepared);
+        let told = scheduler.rank_with_weights(state, request, prepared, &more, slots)?;
+        let (mut ranked, weights) = told;
+        let hosts = scheduler.hosts();
+        let both = ranked.iter().zip(weights.of_hosts);
+        let weighed = both.filter_map(|(one, weights)| {
+            Some(ScoredHost {
+                host: HostNames::of(hosts, one.slot)?,
+                score: one.score,
+                weights,
+            })
+        });
+        let weighed = weighed.collect();
+        let standing = |slot: Option<u32>| -> Result<Standing, SelectRefusal> {
+            let Some(slot) = slot else {
+                return Ok(Standing::Excluded(Exclusion::Unknown));
+            };
+            Ok(match weights.of_asked.iter().find(|one| one.slot == slot) {
+                Some(one) => Standing::Ranked {
+                    rank: one.rank,
+                    score: one.score,
+                    weights: one.weights.clone(),
+                },
+                None => Standing::Excluded(self.exclusion(scheduler, state, slot)?),
+            })
+        };
+        let asked = asked.into_iter().map(|(name, slot)| {
+            Ok(AskedHost {
+                asked: name.to_owned(),
+                host: slot.and_then(|slot| HostNames::of(hosts, slot)),
+                standing: standing(slot)?,
+            })
+        });
+        let explanation = ScoreExplanation {
+            compared: weights.compared,
+            hosts: weighed,
+            asked: asked.collect::<Result<_, SelectRefusal>>()?,
+        };
+        ranked.truncate(self.scope.count);
+        Ok((ranked, explanation))
+    }
+
+    /// The slots of the hosts that the caller asks about, several for a host with several nodes.
+    fn asked_slots(&self, hosts: &HostTable) -> Vec<(&str, Option<u32>)> {
+        let mut slots = Vec::with_capacity(self.asked.len());
+        for name in self.asked {
+            let by_uuid = Uuid::parse_str(name).ok();
+            let by_uuid = by_uuid.and_then(|uuid| hosts.by_uuid(uuid));
+            let nodes: Vec<u32> = match by_uuid {
+                Some((slot, _)) => vec![slot],
+                None => hosts.nodes_of(name).take(NODES_MAX).collect(),
+            };
+            if nodes.is_empty() {
+                slots.push((name.as_str(), None));
+            }
+            slots.extend(nodes.into_iter().map(|slot| (name.as_str(), Some(slot))));
+        }
+        slots
+    }
+
+    /// What excluded a host that was not compared.
+    fn exclusion(
+        &self,
+        scheduler: &Scheduler,
+        state: &State,
+        slot: u32,
+    ) -> Result<Exclusion, SelectRefusal> {
+        let host = ProviderId(slot);
+        if let Some(constraint) = first_failed(state, &self.prepared.query, host)? {
+            return Ok(Exclusion::Placement(constraint.to_string()));
+        }
+        let (policy, instance) = (scheduler.policy(), self.scope.instance);
+        let compiled = policy.compile(self.request, scheduler.hosts(), instance)?;
+        if let Some(filter) = compiled.filters.refused_by(slot) {
+            return Ok(Exclusion::Filter(filter.to_owned()));
+        }
+        let itself = ConsumerUuid::from_uuid(instance);
+        let rules = Rules::beside(state, self.request, itself, &self.scope.placed)?;
+        let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
+        if rules.left_of(state, word, bit) == 0 {
+            return Ok(Exclusion::Rule);
+        }
+        Ok(Exclusion::Search)
+    }
+}
+
+impl HostNames {
+    fn of(hosts: &HostTable, slot: u32) -> Option<Self> {
+        let host = hosts.get(slot)?;
+        Some(Self {
+            slot,
+            provider: host.uuid,
+            host: host.names.service_host.clone(),
+            node: host.names.node.clone(),
+        })
+    }
+}

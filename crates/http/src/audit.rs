@@ -1,0 +1,177 @@
+//! What the audit log is told of requests: each write, and each refusal for want of rights.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use hyper::Method;
+use hyper::http::request::Parts;
+use placewright_audit_log::{AuditLog, Caller, Event, Note, Outcome, Reason};
+use placewright_auth::Identity;
+
+use crate::error::ApiError;
+use crate::request_id::{self, REQUEST_ID};
+use crate::tls::TlsSession;
+
+/// A request that changes something and gets its line whatever becomes of it.
+#[derive(Debug)]
+pub(crate) struct AuditEntry {
+    log: AuditLog,
+    note: Arc<Note>,
+    origin: Origin,
+}
+
+/// Where a request came from, and what it asked for.
+#[derive(Debug)]
+struct Origin {
+    service: &'static str,
+    issuer: &'static str,
+    method: Method,
+    path: String,
+    global_request_id: Option<String>,
+    certificate: Option<String>,
+}
+
+/// What is known of a request when it ends.
+pub(crate) struct Ended<'a> {
+    pub(crate) route: &'static str,
+    pub(crate) request_id: &'a str,
+    pub(crate) identity: Option<&'a Identity>,
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) result: AuditResult,
+}
+
+/// How a request went, for the log.
+#[derive(Debug, Default)]
+pub(crate) struct AuditResult {
+    /// The status of the answer; none if the client went away before there was one.
+    status: Option<u16>,
+    text: Option<String>,
+    location: Option<String>,
+}
+
+impl AuditResult {
+    pub(crate) fn done(status: u16, location: Option<&String>) -> Self {
+        Self {
+            status: Some(status),
+            text: None,
+            location: location.cloned(),
+        }
+    }
+
+    /// A refusal. Its text is told only where it cannot repeat what a body said, because bodies may
+    /// have passwords.
+    pub(crate) fn refused(error: &ApiError) -> Self {
+        let is_harmless =
+            matches!(error.status(), 401 | 403 | 404 | 409 | 429) || error.status() >= 500;
+        Self {
+            status: Some(error.status()),
+            text: is_harmless.then(|| error.detail().to_owned()),
+            location: None,
+        }
+    }
+}
+
+/// Whether requests with a method change something.
+pub(crate) fn writes(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// Whether a status is a refusal for want of rights.
+pub(crate) fn wants_rights(status: u16) -> bool {
+    matches!(status, 401 | 403)
+}
+
+impl AuditEntry {
+    pub(crate) fn new(
+        log: &AuditLog,
+        parts: &Parts,
+        service: &'static str,
+        issuer: &'static str,
+    ) -> Self {
+        let global = parts.headers.get(REQUEST_ID);
+        let global = request_id::global(global.and_then(|value| value.to_str().ok()));
+        let session = parts.extensions.get::<Arc<TlsSession>>();
+        let certificate = session.and_then(|session| session.client_name());
+        Self {
+            log: log.clone(),
+            note: Arc::default(),
+            origin: Origin {
+                service,
+                issuer,
+                method: parts.method.clone(),
+                path: parts.uri.path().to_owned(),
+                global_request_id: global.map(str::to_owned),
+                certificate: certificate.map(str::to_owned),
+            },
+        }
+    }
+
+    /// What its handler notes.
+    pub(crate) fn note(&self) -> Arc<Note> {
+        Arc::clone(&self.note)
+    }
+
+    /// Offers the event of the request to the log.
+    pub(crate) fn end(self, ended: Ended<'_>) {
+        let Origin {
+            service,
+            issuer,
+            method,
+            path,
+            global_request_id,
+            certificate,
+        } = self.origin;
+        let AuditResult {
+            status,
+            text,
+            location,
+        } = ended.result;
+        let outcome = match status {
+            None => Outcome::Unknown,
+            Some(status) if status < 400 => Outcome::Success,
+            Some(_) => Outcome::Failure,
+        };
+        let caller = Caller {
+            certificate,
+            address: ended.remote,
+            ..ended
+                .identity
+                .map_or_else(Caller::default, |one| caller_of(one, issuer))
+        };
+        self.log.offer(Event {
+            at: SystemTime::now(),
+            service,
+            method: method.as_str().to_owned(),
+            route: Some(ended.route),
+            path,
+            request_id: Some(ended.request_id.to_owned()),
+            global_request_id,
+            caller,
+            outcome,
+            reason: Reason {
+                kind: "HTTP",
+                code: status.map(|status| status.to_string()),
+                text,
+            },
+            location,
+            noted: self.note.take(),
+        });
+    }
+}
+
+fn caller_of(identity: &Identity, issuer: &'static str) -> Caller {
+    let parts = identity.parts();
+    let service = parts.service.as_deref();
+    Caller {
+        user: parts.user_id.clone(),
+        project: parts.project_id.clone(),
+        domain: parts.domain_id.clone(),
+        system: parts.system_scope.clone(),
+        roles: parts.roles.clone(),
+        service_user: service.and_then(|service| service.user_id.clone()),
+        issuer: Some(issuer),
+        certificate: None,
+        address: None,
+    }
+}

@@ -1,0 +1,132 @@
+//! Why a backup cannot be made or restored.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::JournalError;
+
+/// Why a backup was not made or not restored. Nothing is left of it then that looks like a whole one.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The store failed, or is damaged.
+    #[error(transparent)]
+    Store(#[from] JournalError),
+
+    /// No snapshot of the store is sound, and the entries before them were given up.
+    #[error(
+        "the store at {path} has no sound snapshot, and without one its entries before {first_held}, which \
+         were given up, cannot be restored"
+    )]
+    NoBase {
+        /// The directory of the store.
+        path: PathBuf,
+        /// The first entry that the store holds.
+        first_held: u64,
+    },
+
+    /// Something has the name that is to be made.
+    #[error("{path} is there already: name another place, or move it away")]
+    Exists {
+        /// What is there.
+        path: PathBuf,
+    },
+
+    /// Another process is making the same backup, or restoring the same store.
+    #[error("another process is writing {path}")]
+    Busy {
+        /// What it is writing.
+        path: PathBuf,
+    },
+
+    /// There is no such file or directory.
+    #[error("there is no {path}")]
+    NotFound {
+        /// What was looked for.
+        path: PathBuf,
+    },
+
+    /// The file is something else.
+    #[error("{path} is no backup: {reason}")]
+    NotABackup {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        reason: &'static str,
+    },
+
+    /// A newer release made the backup.
+    #[error(
+        "the backup {path} has format {found}, this program reads up to format {supported}: use a newer release"
+    )]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format that this program reads.
+        supported: u32,
+    },
+
+    /// The backup is not what was written.
+    #[error("the backup {path} is damaged at byte {at}: {reason}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where the part begins that is damaged.
+        at: u64,
+        /// What does not match.
+        reason: String,
+    },
+
+    /// The backup does not reach the entry.
+    #[error("the backup {path} reaches from entry {first} to entry {last}, and not to {asked}")]
+    Outside {
+        /// The file.
+        path: PathBuf,
+        /// The entry that was asked for.
+        asked: u64,
+        /// The first entry after which the state can be restored.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
+
+    /// The disk or the quota is exhausted.
+    #[error("no space is left for {path}: nothing of it was kept")]
+    NoSpace {
+        /// What was being written.
+        path: PathBuf,
+    },
+
+    /// The operating system reported a failure.
+    #[error("cannot {doing} {path}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The error of the operating system.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl BackupError {
+    pub(super) fn io<'p>(
+        path: &'p Path,
+        doing: &'static str,
+    ) -> impl Fn(io::Error) -> Self + use<'p> {
+        move |source| {
+            let path = path.to_path_buf();
+            match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { path },
+                io::ErrorKind::NotFound => Self::NotFound { path },
+                _ => Self::Io {
+                    path,
+                    doing,
+                    source,
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! How fast a backup is made.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a backup may make up for after it was held up, so that no burst follows.
+const CREDIT_MAX: Duration = Duration::from_millis(50);
+
+/// Lets so many bytes a second pass.
+pub(super) struct Pace {
+    bytes_per_second: Option<u64>,
+    /// When the bytes that have passed were due.
+    due: Instant,
+}
+
+impl Pace {
+    /// Without a number, bytes pass as fast as they come.
+    pub(super) fn new(bytes_per_second: Option<u64>) -> Self {
+        Self {
+            bytes_per_second,
+            due: Instant::now(),
+        }
+    }
+
+    /// Counts bytes that have passed, and waits until they were due.
+    pub(super) fn pass(&mut self, bytes: usize) {
+        let Some(bytes_per_second) = self.bytes_per_second else {
+            return;
+        };
+        let now = Instant::now();
+        let earliest = now.checked_sub(CREDIT_MAX).unwrap_or(now);
+        let nanoseconds = (bytes as u64).saturating_mul(1_000_000_000) / bytes_per_second.max(1);
+        self.due = self.due.max(earliest) + Duration::from_nanos(nanoseconds);
+        if let Some(early) = self.due.checked_duration_since(now) {
+            thread::sleep(early);
+        }
+    }
+}

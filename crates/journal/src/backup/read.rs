@@ -1,0 +1,213 @@
+//! Reading a backup: its sections in order, each verified.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use super::BackupError;
+use super::section::{self, Base, HEADER_BYTES, SECTION_HEAD_BYTES, Section};
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// The sections of a backup.
+pub(super) struct Reader {
+    path: PathBuf,
+    file: BufReader<File>,
+    /// When the backup was made.
+    pub(super) made_at: i64,
+    crc: u32,
+    sections: u64,
+    /// Where the next section begins.
+    pub(super) at: u64,
+    bytes: Vec<u8>,
+    is_ended: bool,
+}
+
+impl Reader {
+    /// Opens a backup and reads what comes before its entries: the base, to which files follow.
+    pub(super) fn open(path: &Path) -> Result<(Self, Base), BackupError> {
+        let io = BackupError::io(path, "read");
+        let file = File::open(path).map_err(&io)?;
+        if file.metadata().map_err(&io)?.is_dir() {
+            return Err(BackupError::NotABackup {
+                path: path.to_path_buf(),
+                reason: "it is a directory",
+            });
+        }
+        let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
+        let mut header = [0; HEADER_BYTES];
+        file.read_exact(&mut header).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => BackupError::NotABackup {
+                path: path.to_path_buf(),
+                reason: "it is too short",
+            },
+            _ => io(e),
+        })?;
+        let mut reader = Self {
+            path: path.to_path_buf(),
+            file,
+            made_at: section::made_at(path, &header)?,
+            crc: 0,
+            sections: 0,
+            at: HEADER_BYTES as u64,
+            bytes: Vec::new(),
+            is_ended: false,
+        };
+        let base = match reader.next()? {
+            Some(Section::Base(base)) => Some(base),
+            _ => None,
+        };
+        match base {
+            Some(base) => Ok((reader, base)),
+            None => Err(reader.damaged("it does not begin with what it is based on")),
+        }
+    }
+
+    pub(super) fn damaged(&self, reason: impl Into<String>) -> BackupError {
+        BackupError::Damaged {
+            path: self.path.clone(),
+            at: self.at,
+            reason: reason.into(),
+        }
+    }
+
+    /// The next section; `None` behind the last one, which says that the backup is whole.
+    pub(super) fn next(&mut self) -> Result<Option<Section<'_>>, BackupError> {
+        if self.is_ended {
+            return Ok(None);
+        }
+        let start = self.at;
+        let kind = self.load()?;
+        self.at = start + (SECTION_HEAD_BYTES + self.bytes.len()) as u64;
+        let damaged = |reason: &str| BackupError::Damaged {
+            path: self.path.clone(),
+            at: start,
+            reason: reason.into(),
+        };
+        let before = self.sections;
+        self.sections += 1;
+        match section::decode(kind, &self.bytes) {
+            None => Err(damaged("a section of it makes no sense")),
+            Some(Section::End { sections }) => {
+                let mut more = [0];
+                let read = self.file.read(&mut more);
+                if sections != before {
+                    Err(damaged("its number of sections does not match"))
+                } else if read.map_err(BackupError::io(&self.path, "read"))? > 0 {
+                    Err(damaged("it goes on behind its end"))
+                } else {
+                    self.is_ended = true;
+                    Ok(None)
+                }
+            }
+            Some(section) => Ok(Some(section)),
+        }
+    }
+
+    /// Reads and verifies the bytes of the next section; returns its kind.
+    fn load(&mut self) -> Result<u8, BackupError> {
+        let mut head = [0; SECTION_HEAD_BYTES];
+        self.fill(&mut head)?;
+        let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
+        self.bytes.clear();
+        self.bytes.shrink_to(1 << 20);
+        // Read as far as there is something, so that a damaged length needs no memory.
+        let taken = (&mut self.file)
+            .take(u64::from(length))
+            .read_to_end(&mut self.bytes)
+            .map_err(BackupError::io(&self.path, "read"))?;
+        if taken as u64 != u64::from(length) {
+            return Err(self.damaged("it ends early"));
+        }
+        let (found, crc) = section::section_head(self.crc, head[0], &[], &self.bytes);
+        if found != head {
+            return Err(self.damaged("a checksum does not match"));
+        }
+        self.crc = crc;
+        Ok(head[0])
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), BackupError> {
+        self.file.read_exact(bytes).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => self.damaged("it ends early"),
+            _ => BackupError::io(&self.path, "read")(e),
+        })
+    }
+}
+
+/// What a backup holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspected {
+    /// It has everything that was acknowledged before this time, in microseconds since the epoch.
+    pub made_at: i64,
+    /// The first entry after which the state can be restored: that of its snapshot, or 0.
+    pub first: u64,
+    /// When that entry was appended, if that is known.
+    pub first_at: Option<i64>,
+    /// Its last entry.
+    pub end: u64,
+    /// The names of the files that it has beside the journal.
+    pub files: Vec<String>,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// One batch of a backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeenBatch {
+    /// Its first entry.
+    pub first: u64,
+    /// Its last entry.
+    pub last: u64,
+    /// When it was appended, in microseconds since the epoch; batches of earlier releases do not say it.
+    pub appended_at: Option<i64>,
+}
+
+/// Reads a whole backup and verifies it: every checksum, and that no entry is missing. `seen` is told of
+/// each batch of entries.
+///
+/// # Errors
+/// It is damaged, no backup, a newer release's, or it cannot be read.
+pub fn inspect(path: &Path, seen: &mut dyn FnMut(SeenBatch)) -> Result<Inspected, BackupError> {
+    let (mut reader, base) = Reader::open(path)?;
+    let mut files = Vec::new();
+    let mut end = base.before;
+    loop {
+        let at = reader.at;
+        let damaged = |reason: String| BackupError::Damaged {
+            path: path.to_path_buf(),
+            at,
+            reason,
+        };
+        match reader.next()? {
+            None => break,
+            Some(Section::File { name, .. }) => files.push(name.to_owned()),
+            Some(Section::Batch(row)) => {
+                let _records = row
+                    .check(end)
+                    .map_err(|reason| damaged(format!("entry {}: {reason}", row.first)))?;
+                if row.first != end.last + 1 {
+                    return Err(damaged(format!("entry {} is missing", end.last + 1)));
+                }
+                end = row.tail();
+                seen(SeenBatch {
+                    first: row.first,
+                    last: row.last,
+                    appended_at: row.appended_at,
+                });
+            }
+            Some(Section::Base(_) | Section::Piece(_) | Section::End { .. }) => {}
+        }
+    }
+    if end.last != base.end || base.before.last > base.snapshot || base.snapshot > base.end {
+        return Err(reader.damaged("its entries are not those that it names"));
+    }
+    Ok(Inspected {
+        made_at: reader.made_at,
+        first: base.snapshot,
+        first_at: base.appended_at,
+        end: base.end,
+        files,
+        bytes: reader.at,
+    })
+}

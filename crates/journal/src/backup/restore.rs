@@ -1,0 +1,193 @@
+//! Making a store from a backup: under another name, until all of it is on the disk and was looked at.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::file::{PARTIAL_SUFFIX, parent, sync_directory, with_suffix};
+use super::read::Reader;
+use super::section::{Base, Section};
+use super::{BackupError, BackupStep};
+use crate::sqlite::rebuild::Rebuild;
+use crate::{Journal as _, JournalError, SnapshotWriter, SqliteJournal, private};
+
+/// A restored store that does not have its name yet. Dropped before [`Restored::publish`], it leaves
+/// nothing.
+pub struct Restored {
+    // Declared first, so that it is closed before the directory is removed.
+    journal: SqliteJournal,
+    partial: Partial,
+}
+
+impl Restored {
+    /// The store's journal.
+    pub fn journal(&mut self) -> &mut SqliteJournal {
+        &mut self.journal
+    }
+
+    /// Gives the store its name.
+    ///
+    /// # Errors
+    /// Something has that name by now, or those of the file system.
+    pub fn publish(self) -> Result<(), BackupError> {
+        let Self { journal, partial } = self;
+        // SQLite removes its log when it closes the database, by the name that it was opened with.
+        drop(journal);
+        partial.publish()
+    }
+}
+
+/// Makes the directory `store` from a backup that [`super::inspect`] found whole, up to the entry `last`.
+///
+/// # Errors
+/// There is something at `store`; the backup does not reach to `last`, is damaged or cannot be read; or the
+/// store cannot be written. Nothing is left of it then.
+pub fn restore(
+    backup: &Path,
+    store: &Path,
+    last: u64,
+    step: &mut dyn FnMut(&BackupStep),
+) -> Result<Restored, BackupError> {
+    let (mut reader, base) = Reader::open(backup)?;
+    if !(base.snapshot..=base.end).contains(&last) {
+        return Err(BackupError::Outside {
+            path: backup.to_path_buf(),
+            asked: last,
+            first: base.snapshot,
+            last: base.end,
+        });
+    }
+    let partial = Partial::create(store)?;
+    let journal = fill(&mut reader, &base, &partial, last, step).map_err(|error| match error {
+        BackupError::Store(JournalError::NoSpace { .. }) => BackupError::NoSpace {
+            path: store.to_path_buf(),
+        },
+        error => error,
+    })?;
+    Ok(Restored { journal, partial })
+}
+
+fn fill(
+    reader: &mut Reader,
+    base: &Base,
+    partial: &Partial,
+    last: u64,
+    step: &mut dyn FnMut(&BackupStep),
+) -> Result<SqliteJournal, BackupError> {
+    let mut rebuild = Rebuild::create(&partial.path, base.before)?;
+    let mut snapshot: Option<Box<dyn SnapshotWriter>> = None;
+    let mut entry = base.snapshot;
+    loop {
+        let bytes = reader.at;
+        match reader.next()? {
+            None => break,
+            Some(Section::File { name, content }) => partial.put_file(name, content)?,
+            Some(Section::Batch(row)) if row.first <= last => {
+                rebuild.append(&row, last)?;
+                entry = entry.max(row.last.min(last));
+            }
+            Some(Section::Piece(piece)) => {
+                let mut writer = match snapshot.take() {
+                    Some(writer) => writer,
+                    None => rebuild.journal()?.write_snapshot(base.snapshot)?,
+                };
+                writer
+                    .write_all(piece)
+                    .map_err(BackupError::io(&partial.path, "write"))?;
+                snapshot = Some(writer);
+            }
+            Some(Section::Batch(_) | Section::Base(_) | Section::End { .. }) => {}
+        }
+        step(&BackupStep {
+            entry,
+            end: last,
+            bytes,
+        });
+    }
+    if let Some(snapshot) = snapshot {
+        snapshot.finish()?;
+    }
+    Ok(rebuild.finish()?)
+}
+
+/// The directory of a store that is being made. Removed when it is dropped without a name.
+struct Partial {
+    path: PathBuf,
+    store: PathBuf,
+    is_published: bool,
+}
+
+impl Partial {
+    fn create(store: &Path) -> Result<Self, BackupError> {
+        refuse_existing(store)?;
+        let path = with_suffix(store, PARTIAL_SUFFIX);
+        remove_left(&path)?;
+        private::create_directory(&path).map_err(BackupError::io(&path, "create"))?;
+        if let Ok(directory) = File::open(&path) {
+            private::give_to_owner_of(parent(store), &directory);
+        }
+        Ok(Self {
+            path,
+            store: store.to_path_buf(),
+            is_published: false,
+        })
+    }
+
+    fn put_file(&self, name: &str, content: &[u8]) -> Result<(), BackupError> {
+        let path = self.path.join(name);
+        private::create_file(&path)
+            .and_then(|mut file| {
+                file.write_all(content)?;
+                file.sync_all()
+            })
+            .map_err(BackupError::io(&path, "write"))
+    }
+
+    fn publish(mut self) -> Result<(), BackupError> {
+        sync_directory(&self.path).map_err(BackupError::io(&self.path, "sync"))?;
+        refuse_existing(&self.store)?;
+        fs::rename(&self.path, &self.store).map_err(BackupError::io(&self.store, "create"))?;
+        self.is_published = true;
+        let above = parent(&self.store);
+        sync_directory(above).map_err(BackupError::io(above, "sync"))
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.is_published {
+            // What cannot be removed now is removed by the next restore to the same place.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn refuse_existing(store: &Path) -> Result<(), BackupError> {
+    match store.symlink_metadata() {
+        Ok(_) => Err(BackupError::Exists {
+            path: store.to_path_buf(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(BackupError::io(store, "read")(error)),
+    }
+}
+
+/// Removes what a restore that was killed left, unless another one is writing it.
+fn remove_left(path: &Path) -> Result<(), BackupError> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    // Everything that a restore writes comes after its lock. A directory without one is somebody else's.
+    let Ok(lock) = File::open(path.join("lock")) else {
+        return fs::remove_dir(path).map_err(|_| BackupError::Exists {
+            path: path.to_path_buf(),
+        });
+    };
+    match lock.try_lock() {
+        Ok(()) => fs::remove_dir_all(path).map_err(BackupError::io(path, "remove")),
+        Err(TryLockError::WouldBlock) => Err(BackupError::Busy {
+            path: path.to_path_buf(),
+        }),
+        Err(TryLockError::Error(error)) => Err(BackupError::io(path, "lock")(error)),
+    }
+}

@@ -1,0 +1,239 @@
+//! The parts of a backup, as bytes.
+//!
+//! ```text
+//! header    "PWBACKUP" | format u32 | made at i64 | crc32 of the header
+//! section   kind u8 | length u32 | crc32 of (crc before, kind, length, bytes) | bytes
+//!
+//! 1 base    last u64 | checksum u32 | appended at i64 | snapshot u64 | end u64     once, first
+//! 2 file    length of the name u8 | name | content                                 beside the journal
+//! 3 batch   first u64 | last u64 | previous i64 | checksum i64 | appended at i64 | records
+//! 4 piece   bytes of the snapshot's content
+//! 5 end     number of sections before u64                                          once, last
+//! ```
+//!
+//! All numbers are little-endian; a time that is not known is the lowest number. Each checksum covers the
+//! one before it, so no section can be missing, doubled or in another place.
+
+use std::path::Path;
+
+use super::BackupError;
+use crate::sqlite::LogEnd;
+use crate::sqlite::batch::Row;
+
+/// The format of backups that this release writes. It reads this one and all older ones.
+pub const FORMAT: u32 = 1;
+
+pub(super) const MAGIC: &[u8; 8] = b"PWBACKUP";
+pub(super) const HEADER_BYTES: usize = 24;
+pub(super) const SECTION_HEAD_BYTES: usize = 9;
+
+const BASE: u8 = 1;
+const FILE: u8 = 2;
+const BATCH: u8 = 3;
+const PIECE: u8 = 4;
+const END: u8 = 5;
+
+/// What the entries of a backup follow on, and where they end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Base {
+    /// The end of the batch before the first one in the backup.
+    pub(super) before: LogEnd,
+    /// When that batch was appended, in microseconds since the epoch.
+    pub(super) appended_at: Option<i64>,
+    /// The snapshot that the entries follow on; 0 for none.
+    pub(super) snapshot: u64,
+    /// The last entry.
+    pub(super) end: u64,
+}
+
+/// One part of a backup.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Section<'a> {
+    Base(Base),
+    File { name: &'a str, content: &'a [u8] },
+    Batch(Row<'a>),
+    Piece(&'a [u8]),
+    End { sections: u64 },
+}
+
+impl Section<'_> {
+    pub(super) fn kind(&self) -> u8 {
+        match self {
+            Self::Base(_) => BASE,
+            Self::File { .. } => FILE,
+            Self::Batch(_) => BATCH,
+            Self::Piece(_) => PIECE,
+            Self::End { .. } => END,
+        }
+    }
+
+    /// The bytes of the section: a head, which is written to `head`, and the rest.
+    pub(super) fn encode<'s>(&'s self, head: &mut Vec<u8>) -> &'s [u8] {
+        head.clear();
+        match self {
+            Self::Base(base) => {
+                head.extend_from_slice(&base.before.last.to_le_bytes());
+                head.extend_from_slice(&base.before.checksum.to_le_bytes());
+                head.extend_from_slice(&time(base.appended_at));
+                head.extend_from_slice(&base.snapshot.to_le_bytes());
+                head.extend_from_slice(&base.end.to_le_bytes());
+                &[]
+            }
+            Self::File { name, content } => {
+                head.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
+                head.extend_from_slice(name.as_bytes());
+                content
+            }
+            Self::Batch(row) => {
+                head.extend_from_slice(&row.first.to_le_bytes());
+                head.extend_from_slice(&row.last.to_le_bytes());
+                head.extend_from_slice(&row.previous.to_le_bytes());
+                head.extend_from_slice(&row.checksum.to_le_bytes());
+                head.extend_from_slice(&time(row.appended_at));
+                row.records
+            }
+            Self::Piece(bytes) => bytes,
+            Self::End { sections } => {
+                head.extend_from_slice(&sections.to_le_bytes());
+                &[]
+            }
+        }
+    }
+}
+
+/// The section of this kind with these bytes; `None` if they are none.
+pub(super) fn decode(kind: u8, bytes: &[u8]) -> Option<Section<'_>> {
+    let mut from = Fields(bytes);
+    match kind {
+        BASE => {
+            let base = Base {
+                before: LogEnd {
+                    last: from.u64()?,
+                    checksum: from.u32()?,
+                },
+                appended_at: from.time()?,
+                snapshot: from.u64()?,
+                end: from.u64()?,
+            };
+            from.0.is_empty().then_some(Section::Base(base))
+        }
+        FILE => {
+            let (length, rest) = from.0.split_first()?;
+            let (name, content) = rest.split_at_checked(usize::from(*length))?;
+            let name = std::str::from_utf8(name).ok()?;
+            is_file_name(name).then_some(Section::File { name, content })
+        }
+        BATCH => Some(Section::Batch(Row {
+            first: from.u64()?,
+            last: from.u64()?,
+            previous: from.i64()?,
+            checksum: from.i64()?,
+            appended_at: from.time()?,
+            records: from.0,
+        })),
+        PIECE => Some(Section::Piece(bytes)),
+        END => {
+            let sections = from.u64()?;
+            from.0.is_empty().then_some(Section::End { sections })
+        }
+        _ => None,
+    }
+}
+
+/// Whether a name stays in its directory and is none of the journal's own files.
+fn is_file_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    !name.is_empty() && name.chars().all(is_plain) && !matches!(name, "mark" | "lock")
+}
+
+fn time(at: Option<i64>) -> [u8; 8] {
+    at.unwrap_or(i64::MIN).to_le_bytes()
+}
+
+/// Takes numbers from the front of bytes.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn i64(&mut self) -> Option<i64> {
+        self.take().map(i64::from_le_bytes)
+    }
+
+    fn time(&mut self) -> Option<Option<i64>> {
+        let at = self.i64()?;
+        Some((at != i64::MIN).then_some(at))
+    }
+}
+
+/// The header of a backup that was made at this time, in microseconds since the epoch.
+pub(super) fn header(made_at: i64) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    header[12..20].copy_from_slice(&made_at.to_le_bytes());
+    let crc = crc32fast::hash(&header[..20]);
+    header[20..].copy_from_slice(&crc.to_le_bytes());
+    header
+}
+
+/// When a backup with this header was made.
+pub(super) fn made_at(path: &Path, found: &[u8; HEADER_BYTES]) -> Result<i64, BackupError> {
+    if found[..8] != *MAGIC {
+        return Err(BackupError::NotABackup {
+            path: path.to_path_buf(),
+            reason: "it does not begin as one",
+        });
+    }
+    let crc = crc32fast::hash(&found[..20]).to_le_bytes();
+    if found[20..] != crc {
+        return Err(BackupError::Damaged {
+            path: path.to_path_buf(),
+            at: 0,
+            reason: "the checksum of its header does not match".into(),
+        });
+    }
+    let mut from = Fields(&found[8..20]);
+    let (format, made_at) = (from.u32().unwrap_or(0), from.i64().unwrap_or(0));
+    if format > FORMAT {
+        return Err(BackupError::NewerFormat {
+            path: path.to_path_buf(),
+            found: format,
+            supported: FORMAT,
+        });
+    }
+    Ok(made_at)
+}
+
+/// The head of a section, and the checksum in it, which covers the one before it.
+pub(super) fn section_head(
+    before: u32,
+    kind: u8,
+    head: &[u8],
+    rest: &[u8],
+) -> ([u8; SECTION_HEAD_BYTES], u32) {
+    let length = u32::try_from(head.len() + rest.len()).unwrap_or(u32::MAX);
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&before.to_le_bytes());
+    hasher.update(&[kind]);
+    hasher.update(&length.to_le_bytes());
+    hasher.update(head);
+    hasher.update(rest);
+    let crc = hasher.finalize();
+    let mut bytes = [kind; SECTION_HEAD_BYTES];
+    bytes[1..5].copy_from_slice(&length.to_le_bytes());
+    bytes[5..].copy_from_slice(&crc.to_le_bytes());
+    (bytes, crc)
+}

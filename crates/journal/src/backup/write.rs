@@ -1,0 +1,284 @@
+//! Making a backup while a service writes to the store.
+//!
+//! Entries are never changed, so it takes no lock and needs no long view of the database: it reads a
+//! little at a time, so that the write-ahead log can be reset in between, and writes it at its pace.
+//! Entries come before the snapshot, because the service may trim them meanwhile; the snapshot's file is
+//! opened first and can be read even after the service removed it.
+
+use std::fs;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use super::BackupError;
+use super::file::{Writer, remove_all_left};
+use super::pace::Pace;
+use super::section::{Base, Section};
+use crate::sqlite::batch::Row;
+use crate::sqlite::now;
+use crate::{Journal as _, JournalError, SqliteJournal};
+
+/// So many bytes of batches are read in one view of the database.
+const READ_BYTES: usize = 1 << 20;
+/// The snapshot's content is copied in pieces of this size.
+const PIECE_BYTES: usize = 256 << 10;
+/// How often a backup begins anew because the service gave up what it was about to read.
+const ATTEMPTS: usize = 5;
+
+/// How a backup is made.
+pub struct BackupOptions<'a> {
+    /// The name of its file, from the time at which it is made, in microseconds since the epoch, and the
+    /// last entry in it.
+    pub name: &'a dyn Fn(i64, u64) -> PathBuf,
+    /// Files of the store's directory that belong to it, as far as they are there.
+    pub files: &'a [&'a str],
+    /// How many bytes are copied in a second; without a number as many as the disk can.
+    pub bytes_per_second: Option<u64>,
+}
+
+/// How far a backup or a restore has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackupStep {
+    /// The last entry that was copied.
+    pub entry: u64,
+    /// The last entry that will be.
+    pub end: u64,
+    /// The bytes that were copied.
+    pub bytes: u64,
+}
+
+/// A backup that was made.
+#[derive(Debug)]
+pub struct Written {
+    /// Its file.
+    pub path: PathBuf,
+    /// It has everything that was acknowledged before this time, in microseconds since the epoch.
+    pub made_at: i64,
+    /// The snapshot that its entries follow on; 0 if they begin with the first one.
+    pub snapshot: u64,
+    /// Its last entry.
+    pub end: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// The snapshots that are damaged, and were passed over.
+    pub unsound: Vec<JournalError>,
+}
+
+/// Makes a backup of a store, which may be in use. `step` is told now and then how far it is.
+///
+/// # Errors
+/// The store is damaged or lacks entries that were acknowledged, or the backup cannot be written. Nothing
+/// of it is left then.
+pub fn write(
+    store: &mut SqliteJournal,
+    options: &BackupOptions<'_>,
+    step: &mut dyn FnMut(&BackupStep),
+) -> Result<Written, BackupError> {
+    store.check_acknowledged()?;
+    let mut unsound = Vec::new();
+    let mut passed_over = Vec::new();
+    let mut attempts = 1;
+    loop {
+        match attempt(store, options, &passed_over, step) {
+            Ok(written) => return Ok(Written { unsound, ..written }),
+            Err(BackupError::Store(
+                JournalError::Trimmed { .. } | JournalError::NoSnapshot { .. },
+            )) if attempts < ATTEMPTS => {
+                attempts += 1;
+            }
+            Err(BackupError::Store(JournalError::DamagedSnapshot {
+                path,
+                sequence,
+                reason,
+            })) => {
+                passed_over.push(sequence);
+                unsound.push(JournalError::DamagedSnapshot {
+                    path,
+                    sequence,
+                    reason,
+                });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Removes what backups that were killed left in a directory, of names that end with `suffix`.
+///
+/// # Errors
+/// Those of the file system.
+pub fn remove_left(directory: &Path, suffix: &str) -> Result<(), BackupError> {
+    remove_all_left(directory, suffix)
+}
+
+fn attempt(
+    store: &mut SqliteJournal,
+    options: &BackupOptions<'_>,
+    passed_over: &[u64],
+    step: &mut dyn FnMut(&BackupStep),
+) -> Result<Written, BackupError> {
+    // The time first: what was acknowledged before it is in the journal now.
+    let made_at = now();
+    let end = store.end()?;
+    let snapshot = oldest_snapshot(store, end, passed_over)?;
+    let mut reader = match snapshot {
+        0 => None,
+        sequence => Some(store.read_snapshot(sequence)?),
+    };
+    let (before, appended_at) = store.end_before(snapshot + 1)?;
+    let path = (options.name)(made_at, end);
+    let pace = Pace::new(options.bytes_per_second);
+    let mut writer = Writer::create(&path, made_at, pace)?;
+    writer.put(&Section::Base(Base {
+        before,
+        appended_at,
+        snapshot,
+        end,
+    }))?;
+    put_files(store, options.files, &mut writer)?;
+    put_entries(store, snapshot + 1, end, &mut writer, step)?;
+    if let Some(reader) = &mut reader {
+        put_snapshot(reader.as_mut(), snapshot, &mut writer, &mut |bytes| {
+            step(&BackupStep {
+                entry: end,
+                end,
+                bytes,
+            });
+        })?;
+    }
+    let bytes = writer.finish()?;
+    Ok(Written {
+        path,
+        made_at,
+        snapshot,
+        end,
+        bytes,
+        unsound: Vec::new(),
+    })
+}
+
+/// The oldest snapshot that the entries held follow on; 0 while all entries are held.
+fn oldest_snapshot(
+    store: &mut SqliteJournal,
+    end: u64,
+    passed_over: &[u64],
+) -> Result<u64, BackupError> {
+    let first_held = store.first_held()?;
+    if first_held == 1 {
+        return Ok(0);
+    }
+    let usable = |sequence: &u64| {
+        *sequence <= end && sequence + 1 >= first_held && !passed_over.contains(sequence)
+    };
+    let snapshots = store.snapshots()?;
+    let sequences = snapshots.iter().map(|snapshot| snapshot.sequence);
+    sequences
+        .filter(usable)
+        .min()
+        .ok_or_else(|| BackupError::NoBase {
+            path: store.directory().to_path_buf(),
+            first_held,
+        })
+}
+
+fn put_files(
+    store: &SqliteJournal,
+    names: &[&str],
+    writer: &mut Writer,
+) -> Result<(), BackupError> {
+    for name in names {
+        let path = store.directory().join(name);
+        match fs::read(&path) {
+            Ok(content) => writer.put(&Section::File {
+                name,
+                content: &content,
+            })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(BackupError::io(&path, "read")(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Batches in memory, read in one view of the database.
+#[derive(Default)]
+struct Batches {
+    /// Each without its records, and where they end in `bytes`.
+    rows: Vec<(Row<'static>, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Batches {
+    fn read(&mut self, store: &mut SqliteJournal, next: u64, end: u64) -> Result<(), JournalError> {
+        self.rows.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(2 * READ_BYTES);
+        store.read_batches(next, &mut |row, _| {
+            if row.first > end {
+                return ControlFlow::Break(());
+            }
+            self.bytes.extend_from_slice(row.records);
+            self.rows.push((row.without_records(), self.bytes.len()));
+            if self.bytes.len() >= READ_BYTES {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })
+    }
+}
+
+fn put_entries(
+    store: &mut SqliteJournal,
+    from: u64,
+    end: u64,
+    writer: &mut Writer,
+    step: &mut dyn FnMut(&BackupStep),
+) -> Result<(), BackupError> {
+    let mut batches = Batches::default();
+    let mut next = from;
+    while next <= end {
+        batches.read(store, next, end)?;
+        let mut start = 0;
+        for (row, stop) in &batches.rows {
+            let records = &batches.bytes[start..*stop];
+            start = *stop;
+            next = next.max(row.last + 1);
+            writer.put(&Section::Batch(Row { records, ..*row }))?;
+        }
+        if batches.rows.is_empty() {
+            return Err(BackupError::Store(JournalError::Missing {
+                path: store.directory().to_path_buf(),
+                first: next,
+                last: end,
+            }));
+        }
+        step(&BackupStep {
+            entry: next - 1,
+            end,
+            bytes: writer.bytes(),
+        });
+    }
+    Ok(())
+}
+
+fn put_snapshot(
+    reader: &mut dyn Read,
+    sequence: u64,
+    writer: &mut Writer,
+    step: &mut dyn FnMut(u64),
+) -> Result<(), BackupError> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let length = match reader.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(length) => length,
+            Err(error) => {
+                return Err(BackupError::Store(JournalError::of_snapshot(
+                    error, sequence,
+                )));
+            }
+        };
+        writer.put(&Section::Piece(&piece[..length]))?;
+        step(writer.bytes());
+    }
+}

@@ -1,0 +1,159 @@
+//! Reading batches in order, each verified in its place in the chain.
+
+use std::ops::ControlFlow;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::batch::{Records, Row};
+use super::{LogEnd, SqliteJournal, int, open, tail, trimmed, uint};
+use crate::{JournalError, Visit};
+
+/// Receives a verified batch with its records, and says whether to continue.
+pub(crate) type VisitBatch<'a> = dyn FnMut(&Row<'_>, Records<'_>) -> ControlFlow<()> + 'a;
+
+/// Recovery and followers need no times.
+const BATCHES: &str = "SELECT first, last, previous, checksum, records, NULL FROM batch \
+                       WHERE first > ?1 ORDER BY first";
+const BATCHES_WITH_TIMES: &str = "SELECT first, last, previous, checksum, records, appended_at FROM batch \
+                                  WHERE first > ?1 ORDER BY first";
+
+impl SqliteJournal {
+    /// Visits entries in one read view of the database; returns the sequence to continue with.
+    pub(super) fn read_entries(
+        &mut self,
+        from: u64,
+        visit: &mut Visit<'_>,
+    ) -> Result<u64, JournalError> {
+        let mut next = from;
+        self.visit_batches(BATCHES, from, &mut |_, records| {
+            for (sequence, record) in records {
+                if sequence < next {
+                    continue;
+                }
+                next = sequence + 1;
+                visit(sequence, record)?;
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(next)
+    }
+
+    /// Visits the batches from the one that holds the entry `from` on, with their times, in one read view
+    /// of the database. [`crate::Journal::read`] says which errors there are.
+    pub(crate) fn read_batches(
+        &mut self,
+        from: u64,
+        visit: &mut VisitBatch<'_>,
+    ) -> Result<(), JournalError> {
+        let has_times = open::has_times(&self.connection).map_err(self.store.sqlite("read"))?;
+        let select = if has_times {
+            BATCHES_WITH_TIMES
+        } else {
+            BATCHES
+        };
+        self.visit_batches(select, from, visit)
+    }
+
+    /// Where the entries before `from` end that are in other batches than it: their last batch and its
+    /// time, if that is known. It need not be held any more.
+    pub(crate) fn end_before(&mut self, from: u64) -> Result<(LogEnd, Option<i64>), JournalError> {
+        self.find_end_before(from)
+            .map_err(self.store.sqlite("read"))
+    }
+
+    fn find_end_before(&self, from: u64) -> rusqlite::Result<(LogEnd, Option<i64>)> {
+        let view = self.connection.unchecked_transaction()?;
+        let at = match open::has_times(&view)? {
+            true => "appended_at",
+            false => "NULL",
+        };
+        let mut statement = view.prepare(&format!(
+            "SELECT last, checksum, {at} FROM batch WHERE first < ?1 AND last < ?1 \
+             ORDER BY first DESC LIMIT 1"
+        ))?;
+        let found = statement.query_row([int(from)], |row| {
+            let end = LogEnd {
+                last: uint(row.get(0)?),
+                checksum: row.get(1)?,
+            };
+            Ok((end, row.get(2)?))
+        });
+        match found.optional()? {
+            Some(found) => Ok(found),
+            None => Ok((trimmed(&view)?, None)),
+        }
+    }
+
+    fn visit_batches(
+        &mut self,
+        select: &'static str,
+        from: u64,
+        visit: &mut VisitBatch<'_>,
+    ) -> Result<(), JournalError> {
+        let path = &self.store.directory;
+        let sqlite = |error| JournalError::from_sqlite(path, "read", from, error);
+        let view = self.connection.transaction().map_err(sqlite)?;
+        let missing = |first, last| JournalError::Missing {
+            path: path.clone(),
+            first,
+            last,
+        };
+        let trimmed = trimmed(&view).map_err(sqlite)?;
+        if from <= trimmed.last {
+            return Err(JournalError::Trimmed {
+                asked: from,
+                first_held: trimmed.last + 1,
+            });
+        }
+        let end = tail(&view).map_err(sqlite)?.last;
+        if from > end {
+            return if from == end + 1 {
+                Ok(())
+            } else {
+                Err(missing(end + 1, from - 1))
+            };
+        }
+        let mut previous = before(&view, from, trimmed).map_err(sqlite)?;
+        let mut statement = view.prepare_cached(select).map_err(sqlite)?;
+        let mut rows = statement.query([int(previous.last)]).map_err(sqlite)?;
+        let mut next = from;
+        while let Some(row) =
+            (rows.next()).map_err(|e| JournalError::from_sqlite(path, "read", next, e))?
+        {
+            let row =
+                Row::from_sql(row).map_err(|e| JournalError::from_sqlite(path, "read", next, e))?;
+            if row.first > next.max(previous.last + 1) {
+                return Err(missing(next, row.first - 1));
+            }
+            let records = row
+                .check(previous)
+                .map_err(|reason| row.damaged(path, reason))?;
+            if let ControlFlow::Break(()) = visit(&row, records) {
+                return Ok(());
+            }
+            previous = row.tail();
+            next = next.max(previous.last + 1);
+        }
+        Ok(())
+    }
+}
+
+/// The end of the batch before the one that holds `from`.
+fn before(view: &Connection, from: u64, trimmed: LogEnd) -> rusqlite::Result<LogEnd> {
+    let holder: Option<i64> = view
+        .prepare_cached("SELECT first FROM batch WHERE first <= ?1 ORDER BY first DESC LIMIT 1")?
+        .query_row([int(from)], |row| row.get(0))
+        .optional()?;
+    let previous = view
+        .prepare_cached(
+            "SELECT last, checksum FROM batch WHERE first < ?1 ORDER BY first DESC LIMIT 1",
+        )?
+        .query_row([holder.unwrap_or(0)], |row| {
+            Ok(LogEnd {
+                last: uint(row.get(0)?),
+                checksum: row.get(1)?,
+            })
+        })
+        .optional()?;
+    Ok(previous.unwrap_or(trimmed))
+}

@@ -1,0 +1,127 @@
+//! Building a store from batches and a snapshot that were read elsewhere.
+
+use std::path::Path;
+
+use rusqlite::params;
+
+use super::batch::{self, Row};
+use super::mark::HighWaterMark;
+use super::{LogEnd, SqliteJournal, SqliteOptions, int};
+use crate::{Journal as _, JournalError};
+
+/// One transaction takes so many bytes of batches.
+const TRANSACTION_BYTES: usize = 8 << 20;
+
+/// A store that is being built. It is no use to anybody before [`Rebuild::finish`].
+pub(crate) struct Rebuild {
+    journal: SqliteJournal,
+    end: LogEnd,
+    /// The bytes in the open transaction; `None` without one.
+    pending: Option<usize>,
+}
+
+impl Rebuild {
+    /// Creates the store in an empty directory; its first batch follows `before`.
+    pub(crate) fn create(directory: &Path, before: LogEnd) -> Result<Self, JournalError> {
+        let journal = SqliteJournal::open(directory, SqliteOptions::default())?;
+        let set = "UPDATE meta SET value = ?2 WHERE key = ?1";
+        let values = [
+            ("trimmed_last", int(before.last)),
+            ("trimmed_checksum", i64::from(before.checksum)),
+        ];
+        for (key, value) in values {
+            (journal.connection)
+                .execute(set, params![key, value])
+                .map_err(journal.store.sqlite("restore"))?;
+        }
+        Ok(Self {
+            journal,
+            end: before,
+            pending: None,
+        })
+    }
+
+    /// Appends a batch with the checksum that it has, up to its entry `last`; the checksum is made anew
+    /// if that is not its last one.
+    pub(crate) fn append(&mut self, row: &Row<'_>, last: u64) -> Result<(), JournalError> {
+        let path = &self.journal.store.directory;
+        let records = row
+            .check(self.end)
+            .map_err(|reason| row.damaged(path, reason))?;
+        if last >= row.last {
+            return self.insert(row);
+        }
+        let records: Vec<&[u8]> = records
+            .take_while(|(sequence, _)| *sequence <= last)
+            .map(|(_, record)| record)
+            .collect();
+        let mut payload = Vec::new();
+        batch::encode(&records, &mut payload)?;
+        let checksum = batch::checksum(self.end.checksum, row.first, last, &payload);
+        self.insert(&Row {
+            last,
+            previous: i64::from(self.end.checksum),
+            checksum: i64::from(checksum),
+            records: &payload,
+            ..*row
+        })
+    }
+
+    fn insert(&mut self, row: &Row<'_>) -> Result<(), JournalError> {
+        let sqlite = self.journal.store.sqlite("restore");
+        let connection = &self.journal.connection;
+        if self.pending.is_none() {
+            connection.execute_batch("BEGIN").map_err(&sqlite)?;
+        }
+        connection
+            .prepare_cached(
+                "INSERT INTO batch (first, last, previous, checksum, records, appended_at) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    int(row.first),
+                    int(row.last),
+                    row.previous,
+                    row.checksum,
+                    row.records,
+                    row.appended_at,
+                ])
+            })
+            .map_err(&sqlite)?;
+        drop(sqlite);
+        self.end = row.tail();
+        let pending = self.pending.unwrap_or(0) + row.records.len();
+        self.pending = Some(pending);
+        if pending >= TRANSACTION_BYTES {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), JournalError> {
+        if self.pending.take().is_some() {
+            (self.journal.connection)
+                .execute_batch("COMMIT")
+                .map_err(self.journal.store.sqlite("restore"))?;
+        }
+        Ok(())
+    }
+
+    /// The journal, for its snapshot.
+    pub(crate) fn journal(&mut self) -> Result<&mut SqliteJournal, JournalError> {
+        self.commit()?;
+        Ok(&mut self.journal)
+    }
+
+    /// Makes everything durable, and sets the mark to the end.
+    pub(crate) fn finish(mut self) -> Result<SqliteJournal, JournalError> {
+        self.commit()?;
+        self.journal.checkpoint()?;
+        let store = &self.journal.store;
+        let mark = HighWaterMark::create(&store.directory, self.end)
+            .map_err(store.io("write its mark"))?;
+        *store.turn.lock() = Some(mark);
+        Ok(self.journal)
+    }
+}

@@ -1,0 +1,40 @@
+//! What one root lacks: the first constraint of a query that it does not pass.
+
+use super::constraint::{Constraint, Parts};
+use super::relaxed::RelaxedQuery;
+use crate::candidates::{CandidateQuery, QueryRefusal};
+use crate::ids::ProviderId;
+use crate::state::State;
+
+/// The first constraint that a root cannot serve together with those before it, in the order in
+/// which [`explain`](super::explain) applies them; `None` if it can serve all.
+///
+/// # Errors
+///
+/// As [`explain`](super::explain).
+pub fn first_failed(
+    state: &State,
+    query: &CandidateQuery,
+    root: ProviderId,
+) -> Result<Option<Constraint>, QueryRefusal> {
+    let mut parts = Parts::new(state, query)?;
+    let serves = |length: usize| {
+        let relaxed = RelaxedQuery::new(state, query, &parts, |index| index < length);
+        relaxed.is_some_and(|mut relaxed| relaxed.tree_fits(root))
+    };
+    let count = parts.parts.len();
+    if count == 0 || serves(count) {
+        return Ok(None);
+    }
+    // Binary search: the first `low` constraints can be served, the first `high` cannot.
+    let (mut low, mut high) = (0, count);
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if serves(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(Some(parts.constraints.swap_remove(high - 1)))
+}

@@ -1,0 +1,50 @@
+//! The audit log of a process, from its options.
+
+use std::path::Path;
+
+use placewright_audit_log::{
+    AuditLog, AuditLogMetrics, AuditLogOptions, Destination, for_process, set_for_process,
+};
+use prometheus_client::registry::Registry;
+
+use crate::config::{ConfigErrors, chain};
+use crate::options::{self, AuditDestination};
+
+/// Opens the audit log, if there is to be one, and makes it that of the process. Its file is in this
+/// directory unless the options name one.
+///
+/// # Errors
+///
+/// It cannot be opened.
+pub(crate) fn start(
+    options: &options::AuditLogOptions,
+    directory: &Path,
+    registry: &mut Registry,
+) -> Result<Option<AuditLog>, ConfigErrors> {
+    let in_directory = || directory.join("audit.log");
+    let destination = match options.destination {
+        AuditDestination::Off => Destination::Off,
+        AuditDestination::File => {
+            Destination::File(options.file.clone().unwrap_or_else(in_directory))
+        }
+        AuditDestination::Syslog => Destination::Syslog(options.syslog_socket.as_str().into()),
+        AuditDestination::Stderr => Destination::Stderr,
+    };
+    let options = AuditLogOptions {
+        destination,
+        queue_bytes_max: options.queue_bytes_max.count(),
+    };
+    let started = AuditLog::start(&options, AuditLogMetrics::new(registry));
+    let log = started.map_err(|error| ConfigErrors(vec![format!("[audit] {}", chain(&error))]))?;
+    if let Some(log) = &log {
+        set_for_process(log);
+    }
+    Ok(log)
+}
+
+/// Writes what waits for the audit log of the process, at its end.
+pub(crate) fn close() {
+    if let Some(log) = for_process() {
+        log.close();
+    }
+}

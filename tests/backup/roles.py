@@ -1,0 +1,166 @@
+"""Control and cells, backed up while servers are booted, and put back."""
+
+import pathlib
+import re
+import threading
+import time
+
+import tally
+from compute import Compute, is_settled, of_server
+from installation import Installation
+from settle import settled
+from backups import Backup, digests, placewright
+
+CELLS = 2
+HOSTS = 5
+SETTLE_S = 90
+
+
+class Roles:
+    """An installation whose stores are backed up and restored."""
+
+    def __init__(self, counts: tally.Tally, folder: pathlib.Path, servers: int) -> None:
+        self.counts = counts
+        self.folder = folder
+        self.servers = servers
+        self.site = Installation(folder, CELLS, HOSTS)
+        # Control last: it has heard of everything that is in the backups of cells.
+        self.stores = [f"cell-{number}" for number in range(CELLS)] + ["control"]
+
+    def run(self) -> None:
+        try:
+            self.site.start()
+            client = Compute(self.site.compute)
+            self.flavor = client.flavor("small", 1, 128)
+            client.connection.close()
+            self.all_of_them()
+            self.control_alone()
+        finally:
+            self.site.stop()
+
+    def boot(self, count: int, name: str) -> list[str]:
+        client = Compute(self.site.compute)
+        made = [client.create(f"{name}-{number}", self.flavor) for number in range(count)]
+        client.connection.close()
+        assert all(status == 202 for status, _ in made), made
+        return [body["server"]["id"] for _, body in made]
+
+    def back_up(self, name: str) -> dict[str, Backup]:
+        return {
+            store: Backup(self.folder / store, self.folder / f"{name}-{store}.backup")
+            for store in self.stores
+        }
+
+    def put_back(self, backups: dict[str, Backup]) -> list[str]:
+        """Stops everything and restores these stores; what the digests disagree in."""
+        self.site.stop()
+        complaints = []
+        for name, backup in backups.items():
+            store = self.folder / name
+            known = digests(store, [backup.end])[backup.end]
+            old = self.folder / f"{backup.file.name}-old"
+            store.rename(old)
+            sequence, digest = backup.restore(store)
+            if (sequence, digest) != (backup.end, known):
+                complaints.append(f"{name}: {sequence} {digest}, not {backup.end} {known}")
+        return complaints
+
+    def audit(self, *options: str) -> str:
+        url = f"http://127.0.0.1:{self.site.placement}"
+        try:
+            return placewright("audit", "--url", url, *options)
+        except Exception as found:  # it ends with 1 when it finds something
+            return str(found)
+
+    def repair(self, what: str, *options: str) -> None:
+        """Repairs until nothing is found; prints the kinds of what was."""
+        end = time.monotonic() + SETTLE_S
+        kinds: dict[str, int] = {}
+        text = self.audit()
+        for kind in re.findall(r"^([a-z_]+) +[0-9a-f]{8}-", text, re.MULTILINE):
+            kinds[kind] = kinds.get(kind, 0) + 1
+        print(f"{what}: the audit found {kinds or 'nothing'}", flush=True)
+        while "everything adds up" not in text and time.monotonic() < end:
+            self.audit("--repair", *options)
+            time.sleep(1)
+            text = self.audit()
+        self.counts.check(f"{what}: repaired, the audit finds nothing", "everything adds up" in text, text)
+
+    def goes_on(self, what: str) -> None:
+        """New servers are booted as ever."""
+        made = self.boot(5, "after")
+        self.look(f"{what}, new servers", set(made))
+
+    def look(self, what: str, wanted: set[str]) -> dict[str, dict]:
+        """All servers, once those that are wanted are there and work."""
+        client = Compute(self.site.compute)
+        end = time.monotonic() + SETTLE_S
+        while True:
+            found = {server["id"]: server for server in client.servers()}
+            lost = sorted(wanted - found.keys())
+            bad = [
+                of_server(server)
+                for server in found.values()
+                if server["id"] in wanted
+                and (not is_settled(server) or server["status"] != "ACTIVE")
+            ]
+            if not (lost or bad) or time.monotonic() > end:
+                break
+            time.sleep(0.3)
+        client.connection.close()
+        states: dict[str, int] = {}
+        for server in found.values():
+            states[server["status"]] = states.get(server["status"], 0) + 1
+        print(f"{what}: {states}", flush=True)
+        self.counts.check(
+            f"{what}: servers of before are there and active",
+            not lost and not bad,
+            "\n".join([*(f"lost {one}" for one in lost), *bad][:8]),
+        )
+        return found
+
+    def all_of_them(self) -> None:
+        what = "all roles put back to backups made while servers were booted"
+        before = set(self.boot(self.servers, "before"))
+        self.look("before", before)
+        booting = threading.Thread(target=self.boot, args=(self.servers, "meanwhile"))
+        booting.start()
+        backups = self.back_up("all")
+        booting.join()
+        settled(self.site.compute, set(), SETTLE_S)
+        self.boot(3, "later")
+        settled(self.site.compute, set(), SETTLE_S)
+        complaints = self.put_back(backups)
+        self.counts.check(
+            f"{what}: each store has the digest that its journal knows",
+            not complaints,
+            "\n".join(complaints),
+        )
+        self.site.start()
+        self.look(what, before)
+        self.repair(what, "--destroy-unknown-guests")
+        self.look(f"{what}, repaired", before)
+        self.goes_on(what)
+
+    def control_alone(self) -> None:
+        what = "control alone put back"
+        before = set(self.boot(self.servers, "old"))
+        self.look("before", before)
+        backups = {"control": self.back_up("alone")["control"]}
+        newer = set(self.boot(self.servers, "newer"))
+        client = Compute(self.site.compute)
+        settled(self.site.compute, set(), SETTLE_S)
+        gone = sorted(before)[:3]
+        for server in gone:
+            client("DELETE", f"/servers/{server}")
+        client.connection.close()
+        settled(self.site.compute, set(gone), SETTLE_S)
+        complaints = self.put_back(backups)
+        self.counts.check(f"{what}: the digest is known", not complaints, "\n".join(complaints))
+        self.site.start()
+        kept = before - set(gone)
+        found = self.look(what, kept)
+        print(f"{what}: {len(newer & found.keys())} of {len(newer)} newer servers are known", flush=True)
+        self.repair(what)
+        self.look(f"{what}, repaired", kept)
+        self.goes_on(what)
