@@ -22,6 +22,7 @@ use placewright_rpc::{
     CertificatesClient, ClientIdentity, ClientOptions, PlacementClient, ServeOptions, ServerRole,
     Services, Token, serve as serve_grpc,
 };
+use placewright_secrets::Sealer;
 use placewright_tasks::{Task, supervise};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -186,14 +187,8 @@ async fn serve(
     let mut registry = Registry::default();
     let observer = LoggingObserver(JournalMetrics::new(&mut registry));
     let store = option_conversion::journal(&config.options);
-    let (keys, beside) = (config.options.secrets.clone(), directory.clone());
-    let sealer = tokio::task::spawn_blocking(move || secrets::sealer(&keys, &beside)).await??;
-    secrets::register(
-        registry.sub_registry_with_prefix("placewright_cell"),
-        &sealer,
-    );
     let cell_options = placewright_cell::Options {
-        sealer,
+        sealer: sealer(config, &mut registry).await?,
         ..cell_options(&config.options, CellId(id))
     };
     let cell = tokio::select! {
@@ -211,13 +206,7 @@ async fn serve(
     systemd::ready();
     systemd::feed_watchdog();
 
-    let certificates = way_to_authority(&client, credentials.as_ref())?;
-    let services = Services {
-        cell: Some(Arc::clone(&cell) as _),
-        agents: Some(Arc::clone(&cell) as _),
-        certificates: certificates.map(|way| way as _),
-        ..Services::default()
-    };
+    let services = services(&cell, way_to_authority(&client, credentials.as_ref())?);
     let serve_options = ServeOptions {
         token,
         credentials,
@@ -240,6 +229,28 @@ async fn serve(
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Reads the keys for secrets, on a thread that may wait for a command.
+async fn sealer(config: &Config, registry: &mut Registry) -> anyhow::Result<Sealer> {
+    let (keys, store) = (
+        config.options.secrets.clone(),
+        config.options.cell.directory(),
+    );
+    let sealer = tokio::task::spawn_blocking(move || secrets::sealer(&keys, &store)).await??;
+    let registry = registry.sub_registry_with_prefix("placewright_cell");
+    secrets::register(registry, &sealer);
+    Ok(sealer)
+}
+
+/// What the cell offers control and its agents.
+fn services(cell: &Arc<Cell>, certificates: Option<Arc<CertificatesClient>>) -> Services {
+    Services {
+        cell: Some(Arc::clone(cell) as _),
+        agents: Some(Arc::clone(cell) as _),
+        certificates: certificates.map(|way| way as _),
+        ..Services::default()
+    }
 }
 
 /// The link through which the cell reaches placement.

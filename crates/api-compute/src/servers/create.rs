@@ -12,15 +12,13 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_records::server;
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
-use placewright_secrets::{Fields, Secret};
+use placewright_secrets::Fields;
 use placewright_types::server::{OwnFields, ServerBody, ServerFields};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::body;
-use super::common_fields::{
-    access_address, certificates, check_hostname, disk_config, read_user_data,
-};
+use super::common_fields::{access_address, certificates, check_hostname, disk_config};
 use super::devices::{PARTS_MAX, boots_from_volume, is_first, read_boot};
 use super::hints::Hints;
 use super::{metadata, secrets, tags};
@@ -348,7 +346,7 @@ fn read<'a>(call: &RoutedRequest<'_>, json: &'a Value) -> ApiResult<CreateReques
         hostname = Some(text.to_owned());
     }
     read_rest(call, &mut parsed, &mut server)?;
-    let secrets = read_secrets(&mut parsed)?;
+    let secrets = secrets::read(&mut parsed)?;
     let (zone, forced, destination) = read_place(call, &mut parsed)?;
     let least = parsed.integer("min_count", 1..=COUNT_MAX)?;
     let most = parsed.integer("max_count", 1..=COUNT_MAX)?;
@@ -452,14 +450,6 @@ fn read_rest(
         server.trusted_image_certificates = certificates(parsed)?;
     }
     Ok(())
-}
-
-fn read_secrets(parsed: &mut ObjectParser<'_>) -> ApiResult<Fields> {
-    let password = parsed.text("adminPass", 0..=255)?;
-    Ok(Fields {
-        user_data: read_user_data(parsed)?,
-        admin_pass: password.map(|password| Secret::new(password.to_owned())),
-    })
 }
 
 /// The requested zone, the host that an administrator forces, and the requested destination.

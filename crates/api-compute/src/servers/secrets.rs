@@ -5,9 +5,20 @@ use placewright_http::{ApiError, ApiResult};
 use placewright_secrets::{Fields, RequestSeal, SealError, Secret};
 use uuid::Uuid;
 
+use super::common_fields::read_user_data;
 use super::server_view::ServerView;
 use crate::call::RoutedRequest;
 use crate::error;
+use crate::fields::ObjectParser;
+
+/// Reads the secrets of a create.
+pub(super) fn read(parsed: &mut ObjectParser<'_>) -> ApiResult<Fields> {
+    let password = parsed.text("adminPass", 0..=255)?;
+    Ok(Fields {
+        user_data: read_user_data(parsed)?,
+        admin_pass: password.map(|password| Secret::new(password.to_owned())),
+    })
+}
 
 /// Seals the secrets of a request.
 pub(crate) fn seal(call: &RoutedRequest<'_>, fields: Fields) -> ApiResult<RequestSeal> {
