@@ -1,9 +1,9 @@
 //! Where keys come from: a file, or a command.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -94,14 +94,23 @@ fn read_file(path: &Path) -> io::Result<Zeroizing<String>> {
     Ok(text)
 }
 
-/// Makes a key file, which only its owner may read.
+/// Makes a key file, which only its owner may read: the user who makes it, or with root the owner of
+/// its folder, because a service is seldom root.
 ///
 /// # Errors
 ///
 /// There is one, or it cannot be made.
 pub fn make_key_file(path: &Path, keyring: &Keyring) -> Result<(), KeyError> {
     let file = || path.to_owned();
-    let made = write_new(path, keyring);
+    let made = fs::metadata(folder(path)).and_then(|folder| {
+        write_new(path, keyring, |file| {
+            if file.metadata()?.uid() == 0 {
+                // Where even root may not, the file is root's.
+                let _ = fchown(file, Some(folder.uid()), Some(folder.gid()));
+            }
+            Ok(())
+        })
+    });
     made.map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => KeyError::Exists(file()),
         _ => KeyError::File {
@@ -111,44 +120,75 @@ pub fn make_key_file(path: &Path, keyring: &Keyring) -> Result<(), KeyError> {
     })
 }
 
-/// Replaces a key file: readers see the old keys or the new ones.
+/// Replaces a key file: readers see the old keys or the new ones. Who may read it stays as it is.
 ///
 /// # Errors
 ///
-/// It cannot be written.
+/// It cannot be written, or not with the owner and the group that it has.
 pub fn replace_key_file(path: &Path, keyring: &Keyring) -> Result<(), KeyError> {
-    let mut name = OsString::from(path.file_name().unwrap_or_default());
-    name.push(format!(".new-{}", std::process::id()));
-    let new = path.with_file_name(name);
-    let replaced = write_new(&new, keyring).and_then(|()| {
-        fs::rename(&new, path)?;
-        sync_directory(path)
-    });
-    replaced.map_err(|source| {
-        // What is left of it has keys, and would be in the way of the next attempt.
-        let _ = fs::remove_file(&new);
-        KeyError::File {
-            file: path.to_owned(),
-            source,
-        }
+    replace(path, keyring).map_err(|source| KeyError::File {
+        file: path.to_owned(),
+        source,
     })
 }
 
-fn write_new(path: &Path, keyring: &Keyring) -> io::Result<()> {
+fn replace(path: &Path, keyring: &Keyring) -> io::Result<()> {
+    // The file itself, where the path is a link to it.
+    let path = &fs::canonicalize(path)?;
+    let old = fs::metadata(path)?;
+    let mut name = OsString::from(path.file_name().unwrap_or_default());
+    name.push(format!(".new-{}", std::process::id()));
+    let new = path.with_file_name(name);
+    let written = write_new(&new, keyring, |file| {
+        let made = file.metadata()?;
+        if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
+            fchown(file, Some(old.uid()), Some(old.gid()))?;
+        }
+        let mode = old.permissions().mode() & 0o777;
+        file.set_permissions(Permissions::from_mode(mode))
+    });
+    let replaced = written.and_then(|()| {
+        fs::rename(&new, path)?;
+        sync_directory(path)
+    });
+    if replaced.is_err() {
+        // What is left of it has keys, and would be in the way of the next attempt.
+        let _ = fs::remove_file(&new);
+    }
+    replaced
+}
+
+/// Writes keys to a file that is not there yet. `give` says whose it is, before it has keys.
+fn write_new(
+    path: &Path,
+    keyring: &Keyring,
+    give: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(path)?;
-    file.write_all(keyring.text().as_bytes())?;
-    file.sync_all()?;
-    sync_directory(path)
+    let written = give(&file).and_then(|()| {
+        file.write_all(keyring.text().as_bytes())?;
+        file.sync_all()?;
+        sync_directory(path)
+    });
+    if written.is_err() {
+        // A part of it would be in the way of the next attempt.
+        let _ = fs::remove_file(path);
+    }
+    written
 }
 
 fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(folder(path))?.sync_all()
+}
+
+fn folder(path: &Path) -> &Path {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-    File::open(above.unwrap_or(Path::new(".")))?.sync_all()
+    above.unwrap_or(Path::new("."))
 }
 
 impl KeyCommand {

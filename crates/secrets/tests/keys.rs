@@ -1,7 +1,7 @@
 //! Keys: their texts, files and commands.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,9 @@ use placewright_secrets::{
     Key, KeyCommand, KeyError, KeySource, Keyring, Sealer, Secret, UserDataUntil, make_key_file,
     replace_key_file,
 };
+
+/// The user of a service, for tests that run as root.
+const SERVICE: u32 = 4242;
 
 fn text(keyring: &Keyring) -> String {
     keyring.text().as_str().to_owned()
@@ -100,6 +103,47 @@ fn a_key_file_is_for_its_owner_and_is_not_overwritten() {
     assert!(sealer.refresh(Duration::ZERO).is_err());
     assert_eq!(sealer.keyring().current().id(), rotated.current().id());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_key_file_that_is_replaced_stays_with_those_who_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secrets.key");
+    let keys = Keyring::random().unwrap();
+    make_key_file(&path, &keys).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    // Only root may give files away; others try the rest.
+    let is_root = chown(&path, Some(SERVICE), Some(SERVICE)).is_ok();
+    let link = folder.path().join("link");
+    symlink(&path, &link).unwrap();
+    let found = || {
+        let found = fs::symlink_metadata(&path).unwrap();
+        (found.uid(), found.gid(), found.mode())
+    };
+    let before = found();
+    assert!(!is_root || before.0 == SERVICE);
+    for place in [&path, &link] {
+        let rotated = keys.clone().rotated(Key::random().unwrap());
+        replace_key_file(place, &rotated).unwrap();
+        assert_eq!(found(), before);
+        let read = KeySource::File(path.clone()).read().unwrap();
+        assert_eq!(read.current().id(), rotated.current().id());
+    }
+    assert!(link.is_symlink());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_key_file_that_root_makes_is_for_the_owner_of_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let owner = match chown(folder.path(), Some(SERVICE), Some(SERVICE)) {
+        Ok(()) => SERVICE,
+        Err(_) => fs::metadata(folder.path()).unwrap().uid(),
+    };
+    let path = folder.path().join("secrets.key");
+    make_key_file(&path, &Keyring::random().unwrap()).unwrap();
+    let found = fs::metadata(&path).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o777), (owner, 0o600));
 }
 
 fn command(folder: &Path, script: &str) -> KeyCommand {
