@@ -7,6 +7,8 @@ use clap::Args;
 use placewright_client::server_url;
 use serde_json::Value;
 
+use crate::credentials::Credentials;
+
 /// Arguments that select a server and authenticate the request.
 #[derive(Debug, Args)]
 pub(crate) struct Client {
@@ -19,18 +21,8 @@ pub(crate) struct Client {
     )]
     url: String,
 
-    /// The token to show; `noauth2` takes `admin`
-    #[arg(
-        long,
-        env = "OS_TOKEN",
-        default_value = "admin",
-        hide_env_values = true
-    )]
-    token: String,
-
-    /// One more header, as `Authorization: Basic …` for `http_basic`; may be given several times
-    #[arg(long = "header", value_name = "NAME: VALUE")]
-    headers: Vec<String>,
+    #[command(flatten)]
+    credentials: Credentials,
 
     /// The microversion of the question
     #[arg(long, value_name = "1.N", default_value = "1.39")]
@@ -72,25 +64,20 @@ impl Client {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let url = format!("{}{path_and_query}", self.url.trim_end_matches('/'));
-        let mut request = reqwest::Client::builder()
+        let request = reqwest::Client::builder()
             .timeout(ANSWER_MAX)
-            // No other server may see the token.
+            // No other server may see the credentials.
             .redirect(reqwest::redirect::Policy::none())
             .build()?
             .request(method, &url)
-            .header("x-auth-token", &self.token)
             .header(
                 "openstack-api-version",
                 format!("placement {}", self.microversion),
             )
             .header("accept", "application/json");
-        for header in &self.headers {
-            let (name, value) = header
-                .split_once(':')
-                .with_context(|| format!("--header {header:?}: write it as \"Name: value\""))?;
-            request = request.header(name.trim(), value.trim());
-        }
-        let answer = request
+        let answer = self
+            .credentials
+            .add_to(request)?
             .send()
             .await
             .with_context(|| format!("no answer from {url}"))?;

@@ -3,6 +3,7 @@
 mod audit;
 mod check;
 mod client;
+mod credentials;
 mod explain;
 mod journal;
 mod laboratory;
