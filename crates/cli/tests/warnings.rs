@@ -250,6 +250,7 @@ fn help_shows_what_the_command_reads() {
         "[cell]",
         "[store]",
         "[secrets]",
+        "[tls]",
         "[auth]",
         "[audit]",
         "[log]",

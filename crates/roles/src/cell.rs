@@ -34,6 +34,7 @@ use crate::control::observer::LoggingObserver;
 use crate::control::signals::{self, nth};
 use crate::control::sockets::Socket;
 use crate::control::{BACKLOG, bind, descriptors, health, logs, option_conversion, systemd};
+use crate::handshakes::HandshakeThreads;
 use crate::identities::{self, Kept};
 use crate::options::{CellOptions, Number, Options};
 use crate::{secrets, warnings};
@@ -207,9 +208,11 @@ async fn serve(
     systemd::feed_watchdog();
 
     let services = services(&cell, way_to_authority(&client, credentials.as_ref())?);
+    let threads = HandshakeThreads::start(&config.options, credentials.is_some())?;
     let serve_options = ServeOptions {
         token,
         credentials,
+        handshakes: threads.places(),
         drain_timeout: milliseconds(options.drain_timeout_ms),
         ..option_conversion::cell(&config.options, shares.cell)
     };

@@ -17,6 +17,7 @@ mod audit_log;
 pub mod cell;
 pub mod config;
 pub mod control;
+mod handshakes;
 mod identities;
 pub mod in_process;
 pub mod options;

@@ -306,11 +306,11 @@ options! {
         tls_plain: PlainMode = "allow";
     }
 
-    /// What the listeners share that speak TLS (`tls_certificate` of their sections), and when their files
-    /// are read again.
+    /// What the listeners share that speak TLS (those with a `tls_certificate`, and those of the roles for each
+    /// other), and when files are read again.
     tls: TlsOptions {
-        /// Most TLS handshakes that are under way at a time, of all listeners. Further ones wait; after a
-        /// second of it the oldest one that waits for its client gives way.
+        /// Most TLS handshakes under way at a time, of all APIs; a port of the roles for each other has as many of
+        /// its own. Further ones wait; after a second of it the oldest one that waits for its client gives way.
         #[unit("handshakes")]
         handshakes_max: Number<1, 100_000> = "1024";
         /// Most TLS handshakes of one peer that are under way at a time. Further ones wait in the same way.

@@ -134,6 +134,15 @@ static CELL: CommandOptions = CommandOptions {
         ("cell", KeySet::All),
         ("store", KeySet::AllBut(&["path"])),
         ("secrets", KeySet::All),
+        (
+            "tls",
+            KeySet::Only(&[
+                "handshakes_max",
+                "handshakes_per_peer_max",
+                "handshake_timeout_ms",
+                "handshake_threads",
+            ]),
+        ),
         ("auth", KeySet::Only(&["i_know_this_is_open"])),
         ("audit", KeySet::All),
         ("log", KeySet::All),

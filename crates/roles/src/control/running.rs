@@ -123,7 +123,7 @@ impl Running {
         let (mut registry, metrics) = Metrics::new();
         let sealer = sealer(options, cells, &sockets, &mut registry).await?;
         let observer = LoggingObserver(metrics.journal);
-        let tls = checked.tls.open(options, &metrics.tls)?;
+        let tls = checked.tls.open(options, &metrics.tls, &identity)?;
         let (vital, health) = health::start(sockets.health.take(), tls.door("health"))?;
         let (mut inherited, engine) = tokio::select! {
             opened = take_over(inherited, options, observer) => opened?,
@@ -186,6 +186,7 @@ impl Running {
     pub(crate) fn cell_options(&self, options: &Options) -> ServeOptions {
         ServeOptions {
             token: self.token.clone(),
+            handshakes: self.tls.handshakes_of_roles(),
             ..option_conversion::cell(options, self.shares.cell)
         }
     }
@@ -333,6 +334,7 @@ impl Running {
             let options = ServeOptions {
                 token: self.token,
                 credentials: self.identity.credentials.clone(),
+                handshakes: self.tls.handshakes_of_roles(),
                 ..option_conversion::asks(options, self.shares.asks)
             };
             placewright_rpc::serve(listener, services, options, nth(stops, 1)).await
