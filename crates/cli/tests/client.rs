@@ -83,6 +83,67 @@ fn a_password_comes_from_a_file_or_the_environment_or_standard_input() {
     }
 }
 
+/// What the scheduler says of a request with two hosts that it was asked about.
+const DESTINATIONS: &str = r#"{"claimed": false, "kept_ms": 1, "warnings": ["odd"], "selections": [{
+    "instance": "ce5f8c1e-6c8b-4a52-9f6c-3c2a1a0f9d01", "selected": null, "alternates": [],
+    "explanation": {"compared": 11, "ranking": [
+        {"provider": "4f9a1c52-0000-4000-8000-000000000001", "host": "host-1", "node": "node-1",
+         "score": 2.5, "selected": true, "weights": [
+            {"weigher": "RAMWeigher", "number": 61440.0, "normalised": 1.0, "multiplier": 2.5, "share": 2.5}]}],
+      "hosts": [
+        {"asked": "host-17", "provider": null, "host": "host-17", "node": "host-17", "rank": 9,
+         "score": 1.25, "selected": false, "weights": []},
+        {"asked": "host-18", "provider": null, "host": "host-18", "node": "node-18",
+         "excluded": {"reason": "filter", "filter": "ComputeFilter"}}]}}]}"#;
+
+#[test]
+fn hosts_that_are_asked_about_are_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("request.json");
+    std::fs::write(&file, r#"{"flavor": {"vcpus": 2, "memory_mb": 4096}}"#).unwrap();
+    let named = listener();
+    let url = format!("http://{}", named.local_addr().unwrap());
+    let answering = thread::spawn(move || answer_once(&named, DESTINATIONS));
+    let (code, text, error) = run(&[
+        "explain",
+        "--scheduler-url",
+        &url,
+        "--destination",
+        file.to_str().unwrap(),
+        "--host=host-17",
+        "--host=host-18",
+    ]);
+    let asked = answering.join().unwrap();
+    assert_eq!(code, 0, "{error}");
+    assert!(
+        asked.starts_with("POST /v1/destinations HTTP/1.1"),
+        "{asked}"
+    );
+    let body = asked.split_once("\r\n\r\n").unwrap().1;
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["request"]["flavor"]["vcpus"], 2);
+    assert_eq!(
+        body["explain_hosts"],
+        serde_json::json!(["host-17", "host-18"])
+    );
+    assert_eq!(
+        (&body["claim"], &body["explain"]),
+        (&false.into(), &true.into())
+    );
+    for expected in [
+        "warning: odd",
+        "The best of 11 hosts that passed all filters",
+        "2.5000   host-1 (node node-1), selected",
+        "RAMWeigher 2.5000",
+        "host-17: rank 9, score 1.2500",
+        "host-18 (node node-18): excluded by the filter ComputeFilter",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let (code, _, error) = run(&["explain", "--host=host-17", "resources=VCPU:1"]);
+    assert_eq!(code, 2, "{error}");
+}
+
 /// Answers one request with a body; returns it as it came.
 fn answer_once(listener: &TcpListener, body: &str) -> String {
     let (mut client, _) = listener.accept().unwrap();
