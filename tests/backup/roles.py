@@ -150,17 +150,20 @@ class Roles:
         newer = set(self.boot(self.servers, "newer"))
         client = Compute(self.site.compute)
         settled(self.site.compute, set(), SETTLE_S)
-        gone = sorted(before)[:3]
+        gone = set(sorted(before)[:3])
         for server in gone:
             client("DELETE", f"/servers/{server}")
         client.connection.close()
-        settled(self.site.compute, set(gone), SETTLE_S)
+        settled(self.site.compute, gone, SETTLE_S)
         complaints = self.put_back(backups)
         self.counts.check(f"{what}: the digest is known", not complaints, "\n".join(complaints))
         self.site.start()
-        kept = before - set(gone)
+        kept = before - gone
         found = self.look(what, kept)
         print(f"{what}: {len(newer & found.keys())} of {len(newer)} newer servers are known", flush=True)
         self.repair(what)
-        self.look(f"{what}, repaired", kept)
+        # Nothing that was deleted since is under way: it is gone, or it would stay for a day.
+        settled(self.site.compute, gone, SETTLE_S)
+        left = sorted(gone & self.look(f"{what}, repaired", kept).keys())
+        self.counts.check(f"{what}: servers deleted since are gone again", not left, "\n".join(left))
         self.goes_on(what)

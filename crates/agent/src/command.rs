@@ -20,7 +20,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use placewright_conductor::cell_conductor::GuestRef;
+use placewright_conductor::cell_conductor::{GuestRef, Order};
 use placewright_conductor::{HostId, InstanceId};
 use placewright_records::server;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,7 @@ use crate::description::HostDescription;
 use crate::driver::{Driver, DriverError, DriverFuture, ListedGuest, Operation, Task};
 
 mod process;
+mod scrub;
 
 use process::{ProcessResult, ProcessSpec};
 
@@ -346,7 +347,7 @@ impl Driver for Command {
             }
             let order = task.order.as_deref();
             let spec: Option<Box<RawValue>> =
-                order.and_then(|order| serde_json::from_str(&server::json(&order.spec.body)).ok());
+                order.and_then(|order| spec_for(task.operation, order));
             let order = order.map(|order| OrderInput {
                 name: &order.spec.name,
                 project: &order.spec.project,
@@ -371,12 +372,29 @@ impl Driver for Command {
             };
             let limit = self.options.timeouts.get(&task.operation);
             let limit = limit.copied().unwrap_or(self.options.timeout);
-            let done = self.run(name, &input, limit).await?;
-            match done.code {
-                Some(0) => Ok(()),
-                _ => Err(failed(name, &done)),
-            }
+            let done = self.run(name, &input, limit).await;
+            let result = match done {
+                Ok(done) if done.code == Some(0) => return Ok(()),
+                Ok(done) => failed(name, &done),
+                Err(error) => error,
+            };
+            Err(DriverError {
+                message: scrub::without_secrets(result.message, spec.as_deref()),
+                ..result
+            })
         })
+    }
+}
+
+/// The body of the specification as an executable gets it: only those that build a guest get what
+/// is secret.
+fn spec_for(operation: Operation, order: &Order) -> Option<Box<RawValue>> {
+    let body = server::json(&order.spec.body);
+    let builds = matches!(operation, Operation::Spawn | Operation::Rebuild);
+    let open = (!builds).then(|| placewright_secrets::without_fields(&body));
+    match open.flatten() {
+        Some(rest) => serde_json::from_str(&rest).ok(),
+        None => serde_json::from_str(&body).ok(),
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod metadata;
 pub(crate) mod migrations;
 pub(crate) mod parts;
 mod pattern;
+mod secrets;
 pub(crate) mod server_view;
 pub(crate) mod show;
 mod sort;

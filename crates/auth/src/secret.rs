@@ -3,11 +3,12 @@
 use std::fmt;
 
 use serde::Deserialize;
+use zeroize::Zeroize as _;
 
 /// A password or another secret of the configuration.
 ///
 /// `Debug` does not show it, and there is no `Display`: reading it takes a deliberate
-/// [`Secret::expose`].
+/// [`Secret::expose`]. It is overwritten when it is dropped.
 #[derive(Clone, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -26,6 +27,12 @@ impl Secret {
     /// Whether the secret is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
     }
 }
 

@@ -77,6 +77,8 @@ fn create(cell: u128, number: u128, hosts: u128) -> Envelope {
                 body: "x".repeat(1500).into(),
                 created_at: now(),
                 usage: Default::default(),
+                build_secrets: Default::default(),
+                secrets: Default::default(),
             },
             selection: candidate(number),
             alternates: vec![candidate(number + 1), candidate(number + 2)],

@@ -22,7 +22,7 @@ use crate::claim_requests;
 use crate::options::Options;
 use crate::read_model::ReadModel;
 use crate::shared::{CellMetrics, Counters, Shared, now};
-use crate::{agents, follow, outbox, timers};
+use crate::{agents, follow, outbox, secrets, timers};
 
 /// The events that the channel to a follower holds, besides those in the follower's queue here.
 const NEWS_IN_CHANNEL: usize = 512;
@@ -124,6 +124,8 @@ impl Cell {
         tasks.spawn(Task::CellAsks, claim_requests::run(Arc::clone(&shared)));
         tasks.spawn(Task::CellTick, timers::tick(Arc::clone(&shared)));
         tasks.spawn(Task::CellRepeat, timers::repeat(Arc::clone(&shared)));
+        let keep_sealed = secrets::keep_sealed(Arc::clone(&shared));
+        tasks.spawn(Task::CellSecrets, keep_sealed);
         Ok(Arc::new(Self { shared, tasks }))
     }
 
@@ -201,12 +203,22 @@ impl CellLink for Cell {
         Box::pin(async { self.check_running().map(|()| self.id()) })
     }
 
-    fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
-        let events = messages.into_iter().map(Event::Message).collect();
-        Box::pin(self.submit(events))
+    fn deliver(&self, mut messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
+        Box::pin(async move {
+            for envelope in &mut messages {
+                secrets::take_in(&self.shared, &mut envelope.message)?;
+            }
+            self.submit(messages.into_iter().map(Event::Message).collect())
+                .await
+        })
     }
 
-    fn act(&self, act: CellOperation) -> LinkFuture<'_, Reply> {
+    fn act(&self, mut act: CellOperation) -> LinkFuture<'_, Reply> {
+        if let CellOperation::Rebuild { instance, spec } = &mut act
+            && let Err(error) = secrets::take_in_spec(&self.shared, *instance, spec)
+        {
+            return Box::pin(async { Err(error) });
+        }
         let event = match act {
             CellOperation::Shelve { instance } => Event::Shelve { instance },
             CellOperation::Rebuild { instance, spec } => Event::Rebuild {

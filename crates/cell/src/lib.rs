@@ -33,6 +33,7 @@ mod outbox;
 mod read_model;
 pub mod report;
 mod retry_schedule;
+mod secrets;
 mod shared;
 mod timers;
 pub mod window;

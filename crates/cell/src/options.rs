@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use placewright_conductor::{CellId, cell_conductor};
+use placewright_secrets::Sealer;
 
 /// Options of a cell. The defaults suit a cell of ten thousand hosts.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct Options {
     pub remember_deleted: Duration,
     /// The most hosts of the cell; further ones are ignored. Default 200,000.
     pub hosts_max: usize,
+    /// Seals and opens the secrets of instances. Default: with a key that ends with the process.
+    pub sealer: Sealer,
 }
 
 /// The most memory for recent entries of a cell's engine: they are followed by the cell alone, which is
@@ -75,6 +78,7 @@ impl Options {
             follower_timeout: Duration::from_secs(10),
             remember_deleted: Duration::from_secs(86_400),
             hosts_max: 200_000,
+            sealer: Sealer::default(),
         }
     }
 }

@@ -8,6 +8,7 @@ use placewright_link::ToAgent;
 
 use crate::machine::CellMachine;
 use crate::read_model::ReadModel;
+use crate::secrets;
 use crate::shared::{Shared, count, now};
 
 /// The most journal records that are handled under one lock of the state.
@@ -63,6 +64,7 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
     }
     let mut claim_requests = Vec::new();
     let (mut sent, mut dropped) = (0, 0);
+    let effects = secrets::hand_out(shared, effects, &mut dropped);
     {
         let known = shared.known.lock();
         for effect in effects {

@@ -7,6 +7,8 @@ use clap::Args;
 use placewright_client::server_url;
 use serde_json::Value;
 
+use crate::credentials::Credentials;
+
 /// Arguments that select a server and authenticate the request.
 #[derive(Debug, Args)]
 pub(crate) struct Client {
@@ -19,18 +21,8 @@ pub(crate) struct Client {
     )]
     url: String,
 
-    /// The token to show; `noauth2` takes `admin`
-    #[arg(
-        long,
-        env = "OS_TOKEN",
-        default_value = "admin",
-        hide_env_values = true
-    )]
-    token: String,
-
-    /// One more header, as `Authorization: Basic …` for `http_basic`; may be given several times
-    #[arg(long = "header", value_name = "NAME: VALUE")]
-    headers: Vec<String>,
+    #[command(flatten)]
+    credentials: Credentials,
 
     /// The microversion of the question
     #[arg(long, value_name = "1.N", default_value = "1.39")]
@@ -47,7 +39,7 @@ impl Client {
     ///
     /// There is no response, or not a success; with the reason.
     pub(crate) fn get(&self, path_and_query: &str) -> anyhow::Result<Value> {
-        self.run(reqwest::Method::GET, path_and_query)
+        self.run(reqwest::Method::GET, &self.at(path_and_query), None)
     }
 
     /// Sends a POST without a body, and returns the JSON of the response.
@@ -56,41 +48,61 @@ impl Client {
     ///
     /// As [`Self::get`].
     pub(crate) fn post(&self, path_and_query: &str) -> anyhow::Result<Value> {
-        self.run(reqwest::Method::POST, path_and_query)
+        self.run(reqwest::Method::POST, &self.at(path_and_query), None)
     }
 
-    fn run(&self, method: reqwest::Method, path_and_query: &str) -> anyhow::Result<Value> {
+    /// Sends a POST with a body to any server, and returns the JSON of the response.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`].
+    pub(crate) fn post_json(&self, url: &str, body: &Value) -> anyhow::Result<Value> {
+        self.run(reqwest::Method::POST, url, Some(body))
+    }
+
+    fn at(&self, path_and_query: &str) -> String {
+        format!("{}{path_and_query}", self.url.trim_end_matches('/'))
+    }
+
+    fn run(
+        &self,
+        method: reqwest::Method,
+        url: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(self.ask(method, path_and_query))
+        runtime.block_on(self.ask(method, url, body))
     }
 
-    async fn ask(&self, method: reqwest::Method, path_and_query: &str) -> anyhow::Result<Value> {
+    async fn ask(
+        &self,
+        method: reqwest::Method,
+        url: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // It fails only when another provider was installed meanwhile, which does as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let url = format!("{}{path_and_query}", self.url.trim_end_matches('/'));
         let mut request = reqwest::Client::builder()
             .timeout(ANSWER_MAX)
-            // No other server may see the token.
+            // No other server may see the credentials.
             .redirect(reqwest::redirect::Policy::none())
             .build()?
-            .request(method, &url)
-            .header("x-auth-token", &self.token)
+            .request(method, url)
             .header(
                 "openstack-api-version",
                 format!("placement {}", self.microversion),
             )
             .header("accept", "application/json");
-        for header in &self.headers {
-            let (name, value) = header
-                .split_once(':')
-                .with_context(|| format!("--header {header:?}: write it as \"Name: value\""))?;
-            request = request.header(name.trim(), value.trim());
+        if let Some(body) = body {
+            request = request.json(body);
         }
-        let answer = request
+        let answer = self
+            .credentials
+            .add_to(request)?
             .send()
             .await
             .with_context(|| format!("no answer from {url}"))?;

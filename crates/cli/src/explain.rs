@@ -1,9 +1,14 @@
-//! `placewright explain`: prints why a query for candidates finds what it finds.
+//! `placewright explain`: prints why a query for candidates finds what it finds, or why the scheduler
+//! selects a host.
+
+mod destination;
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
+use placewright_client::server_url;
 use placewright_roles::output;
 use serde::Deserialize;
 
@@ -13,10 +18,37 @@ use crate::client::Client;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     placewright explain 'resources=VCPU:8,MEMORY_MB:16384&required=HW_CPU_X86_AVX2'\n  \
-    placewright explain --json 'resources=VCPU:8' | jq .near_misses")]
+    placewright explain --json 'resources=VCPU:8' | jq .near_misses\n  \
+    echo '{\"flavor\": {\"vcpus\": 2, \"memory_mb\": 4096}}' |\n    \
+    placewright explain --destination - --host host-17 --host host-18")]
 pub(crate) struct Explain {
     /// The query of `GET /allocation_candidates`, as it stands behind the question mark
-    query: String,
+    #[arg(required_unless_present = "destination")]
+    query: Option<String>,
+
+    /// Say why the scheduler selects the host that it does: a file with a request spec, as `request` of
+    /// `POST /v1/destinations` has it; `-` is standard input. Nothing is claimed
+    #[arg(long, value_name = "FILE", conflicts_with = "query")]
+    destination: Option<PathBuf>,
+
+    /// With --destination: say also what became of this host, by the name of its compute service or the
+    /// UUID of its node; may be given ten times
+    #[arg(
+        long,
+        value_name = "HOST",
+        requires = "destination",
+        conflicts_with = "query"
+    )]
+    host: Vec<String>,
+
+    /// With --destination: the scheduler API's address
+    #[arg(
+        long,
+        env = "PLACEWRIGHT_SCHEDULER_URL",
+        default_value = "http://127.0.0.1:8779",
+        value_parser = server_url
+    )]
+    scheduler_url: String,
 
     #[command(flatten)]
     client: Client,
@@ -74,7 +106,11 @@ impl Explain {
     ///
     /// The server does not answer, or refuses the query.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let query = self.query.strip_prefix('?').unwrap_or(&self.query);
+        if let Some(request) = &self.destination {
+            return destination::run(self, request);
+        }
+        let query = self.query.as_deref().unwrap_or_default();
+        let query = query.strip_prefix('?').unwrap_or(query);
         let answer = self
             .client
             .get(&format!("/placewright/v1/explain?{query}"))?;

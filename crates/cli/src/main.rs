@@ -3,11 +3,13 @@
 mod audit;
 mod check;
 mod client;
+mod credentials;
 mod explain;
 mod journal;
 mod laboratory;
 mod openapi;
 mod pki;
+mod secrets;
 mod topology;
 
 use std::process::ExitCode;
@@ -44,6 +46,9 @@ enum Command {
     /// Look after a store without a server
     #[command(subcommand)]
     Journal(journal::JournalCommand),
+    /// Look after the keys that seal secrets of servers
+    #[command(subcommand)]
+    Secrets(secrets::SecretsCommand),
     /// Say what does not add up between allocations, records, cells and hosts; exit code 1 for that
     Audit(audit::AuditCommand),
     /// Make, renew and revoke the certificates of control, cells and agents
@@ -134,6 +139,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
         }
         Command::Pki(command) => command.run()?,
+        Command::Secrets(command) => command.run()?,
         Command::Explain(command) => command.run()?,
         Command::Openapi(command) => command.run()?,
         Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,

@@ -100,6 +100,8 @@ fn create() -> Envelope {
                 body: "{}".into(),
                 created_at: now,
                 usage: Default::default(),
+                build_secrets: Default::default(),
+                secrets: Default::default(),
             },
             selection: placewright_conductor::Candidate {
                 host: HostId(Uuid::from_u128(2)),

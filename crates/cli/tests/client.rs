@@ -11,7 +11,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread;
 
-use common::run;
+use common::{placewright, run};
 
 #[test]
 fn a_token_goes_to_the_server_that_was_named_and_to_no_other() {
@@ -33,6 +33,140 @@ fn a_token_goes_to_the_server_that_was_named_and_to_no_other() {
     assert!(answering.join().unwrap().contains("a-secret-token"));
     other.set_nonblocking(true).unwrap();
     assert!(other.accept().is_err(), "the redirect was followed");
+}
+
+#[test]
+fn a_password_comes_from_a_file_or_the_environment_or_standard_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "a pass:word\nmore\n").unwrap();
+    let file = file.to_str().unwrap();
+    // "anna:a pass:word"
+    let expected = "authorization: Basic YW5uYTphIHBhc3M6d29yZA==";
+    for (words, variable) in [
+        (&["--user", "anna", "--password-file", file][..], false),
+        (&["--user", "anna", "--password-file", "-"], false),
+        (&["--user", "anna"], true),
+    ] {
+        let named = listener();
+        let url = format!("http://{}", named.local_addr().unwrap());
+        let body = r#"{"findings":[],"repaired":0}"#;
+        let answering = thread::spawn(move || answer_once(&named, body));
+        let mut command = placewright(&["audit", "--url", &url]);
+        command
+            .args(words)
+            .stdin(std::fs::File::open(file).unwrap());
+        if variable {
+            command.env("PLACEWRIGHT_PASSWORD", "a pass:word");
+        }
+        let output = command.output().unwrap();
+        let asked = answering.join().unwrap();
+        assert!(asked.contains(expected), "{words:?}: {asked}{output:?}");
+        assert!(!asked.contains("x-auth-token"), "{asked}");
+        assert!(output.status.success(), "{output:?}");
+    }
+    for words in [
+        &["--user", "anna"][..],
+        &["--user", "anna", "--password-file", "/nowhere/password"],
+        &["--password-file", file],
+    ] {
+        let output = placewright(&["audit", "--url", "http://127.0.0.1:1"])
+            .args(words)
+            .output();
+        let output = output.unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{words:?}");
+        assert!(
+            stderr.contains("--user") || stderr.contains("--password-file"),
+            "{stderr}"
+        );
+    }
+}
+
+/// What the scheduler says of a request with two hosts that it was asked about.
+const DESTINATIONS: &str = r#"{"claimed": false, "kept_ms": 1, "warnings": ["odd"], "selections": [{
+    "instance": "ce5f8c1e-6c8b-4a52-9f6c-3c2a1a0f9d01", "selected": null, "alternates": [],
+    "explanation": {"compared": 11, "ranking": [
+        {"provider": "4f9a1c52-0000-4000-8000-000000000001", "host": "host-1", "node": "node-1",
+         "score": 2.5, "selected": true, "weights": [
+            {"weigher": "RAMWeigher", "number": 61440.0, "normalised": 1.0, "multiplier": 2.5, "share": 2.5}]}],
+      "hosts": [
+        {"asked": "host-17", "provider": null, "host": "host-17", "node": "host-17", "rank": 9,
+         "score": 1.25, "selected": false, "weights": []},
+        {"asked": "host-18", "provider": null, "host": "host-18", "node": "node-18",
+         "excluded": {"reason": "filter", "filter": "ComputeFilter"}}]}}]}"#;
+
+#[test]
+fn hosts_that_are_asked_about_are_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("request.json");
+    std::fs::write(&file, r#"{"flavor": {"vcpus": 2, "memory_mb": 4096}}"#).unwrap();
+    let named = listener();
+    let url = format!("http://{}", named.local_addr().unwrap());
+    let answering = thread::spawn(move || answer_once(&named, DESTINATIONS));
+    let (code, text, error) = run(&[
+        "explain",
+        "--scheduler-url",
+        &url,
+        "--destination",
+        file.to_str().unwrap(),
+        "--host=host-17",
+        "--host=host-18",
+    ]);
+    let asked = answering.join().unwrap();
+    assert_eq!(code, 0, "{error}");
+    assert!(
+        asked.starts_with("POST /v1/destinations HTTP/1.1"),
+        "{asked}"
+    );
+    let body = asked.split_once("\r\n\r\n").unwrap().1;
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["request"]["flavor"]["vcpus"], 2);
+    assert_eq!(
+        body["explain_hosts"],
+        serde_json::json!(["host-17", "host-18"])
+    );
+    assert_eq!(
+        (&body["claim"], &body["explain"]),
+        (&false.into(), &true.into())
+    );
+    for expected in [
+        "warning: odd",
+        "The best of 11 hosts that passed all filters",
+        "2.5000   host-1 (node node-1), selected",
+        "RAMWeigher 2.5000",
+        "host-17: rank 9, score 1.2500",
+        "host-18 (node node-18): excluded by the filter ComputeFilter",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let (code, _, error) = run(&["explain", "--host=host-17", "resources=VCPU:1"]);
+    assert_eq!(code, 2, "{error}");
+}
+
+/// Answers one request with a body; returns it as it came.
+fn answer_once(listener: &TcpListener, body: &str) -> String {
+    let (mut client, _) = listener.accept().unwrap();
+    let mut asked = Vec::new();
+    let is_whole = |asked: &[u8]| {
+        let text = String::from_utf8_lossy(asked);
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let length = head.split("content-length: ").nth(1);
+        let length = length.and_then(|rest| rest.lines().next()?.parse().ok());
+        (body.len() >= length.unwrap_or(0)).then_some(())
+    };
+    while is_whole(&asked).is_none() {
+        let mut part = [0; 4096];
+        let read = client.read(&mut part).unwrap();
+        assert_ne!(read, 0, "the request ended");
+        asked.extend_from_slice(&part[..read]);
+    }
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.write_all(answer.as_bytes()).unwrap();
+    String::from_utf8(asked).unwrap()
 }
 
 fn listener() -> TcpListener {

@@ -79,7 +79,9 @@ fn names(address: &str) -> BTreeSet<String> {
 fn the_manual_has_every_metric() {
     let directory = tempfile::tempdir().unwrap();
     let (health, cell_metrics) = (free_address().to_string(), free_address().to_string());
-    let flags = ["--health-listen", &*health];
+    // With the compute API control conducts, and has secrets of servers.
+    let compute = free_address().to_string();
+    let flags = ["--health-listen", &*health, "--compute-listen", &*compute];
     let control = Control::start(&directory.path().join("store"), &flags);
     // A claim that is refused, so that claims and refusals are counted.
     let body = r#"{"allocations": {"00000000-0000-4000-8000-000000000001": {"resources": {"VCPU": 1}}},

@@ -176,6 +176,44 @@ fn executables_that_everybody_may_write_are_told() {
 }
 
 #[test]
+fn files_that_decide_and_that_everybody_may_write_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let rules = write(&at("rules.toml"), "", 0o646);
+    let images = write(&at("images.json"), r#"{"images": []}"#, 0o666);
+    let policy = write(&at("policy.yaml"), "", 0o642);
+    let nodes = write(
+        &at("nodes.csv"),
+        "sn,cpu_milli,memory_mib,gpu,model\nn1,1000,1024,0,\n",
+        0o646,
+    );
+    let control = [
+        "--scheduler-rules-file",
+        &rules,
+        "--compute-images-file",
+        &images,
+    ];
+    let control = [&control[..], &["--policy-file", &policy]].concat();
+    let agent = ["--agent-nodes-file", &nodes];
+    for (role, flags, expected) in [
+        (
+            "control",
+            &control[..],
+            &["scheduler.rules_file", "compute.images_file", "policy.file"][..],
+        ),
+        ("agent", &agent, &["agent.nodes_file"]),
+    ] {
+        let words = [&["config", "check", role, "--config", "/dev/null"], flags].concat();
+        let (code, _, stderr) = run(&words);
+        assert_eq!(code, 0, "{stderr}");
+        for key in expected {
+            let text = format!("{key}: everybody on this machine may write");
+            assert!(stderr.contains(&text), "{text}: {stderr}");
+        }
+    }
+}
+
+#[test]
 fn flags_that_a_command_does_not_read_are_refused() {
     for (command, flag, reader) in [
         ("up", "--cell-listen=127.0.0.1:1", "`placewright cell`"),
@@ -206,11 +244,18 @@ fn help_shows_what_the_command_reads() {
             .map(|line| line.trim_end_matches(':').to_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(sections("agent"), ["[agent]", "[keystone]", "[log]"]);
-    assert_eq!(
-        sections("cell"),
-        ["[cell]", "[store]", "[auth]", "[audit]", "[log]"]
-    );
+    let of_agent = ["[agent]", "[keystone]", "[secrets]", "[log]"];
+    assert_eq!(sections("agent"), of_agent);
+    let of_cell = [
+        "[cell]",
+        "[store]",
+        "[secrets]",
+        "[tls]",
+        "[auth]",
+        "[audit]",
+        "[log]",
+    ];
+    assert_eq!(sections("cell"), of_cell);
     let up = sections("up");
     assert_eq!(up[..3], ["[placement]", "[compute]", "[scheduler]"]);
     assert!(!up.contains(&"[cell]".to_owned()) && !up.contains(&"[agent]".to_owned()));

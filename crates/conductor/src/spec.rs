@@ -9,6 +9,7 @@ use placewright_placement::group::Rule;
 use placewright_placement::{AllocationRequest, Timestamp};
 use serde::Serialize;
 use uuid::Uuid;
+use zeroize::Zeroize as _;
 
 use crate::ids::HostId;
 use crate::quota::Usage;
@@ -34,14 +35,41 @@ pub struct Spec {
     pub created_at: Timestamp,
     /// What the instance counts for in quotas.
     pub usage: Usage,
+    /// Sealed secrets for the first build, or for the rebuild that is under way. They are forgotten
+    /// once the guest exists. Conductors cannot read them.
+    pub build_secrets: SharedText,
+    /// Sealed secrets that are needed each time the guest is built anew.
+    pub secrets: SharedText,
 }
 
 impl Spec {
+    /// Whether there is anything sealed.
+    #[must_use]
+    pub fn has_secrets(&self) -> bool {
+        !self.build_secrets.is_empty() || !self.secrets.is_empty()
+    }
+
+    /// Drops everything sealed.
+    pub fn forget_secrets(&mut self) {
+        self.build_secrets = SharedText::default();
+        self.secrets = SharedText::default();
+    }
+
+    /// Drops the secrets for a build that is over. Returns whether there were any.
+    pub fn forget_build_secrets(&mut self) -> bool {
+        let had_any = !self.build_secrets.is_empty();
+        if had_any {
+            self.build_secrets = SharedText::default();
+        }
+        had_any
+    }
+
     /// A 64-bit prefix of a hash, by which a cell and control verify that they have the same spec.
     ///
     /// They may be of different releases, and an older one does not have a field that was added
     /// later. So what is hashed never changes: these fields, as a tuple in postcard's encoding. A
-    /// body is hashed as it is kept, with fields that only others know.
+    /// body is hashed as it is kept, with fields that only others know. Sealed secrets are not
+    /// hashed: each role seals them with a key of its own.
     #[must_use]
     pub fn digest(&self) -> u64 {
         match &self.body {
@@ -139,10 +167,13 @@ impl From<&str> for SpecBody {
 }
 
 /// A row in two parts, of which specs that were created together share the first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct SharedRow {
     common: Arc<[u8]>,
     own: Box<[u8]>,
+    /// Whether it has secrets in the clear: it is not shown then, and overwritten when the last copy
+    /// is dropped.
+    is_hidden: bool,
 }
 
 impl SharedRow {
@@ -150,7 +181,19 @@ impl SharedRow {
     #[must_use]
     pub fn parted(common: Arc<[u8]>, own: impl Into<Box<[u8]>>) -> Self {
         let own = own.into();
-        Self { common, own }
+        Self {
+            common,
+            own,
+            is_hidden: false,
+        }
+    }
+
+    /// A row with secrets in the clear in its first part, which it shares with no other.
+    #[must_use]
+    pub fn hidden(common: Arc<[u8]>, own: impl Into<Box<[u8]>>) -> Self {
+        let mut row = Self::parted(common, own);
+        row.is_hidden = true;
+        row
     }
 
     /// The part that is shared with other bodies.
@@ -166,11 +209,46 @@ impl SharedRow {
     }
 }
 
+impl PartialEq for SharedRow {
+    fn eq(&self, other: &Self) -> bool {
+        self.common == other.common && self.own == other.own
+    }
+}
+
+impl Eq for SharedRow {}
+
+impl fmt::Debug for SharedRow {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_hidden {
+            let bytes = self.common.len() + self.own.len();
+            return write!(formatter, "({bytes} bytes, not shown)");
+        }
+        formatter
+            .debug_struct("SharedRow")
+            .field("common", &self.common)
+            .field("own", &self.own)
+            .finish()
+    }
+}
+
+impl Drop for SharedRow {
+    fn drop(&mut self) {
+        if self.is_hidden
+            && let Some(bytes) = Arc::get_mut(&mut self.common)
+        {
+            bytes.zeroize();
+        }
+    }
+}
+
 /// A text in two parts, of which specs that were created together share the first.
 #[derive(Clone)]
 pub struct SharedText {
     common: Arc<str>,
     own: Box<str>,
+    /// Whether it has secrets in the clear: it is not shown then, and overwritten when it is
+    /// dropped.
+    is_hidden: bool,
 }
 
 impl SharedText {
@@ -178,7 +256,21 @@ impl SharedText {
     #[must_use]
     pub fn parted(common: Arc<str>, own: impl Into<Box<str>>) -> Self {
         let own = own.into();
-        Self { common, own }
+        Self {
+            common,
+            own,
+            is_hidden: false,
+        }
+    }
+
+    /// A text with secrets in the clear.
+    #[must_use]
+    pub fn hidden(text: String) -> Self {
+        Self {
+            common: Arc::default(),
+            own: text.into(),
+            is_hidden: true,
+        }
     }
 
     /// The part that is shared with other bodies.
@@ -242,7 +334,7 @@ impl From<&str> for SharedText {
 
 impl Default for SharedText {
     fn default() -> Self {
-        Self::from("")
+        Self::parted(Arc::default(), "")
     }
 }
 
@@ -267,7 +359,18 @@ impl fmt::Display for SharedText {
 
 impl fmt::Debug for SharedText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_hidden {
+            return write!(formatter, "({} bytes, not shown)", self.len());
+        }
         write!(formatter, "{:?}", self.text())
+    }
+}
+
+impl Drop for SharedText {
+    fn drop(&mut self) {
+        if self.is_hidden {
+            self.own.zeroize();
+        }
     }
 }
 

@@ -368,7 +368,7 @@ fn a_rebuild_counts_when_its_cell_has_done_it_and_no_other() {
     };
     let begin = |spec: &Spec| {
         of(RebuildEvent::Begun {
-            spec: spec.clone(),
+            spec: Box::new(spec.clone()),
             seen: Timestamp(1),
         })
     };

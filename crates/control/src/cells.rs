@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use placewright_conductor::cell_conductor::JobKind;
 use placewright_conductor::super_conductor::{Command, Mapping, RebuildEvent, Refusal};
-use placewright_conductor::{CellId, HostId, InstanceId};
+use placewright_conductor::{CellId, HostId, InstanceId, Spec};
 use placewright_link::{CellEvent, InstanceView};
 use placewright_records::server::has_digest;
 use placewright_scheduler::host_state::HostUpdate;
@@ -229,6 +229,19 @@ impl CellFollower {
         is_whole
     }
 
+    /// Whether a cell's digest is that of a specification. A cell of an earlier release keeps secrets
+    /// in the body, as they are handed out to it.
+    fn is_same(&self, instance: InstanceId, spec: &Spec, digest: u64) -> bool {
+        if has_digest(spec, digest) {
+            return true;
+        }
+        let sealer = self.conductor().sealer();
+        let open = spec
+            .has_secrets()
+            .then(|| sealer.handed_out(instance, spec));
+        open.flatten().is_some_and(|open| has_digest(&open, digest))
+    }
+
     /// Records the new specifications of instances whose rebuild is complete.
     async fn end_rebuilds(&self, batch: &[CellEvent]) {
         let views = batch.iter().filter_map(|news| match news {
@@ -250,7 +263,7 @@ impl CellFollower {
                     .is_none_or(|job| job.kind != JobKind::Rebuild);
                 let asked = rebuilds.get(&instance).filter(|_| is_over);
                 let asked = asked.map(|asked| &asked.spec);
-                let asked = asked.filter(|spec| has_digest(spec, view.spec));
+                let asked = asked.filter(|spec| self.is_same(instance, spec, view.spec));
                 asked.map(|spec| (instance, spec.digest()))
             });
             done.collect()

@@ -11,6 +11,7 @@ use placewright_conductor::{Action, CellId, InstanceId, Reply, super_conductor};
 use placewright_engine::{Engine, Reading, SubmitError};
 use placewright_link::{CellLink, CellOperation, LinkError, LinkFuture};
 use placewright_placement::Timestamp;
+use placewright_secrets::Sealer;
 
 use crate::clock::Clock;
 pub(crate) use crate::clock::now;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) links: RwLock<BTreeMap<CellId, Arc<dyn CellLink>>>,
     pub(crate) options: Options,
     pub(crate) clock: Clock,
+    pub(crate) sealer: Sealer,
 }
 
 impl fmt::Debug for ControlHandle {
@@ -43,8 +45,8 @@ impl fmt::Debug for ControlHandle {
 }
 
 impl ControlHandle {
-    /// Creates the handle. It reaches no cell before
-    /// [`Runtime::add_cell`](crate::Runtime::add_cell).
+    /// Creates the handle, with a key for secrets that ends with the process. It reaches no cell
+    /// before [`Runtime::add_cell`](crate::Runtime::add_cell).
     #[must_use]
     pub fn new(engine: Engine<ControlMachine>, options: Options) -> Self {
         Self::with_clock(engine, options, Clock::default())
@@ -53,6 +55,21 @@ impl ControlHandle {
     /// As [`new`](Self::new), with a clock of the caller's.
     #[must_use]
     pub fn with_clock(engine: Engine<ControlMachine>, options: Options, clock: Clock) -> Self {
+        Self::with_parts(engine, options, clock, Sealer::default())
+    }
+
+    /// As [`new`](Self::new), with the keys that seal the secrets of instances.
+    #[must_use]
+    pub fn with_sealer(engine: Engine<ControlMachine>, options: Options, sealer: Sealer) -> Self {
+        Self::with_parts(engine, options, Clock::default(), sealer)
+    }
+
+    fn with_parts(
+        engine: Engine<ControlMachine>,
+        options: Options,
+        clock: Clock,
+        sealer: Sealer,
+    ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 engine,
@@ -60,8 +77,15 @@ impl ControlHandle {
                 links: RwLock::default(),
                 options,
                 clock,
+                sealer,
             }),
         }
+    }
+
+    /// What seals and opens the secrets of instances.
+    #[must_use]
+    pub fn sealer(&self) -> &Sealer {
+        &self.shared.sealer
     }
 
     /// The engine that runs control's state machine.
@@ -145,8 +169,15 @@ impl ControlHandle {
     /// # Errors
     ///
     /// The cell is not known, is down, does not answer in time, or cannot do it now.
-    pub async fn act(&self, cell: CellId, act: CellOperation) -> Result<Reply, LinkError> {
+    pub async fn act(&self, cell: CellId, mut act: CellOperation) -> Result<Reply, LinkError> {
         let link = self.link(cell)?;
+        if let CellOperation::Rebuild { instance, spec } = &mut act
+            && let Err(why) = self.sealer().hand_out(*instance, spec)
+        {
+            return Ok(Reply::Refused(format!(
+                "the secrets of the server cannot be opened: {why}"
+            )));
+        }
         self.in_time(cell, link.act(act)).await
     }
 

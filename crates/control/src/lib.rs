@@ -46,6 +46,7 @@ mod repair;
 mod runtime;
 mod runtime_context;
 mod scheduler;
+mod secrets;
 mod views;
 
 pub use auditor::{AuditMetrics, Audited, Auditor};

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::Command;
-use placewright_conductor::{CellId, Fault, Message, Reply};
+use placewright_conductor::{CellId, Fault, Message, Reply, Spec};
 use tokio::sync::Notify;
 
 use crate::handle::{ControlHandle, now};
 use crate::pending_work::{self, MessageKey};
+use crate::secrets;
 
 /// The first wait after a failed delivery; it is doubled each time up to `RETRY_MAX`.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -160,13 +161,17 @@ fn of_one_call(messages: &[(MessageKey, Message)]) -> usize {
     let mut bytes = 0;
     let fits = messages.iter().take_while(|(_, message)| {
         bytes += match message {
-            Message::Create(create) => create.spec.body.len(),
-            Message::Move(order) => order.spec.as_ref().map_or(0, |spec| spec.body.len()),
+            Message::Create(create) => bytes_of(&create.spec),
+            Message::Move(order) => order.spec.as_ref().map_or(0, bytes_of),
             _ => 0,
         };
         bytes <= CALL_BYTES_MAX
     });
     fits.count().max(1)
+}
+
+fn bytes_of(spec: &Spec) -> usize {
+    spec.body.len() + spec.build_secrets.len() + spec.secrets.len()
 }
 
 async fn deliver(
@@ -176,14 +181,20 @@ async fn deliver(
 ) -> Result<(), placewright_link::LinkError> {
     let link = conductor.link(cell)?;
     let sent_at = now();
-    let envelopes = messages.iter().map(|(_, message)| Envelope {
-        sent_at,
-        message: message.clone(),
-    });
-    let replies = conductor
-        .in_time(cell, link.deliver(envelopes.collect()))
-        .await?;
-    for ((_, message), reply) in messages.iter().zip(replies) {
+    let mut told = Vec::with_capacity(messages.len());
+    let mut envelopes = Vec::with_capacity(messages.len());
+    for (_, message) in messages {
+        let mut sent = message.clone();
+        if secrets::hand_out(conductor.sealer(), &mut sent) {
+            told.push(message);
+            envelopes.push(Envelope {
+                sent_at,
+                message: sent,
+            });
+        }
+    }
+    let replies = conductor.in_time(cell, link.deliver(envelopes)).await?;
+    for (message, reply) in told.into_iter().zip(replies) {
         if let Some(command) = command_for_reply(message, reply) {
             // Not awaited: if the store fails, the message is repeated and answered again.
             drop(conductor.submit(command));

@@ -22,6 +22,7 @@ use crate::pending_work::{self, PendingWork};
 use crate::place::{self, PlacementQueue};
 use crate::runtime_context::RuntimeContext;
 use crate::scheduler::SchedulerHandle;
+use crate::secrets;
 
 /// The interval at which the state is searched for work that was missed.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -89,7 +90,15 @@ impl Runtime {
         let follow = follow(Arc::clone(&parts), follower);
         tasks.spawn(Task::ControlFollow, follow);
         tasks.spawn(Task::ControlSweep, find_missed_work(Arc::clone(&parts)));
+        let keep_sealed = secrets::keep_sealed(parts.conductor.clone());
+        tasks.spawn(Task::ControlSecrets, keep_sealed);
         Ok(Arc::new(Self { parts, tasks }))
+    }
+
+    /// Seals the secrets that an earlier release left in the clear in the store. To be called before
+    /// anything is served. Returns how many specifications had any.
+    pub async fn seal_open_secrets(&self) -> usize {
+        secrets::seal_again(&self.parts.conductor, true).await
     }
 
     /// Starts periodic audits, and returns the handle that runs one on request.

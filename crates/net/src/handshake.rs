@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use placewright_tls::rustls::{self, CertificateError, PeerIncompatible, ServerConfig};
 use thiserror::Error;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -135,12 +135,12 @@ impl Handshakes {
     /// # Errors
     ///
     /// There is no connection, and why.
-    pub async fn accept(
+    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
-        stream: TcpStream,
+        stream: S,
         remote: SocketAddr,
         config: Arc<ServerConfig>,
-    ) -> Result<TlsStream<TcpStream>, HandshakeError> {
+    ) -> Result<TlsStream<S>, HandshakeError> {
         let handshake = async {
             let place = self.places.enter(remote).await;
             let place = place.ok_or(HandshakeError::Displaced)?;

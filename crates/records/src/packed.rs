@@ -3,7 +3,7 @@
 //! Specs that were created together share the common part of their bodies and one list of rules. If
 //! several share them, the first is preceded by a template, and each is written as the number of
 //! its template and its own part. So a thousand instances of one request take the space of one
-//! request, in memory as on disk.
+//! request, in memory as on disk. Sealed secrets are shared in the same way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,13 +19,15 @@ const ROW: u64 = 0;
 const TEMPLATE: u64 = 1;
 const SPEC_OF_TEMPLATE: u64 = 2;
 
-/// A spec that differs from its template in its name and its own part of the body.
+/// A spec that differs from its template in its name and its own parts of body and secrets.
 struct SpecOfTemplate {
     instance: InstanceId,
     template: u32,
     name: String,
     own: String,
     own_row: OwnRow,
+    own_build_secrets: String,
+    own_secrets: String,
 }
 
 /// The own part of a body that is a row.
@@ -47,7 +49,9 @@ row!(SpecOfTemplate {
     template,
     name,
     own;
-    own_row
+    own_row,
+    own_build_secrets,
+    own_secrets
 });
 
 /// Appends an element that is a row.
@@ -138,6 +142,8 @@ impl<'s> Packer<'s> {
             name: spec.name.clone(),
             own,
             own_row,
+            own_build_secrets: spec.build_secrets.own().to_owned(),
+            own_secrets: spec.secrets.own().to_owned(),
         };
         own.write(out);
         written(out)
@@ -149,6 +155,8 @@ fn template_of(spec: &Spec) -> Spec {
     Spec {
         name: String::new(),
         body: with_own(&spec.body, String::new(), OwnRow::default()),
+        build_secrets: with_own_text(&spec.build_secrets, ""),
+        secrets: with_own_text(&spec.secrets, ""),
         ..spec.clone()
     }
 }
@@ -161,6 +169,11 @@ fn with_own(body: &SpecBody, own: String, OwnRow(own_row): OwnRow) -> SpecBody {
     }
 }
 
+/// A text with the same common part.
+fn with_own_text(text: &SharedText, own: impl Into<Box<str>>) -> SharedText {
+    SharedText::parted(Arc::clone(text.common()), own)
+}
+
 /// The addresses of the parts that a spec may share with others.
 fn place(spec: &Spec) -> (usize, usize) {
     let body = match &spec.body {
@@ -170,7 +183,7 @@ fn place(spec: &Spec) -> (usize, usize) {
     (body.addr(), spec.rules.as_ptr().addr())
 }
 
-/// Whether two specs with shared parts are equal except for name and own body. Every field is named,
+/// Whether two specs with shared parts are equal except for name and own parts. Every field is named,
 /// so that one that is added is not forgotten here.
 fn is_alike(one: &Spec, other: &Spec) -> bool {
     let Spec {
@@ -182,14 +195,23 @@ fn is_alike(one: &Spec, other: &Spec) -> bool {
         body,
         created_at,
         usage,
+        build_secrets,
+        secrets,
     } = one;
     rules.is_same(&other.rules)
         && body.shares_prefix(&other.body)
+        && have_one_prefix(build_secrets, &other.build_secrets)
+        && have_one_prefix(secrets, &other.secrets)
         && *project == other.project
         && *user == other.user
         && *group == other.group
         && *created_at == other.created_at
         && *usage == other.usage
+}
+
+/// Whether two texts share their beginning, or are both empty.
+fn have_one_prefix(one: &SharedText, other: &SharedText) -> bool {
+    one.shares_prefix(other) || (one.is_empty() && other.is_empty())
 }
 
 /// Restores rows from packed elements.
@@ -230,6 +252,8 @@ impl Unpacker {
         let spec = Spec {
             name: own.name,
             body: with_own(&common.body, own.own, own.own_row),
+            build_secrets: with_own_text(&common.build_secrets, own.own_build_secrets),
+            secrets: with_own_text(&common.secrets, own.own_secrets),
             ..common.clone()
         };
         Ok(C::of_spec(own.instance, Box::new(spec)))

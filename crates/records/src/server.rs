@@ -69,6 +69,99 @@ fn read_row(row: &SharedRow) -> Result<ServerBody, FormError> {
     })
 }
 
+/// The secret fields of a server, in the clear.
+#[derive(Default)]
+pub struct OpenSecrets {
+    /// The user data in base 64, as in the request.
+    pub user_data: Option<String>,
+    /// The password of its administrator.
+    pub admin_pass: Option<String>,
+}
+
+/// A body without its secret fields, and these; none if it has none or cannot be read.
+#[must_use]
+pub fn take_secrets(row: &SharedRow) -> Option<(SharedRow, OpenSecrets)> {
+    let parts = CommonParts::of(row).ok()?;
+    // Nearly all have none.
+    if parts.server.user_data.is_none() && parts.server.admin_pass.is_none() {
+        return None;
+    }
+    let mut open = OpenSecrets::default();
+    let common = parts.with_server(|server| {
+        open.user_data = server.user_data.take();
+        open.admin_pass = server.admin_pass.take();
+    })?;
+    Some((SharedRow::parted(common.into(), row.own()), open))
+}
+
+/// A body with secret fields in the clear; none if it cannot be read.
+#[must_use]
+pub fn put_secrets(row: &SharedRow, open: OpenSecrets) -> Option<SharedRow> {
+    let common = CommonParts::of(row).ok()?.with_server(|server| {
+        server.user_data = open.user_data;
+        server.admin_pass = open.admin_pass;
+    })?;
+    Some(SharedRow::hidden(common.into(), row.own()))
+}
+
+/// The common part of a body, of which only the fields of the server are read.
+struct CommonParts<'b> {
+    request: &'b [u8],
+    min_count: Option<u32>,
+    server: ServerFields,
+    /// The row from which `server` was read, without its length.
+    row_of_server: &'b [u8],
+    /// What a later release added behind it.
+    later: &'b [u8],
+}
+
+impl<'b> CommonParts<'b> {
+    fn of(row: &'b SharedRow) -> Result<Self, FormError> {
+        Reader::new(row.common(), Layout::Growing).row(|from| {
+            let request = from.bytes()?;
+            let min_count = Form::read(from)?;
+            let rest = from.raw(from.left())?;
+            let server = Form::read(&mut Reader::new(rest, Layout::Growing))?;
+            let mut rest = Reader::new(rest, Layout::Growing);
+            Ok(Self {
+                request,
+                min_count,
+                server,
+                row_of_server: rest.bytes()?,
+                later: rest.raw(rest.left())?,
+            })
+        })
+    }
+
+    /// The same with other fields of the server. All else stays byte by byte as it is, also what a
+    /// later release added.
+    fn with_server(mut self, change: impl FnOnce(&mut ServerFields)) -> Option<Vec<u8>> {
+        let later_of_server = self.row_of_server.strip_prefix(&*unframed(&self.server)?)?;
+        change(&mut self.server);
+        let server = unframed(&self.server)?;
+        let mut out = Writer::new(Vec::new(), Layout::Growing);
+        out.row(|out| {
+            out.bytes(self.request);
+            self.min_count.write(out);
+            out.row(|out| {
+                out.raw(&server);
+                out.raw(later_of_server);
+            });
+            out.raw(self.later);
+        });
+        Some(out.into_bytes())
+    }
+}
+
+/// The row of a server without its length.
+fn unframed(fields: &ServerFields) -> Option<Vec<u8>> {
+    let mut out = Writer::new(Vec::new(), Layout::Growing);
+    fields.write(&mut out);
+    let row = out.into_bytes();
+    let bytes = Reader::new(&row, Layout::Growing).bytes().ok()?;
+    Some(bytes.to_vec())
+}
+
 /// The part of a body that says where an instance may go, not read yet.
 #[derive(Debug)]
 pub struct RawRequest<'b> {

@@ -218,6 +218,50 @@ fn what_specs_have_in_common_is_written_once() {
 }
 
 #[test]
+fn sealed_secrets_of_a_reservation_are_written_once() {
+    let fields: Arc<str> = "c2VhbGVk".repeat(8000).into();
+    let sealed = |number: usize| SharedText::parted(Arc::clone(&fields), format!(".key.{number}"));
+    let changes: Vec<control::Change> = (0..)
+        .zip(of_a_reservation(20))
+        .map(|(number, change)| match change {
+            control::Change::Conductor(Change::Spec(instance, Some(mut spec))) => {
+                spec.secrets = sealed(number);
+                control::Change::Conductor(Change::Spec(instance, Some(spec)))
+            }
+            other => other,
+        })
+        .collect();
+    let mut record = Vec::new();
+    form::encode(&changes, &mut record);
+    assert!(record.len() < 2 * fields.len(), "{} bytes", record.len());
+    let read = form::decode(&record).unwrap();
+    assert_eq!(read, changes);
+    let mut texts = read.iter().filter_map(|change| match change {
+        control::Change::Conductor(Change::Spec(_, Some(spec))) => Some(&spec.secrets),
+        _ => None,
+    });
+    let first = texts.next().unwrap();
+    assert!(texts.all(|text| text.shares_prefix(first)));
+}
+
+#[test]
+fn sealed_secrets_read_as_they_always_did() {
+    let spec = placewright_conductor::Spec {
+        build_secrets: "YnVpbGQ.key.b25l".into(),
+        secrets: "c2VydmVy.key.dHdv".into(),
+        ..values::spec()
+    };
+    let change = control::Change::Conductor(Change::Spec(INSTANCE, Some(Box::new(spec))));
+    let mut record = Vec::new();
+    form::encode(std::slice::from_ref(&change), &mut record);
+    assert_writes("control_4_secrets", &record);
+    assert_eq!(
+        form::decode(&golden("control_4_secrets")).unwrap(),
+        [change]
+    );
+}
+
+#[test]
 fn what_placement_wrote_alone_is_read_as_control_s() {
     let removed = placement::Change::ConsumerRemoved {
         consumer: INSTANCE.consumer(),

@@ -67,7 +67,13 @@ fn a_row_of_each_kind_grows() {
     assert_grows(mapping());
     assert_grows(instance());
     assert_grows(bodies::spec_of_today());
-    assert_grows(values::quotas::counted_spec());
+    for spec in [values::spec(), values::quotas::counted_spec()] {
+        assert_grows(Spec {
+            build_secrets: "build".into(),
+            secrets: "kept".into(),
+            ..spec
+        });
+    }
     assert_grows(guest());
     assert_grows(AllocationFact {
         provider: HOST.0,
@@ -92,16 +98,18 @@ fn a_row_of_each_kind_grows() {
 }
 
 #[test]
-fn a_spec_whose_body_is_a_text_grows_behind_the_row_that_it_lacks() {
-    let spec = values::spec();
-    let mut out = Writer::new(Vec::new(), Layout::Growing);
-    out.row(|out| {
-        out.raw(&next::fields(&spec));
-        // The newer release writes the defaults of what was added before.
-        out.raw(&[0, 0, 0]);
-        "of a later release".to_owned().write(out);
-    });
-    assert_eq!(next::read::<Spec>(&out.into_bytes()), spec);
+fn a_spec_grows_behind_what_it_lacks() {
+    // A body that is a text has no row, and nothing behind it; then one that has its usage.
+    for (spec, lacks) in [(values::spec(), 5), (values::quotas::counted_spec(), 2)] {
+        let mut out = Writer::new(Vec::new(), Layout::Growing);
+        out.row(|out| {
+            out.raw(&next::fields(&spec));
+            // The newer release writes the defaults of what was added before.
+            out.raw(&[0; 5][..lacks]);
+            "of a later release".to_owned().write(out);
+        });
+        assert_eq!(next::read::<Spec>(&out.into_bytes()), spec);
+    }
 }
 
 #[test]

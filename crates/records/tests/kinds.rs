@@ -30,7 +30,7 @@ use placewright_placement::{self as placement, ClassId, Inventory};
 use placewright_records::guests::{Entry, GuestRow, GuestStateName};
 use placewright_records::{Form, Layout, Reader, Writer, control as form, server};
 use placewright_types::host_state::{HostReport, HostUpdate, NumberedUpdate};
-use placewright_types::server::Networks;
+use placewright_types::server::{Networks, ServerFields};
 use values::{AT, HOST, INSTANCE, OTHER};
 
 /// What is no row: written as the value in it, or as bytes that grow as rows of their own.
@@ -357,7 +357,13 @@ fn quotas(grown: &mut Grown) {
 
 fn servers(grown: &mut Grown) {
     let body = bodies::body();
-    grown.add("servers", [body.server]);
+    grown.add(
+        "servers",
+        [ServerFields {
+            secrets_mark: Some("mark".into()),
+            ..body.server
+        }],
+    );
     grown.add("servers", [body.own]);
     grown.add("servers", bodies::plain_values());
     for networks in bodies::networks() {
@@ -430,6 +436,8 @@ fn a_spec_of_a_template_grows() {
         spec.name.write(out);
         String::new().write(out);
         out.bytes(row.own());
+        // The defaults of what was added after it.
+        out.raw(&[0, 0]);
         out.raw(&fields(&Next::new(bodies::topology())));
     });
     let read = form::decode(&out.into_bytes()).unwrap();

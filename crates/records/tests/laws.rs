@@ -39,14 +39,19 @@ fn spec(draw: Draw) -> impl Strategy<Value = Spec> {
             SpecBody::Row(row)
         }
     });
-    (text(), text(), text(), of(uuid()), body, time()).prop_map(
-        |(name, project, user, group, body, created_at)| Spec {
+    let parted =
+        || (text(), text()).prop_map(|(common, own)| SharedText::parted(common.into(), own));
+    let secrets = (draw.added(parted()), draw.added(parted()));
+    (text(), text(), text(), of(uuid()), body, time(), secrets).prop_map(
+        |(name, project, user, group, body, created_at, (build_secrets, secrets))| Spec {
             name,
             project,
             user,
             group,
             body,
             created_at,
+            build_secrets,
+            secrets,
             ..values::spec()
         },
     )

@@ -23,7 +23,7 @@ use crate::control::signals::{self, nth};
 use crate::control::{logs, option_conversion, systemd};
 use crate::identities::{self, Kept};
 use crate::options::{AgentOptions, DriverKind, Number, Options};
-use crate::warnings;
+use crate::{secrets, warnings};
 
 /// Arguments of `placewright agent`.
 #[derive(Debug, Args)]
@@ -46,6 +46,7 @@ pub fn run(arguments: &AgentArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(&arguments.flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
+    secrets::forbid_core_dumps(&config.options.secrets);
     let options = &config.options.agent;
     let checked = check(&config)?;
     warnings::log(&checked.warnings);

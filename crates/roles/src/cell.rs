@@ -22,6 +22,7 @@ use placewright_rpc::{
     CertificatesClient, ClientIdentity, ClientOptions, PlacementClient, ServeOptions, ServerRole,
     Services, Token, serve as serve_grpc,
 };
+use placewright_secrets::Sealer;
 use placewright_tasks::{Task, supervise};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -33,9 +34,10 @@ use crate::control::observer::LoggingObserver;
 use crate::control::signals::{self, nth};
 use crate::control::sockets::Socket;
 use crate::control::{BACKLOG, bind, descriptors, health, logs, option_conversion, systemd};
+use crate::handshakes::HandshakeThreads;
 use crate::identities::{self, Kept};
 use crate::options::{CellOptions, Number, Options};
-use crate::warnings;
+use crate::{secrets, warnings};
 
 /// Arguments of `placewright cell`.
 #[derive(Debug, Args)]
@@ -58,6 +60,7 @@ pub fn run(arguments: &CellArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(&arguments.flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
+    secrets::forbid_core_dumps(&config.options.secrets);
     let (token, warnings) = check(&config)?;
     warnings::log(&warnings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -102,6 +105,7 @@ pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErro
     if is_open {
         warnings.push(identities::warn_open("cell", cell.listen, token.is_some()));
     }
+    secrets::check(&options.secrets, &cell.directory())?;
     Ok((token, warnings))
 }
 
@@ -184,7 +188,10 @@ async fn serve(
     let mut registry = Registry::default();
     let observer = LoggingObserver(JournalMetrics::new(&mut registry));
     let store = option_conversion::journal(&config.options);
-    let cell_options = cell_options(&config.options, CellId(id));
+    let cell_options = placewright_cell::Options {
+        sealer: sealer(config, &mut registry).await?,
+        ..cell_options(&config.options, CellId(id))
+    };
     let cell = tokio::select! {
         cell = Cell::open(&directory, store, cell_options, observer, placement) => cell?,
         () = nth(&stops, 1) => {
@@ -200,16 +207,12 @@ async fn serve(
     systemd::ready();
     systemd::feed_watchdog();
 
-    let certificates = way_to_authority(&client, credentials.as_ref())?;
-    let services = Services {
-        cell: Some(Arc::clone(&cell) as _),
-        agents: Some(Arc::clone(&cell) as _),
-        certificates: certificates.map(|way| way as _),
-        ..Services::default()
-    };
+    let services = services(&cell, way_to_authority(&client, credentials.as_ref())?);
+    let threads = HandshakeThreads::start(&config.options, credentials.is_some())?;
     let serve_options = ServeOptions {
         token,
         credentials,
+        handshakes: threads.places(),
         drain_timeout: milliseconds(options.drain_timeout_ms),
         ..option_conversion::cell(&config.options, shares.cell)
     };
@@ -229,6 +232,28 @@ async fn serve(
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Reads the keys for secrets, on a thread that may wait for a command.
+async fn sealer(config: &Config, registry: &mut Registry) -> anyhow::Result<Sealer> {
+    let (keys, store) = (
+        config.options.secrets.clone(),
+        config.options.cell.directory(),
+    );
+    let sealer = tokio::task::spawn_blocking(move || secrets::sealer(&keys, &store)).await??;
+    let registry = registry.sub_registry_with_prefix("placewright_cell");
+    secrets::register(registry, &sealer);
+    Ok(sealer)
+}
+
+/// What the cell offers control and its agents.
+fn services(cell: &Arc<Cell>, certificates: Option<Arc<CertificatesClient>>) -> Services {
+    Services {
+        cell: Some(Arc::clone(cell) as _),
+        agents: Some(Arc::clone(cell) as _),
+        certificates: certificates.map(|way| way as _),
+        ..Services::default()
+    }
 }
 
 /// The link through which the cell reaches placement.

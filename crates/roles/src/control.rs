@@ -48,7 +48,7 @@ use tokio::net::TcpSocket;
 use crate::config::{Config, ConfigErrors, ControlFlags, Environment};
 use crate::identities::{self, ControlIdentity};
 use crate::options::{AuthStrategy, Options};
-use crate::warnings;
+use crate::{secrets, warnings};
 
 /// Runs control until a signal ends it.
 ///
@@ -59,6 +59,7 @@ pub fn run(flags: &ControlFlags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
+    secrets::forbid_core_dumps(&config.options.secrets);
     check_open(&config.options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -107,6 +108,7 @@ impl Checked {
         let tls = tls::TlsFiles::load(options, &mut warnings)?;
         quotas::reader(options)?;
         warnings.extend(warnings::of_control(config));
+        secrets::check(&options.secrets, &options.store.directory())?;
         Ok(Self {
             token,
             authenticator,

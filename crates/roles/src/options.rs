@@ -15,7 +15,7 @@ use uuid::Uuid;
 pub use kinds::{
     Addresses, AuditDestination, AuthStrategy, CandidateStrategy, CellAddresses,
     ClientCertificateMode, DriverKind, Form, LogFormat, Number, OptionType, PlainMode,
-    QuotaDefaults, QuotaDriver, Ratio, UserGrants,
+    QuotaDefaults, QuotaDriver, Ratio, UserDataUntil, UserGrants,
 };
 use spec::options;
 pub use spec::{OptionSpec, SectionSpec};
@@ -306,11 +306,11 @@ options! {
         tls_plain: PlainMode = "allow";
     }
 
-    /// What the listeners share that speak TLS (`tls_certificate` of their sections), and when their files
-    /// are read again.
+    /// What the listeners share that speak TLS (those with a `tls_certificate`, and those of the roles for each
+    /// other), and when files are read again.
     tls: TlsOptions {
-        /// Most TLS handshakes that are under way at a time, of all listeners. Further ones wait; after a
-        /// second of it the oldest one that waits for its client gives way.
+        /// Most TLS handshakes under way at a time, of all APIs; a port of the roles for each other has as many of
+        /// its own. Further ones wait; after a second of it the oldest one that waits for its client gives way.
         #[unit("handshakes")]
         handshakes_max: Number<1, 100_000> = "1024";
         /// Most TLS handshakes of one peer that are under way at a time. Further ones wait in the same way.
@@ -687,6 +687,31 @@ options! {
         /// Names of variables of the agent's environment that executables get besides those that every
         /// program needs (docs/agents.md).
         command_environment: Vec<String> = "";
+    }
+
+    /// What is secret of servers (user data, passwords) is sealed in the stores of control and cells,
+    /// with keys that do not lie in the stores. Each role has keys of its own.
+    secrets: SecretsOptions {
+        /// The file with the keys, one a line: the first one seals, the others still open. It may not
+        /// lie in the store. `placewright secrets new-key` makes it. Not set, and no command either:
+        /// a file beside the store, with `.key` behind its name, made when missing.
+        key_file: Option<PathBuf> = "";
+        /// A command that prints the same lines, for a service that has the keys: the program and its
+        /// arguments. No shell reads it, and it gets nothing of the environment but `PATH`, `HOME`,
+        /// `USER`, `LOGNAME`, `LANG`, `LANGUAGE`, `LC_*`, `TZ` and `TMPDIR`.
+        key_command: Vec<String> = "";
+        /// Environment variables that the command gets besides.
+        key_command_environment: Vec<String> = "";
+        /// The command is killed after this time.
+        #[unit("milliseconds")]
+        key_command_timeout_ms: Number<100, 600_000> = "10000";
+        /// How long user data is kept: until the server is `deleted`, because a rebuild, an evacuation
+        /// and an unshelve need it and the API shows it, or only until its guest is `built`, after
+        /// which it is neither shown nor given to another guest. Passwords are always forgotten once
+        /// the guest is built.
+        user_data_until: UserDataUntil = "deleted";
+        /// Whether the process may leave core dumps, and may be looked into by others of its user.
+        core_dumps: bool = "false";
     }
 
     /// The audit log: who did what, one line of JSON for each write and each refusal for want of rights

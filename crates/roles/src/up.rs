@@ -34,6 +34,7 @@ use crate::control::running::{self, Running};
 use crate::control::signals::{self, nth};
 use crate::control::{BACKLOG, bind, check_open, logs, option_conversion, systemd};
 use crate::options::{self, AuthStrategy, Options, PlainMode};
+use crate::secrets;
 use certificates::Certificates;
 use hosts::Simulation;
 
@@ -100,6 +101,7 @@ pub fn run(up: &Up) -> anyhow::Result<()> {
         QUIET.clone_into(&mut config.options.log.filter);
     }
     let log = logs::start(&config.options.log)?;
+    secrets::forbid_core_dumps(&config.options.secrets);
     up.complete(&mut config)?;
     check_open(&config.options)?;
     let simulation = up.simulation()?;
@@ -303,6 +305,8 @@ impl Up {
         let options = placewright_cell::Options {
             engine: option_conversion::cell_engine(&config.options),
             host_timeout: HOST_TIMEOUT,
+            // All roles are one process, and all stores are below one folder.
+            sealer: runtime.conductor().sealer().apart(),
             ..placewright_cell::Options::new(id)
         };
         let placement: Arc<ControlHandle> = Arc::new(runtime.conductor().clone());

@@ -32,6 +32,8 @@ pub(crate) fn of_control(config: &Config) -> Vec<String> {
     let key = options.control.authority_path.as_deref();
     let key = key.map(|folder| folder.join("ca-key.pem"));
     secret(&mut warnings, "control.authority_path", key.as_deref());
+    let keys = options.secrets.key_file.as_deref();
+    secret(&mut warnings, "secrets.key_file", keys);
     match options.auth.strategy {
         AuthStrategy::Noauth2 => {}
         AuthStrategy::HttpBasic => secret(
@@ -41,14 +43,18 @@ pub(crate) fn of_control(config: &Config) -> Vec<String> {
         ),
         AuthStrategy::Keystone => of_keystone(&mut warnings, options),
     }
-    if let Some(file) = &options.policy.file
-        && mode(file).is_some_and(|mode| mode & OTHERS_WRITE != 0)
-    {
-        warnings.push(format!(
-            "policy.file: everybody on this machine may write {}",
-            file.display()
-        ));
-    }
+    written_by_others(
+        &mut warnings,
+        [
+            ("policy.file", &options.policy.file),
+            ("scheduler.rules_file", &options.scheduler.rules_file),
+            ("compute.images_file", &options.compute.images_file),
+            ("placement.tls_client_ca", &options.placement.tls_client_ca),
+            ("scheduler.tls_client_ca", &options.scheduler.tls_client_ca),
+            ("compute.tls_client_ca", &options.compute.tls_client_ca),
+            ("health.tls_client_ca", &options.health.tls_client_ca),
+        ],
+    );
     if !options.policy.enforce_new_defaults {
         warnings.push(
             "policy.enforce_new_defaults is false: deprecated rules let in what the new ones refuse"
@@ -98,6 +104,8 @@ pub(crate) fn of_cell(config: &Config) -> Vec<String> {
     secret(&mut warnings, "cell.token_file", cell.token_file.as_deref());
     let folder = cell.identity_path.as_deref();
     identity(&mut warnings, "cell.identity_path", folder);
+    let keys = config.options.secrets.key_file.as_deref();
+    secret(&mut warnings, "secrets.key_file", keys);
     store(&mut warnings, &cell.directory());
     warnings
 }
@@ -118,6 +126,7 @@ pub(crate) fn of_agent(config: &Config) -> Vec<String> {
     if agent.placement_keystone {
         of_keystone(&mut warnings, &config.options);
     }
+    written_by_others(&mut warnings, [("agent.nodes_file", &agent.nodes_file)]);
     if agent.driver == DriverKind::Command {
         commands(&mut warnings, agent.commands.as_deref());
     }
@@ -175,6 +184,25 @@ fn of_file(config: &Config) -> Vec<String> {
 fn of_keystone(warnings: &mut Vec<String>, options: &Options) {
     let file = options.keystone.password_file.as_deref();
     secret(warnings, "keystone.password_file", file);
+    written_by_others(warnings, [("keystone.cafile", &options.keystone.cafile)]);
+}
+
+/// Warns about files without secrets that others may write, who decide with it what a role does. A
+/// missing file is reported elsewhere.
+fn written_by_others<'a>(
+    warnings: &mut Vec<String>,
+    files: impl IntoIterator<Item = (&'a str, &'a Option<PathBuf>)>,
+) {
+    for (key, file) in files {
+        if let Some(file) = file
+            && mode(file).is_some_and(|mode| mode & OTHERS_WRITE != 0)
+        {
+            warnings.push(format!(
+                "{key}: everybody on this machine may write {}: chmod o-w",
+                file.display()
+            ));
+        }
+    }
 }
 
 /// Warns about a file with a secret that others may read or write. A missing file is reported

@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use placewright_net::{ConnectionLimiter, ConnectionMetrics, ConnectionState, Limits, Listener};
+use placewright_net::{
+    ConnectionLimiter, ConnectionMetrics, ConnectionState, Handshakes, Limits, Listener, TLS_RECORD,
+};
 use placewright_pki::Credentials;
 use placewright_tasks::{ContainedWork, Task, spawn_contained};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
@@ -20,9 +21,6 @@ use tonic::transport::server::Connected;
 use crate::guarded::{LimitedConnection, Times};
 use crate::peer::Peer;
 use crate::refusals;
-
-/// The first byte of a TLS connection: the type of a handshake record.
-const TLS_HANDSHAKE: u8 = 0x16;
 
 /// What the other end of a connection showed.
 #[derive(Clone, Debug)]
@@ -88,6 +86,7 @@ pub(crate) struct Entrance {
     /// Whether connections from loopback may do without, because they have the shared token.
     pub(crate) has_token: bool,
     pub(crate) limits: Limits,
+    pub(crate) handshakes: Handshakes,
     pub(crate) times: Times,
 }
 
@@ -120,12 +119,16 @@ pub(crate) fn incoming(
                 }
                 continue;
             };
-            // Each handshake is work of its own, so that a slow one keeps nobody waiting. There are
-            // no more of them than there may be connections.
+            // Each handshake is work of its own, so that a slow one keeps nobody waiting.
             let takes_plain = entrance.has_token && remote.ip().to_canonical().is_loopback();
-            let sender = sender.clone();
+            let (sender, handshakes) = (sender.clone(), entrance.handshakes.clone());
             spawn_contained(ContainedWork::GrpcStream, async move {
-                let begun = begin(limited, state, remote, &credentials, takes_plain);
+                let begin = Begin {
+                    handshakes: &handshakes,
+                    credentials: &credentials,
+                    takes_plain,
+                };
+                let begun = begin.run(limited, state, remote);
                 let begun = tokio::select! {
                     () = sender.closed() => return,
                     begun = begun => begun,
@@ -156,40 +159,49 @@ fn plain(
     }
 }
 
-/// Carries out the handshake of a connection.
-async fn begin(
-    mut limited: LimitedConnection,
-    state: Arc<ConnectionState>,
-    remote: SocketAddr,
-    credentials: &Credentials,
+/// How connections with certificates begin.
+struct Begin<'a> {
+    handshakes: &'a Handshakes,
+    credentials: &'a Credentials,
     takes_plain: bool,
-) -> io::Result<Connection> {
-    if limited.first_byte().await? != TLS_HANDSHAKE {
-        if takes_plain {
-            return Ok(plain(limited, state, remote));
+}
+
+impl Begin<'_> {
+    /// Carries out the handshake of a connection.
+    async fn run(
+        &self,
+        mut limited: LimitedConnection,
+        state: Arc<ConnectionState>,
+        remote: SocketAddr,
+    ) -> io::Result<Connection> {
+        if limited.first_byte().await? != TLS_RECORD {
+            if self.takes_plain {
+                return Ok(plain(limited, state, remote));
+            }
+            return Err(io::Error::other(
+                "it has no TLS, and only TLS with a certificate is taken here",
+            ));
         }
-        return Err(io::Error::other(
-            "it has no TLS, and only TLS with a certificate is taken here",
-        ));
+        let current = self.credentials.current();
+        let server = Arc::clone(&current.server);
+        let accepted = self.handshakes.accept(limited, remote, server).await;
+        let stream = accepted.map_err(io::Error::other)?;
+        let shown = match stream.get_ref().1.peer_certificates() {
+            Some([certificate, ..]) => {
+                let peer = Peer::new(certificate, remote, current.number);
+                Shown::Certificate(Arc::new(peer.map_err(io::Error::other)?))
+            }
+            _ => Shown::Nothing,
+        };
+        Ok(Connection {
+            stream: Stream::Tls(Box::new(stream)),
+            caller: Caller {
+                state,
+                remote,
+                shown,
+            },
+        })
     }
-    let current = credentials.current();
-    let acceptor = TlsAcceptor::from(Arc::clone(&current.server));
-    let stream = acceptor.accept(limited).await?;
-    let shown = match stream.get_ref().1.peer_certificates() {
-        Some([certificate, ..]) => {
-            let peer = Peer::new(certificate, remote, current.number);
-            Shown::Certificate(Arc::new(peer.map_err(io::Error::other)?))
-        }
-        _ => Shown::Nothing,
-    };
-    Ok(Connection {
-        stream: Stream::Tls(Box::new(stream)),
-        caller: Caller {
-            state,
-            remote,
-            shown,
-        },
-    })
 }
 
 fn prepare(stream: &TcpStream, remote: SocketAddr) {

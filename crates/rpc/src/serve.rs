@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use placewright_link::{AgentLink, CellLink, CertificateLink, PlacementLink};
-use placewright_net::Limits;
+use placewright_net::{HandshakeLimits, Handshakes, Limits};
 use placewright_pki::Credentials;
 use placewright_records::message::Versions;
 use thiserror::Error;
@@ -65,6 +65,9 @@ pub struct ServeOptions {
     pub drain_timeout: Duration,
     /// The most connections, in all and for each peer. Default 1,024 and 512.
     pub limits: Limits,
+    /// How TLS connections begin: so many at a time, and on which threads. Default: the usual limits,
+    /// on the server's threads.
+    pub handshakes: Handshakes,
     /// Time-out for the first byte of a connection. Default 10 s.
     pub first_byte_timeout: Duration,
     /// Time-out for the first call that passes authentication. Default 30 s.
@@ -86,6 +89,7 @@ impl Default for ServeOptions {
                 connections_option: "control.connections_max",
                 per_peer_option: "control.connections_per_peer_max",
             },
+            handshakes: Handshakes::new(HandshakeLimits::default(), None),
             first_byte_timeout: Duration::from_secs(10),
             first_call_timeout: Duration::from_secs(30),
             versions: Versions::SUPPORTED,
@@ -117,6 +121,7 @@ pub async fn serve(
         credentials: options.credentials.clone(),
         has_token: options.token.is_some(),
         limits: options.limits,
+        handshakes: options.handshakes.clone(),
         times: Times {
             first_byte: options.first_byte_timeout,
             first_call: options.first_call_timeout,

@@ -16,6 +16,7 @@ use placewright_identity::{AgentNames, HostPattern, Identity, Role};
 use placewright_link::{
     AgentConnection, AgentLink as _, CellLink as _, PlacementLink as _, SessionStart, ToCell,
 };
+use placewright_net::{HandshakeLimits, Handshakes};
 use placewright_pki::{Authority, Credentials, Grant, KeyRequest, holder};
 use placewright_rpc::{
     AgentClient, CellClient, ClientIdentity, ClientOptions, PlacementClient, ServeOptions,
@@ -23,6 +24,8 @@ use placewright_rpc::{
 };
 use placewright_types::host_name::uuid_of_name;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -55,6 +58,14 @@ fn hold(authority: &Authority, folder: &Path, role: Role) -> Arc<Credentials> {
 
 impl Site {
     async fn new(token: Option<Token>) -> Self {
+        Self::with(ServeOptions {
+            token,
+            ..ServeOptions::default()
+        })
+        .await
+    }
+
+    async fn with(options: ServeOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::create(&folder.path().join("pki"), "test").unwrap();
         let cell = hold(
@@ -64,9 +75,8 @@ impl Site {
         );
         let fake = Fake::new();
         let options = ServeOptions {
-            token,
             credentials: Some(Arc::clone(&cell)),
-            ..ServeOptions::default()
+            ..options
         };
         let running = Running::start_with(listen().await, &fake, options);
         Self {
@@ -117,6 +127,30 @@ fn start(host: Uuid, name: &str) -> ToCell {
 async fn ended(mut connection: AgentConnection) {
     let end = async { while connection.from_cell.recv().await.is_some() {} };
     timeout(SOON, end).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handshake_that_is_left_there_gives_way_to_others() {
+    let limits = HandshakeLimits {
+        total: 1,
+        ..HandshakeLimits::default()
+    };
+    let site = Site::with(ServeOptions {
+        handshakes: Handshakes::new(limits, None),
+        ..ServeOptions::default()
+    })
+    .await;
+    let control = site.hold("control", Role::Control);
+    let mut left = TcpStream::connect(site.running.address).await.unwrap();
+    // The beginning of a client's greeting, and nothing more of it.
+    left.write_all(&[0x16, 3, 1]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let client = CellClient::new(site.to_cell(&control)).unwrap();
+    timeout(SOON, client.cell()).await.unwrap().unwrap();
+    // Long before the time of its first call is over.
+    let mut buffer = [0; 256];
+    let end = async { while matches!(left.read(&mut buffer).await, Ok(1..)) {} };
+    timeout(Duration::from_secs(5), end).await.unwrap();
 }
 
 fn why<T: std::fmt::Debug>(refused: Result<T, placewright_link::LinkError>) -> String {

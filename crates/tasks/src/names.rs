@@ -94,6 +94,8 @@ tasks! {
     ControlSweep = "control-sweep" in OF_CONTROL;
     /// Counts old instances for quotas, and reads Keystone's limits.
     ControlQuotas = "control-quotas" in OF_CONTROL;
+    /// Keeps the secrets in control's state under the current key.
+    ControlSecrets = "control-secrets" in OF_CONTROL;
     /// The thread that ranks hosts for waiting builds and moves.
     ControlPlaces = "control-places" in OF_CONTROL;
     /// Processes the outcomes of those claims.
@@ -112,6 +114,8 @@ tasks! {
     CellTick = "cell-tick" in OF_CELLS;
     /// Repeats messages that were not answered.
     CellRepeat = "cell-repeat" in OF_CELLS;
+    /// Keeps the secrets in a cell's state under the current key.
+    CellSecrets = "cell-secrets" in OF_CELLS;
     /// Runs all hosts of an agent.
     AgentRunner = "agent-runner" in OF_AGENTS;
     /// Writes the inventories of hosts to placement.

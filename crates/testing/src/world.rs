@@ -81,6 +81,8 @@ pub fn spec(at: Timestamp) -> Spec {
         body: r#"{"flavor": "small"}"#.into(),
         created_at: at,
         usage: Usage::default(),
+        build_secrets: Default::default(),
+        secrets: Default::default(),
     }
 }
 

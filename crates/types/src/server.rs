@@ -50,7 +50,8 @@ pub struct ServerFields {
     /// The public key with that name at the time of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
-    /// The user data in base 64, as in the request.
+    /// The user data in base 64, as in the request. Secret: it is there between roles and for drivers
+    /// only, and sealed beside the body wherever that is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_data: Option<String>,
     /// Whether the guest gets its data on a drive.
@@ -65,7 +66,7 @@ pub struct ServerFields {
     /// The names of its security groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub security_groups: Vec<String>,
-    /// The password of its administrator.
+    /// The password of its administrator, secret in the same way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_pass: Option<String>,
     /// The address by which it is reached, as its owner says.
@@ -79,6 +80,10 @@ pub struct ServerFields {
     pub trusted_image_certificates: Option<Vec<String>>,
     /// The disk configuration: `AUTO` or `MANUAL`.
     pub disk_config: String,
+    /// A random mark, new each time that other secrets are given: specifications that differ in
+    /// nothing else are told apart by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets_mark: Option<String>,
 }
 
 /// The fields that differ between the servers of one request.

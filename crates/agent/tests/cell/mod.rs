@@ -156,6 +156,8 @@ pub fn order(host: HostId, instance: InstanceId, step: Step, memory: i64) -> Ord
             body: r#"{"request": {"image": {"properties": {"os_distro": "debian"}}}}"#.into(),
             created_at: Timestamp::from_seconds(1),
             usage: Default::default(),
+            build_secrets: Default::default(),
+            secrets: Default::default(),
         },
         amounts: vec![Amounts {
             provider: host.0,

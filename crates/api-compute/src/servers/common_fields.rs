@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use placewright_http::{ApiError, ApiResult};
+use placewright_secrets::Secret;
 use serde_json::Value;
+use zeroize::Zeroizing;
 
 use crate::call::RoutedRequest;
 use crate::fields::{self, ObjectParser};
@@ -36,14 +38,15 @@ pub(crate) fn certificates(parsed: &mut ObjectParser<'_>) -> ApiResult<Option<Ve
     }
 }
 
-pub(crate) fn read_user_data(parsed: &mut ObjectParser<'_>) -> ApiResult<Option<String>> {
+pub(crate) fn read_user_data(parsed: &mut ObjectParser<'_>) -> ApiResult<Option<Secret<String>>> {
     let data = parsed
         .nullable_text("user_data", 0..=USER_DATA_MAX)?
         .flatten();
     let Some(data) = data else { return Ok(None) };
-    let compact: String = data.split_whitespace().collect();
-    match base64::engine::general_purpose::STANDARD.decode(compact) {
-        Ok(_) => Ok(Some(data.to_owned())),
+    let compact = Zeroizing::new(data.split_whitespace().collect::<String>());
+    let decoded = base64::engine::general_purpose::STANDARD.decode(compact.as_str());
+    match decoded.map(Zeroizing::new) {
+        Ok(_) => Ok(Some(Secret::new(data.to_owned()))),
         Err(_) => Err(parsed.wrong("user_data", "it must be in base 64")),
     }
 }

@@ -12,17 +12,16 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_records::server;
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
+use placewright_secrets::Fields;
 use placewright_types::server::{OwnFields, ServerBody, ServerFields};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::body;
-use super::common_fields::{
-    access_address, certificates, check_hostname, disk_config, read_user_data,
-};
+use super::common_fields::{access_address, certificates, check_hostname, disk_config};
 use super::devices::{PARTS_MAX, boots_from_volume, is_first, read_boot};
 use super::hints::Hints;
-use super::{metadata, tags};
+use super::{metadata, secrets, tags};
 use crate::admin::zones;
 use crate::call::RoutedRequest;
 use crate::error;
@@ -45,6 +44,7 @@ struct CreateRequest<'a> {
     is_bfv: bool,
     hostname: Option<String>,
     server: ServerFields,
+    secrets: Fields,
 }
 
 pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -88,8 +88,11 @@ async fn accept(
     };
     body.server.reservation_id.clone_from(&reservation_id);
     body.server.public_key = public_key;
+    let has_secrets = !parsed.secrets.is_empty();
+    body.server.secrets_mark = has_secrets.then(secrets::new_mark);
     let common = server::common(&body);
-    check_size(call, parsed.count, common.len())?;
+    check_size(call, parsed.count, common.len() + parsed.secrets.len())?;
+    let sealed = secrets::seal(call, parsed.secrets.clone())?;
     let rules = Rules::from(rules);
     let mut builds = Vec::with_capacity(parsed.count as usize);
     for (index, instance) in (0..).zip(instances) {
@@ -106,6 +109,7 @@ async fn accept(
             launch_index: index,
             hostname,
         });
+        let (build_secrets, secrets) = sealed.of_instance(instance).map_err(secrets::not_sealed)?;
         let spec = Spec {
             name,
             project: call.project().to_owned(),
@@ -115,6 +119,8 @@ async fn accept(
             body: SpecBody::Row(SharedRow::parted(Arc::clone(&common), own)),
             created_at: call.at,
             usage: usage.clone(),
+            build_secrets,
+            secrets,
         };
         builds.push(NewBuild { instance, spec });
     }
@@ -186,8 +192,8 @@ fn accepted(
         "OS-DCF:diskConfig": parsed.server.disk_config,
         "security_groups": groups,
     });
-    if let Some(password) = &parsed.server.admin_pass {
-        server["adminPass"] = json!(password);
+    if let Some(password) = &parsed.secrets.admin_pass {
+        server["adminPass"] = json!(password.expose());
     }
     let reply = Reply::value(202, &json!({"server": server}))?;
     Ok(reply.with_location(call.link(&path)))
@@ -340,6 +346,7 @@ fn read<'a>(call: &RoutedRequest<'_>, json: &'a Value) -> ApiResult<CreateReques
         hostname = Some(text.to_owned());
     }
     read_rest(call, &mut parsed, &mut server)?;
+    let secrets = secrets::read(&mut parsed)?;
     let (zone, forced, destination) = read_place(call, &mut parsed)?;
     let least = parsed.integer("min_count", 1..=COUNT_MAX)?;
     let most = parsed.integer("max_count", 1..=COUNT_MAX)?;
@@ -365,6 +372,7 @@ fn read<'a>(call: &RoutedRequest<'_>, json: &'a Value) -> ApiResult<CreateReques
         is_bfv,
         hostname,
         server,
+        secrets,
     })
 }
 
@@ -418,9 +426,7 @@ fn read_rest(
         .nullable_text("key_name", 1..=255)?
         .flatten()
         .map(str::to_owned);
-    server.user_data = read_user_data(parsed)?;
     server.config_drive = parsed.boolean("config_drive")?.unwrap_or(false);
-    server.admin_pass = parsed.text("adminPass", 0..=255)?.map(str::to_owned);
     server.access_ip_v4 = access_address(parsed, "accessIPv4")?.flatten();
     server.access_ip_v6 = access_address(parsed, "accessIPv6")?.flatten();
     disk_config(parsed)?

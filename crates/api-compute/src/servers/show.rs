@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use placewright_auth::Rule;
 use placewright_http::{ApiResult, Reply};
+use placewright_secrets::Secret;
 use placewright_types::flavor::Flavor;
 use placewright_types::server::{BlockDevice, PlainValue, ServerBody};
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use super::devices;
 use super::fault;
 use super::find;
+use super::secrets;
 use super::server_view::ServerView;
 use super::status::Status;
 use crate::call::RoutedRequest;
@@ -228,7 +230,8 @@ fn extended(
         value["OS-EXT-SRV-ATTR:kernel_id"] = json!("");
         value["OS-EXT-SRV-ATTR:ramdisk_id"] = json!("");
         value["OS-EXT-SRV-ATTR:root_device_name"] = json!(null);
-        value["OS-EXT-SRV-ATTR:user_data"] = json!(server.user_data);
+        let data = secrets::user_data(call, seen);
+        value["OS-EXT-SRV-ATTR:user_data"] = json!(data.as_ref().map(Secret::expose));
     }
 }
 

@@ -10,8 +10,10 @@ use thiserror::Error;
 
 use super::event::Event;
 use super::state::{Change, JobKind, Meta, Stage, State, Step, VmState};
+use crate::claim_request::ClaimResponse;
 use crate::ids::{HostId, InstanceId};
 use crate::message::Reply;
+use crate::spec::Spec;
 use unit_of_work::UnitOfWork;
 
 /// The time limits for agents.
@@ -130,16 +132,8 @@ pub fn decide(
             instance,
             number,
             answer,
-        } => {
-            let mut work = now.work(*instance)?;
-            if work.row.claim != *number || !work.answered(*answer) {
-                return Err(Refusal::Stale {
-                    instance: *instance,
-                    given: *number,
-                });
-            }
-            work.store(changes);
-        }
+        } => now.answered(*instance, (*number, *answer), changes)?,
+        Event::Reseal { instance, from, to } => now.reseal(*instance, (from, to), changes)?,
         Event::Tick => now.tick(changes),
         Event::Forget { before } => now.forget(*before, changes),
     }
@@ -149,6 +143,37 @@ pub fn decide(
 impl<'a> DecisionContext<'a> {
     fn work(self, instance: InstanceId) -> Result<UnitOfWork<'a>, Refusal> {
         UnitOfWork::load(self, instance).ok_or(Refusal::NoInstance(instance))
+    }
+
+    /// Takes placement's answer to a numbered claim request.
+    fn answered(
+        self,
+        instance: InstanceId,
+        (number, answer): (u64, ClaimResponse),
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        let mut work = self.work(instance)?;
+        if work.row.claim != number || !work.answered(answer) {
+            return Err(Refusal::Stale {
+                instance,
+                given: number,
+            });
+        }
+        work.store(changes);
+        Ok(())
+    }
+
+    /// Replaces a specification by the same with its secrets sealed anew.
+    fn reseal(
+        self,
+        instance: InstanceId,
+        (from, to): (&Spec, &Spec),
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        let mut work = self.work(instance)?;
+        work.reseal(from, to);
+        work.store(changes);
+        Ok(())
     }
 
     /// Loads an instance on a host that has no job and is in one of these states.

@@ -83,6 +83,15 @@ pub enum Event {
         /// The answer of control.
         answer: ClaimResponse,
     },
+    /// The secrets of a specification were sealed anew. The specification is the same otherwise.
+    Reseal {
+        /// The instance whose specification it is.
+        instance: InstanceId,
+        /// The specification as it was; wherever the instance has another one now, that stays.
+        from: Box<Spec>,
+        /// The specification with other sealed secrets.
+        to: Box<Spec>,
+    },
     /// Time has passed: deadlines are checked against the time of the event.
     Tick,
     /// Deletions before a time can be forgotten, because messages are never that late.

@@ -196,6 +196,16 @@ pub enum Command {
         /// The specification that replaces the present one.
         spec: Spec,
     },
+    /// Replaces a specification by the same with its secrets sealed anew, wherever the instance has
+    /// it. Where it has another one now, that stays.
+    Reseal {
+        /// The UUID of the instance.
+        instance: InstanceId,
+        /// The specification as it was.
+        from: Box<Spec>,
+        /// The specification with other sealed secrets.
+        to: Box<Spec>,
+    },
     /// Replaces the name, metadata and tags of an instance.
     SetLabels {
         /// The UUID of the instance.
@@ -300,7 +310,7 @@ pub enum RebuildEvent {
     /// The rebuild is recorded, before the cell is asked for it.
     Begun {
         /// The specification that the rebuild requests.
-        spec: Spec,
+        spec: Box<Spec>,
         /// The time of the cell's last known change of the instance.
         seen: Timestamp,
     },

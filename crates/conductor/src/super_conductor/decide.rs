@@ -7,6 +7,7 @@ mod moves;
 mod quota;
 mod rebuild;
 mod repair;
+mod secrets;
 mod table;
 
 use placewright_placement::{self as placement, Timestamp};
@@ -116,6 +117,7 @@ impl<'a> DecisionContext<'a> {
             | Command::SetService { .. } => self.decide_row(command),
             Command::Rebuild { instance, event } => self.rebuild(*instance, event),
             Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
+            Command::Reseal { instance, from, to } => Ok(self.reseal(*instance, from, to)),
             Command::SetLabels { instance, labels } => self.set_labels(*instance, labels),
             Command::SetQuota { .. }
             | Command::ReplaceQuotas { .. }

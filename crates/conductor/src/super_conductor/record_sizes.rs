@@ -117,7 +117,9 @@ impl RecordSizes {
 /// The size of a spec. Shared parts count for each spec, because each cell has a copy for each.
 #[must_use]
 pub fn of_spec(spec: &Spec) -> u64 {
-    (spec.name.len() + spec.body.len() + size_of_val(&spec.rules[..])) as u64
+    // Sealed secrets are in base 64: they count as many bytes as they would in the clear.
+    let sealed = (spec.build_secrets.len() + spec.secrets.len()) / 4 * 3;
+    (spec.name.len() + spec.body.len() + sealed + size_of_val(&spec.rules[..])) as u64
 }
 
 /// The size of labels in bytes.

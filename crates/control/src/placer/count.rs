@@ -50,7 +50,7 @@ impl ExpectedPlacement {
                 _ => {}
             }
         }
-        hosts.set_amounts(offer.slot, amounts);
+        hosts.set_reduced_amounts(offer.slot, amounts);
         hosts.add_pending_instance(offer.slot, &report);
         Self {
             host: offer.provider,

@@ -79,6 +79,8 @@ impl Form for Spec {
             let end = out.position();
             let end = out.added(row, end);
             let end = out.added(&self.usage, end);
+            let end = out.added(&self.build_secrets, end);
+            let end = out.added(&self.secrets, end);
             out.cut(end);
         });
     }
@@ -95,6 +97,7 @@ impl Form for Spec {
                 false => SpecBody::Row(row),
             };
             let usage = from.added()?;
+            let (build_secrets, secrets) = (from.added()?, from.added()?);
             Ok(Self {
                 name,
                 project,
@@ -104,6 +107,8 @@ impl Form for Spec {
                 body,
                 created_at,
                 usage,
+                build_secrets,
+                secrets,
             })
         })
     }

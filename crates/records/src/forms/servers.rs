@@ -22,7 +22,8 @@ row!(ServerFields {
     access_ip_v4,
     access_ip_v6,
     trusted_image_certificates,
-    disk_config,
+    disk_config;
+    secrets_mark
 });
 row!(OwnFields {
     launch_index,

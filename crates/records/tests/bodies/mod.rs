@@ -236,6 +236,7 @@ pub fn body() -> ServerBody {
             access_ip_v6: Some("2001:db8::1".into()),
             trusted_image_certificates: Some(vec!["c".into()]),
             disk_config: "AUTO".into(),
+            secrets_mark: None,
         },
         own: OwnFields {
             launch_index: 7,
@@ -257,6 +258,8 @@ pub fn spec() -> Spec {
 pub fn spec_of_today() -> Spec {
     Spec {
         usage: values::quotas::usage(),
+        build_secrets: "build".into(),
+        secrets: "kept".into(),
         ..spec()
     }
 }

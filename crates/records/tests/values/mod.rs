@@ -62,6 +62,8 @@ pub fn spec() -> Spec {
         body: "{}".into(),
         created_at: AT,
         usage: Usage::default(),
+        build_secrets: SharedText::default(),
+        secrets: SharedText::default(),
     }
 }
 

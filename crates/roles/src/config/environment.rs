@@ -5,11 +5,16 @@ use std::ffi::OsString;
 use super::{Given, Source, Value, nearest};
 use crate::options::OPTIONS;
 
-/// Variables with the prefix that are not options: the path of the configuration file, the server's
-/// address for client commands, and those of the scripts under `tests/`.
-const OTHERS: [&str; 3] = [
+/// Variables with the prefix that are not options: the path of the configuration file, the servers'
+/// addresses and the credentials for client commands, and those of the scripts under `tests/`.
+const OTHERS: [&str; 8] = [
     "PLACEWRIGHT_CONFIG",
     "PLACEWRIGHT_URL",
+    "PLACEWRIGHT_COMPUTE_URL",
+    "PLACEWRIGHT_SCHEDULER_URL",
+    "PLACEWRIGHT_USER",
+    "PLACEWRIGHT_PASSWORD",
+    "PLACEWRIGHT_PASSWORD_FILE",
     crate::PROGRAM_VARIABLE,
 ];
 

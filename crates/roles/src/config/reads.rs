@@ -133,6 +133,16 @@ static CELL: CommandOptions = CommandOptions {
     parts: &[
         ("cell", KeySet::All),
         ("store", KeySet::AllBut(&["path"])),
+        ("secrets", KeySet::All),
+        (
+            "tls",
+            KeySet::Only(&[
+                "handshakes_max",
+                "handshakes_per_peer_max",
+                "handshake_timeout_ms",
+                "handshake_threads",
+            ]),
+        ),
         ("auth", KeySet::Only(&["i_know_this_is_open"])),
         ("audit", KeySet::All),
         ("log", KeySet::All),
@@ -159,6 +169,7 @@ static AGENT: CommandOptions = CommandOptions {
                 "request_timeout_ms",
             ]),
         ),
+        ("secrets", KeySet::Only(&["core_dumps"])),
         ("log", KeySet::All),
     ],
     reads_rest: false,

@@ -47,7 +47,7 @@ pub(super) fn http(options: &Options) -> HttpOptions {
 }
 
 /// The limits of TLS handshakes.
-pub(super) fn handshakes(options: &Options) -> HandshakeLimits {
+pub(crate) fn handshakes(options: &Options) -> HandshakeLimits {
     let tls = &options.tls;
     HandshakeLimits {
         total: tls.handshakes_max.count(),

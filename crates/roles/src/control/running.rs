@@ -16,6 +16,7 @@ use placewright_control::{
 use placewright_engine::{Engine, Observer};
 use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped, TlsMetrics};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
+use placewright_secrets::Sealer;
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -39,6 +40,7 @@ use crate::audit_log;
 use crate::config::{Config, ConfigErrors};
 use crate::identities::ControlIdentity;
 use crate::options::{AuthStrategy, Options};
+use crate::secrets;
 
 /// A control that was started, and serves once it is told to.
 pub(crate) struct Running {
@@ -119,8 +121,9 @@ impl Running {
         let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
         let (mut registry, metrics) = Metrics::new();
+        let sealer = sealer(options, cells, &sockets, &mut registry).await?;
         let observer = LoggingObserver(metrics.journal);
-        let tls = checked.tls.open(options, &metrics.tls)?;
+        let tls = checked.tls.open(options, &metrics.tls, &identity)?;
         let (vital, health) = health::start(sockets.health.take(), tls.door("health"))?;
         let (mut inherited, engine) = tokio::select! {
             opened = take_over(inherited, options, observer) => opened?,
@@ -142,9 +145,8 @@ impl Running {
         let service = placement_api(options, &gateway, placement);
         let server = |service: Arc<dyn HttpService>, name| limited(service, shares, &tls, name);
         let placement = server(service.clone(), "placement");
-        let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
-        let runtime = conducts
-            .then(|| conduct(options, &engine, ranker, &service, metrics.audits))
+        let runtime = sealer
+            .map(|sealer| conduct(options, &engine, ranker, &service, (metrics.audits, sealer)))
             .transpose()?;
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
@@ -184,6 +186,7 @@ impl Running {
     pub(crate) fn cell_options(&self, options: &Options) -> ServeOptions {
         ServeOptions {
             token: self.token.clone(),
+            handshakes: self.tls.handshakes_of_roles(),
             ..option_conversion::cell(options, self.shares.cell)
         }
     }
@@ -217,10 +220,7 @@ impl Running {
     }
 
     /// Adds the configured cells.
-    async fn add_cells(&self, options: &Options) -> anyhow::Result<()> {
-        let Some(runtime) = &self.runtime else {
-            return Ok(());
-        };
+    async fn add_cells(&self, runtime: &Runtime, options: &Options) -> anyhow::Result<()> {
         for (name, uuid, address) in &options.control.cells.0 {
             let client = CellClient::new(ClientOptions {
                 token: self.token.clone(),
@@ -241,14 +241,18 @@ impl Running {
         Ok(())
     }
 
-    /// Adds the configured cells and puts the configured quotas in force, before anything can be
-    /// asked for.
+    /// Seals what an earlier release left in the clear, adds the configured cells, and puts the
+    /// configured quotas in force, before anything can be asked for.
     async fn prepare(&self, options: &Options) -> anyhow::Result<()> {
-        self.add_cells(options).await?;
-        match &self.runtime {
-            Some(runtime) => quotas::start(options, runtime).await,
-            None => Ok(()),
+        let Some(runtime) = &self.runtime else {
+            return Ok(());
+        };
+        let sealed = runtime.seal_open_secrets().await;
+        if sealed > 0 {
+            tracing::info!(sealed, "secrets of servers were sealed in the store");
         }
+        self.add_cells(runtime, options).await?;
+        quotas::start(options, runtime).await
     }
 
     /// Logs what runs, at which addresses, and on which store.
@@ -330,6 +334,7 @@ impl Running {
             let options = ServeOptions {
                 token: self.token,
                 credentials: self.identity.credentials.clone(),
+                handshakes: self.tls.handshakes_of_roles(),
                 ..option_conversion::asks(options, self.shares.asks)
             };
             placewright_rpc::serve(listener, services, options, nth(stops, 1)).await
@@ -362,12 +367,32 @@ fn conduct(
     engine: &Engine<ControlMachine>,
     ranker: SchedulerHandle,
     service: &PlacementService,
-    audits: AuditMetrics,
+    (audits, sealer): (AuditMetrics, Sealer),
 ) -> anyhow::Result<Arc<Runtime>> {
-    let conductor = ControlHandle::new(engine.clone(), option_conversion::conductor(options));
+    let conductor = option_conversion::conductor(options);
+    let conductor = ControlHandle::with_sealer(engine.clone(), conductor, sealer);
     let runtime = Runtime::start(conductor, ranker)?;
     service.set_audit(runtime.start_audits(audits));
     Ok(runtime)
+}
+
+/// Reads the keys for secrets, on a thread that may wait for a command. None without a conductor:
+/// there is nothing to seal then, and no key is needed.
+async fn sealer(
+    options: &Options,
+    cells: usize,
+    sockets: &Sockets,
+    registry: &mut Registry,
+) -> anyhow::Result<Option<Sealer>> {
+    let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
+    if !conducts {
+        return Ok(None);
+    }
+    let (options, store) = (options.secrets.clone(), options.store.directory());
+    let read = tokio::task::spawn_blocking(move || secrets::sealer(&options, &store));
+    let sealer = read.await??;
+    secrets::register(registry.sub_registry_with_prefix("placewright"), &sealer);
+    Ok(Some(sealer))
 }
 
 /// Makes the predecessor process end, if there is one, and loads the state.

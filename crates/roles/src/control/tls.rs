@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use placewright_http::{ListenerTlsMetrics, TlsDoor, TlsMetrics};
@@ -12,10 +11,10 @@ use placewright_tls::{
     ClientFiles, FileBacked, FileError, IdentityFiles, LoadedServer, Outcome, ServerFiles,
     others_may_read,
 };
-use tokio::runtime::{Builder, Runtime};
 
-use super::option_conversion;
 use crate::config::ConfigErrors;
+use crate::handshakes::HandshakeThreads;
+use crate::identities::ControlIdentity;
 use crate::options::{ClientCertificateMode, Options, PlainMode};
 
 /// The protocol that the REST services speak over TLS.
@@ -101,22 +100,23 @@ impl TlsFiles {
         }
     }
 
-    /// Starts the threads for handshakes, if any listener speaks TLS.
+    /// Starts the threads for handshakes, if any listener speaks TLS, or control does with other roles.
     ///
     /// # Errors
     ///
     /// The system has no threads.
-    pub(super) fn open(self, options: &Options, metrics: &TlsMetrics) -> std::io::Result<Tls> {
-        let limits = option_conversion::handshakes(options);
-        let runtime = match self.0.is_empty() {
-            true => None,
-            false => Some(threads(options)?),
-        };
-        let executor = runtime.as_ref().map(|runtime| runtime.handle().clone());
+    pub(super) fn open(
+        self,
+        options: &Options,
+        metrics: &TlsMetrics,
+        identity: &ControlIdentity,
+    ) -> std::io::Result<Tls> {
+        let has_handshakes = identity.credentials.is_some() || !self.0.is_empty();
+        let threads = HandshakeThreads::start(options, has_handshakes)?;
         Ok(Tls {
-            handshakes: Handshakes::new(limits, executor),
+            handshakes: threads.places(),
             listeners: Arc::new(Listeners::new(self.0, metrics)),
-            _threads: Threads(runtime),
+            threads,
         })
     }
 }
@@ -218,36 +218,11 @@ fn now_s() -> i64 {
     since.map_or(0, |since| since.as_secs().cast_signed())
 }
 
-/// The threads that compute handshakes.
-fn threads(options: &Options) -> std::io::Result<Runtime> {
-    let threads = match options.tls.handshake_threads.count() {
-        0 => available_parallelism().map_or(1, usize::from).div_ceil(2),
-        threads => threads,
-    };
-    Builder::new_multi_thread()
-        .worker_threads(threads)
-        .thread_name("pw-tls")
-        .enable_all()
-        .build()
-}
-
-/// A runtime that nobody waits for at the end.
-struct Threads(Option<Runtime>);
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        self.0
-            .take()
-            .into_iter()
-            .for_each(Runtime::shutdown_background);
-    }
-}
-
 /// TLS of a running control.
 pub(super) struct Tls {
     handshakes: Handshakes,
     listeners: Arc<Listeners>,
-    _threads: Threads,
+    threads: HandshakeThreads,
 }
 
 impl Tls {
@@ -262,6 +237,11 @@ impl Tls {
             self.handshakes.clone(),
             metrics.clone(),
         )))
+    }
+
+    /// Handshakes of a gRPC server, with places that no client of an API can take.
+    pub(super) fn handshakes_of_roles(&self) -> Handshakes {
+        self.threads.places()
     }
 
     /// The scheme to show of the listener of this section: `https` if it speaks TLS, although it may

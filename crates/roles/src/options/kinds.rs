@@ -371,6 +371,16 @@ choices! {
 }
 
 choices! {
+    /// How long user data is kept.
+    UserDataUntil {
+        /// Until the server is deleted.
+        Deleted = "deleted",
+        /// Until the guest exists.
+        Built = "built",
+    }
+}
+
+choices! {
     /// Where the audit log goes.
     AuditDestination {
         /// Nowhere.

@@ -1,7 +1,7 @@
 //! Decodes and validates messages of the agents' protocol.
 
 use placewright_conductor::cell_conductor::{Failure, GuestRef, Order, Step};
-use placewright_conductor::{Amounts, HardRule, HostId, InstanceId, Spec, Usage};
+use placewright_conductor::{Amounts, HardRule, HostId, InstanceId, SharedText, Spec, Usage};
 use placewright_link::{SessionStart, ToAgent, ToCell};
 use placewright_placement::Timestamp;
 use placewright_placement::group::{Relation, Rule, RuleScope};
@@ -285,9 +285,12 @@ fn spec(one: proto::Spec) -> Result<Spec, Status> {
             .map(rule)
             .collect::<Result<Vec<_>, _>>()?
             .into(),
-        body: one.body.into(),
+        // It may have secrets in the clear, for the driver.
+        body: SharedText::hidden(one.body).into(),
         created_at: Timestamp(one.created_at_us),
         usage: Usage::default(),
+        build_secrets: SharedText::default(),
+        secrets: SharedText::default(),
     })
 }
 

@@ -167,6 +167,10 @@ impl Validate for Spec {
         at.field("user").text(&self.user, TITLE_BYTES_MAX)?;
         at.field("rules").each(&self.rules, PARTS_MAX)?;
         at.field("body").bytes(self.body.len(), BODY_BYTES_MAX)?;
+        // What is sealed never leaves the role that has the key.
+        at.field("build_secrets")
+            .text(&self.build_secrets.text(), 0)?;
+        at.field("secrets").text(&self.secrets.text(), 0)?;
         at.field("created_at").time(self.created_at)?;
         let classes = self.usage.amounts().map_or(&[][..], |usage| &usage.classes);
         let at = at.field("usage");

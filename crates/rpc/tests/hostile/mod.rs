@@ -314,6 +314,8 @@ fn spec(rng: &mut Rng) -> Spec {
             ram_mb: rng.small(),
             classes: rng.some(|rng| (rng.text(), rng.small())),
         }),
+        build_secrets: Default::default(),
+        secrets: Default::default(),
     }
 }
 

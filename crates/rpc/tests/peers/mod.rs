@@ -257,6 +257,8 @@ fn spec(bytes: usize) -> Spec {
         body: "x".repeat(bytes).into(),
         created_at: Timestamp(1_700_000_000_000_000),
         usage: Default::default(),
+        build_secrets: Default::default(),
+        secrets: Default::default(),
     }
 }
 

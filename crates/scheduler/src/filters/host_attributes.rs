@@ -54,10 +54,18 @@ pub(crate) fn exists(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// The attributes that a claim on the host changes, and nothing that its agent tells.
-const AMOUNTS: [&str; 4] = ["disk_mb_used", "free_disk_mb", "free_ram_mb", "vcpus_used"];
+/// The attributes that change with claims on the host and with the load that its agent reports.
+const AMOUNTS: [&str; 7] = [
+    "disk_mb_used",
+    "failed_builds",
+    "free_disk_mb",
+    "free_ram_mb",
+    "num_instances",
+    "num_io_ops",
+    "vcpus_used",
+];
 
-/// Whether an attribute is an amount that is free or used on the host.
+/// Whether an attribute is an amount or a count that changes with claims or with the load.
 #[must_use]
 pub(crate) fn is_amount(name: &str) -> bool {
     AMOUNTS.contains(&name)

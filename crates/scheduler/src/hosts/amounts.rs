@@ -40,6 +40,15 @@ impl Amounts {
         self.vcpus_total as f64 * self.cpu_ratio - self.vcpus_used as f64
     }
 
+    /// Whether nothing is free of which there was less before.
+    #[must_use]
+    pub fn is_reduction_of(&self, before: &Self) -> bool {
+        self.ram_free_mb <= before.ram_free_mb
+            && self.cpus_free() <= before.cpus_free()
+            && self.disk_free_mb <= before.disk_free_mb
+            && self.devices_free <= before.devices_free
+    }
+
     /// Reads the amounts of a host from the inventories of its root provider and all descendants.
     #[must_use]
     pub fn read(state: &State, root: ProviderId) -> Self {

@@ -23,23 +23,25 @@ pub const METRICS: usize = 8;
 /// The number of columns.
 pub const COUNT: usize = 9;
 
-/// What becomes of a column's value when its host loses free capacity.
+/// What becomes of a column's value when its host loses free capacity, or when an instance is
+/// expected on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
-    /// The value falls with the capacity.
+    /// The value falls or stays.
     Falls,
-    /// The value rises by the loss.
+    /// The value rises or stays.
     Rises,
-    /// The value stays: it does not depend on free capacity.
+    /// The value stays: it depends on neither.
     Stays,
 }
 
-/// What becomes of a column's value when its host loses free capacity.
+/// What becomes of a column's value when its host loses free capacity, or when an instance is
+/// expected on it.
 #[must_use]
 pub fn on_loss(column: usize) -> OnLoss {
     match column {
         RAM_FREE_MB | CPUS_FREE | DISK_FREE_MB => OnLoss::Falls,
-        FEW_DEVICES => OnLoss::Rises,
+        IO_OPS | INSTANCES | FEW_DEVICES => OnLoss::Rises,
         _ => OnLoss::Stays,
     }
 }

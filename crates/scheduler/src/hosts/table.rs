@@ -311,9 +311,13 @@ impl HostTable {
         self.now
     }
 
-    /// Drains the hosts whose soft state, amounts or aggregates changed since the last call; a
-    /// host can occur several times. Cached results about them have to be updated.
+    /// Drains the hosts whose soft state, amounts or aggregates changed since the last call, each
+    /// once with the strongest kind of its changes. Cached results about them have to be updated.
     pub fn drain_changes(&mut self) -> impl Iterator<Item = HostChange> + '_ {
+        if self.changes.len() > 1 {
+            (self.changes).sort_unstable_by_key(|change| (change.slot, Reverse(change.what)));
+            self.changes.dedup_by_key(|change| change.slot);
+        }
         self.changes.drain(..)
     }
 
@@ -343,7 +347,16 @@ impl HostTable {
         };
         state.heard_at = state.heard_at.max(at);
         self.change(slot, &mut state, update);
-        self.put_back(slot, state);
+        let what = match update {
+            // These change nothing but the load and the instances. Whatever a filter reads of
+            // them, it is evaluated in each search.
+            HostUpdate::Load(_)
+            | HostUpdate::InstanceCame(..)
+            | HostUpdate::InstanceWent(..)
+            | HostUpdate::Alive => ChangeKind::Room,
+            _ => ChangeKind::Anything,
+        };
+        self.put_back(slot, state, what);
         true
     }
 
@@ -451,12 +464,8 @@ impl HostTable {
             // The slot still belongs to the same provider, or the change would be of kind
             // `Anything`.
             let amounts = Amounts::read_as(state, root, classes);
-            self.set_amounts_silently(slot, amounts);
+            self.change_amounts(slot, amounts, change.what);
             self.follow_devices(state, root, &amounts);
-            self.changes.push(HostChange {
-                slot,
-                what: change.what,
-            });
             return;
         }
         let provider = state.provider(root).filter(|found| found.root == root);

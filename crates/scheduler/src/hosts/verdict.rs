@@ -25,9 +25,9 @@ pub enum Verdict<'a> {
     Partition(Partition<'a>),
     /// A predicate that has to be evaluated host by host.
     Each(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
-    /// As [`Self::Each`], of a predicate that reads free amounts. What is kept of a class of
-    /// requests follows hosts that gain capacity, and not those that only lose some. So this one is
-    /// asked in each search, whatever its filter says of itself.
+    /// As [`Self::Each`], of a predicate that reads free amounts, counts of instances or the load.
+    /// What is kept of a class of requests does not follow all of their changes. So this one is
+    /// evaluated in each search, whatever its filter says of itself.
     EachByAmounts(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
 }
 

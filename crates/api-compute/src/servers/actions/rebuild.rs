@@ -10,13 +10,15 @@ use placewright_link::CellOperation;
 use placewright_placement::Timestamp;
 use placewright_records::server;
 use placewright_scheduler::request::RequestSpec;
+use placewright_secrets::{Fields, Secret};
+use placewright_types::server::ServerBody;
 use serde_json::{Value, json};
 
 use super::super::body;
 use super::super::server_view::ServerView;
 use super::super::show::{self, Visibility};
 use super::super::update::withhold_newer;
-use super::super::{common_fields, create, find_unlocked, labels, metadata};
+use super::super::{common_fields, create, find_unlocked, labels, metadata, secrets};
 use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
@@ -28,7 +30,8 @@ struct RebuildRequest {
     description: Option<Option<String>>,
     metadata: Option<std::collections::BTreeMap<String, String>>,
     hostname: Option<String>,
-    user_data: Option<Option<String>>,
+    user_data: Option<Option<Secret<String>>>,
+    admin_pass: Option<Secret<String>>,
     key_name: Option<Option<String>>,
     access_ip_v4: Option<Option<String>>,
     access_ip_v6: Option<Option<String>>,
@@ -63,6 +66,8 @@ fn read(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<RebuildRequest> {
         true => Some(common_fields::read_user_data(&mut fields)?),
         false => None,
     };
+    let password = fields.text("adminPass", 0..=255)?;
+    let password = password.map(|password| Secret::new(password.to_owned()));
     let certificates = match version.since(63) && fields.has("trusted_image_certificates") {
         true => Some(common_fields::certificates(&mut fields)?),
         false => None,
@@ -74,13 +79,13 @@ fn read(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<RebuildRequest> {
         metadata,
         hostname,
         user_data,
+        admin_pass: password,
         key_name,
         access_ip_v4: common_fields::access_address(&mut fields, "accessIPv4")?,
         access_ip_v6: common_fields::access_address(&mut fields, "accessIPv6")?,
         disk_config: common_fields::disk_config(&mut fields)?,
         certificates,
     };
-    fields.text("adminPass", 0..=255)?;
     fields.boolean("preserve_ephemeral")?;
     if !version.since(57) && fields.take("personality").is_some() {
         let message = "files cannot be put into servers; use user_data";
@@ -147,7 +152,7 @@ impl RebuildPlan {
         let instance = self.id;
         let told = |event| call.carry_out(Command::Rebuild { instance, event });
         let begun = RebuildEvent::Begun {
-            spec: self.spec.clone(),
+            spec: Box::new(self.spec.clone()),
             seen: self.seen,
         };
         let begin = Command::Bounded {
@@ -215,9 +220,6 @@ fn renewed(
     }
     let server = &mut body.server;
     server.image = Some(parsed.image.clone());
-    if let Some(data) = &parsed.user_data {
-        server.user_data.clone_from(data);
-    }
     if let Some(address) = &parsed.access_ip_v4 {
         server.access_ip_v4.clone_from(address);
     }
@@ -244,8 +246,34 @@ fn renewed(
         };
         server.key_name.clone_from(key);
     }
+    renew_secrets(call, seen, parsed, (&mut spec, &mut body))?;
     spec.body = server::write(&body);
     Ok((spec, requests))
+}
+
+/// Replaces the secrets that the request gives; user data that it does not name stays.
+fn renew_secrets(
+    call: &RoutedRequest<'_>,
+    seen: &ServerView<'_>,
+    parsed: &RebuildRequest,
+    (spec, body): (&mut Spec, &mut ServerBody),
+) -> ApiResult<()> {
+    spec.forget_build_secrets();
+    if parsed.user_data.is_none() && parsed.admin_pass.is_none() {
+        return Ok(());
+    }
+    let given = Fields {
+        user_data: parsed.user_data.clone().flatten(),
+        admin_pass: parsed.admin_pass.clone(),
+    };
+    body.server.secrets_mark = Some(secrets::new_mark());
+    let sealed = secrets::seal(call, given)?;
+    let (build, kept) = sealed.of_instance(seen.id).map_err(secrets::not_sealed)?;
+    spec.build_secrets = build;
+    if parsed.user_data.is_some() {
+        spec.secrets = kept;
+    }
+    Ok(())
 }
 
 /// Changes the labels of the server.
@@ -305,7 +333,8 @@ pub(super) async fn rebuild(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResu
             withhold_newer(&mut value);
         }
         if call.version.since(57) {
-            value["user_data"] = json!(seen.shown().server.user_data);
+            value["user_data"] =
+                json!(secrets::user_data(call, &seen).as_ref().map(Secret::expose));
         }
         Ok(value)
     });

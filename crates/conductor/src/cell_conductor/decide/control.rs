@@ -84,11 +84,9 @@ impl DecisionContext<'_> {
     }
 
     fn delete(self, instance: InstanceId, claim: u64, changes: &mut Vec<Change>) -> Reply {
-        if self.state.tombstones.contains_key(&instance) {
-            return Reply::Accepted;
-        }
         // If the instance is unknown, the delete overtook the create; control still holds the
-        // claim.
+        // claim. So it may if the instance was deleted before: control was put back from a backup
+        // and has forgotten that, or this is a late copy, and then the last release changes nothing.
         let work = UnitOfWork::load(self, instance);
         let mut work =
             work.unwrap_or_else(|| UnitOfWork::new(self, instance, self.fresh(VmState::Building)));

@@ -127,9 +127,12 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Ends the job and its action.
+    /// Ends the job and its action. Secrets for a build are not needed any more.
     pub(super) fn finish(&mut self) {
         let at = self.now.at;
+        if let Some(spec) = &mut self.spec {
+            spec.forget_build_secrets();
+        }
         let fault = self.job.take().and_then(|job| job.fault);
         if fault.is_some() {
             self.row.fault.clone_from(&fault);
@@ -137,6 +140,16 @@ impl<'a> UnitOfWork<'a> {
         if let Some(action) = self.action() {
             action.finished_at = Some(at);
             action.fault = fault;
+        }
+    }
+
+    /// Replaces a specification wherever the instance has it.
+    pub(super) fn reseal(&mut self, from: &Spec, to: &Spec) {
+        let of_job = self.job.as_mut().and_then(|job| job.spec.as_mut());
+        for spec in self.spec.as_mut().into_iter().chain(of_job) {
+            if spec == from {
+                spec.clone_from(to);
+            }
         }
     }
 

@@ -173,6 +173,7 @@ impl<'a> DecisionContext<'a> {
             };
             self.record(Change::Buried(*instance, Some(Box::new(row))));
             self.record(Change::Build(*instance, None));
+            self.forget_build_secrets(*instance);
         }
         Ok(Outcome::Done)
     }
@@ -180,6 +181,7 @@ impl<'a> DecisionContext<'a> {
     pub(super) fn create_accepted(&mut self, instance: InstanceId) -> Outcome {
         if self.state.builds.contains_key(&instance) && self.waiting(instance).is_err() {
             self.record(Change::Build(instance, None));
+            self.forget_build_secrets(instance);
         }
         Outcome::Done
     }

@@ -2,6 +2,7 @@
 
 use super::{DecisionContext, Outcome, Refusal, wrong_state};
 use crate::ids::InstanceId;
+use crate::spec::Spec;
 use crate::super_conductor::command::RebuildEvent;
 use crate::super_conductor::rows::Rebuild;
 use crate::super_conductor::state::Change;
@@ -20,8 +21,11 @@ impl DecisionContext<'_> {
                 if self.mapping(instance)?.is_deleting {
                     return Err(wrong_state("instance", &instance, "being deleted"));
                 }
+                let mut spec = Spec::clone(spec);
+                // Only the cell needs those, and has been given them when it accepts.
+                spec.forget_build_secrets();
                 let row = Rebuild {
-                    spec: spec.clone(),
+                    spec,
                     at: self.at,
                     seen: *seen,
                 };

@@ -1,5 +1,6 @@
 //! Instances that were claimed for a host and that its agent has not reported yet.
 
+use placewright_placement::tree_changes::ChangeKind;
 use uuid::Uuid;
 
 use super::HostTable;
@@ -16,7 +17,7 @@ impl HostTable {
         if !state.instances.contains_key(&instance.uuid) {
             self.put_instance(Some(slot), &mut state, instance, true);
         }
-        self.put_back(Some(slot), state);
+        self.put_back(Some(slot), state, ChangeKind::LessRoom);
     }
 
     /// Removes a pending instance whose claim was released before the agent reported it.
@@ -28,6 +29,6 @@ impl HostTable {
         if found.is_some_and(|instance| instance.is_pending) {
             self.take_instance(Some(slot), &mut state, instance);
         }
-        self.put_back(Some(slot), state);
+        self.put_back(Some(slot), state, ChangeKind::Room);
     }
 }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use placewright_placement::Timestamp;
 use placewright_placement::slot_set::SlotSet;
+use placewright_placement::tree_changes::ChangeKind;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
@@ -27,11 +28,12 @@ impl HostTable {
         }
     }
 
-    /// Puts a host's state back and updates everything derived from it.
-    pub(super) fn put_back(&mut self, slot: Option<u32>, state: Box<HostState>) {
+    /// Puts a host's state back after a change of some kind, and updates everything derived from
+    /// it.
+    pub(super) fn put_back(&mut self, slot: Option<u32>, state: Box<HostState>, what: ChangeKind) {
         if let Some(slot) = slot {
             self.hosts[slot as usize] = Some(state);
-            self.refresh(slot);
+            self.refresh(slot, what);
         } else {
             let uuid = state.uuid;
             if self.unbound.insert(uuid, state).is_none() {
@@ -201,7 +203,7 @@ impl HostTable {
         self.aggregates.set_membership(slot, std::iter::empty());
         self.hosts[index] = Some(state);
         self.set_amounts(slot, Amounts::default());
-        self.refresh(slot);
+        self.refresh(slot, ChangeKind::Anything);
     }
 
     /// Removes a host from its slot and returns its state.
@@ -245,17 +247,28 @@ impl HostTable {
 
     /// Sets the amounts of a host, and records that anything about it may have changed.
     pub fn set_amounts(&mut self, slot: u32, amounts: Amounts) {
-        self.set_amounts_silently(slot, amounts);
-        self.changes.push(HostChange::anything(slot));
+        self.change_amounts(slot, amounts, ChangeKind::Anything);
     }
 
-    /// As [`Self::set_amounts`], but records no change: for callers that know the kind of the
-    /// change and record it themselves.
-    pub(super) fn set_amounts_silently(&mut self, slot: u32, amounts: Amounts) {
+    /// Sets the amounts of a host from which capacity was taken.
+    pub fn set_reduced_amounts(&mut self, slot: u32, amounts: Amounts) {
+        self.change_amounts(slot, amounts, ChangeKind::LessRoom);
+    }
+
+    /// Sets the amounts of a host after a change of some kind, and records the change.
+    pub(super) fn change_amounts(&mut self, slot: u32, amounts: Amounts, what: ChangeKind) {
         let index = slot as usize;
         if index >= self.amounts.len() {
             self.amounts.resize(index + 1, Amounts::default());
         }
+        // A host can gain although capacity was only taken from it in placement: when less was taken
+        // than had been expected.
+        let gains = !amounts.is_reduction_of(&self.amounts[index]);
+        let what = if gains {
+            what.max(ChangeKind::Room)
+        } else {
+            what
+        };
         self.amounts[index] = amounts;
         let devices = amounts.devices_free.min(DEVICES_MAX);
         for (number, value) in [
@@ -266,10 +279,11 @@ impl HostTable {
         ] {
             self.columns[number].set(slot, value);
         }
+        self.changes.push(HostChange { slot, what });
     }
 
-    /// Updates columns and sets from a host's state.
-    fn refresh(&mut self, slot: u32) {
+    /// Updates columns and sets from a host's state after a change of some kind.
+    fn refresh(&mut self, slot: u32, what: ChangeKind) {
         let Some(state) = self.hosts[slot as usize].as_deref() else {
             return;
         };
@@ -293,7 +307,7 @@ impl HostTable {
         self.enabled.set(slot, is_enabled);
         self.lacks_metric.set(slot, lacks_metric);
         self.refresh_up(slot);
-        self.changes.push(HostChange::anything(slot));
+        self.changes.push(HostChange { slot, what });
     }
 
     /// Updates whether a host is up, and schedules the next check.

@@ -1,0 +1,112 @@
+//! Takes secrets out of what an executable says of its failure, which is stored and shown.
+
+use std::collections::HashSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use zeroize::Zeroizing;
+
+/// So many bytes of a secret in a row are taken for the secret.
+const PIECE_BYTES: usize = 12;
+/// Secrets that are shorter are found in nearly everything.
+const SECRET_BYTES_MIN: usize = 4;
+/// What stands for a line that has a secret. The whole line goes, because a part may be cut.
+const LEFT_OUT: &str = "(a line with a secret)";
+
+/// The secrets in the body of a specification.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Body {
+    server: Server,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Server {
+    user_data: String,
+    admin_pass: String,
+}
+
+/// A message without the lines that have a secret of the specification.
+pub(super) fn without_secrets(message: String, spec: Option<&RawValue>) -> String {
+    let body: Option<Body> = spec.and_then(|spec| serde_json::from_str(spec.get()).ok());
+    let Some(Body { server }) = body else {
+        return message;
+    };
+    let user_data = Zeroizing::new(server.user_data);
+    let decoded = STANDARD.decode(user_data.as_bytes());
+    let decoded = Zeroizing::new(decoded.unwrap_or_default());
+    let password = Zeroizing::new(server.admin_pass);
+    let secrets = [user_data.as_bytes(), &decoded, password.as_bytes()];
+    let secrets = secrets.map(Pieces::of);
+    let has_any = |line: &str| secrets.iter().any(|one| one.are_in(line.as_bytes()));
+    if !message.lines().any(has_any) {
+        return message;
+    }
+    let lines = message.lines();
+    let lines: Vec<&str> = lines
+        .map(|line| if has_any(line) { LEFT_OUT } else { line })
+        .collect();
+    lines.join("\n")
+}
+
+/// All pieces of a secret that have one length.
+struct Pieces<'a> {
+    length: usize,
+    all: HashSet<&'a [u8]>,
+}
+
+impl<'a> Pieces<'a> {
+    fn of(secret: &'a [u8]) -> Self {
+        let length = secret.len().min(PIECE_BYTES);
+        let is_long = length >= SECRET_BYTES_MIN;
+        let all = is_long.then(|| secret.windows(length).collect());
+        Self {
+            length: length.max(1),
+            all: all.unwrap_or_default(),
+        }
+    }
+
+    fn are_in(&self, line: &[u8]) -> bool {
+        !self.all.is_empty()
+            && line
+                .windows(self.length)
+                .any(|piece| self.all.contains(piece))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(user_data: &str, password: &str) -> Box<RawValue> {
+        let server = serde_json::json!({"user_data": user_data, "admin_pass": password});
+        serde_json::from_str(&serde_json::json!({"server": server}).to_string()).unwrap()
+    }
+
+    #[test]
+    fn lines_with_a_piece_of_a_secret_are_left_out() {
+        let data = STANDARD.encode("#cloud-config\npassword: hush-hush-hush\n");
+        let spec = spec(&data, "pass word");
+        for line in [
+            format!("cannot parse {}", &data[9..30]),
+            "password: hush-hush-hush".to_owned(),
+            "sord: hush-hush-h".to_owned(),
+            "it is pass word".to_owned(),
+        ] {
+            let message = format!("spawn failed:\n{line}\nno disk");
+            let expected = format!("spawn failed:\n{LEFT_OUT}\nno disk");
+            assert_eq!(without_secrets(message, Some(&spec)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn everything_else_stays() {
+        let spec = spec("", "ab");
+        let message = "spawn failed: about a disk\n".to_owned();
+        assert_eq!(without_secrets(message.clone(), Some(&spec)), message);
+        assert_eq!(without_secrets(message.clone(), None), message);
+    }
+}

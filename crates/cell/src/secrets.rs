@@ -1,0 +1,201 @@
+//! The secrets of instances: sealed at the cell's door, opened for the step that needs them, and
+//! sealed again when the key of the cell is another one.
+
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use placewright_conductor::cell_conductor::{Effect, Event, Failure, Order, State, Step};
+use placewright_conductor::{HostId, InstanceId, Message, Spec};
+use placewright_link::LinkError;
+use placewright_secrets::{HeldSecrets, OpenError};
+
+use crate::shared::Shared;
+
+/// How often the key file is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+/// How often a command for keys is run.
+const COMMAND_INTERVAL: Duration = Duration::from_secs(300);
+/// How often all secrets are looked over although no key has changed.
+const PASS: Duration = Duration::from_secs(60);
+/// The most instances that are looked at under one lock of the state.
+const INSTANCES_AT_ONCE: usize = 1024;
+
+/// Seals the secrets of a message from control, which come in the clear.
+pub(crate) fn take_in(shared: &Shared, message: &mut Message) -> Result<(), LinkError> {
+    let instance = message.instance();
+    let spec = match message {
+        Message::Create(create) => Some(&mut create.spec),
+        Message::Move(order) => order.spec.as_mut(),
+        Message::Delete { .. }
+        | Message::Reserve { .. }
+        | Message::Cancel { .. }
+        | Message::Conclude { .. } => None,
+    };
+    spec.map_or(Ok(()), |spec| take_in_spec(shared, instance, spec))
+}
+
+/// Seals the secrets of a specification from control.
+pub(crate) fn take_in_spec(
+    shared: &Shared,
+    instance: InstanceId,
+    spec: &mut Spec,
+) -> Result<(), LinkError> {
+    // What others have sealed cannot be opened here.
+    spec.forget_secrets();
+    let taken = shared.options.sealer.take_in(instance, spec);
+    taken.map(drop).map_err(|why| LinkError::Unavailable {
+        peer: shared.peer(),
+        why: format!("secrets cannot be sealed: {why}"),
+    })
+}
+
+/// Opens the secrets of orders whose steps build a guest, and takes them out of all others. Orders
+/// whose secrets cannot be opened are left out.
+pub(crate) fn hand_out(shared: &Shared, effects: Vec<Effect>, dropped: &mut usize) -> Vec<Effect> {
+    let is_open = |effect: &Effect| match effect {
+        Effect::Agent { order, .. } => !order.spec.has_secrets(),
+        Effect::Destroy { .. } | Effect::Ask(_) => true,
+    };
+    // Nearly all are.
+    if effects.iter().all(is_open) {
+        return effects;
+    }
+    let mut opened = Vec::with_capacity(effects.len());
+    for mut effect in effects {
+        if let Effect::Agent {
+            host,
+            session,
+            order,
+        } = &mut effect
+            && let Err(why) = open(shared, order)
+        {
+            *dropped += 1;
+            not_opened(shared, (*host, *session), order, &why);
+            continue;
+        }
+        opened.push(effect);
+    }
+    opened
+}
+
+fn open(shared: &Shared, order: &mut Order) -> Result<(), OpenError> {
+    if matches!(order.step, Step::Arrive | Step::Rebuild) {
+        return shared
+            .options
+            .sealer
+            .hand_out(order.instance, &mut order.spec);
+    }
+    order.spec.forget_secrets();
+    Ok(())
+}
+
+/// Waits for a key that is missing: the order is repeated until its time is over. With anything else
+/// the step fails at once, and everywhere.
+fn not_opened(shared: &Shared, (host, session): (HostId, u64), order: &Order, why: &OpenError) {
+    let instance = order.instance;
+    tracing::error!(%instance, %why, "a step waits or fails: the secrets cannot be opened");
+    if matches!(why, OpenError::UnknownKey(_)) {
+        return;
+    }
+    shared.submit_and_forget(Event::StepEnded {
+        host,
+        instance,
+        session,
+        attempt: order.attempt,
+        failure: Some(Failure {
+            message: format!("The secrets of the server cannot be opened: {why}."),
+            may_retry: false,
+        }),
+    });
+}
+
+/// Keeps secrets under the current key, as long as the task lives. At the start it seals what an
+/// earlier release left in the clear.
+pub(crate) async fn keep_sealed(shared: Arc<Shared>) {
+    let mut last_pass = Instant::now();
+    let (mut is_due, mut with_bodies) = (true, true);
+    loop {
+        let sealer = shared.options.sealer.clone();
+        let read = tokio::task::spawn_blocking(move || sealer.refresh(COMMAND_INTERVAL));
+        match read.await {
+            Ok(Ok(true)) => {
+                let current = shared.options.sealer.keyring().current().id();
+                tracing::info!(%current, "other keys for secrets are used from now on");
+                is_due = true;
+            }
+            Ok(Err(error)) => tracing::error!(%error, "the keys for secrets stay as they are"),
+            Ok(Ok(false)) | Err(_) => {}
+        }
+        if is_due || last_pass.elapsed() >= PASS {
+            let replaced = seal_again(&shared, with_bodies).await;
+            if replaced > 0 {
+                tracing::info!(replaced, "secrets were sealed with the current key");
+            }
+            (last_pass, is_due, with_bodies) = (Instant::now(), false, false);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = shared.stopped() => return,
+        }
+    }
+}
+
+async fn seal_again(shared: &Shared, with_bodies: bool) -> usize {
+    let sealer = &shared.options.sealer;
+    let mut held = HeldSecrets::default();
+    let mut place = None;
+    let mut replaced = 0;
+    loop {
+        let (specs, next) = shared
+            .engine
+            .read_now(|machine| slice(&machine.0, place, with_bodies));
+        for (instance, spec) in specs {
+            match sealer.renewed(instance, &spec, with_bodies) {
+                Ok(Some(new)) => {
+                    sealer.count(&new, &mut held);
+                    let event = Event::Reseal {
+                        instance,
+                        from: Box::new(spec),
+                        to: Box::new(new),
+                    };
+                    // What the store does not take now is found again by the next pass.
+                    if let Ok(Ok(_)) = shared.submit(event).await {
+                        replaced += 1;
+                    }
+                }
+                Ok(None) | Err(_) => sealer.count(&spec, &mut held),
+            }
+        }
+        match next {
+            Some(next) => place = Some(next),
+            None => break,
+        }
+        tokio::task::yield_now().await;
+    }
+    sealer.set_held(held);
+    replaced
+}
+
+/// Specifications that have secrets, or may have, of some instances; and the last of these.
+fn slice(
+    state: &State,
+    after: Option<InstanceId>,
+    with_bodies: bool,
+) -> (Vec<(InstanceId, Spec)>, Option<InstanceId>) {
+    let after = after.map_or(Unbounded, Excluded);
+    let mut found = Vec::new();
+    let mut count = 0;
+    for (instance, spec) in state.specs().range((after, Unbounded)) {
+        let of_job = state.jobs().get(instance);
+        let of_job = of_job.and_then(|job| job.spec.as_ref());
+        let specs = std::iter::once(spec).chain(of_job);
+        let wanted = specs.filter(|spec| with_bodies || spec.has_secrets());
+        found.extend(wanted.map(|spec| (*instance, spec.clone())));
+        count += 1;
+        if count == INSTANCES_AT_ONCE {
+            return (found, Some(*instance));
+        }
+    }
+    (found, None)
+}

@@ -1,0 +1,91 @@
+//! Who a command is, for the server that it asks. No password has to be in the list of processes.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use reqwest::RequestBuilder;
+
+/// The variable with the password of `--user`.
+const PASSWORD_VARIABLE: &str = "PLACEWRIGHT_PASSWORD";
+/// The most bytes of a file with a password.
+const PASSWORD_FILE_BYTES_MAX: u64 = 4096;
+
+/// Arguments that authenticate requests.
+#[derive(Debug, Args)]
+pub(crate) struct Credentials {
+    /// The token to show; `noauth2` takes `admin`
+    #[arg(
+        long,
+        env = "OS_TOKEN",
+        default_value = "admin",
+        hide_env_values = true
+    )]
+    token: String,
+
+    /// The user, for `http_basic`. The password is that of --password-file, or of the variable
+    /// PLACEWRIGHT_PASSWORD
+    #[arg(long, env = "PLACEWRIGHT_USER", value_name = "NAME")]
+    user: Option<String>,
+
+    /// The file with the user's password, whose first line it is; `-` is standard input
+    #[arg(
+        long,
+        env = "PLACEWRIGHT_PASSWORD_FILE",
+        value_name = "FILE",
+        requires = "user"
+    )]
+    password_file: Option<PathBuf>,
+
+    /// One more header; may be given several times. Everybody on this machine can read it
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+}
+
+impl Credentials {
+    /// Adds them to a request.
+    ///
+    /// # Errors
+    ///
+    /// There is no password for the user, or a header is none.
+    pub(crate) fn add_to(&self, mut request: RequestBuilder) -> anyhow::Result<RequestBuilder> {
+        request = match &self.user {
+            Some(user) => request.basic_auth(user, Some(self.password()?)),
+            None => request.header("x-auth-token", &self.token),
+        };
+        for header in &self.headers {
+            let (name, value) = header
+                .split_once(':')
+                .context("--header: write it as \"Name: value\"")?;
+            request = request.header(name.trim(), value.trim());
+        }
+        Ok(request)
+    }
+
+    fn password(&self) -> anyhow::Result<String> {
+        let text = match &self.password_file {
+            Some(file) => read(file).with_context(|| format!("--password-file {}", file.display())),
+            None => std::env::var(PASSWORD_VARIABLE).with_context(|| {
+                format!("--user: neither --password-file nor {PASSWORD_VARIABLE}")
+            }),
+        }?;
+        match text.lines().next() {
+            None | Some("") => bail!("--user: the password is empty"),
+            Some(password) => Ok(password.to_owned()),
+        }
+    }
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    let source: Box<dyn Read> = match file.as_os_str() == "-" {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(file)?),
+    };
+    let mut text = String::new();
+    source
+        .take(PASSWORD_FILE_BYTES_MAX)
+        .read_to_string(&mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,210 @@
+//! `placewright explain --destination`: prints why the scheduler selects the host that it does, and what
+//! became of others.
+
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use placewright_roles::output;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::Explain;
+
+/// The part of the response to `POST /v1/destinations` that is printed.
+#[derive(Debug, Deserialize)]
+struct Destinations {
+    selections: Vec<Selection>,
+    #[serde(default)]
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Selection {
+    explanation: Option<Explanation>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Explanation {
+    compared: u64,
+    ranking: Vec<Scored>,
+    #[serde(default)]
+    hosts: Vec<Asked>,
+}
+
+/// A host with its score.
+#[derive(Debug, Deserialize)]
+struct Scored {
+    host: String,
+    node: String,
+    score: f64,
+    selected: bool,
+    weights: Vec<Share>,
+}
+
+/// What a weigher gives a host.
+#[derive(Debug, Deserialize)]
+struct Share {
+    weigher: String,
+    share: f64,
+}
+
+/// A host that was asked about: ranked, or excluded.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    asked: String,
+    node: Option<String>,
+    rank: Option<u64>,
+    score: Option<f64>,
+    #[serde(default)]
+    weights: Vec<Share>,
+    excluded: Option<Exclusion>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Exclusion {
+    reason: String,
+    filter: Option<String>,
+    constraint: Option<String>,
+}
+
+/// Asks the scheduler for a destination without a claim, and prints why it is that one.
+///
+/// # Errors
+///
+/// The request cannot be read, or the server does not answer, or refuses it.
+pub(super) fn run(explain: &Explain, request: &Path) -> anyhow::Result<()> {
+    let request = read(request)
+        .with_context(|| format!("--destination {}: it cannot be read", request.display()))?;
+    let body = json!({
+        "request": request,
+        // One that no server has: nothing of the question is about a server that exists.
+        "instances": [Uuid::from_u64_pair(0x7e57, u64::MAX)],
+        "claim": false,
+        "explain": true,
+        "explain_hosts": explain.host,
+    });
+    let url = format!(
+        "{}/v1/destinations",
+        explain.scheduler_url.trim_end_matches('/')
+    );
+    let answer = explain.client.post_json(&url, &body)?;
+    if explain.json {
+        return output::print(&format!("{answer}\n"));
+    }
+    let found: Destinations =
+        serde_json::from_value(answer).context("the server's answer names no destinations")?;
+    output::print(&found.to_text())
+}
+
+/// A request spec, alone or in a whole body for `POST /v1/destinations`.
+fn read(file: &Path) -> anyhow::Result<Value> {
+    let text = match file.as_os_str() == "-" {
+        true => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            text
+        }
+        false => std::fs::read_to_string(file)?,
+    };
+    let mut value: Value = serde_json::from_str(&text)?;
+    Ok(match value.get_mut("request") {
+        Some(request) => request.take(),
+        None => value,
+    })
+}
+
+impl Destinations {
+    fn to_text(&self) -> String {
+        let mut out = String::new();
+        for warning in &self.warnings {
+            let _ = writeln!(out, "warning: {warning}");
+        }
+        let explanations = self
+            .selections
+            .iter()
+            .filter_map(|one| one.explanation.as_ref());
+        for explanation in explanations {
+            explanation.write(&mut out);
+        }
+        out
+    }
+}
+
+impl Explanation {
+    fn write(&self, out: &mut String) {
+        let hosts = super::hosts(self.compared);
+        let _ = writeln!(
+            out,
+            "The best of {hosts} that passed all filters:\n\n  rank       score   host"
+        );
+        for (place, host) in self.ranking.iter().enumerate() {
+            let selected = if host.selected { ", selected" } else { "" };
+            let name = name(&host.host, Some(&host.node));
+            // The selected host comes last if it is not among the best.
+            let is_in_order = place == 0 || self.ranking[place - 1].score >= host.score;
+            let rank = if is_in_order {
+                (place + 1).to_string()
+            } else {
+                "?".to_owned()
+            };
+            let _ = writeln!(out, "{rank:>6}{:>12.4}   {name}{selected}", host.score);
+            let _ = writeln!(out, "{:>21}{}", "", shares(&host.weights));
+        }
+        if !self.hosts.is_empty() {
+            out.push_str("\nAsked about:\n");
+        }
+        for host in &self.hosts {
+            let _ = writeln!(out, "  {}", host.to_text());
+        }
+    }
+}
+
+impl Asked {
+    fn to_text(&self) -> String {
+        let name = name(&self.asked, self.node.as_deref());
+        if let (Some(rank), Some(score)) = (self.rank, self.score) {
+            let shares = shares(&self.weights);
+            return format!("{name}: rank {rank}, score {score:.4} ({shares})");
+        }
+        let Some(excluded) = &self.excluded else {
+            return format!("{name}: nothing is said of it");
+        };
+        let what = match (&*excluded.reason, &excluded.filter, &excluded.constraint) {
+            ("filter", Some(filter), _) => format!("excluded by the filter {filter}"),
+            ("placement", _, Some(constraint)) => {
+                format!("excluded by placement: it fails {constraint}")
+            }
+            ("rule", ..) => "excluded by a hard rule of the group or the topology".to_owned(),
+            ("search", ..) => "other instances of the request take it".to_owned(),
+            ("unknown", ..) => "the scheduler has not heard of such a host".to_owned(),
+            // A newer server may have other reasons.
+            (other, ..) => format!("excluded: {other}"),
+        };
+        format!("{name}: {what}")
+    }
+}
+
+/// A host, with its node if that has another name.
+fn name(host: &str, node: Option<&str>) -> String {
+    match node {
+        Some(node) if node != host => format!("{host} (node {node})"),
+        _ => host.to_owned(),
+    }
+}
+
+fn shares(weights: &[Share]) -> String {
+    if weights.is_empty() {
+        return "compared with no other".to_owned();
+    }
+    let each = weights.iter().filter(|one| one.share != 0.0);
+    let each: Vec<String> = each
+        .map(|Share { weigher, share }| format!("{weigher} {share:.4}"))
+        .collect();
+    match each.is_empty() {
+        true => "no weigher prefers it".to_owned(),
+        false => each.join(", "),
+    }
+}

@@ -1,0 +1,208 @@
+//! `placewright secrets`: makes, changes and shows the keys that seal secrets of servers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use placewright_cell::CellMachine;
+use placewright_conductor::Spec;
+use placewright_control::ControlMachine;
+use placewright_engine::{Engine, Options};
+use placewright_journal::SqliteJournal;
+use placewright_roles::config::{Config, Environment, Flags};
+use placewright_roles::output::print;
+use placewright_roles::secrets::source;
+use placewright_secrets::{
+    Key, KeyId, KeySource, Keyring, Sealer, make_key_file, replace_key_file,
+};
+
+/// The subcommands of `placewright secrets`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SecretsCommand {
+    /// Make a key file, which only its owner may read; one that exists stays as it is
+    NewKey(Place),
+    /// Add a new key to the key file: what is sealed from now on has it. A running service notices,
+    /// and seals what it holds again
+    Rotate(Place),
+    /// Print the ids of the keys, and how many sets of secrets in the store each of them opens
+    Show(Place),
+    /// Remove an older key from the key file: what only it opens can never be read again
+    Remove {
+        /// The id of the key, as `show` prints it
+        #[arg(value_name = "KEY")]
+        key: String,
+        /// Remove it although the store has secrets under it
+        #[arg(long)]
+        even_if_used: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Arguments that select a key file and a store.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// The key file [default: what `secrets.key_file` is configured to, else the one beside the store]
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// The store's directory [default: what is configured]
+    #[arg(long, value_name = "DIRECTORY")]
+    store: Option<PathBuf>,
+
+    /// The keys and the store are those of a cell
+    #[arg(long)]
+    cell: bool,
+
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Where the keys come from, and where the store is.
+struct Found {
+    source: KeySource,
+    store: PathBuf,
+    is_cell: bool,
+}
+
+impl Place {
+    fn find(self) -> anyhow::Result<Found> {
+        let flags = Flags::with_config(self.config);
+        let options = Config::load(&flags, &Environment::of_process())?.options;
+        let store = self.store.unwrap_or_else(|| match self.cell {
+            true => options.cell.directory(),
+            false => options.store.directory(),
+        });
+        let source = match self.file {
+            Some(file) => KeySource::File(file),
+            None => source(&options.secrets, &store)?.0,
+        };
+        Ok(Found {
+            source,
+            store,
+            is_cell: self.cell,
+        })
+    }
+}
+
+impl Found {
+    fn file(&self) -> anyhow::Result<&Path> {
+        match &self.source {
+            KeySource::File(file) => Ok(file),
+            KeySource::Command(_) => {
+                bail!("the keys come from secrets.key_command: change them where it has them from")
+            }
+        }
+    }
+
+    /// How many sets of secrets in the store have each key.
+    fn counts(&self) -> anyhow::Result<BTreeMap<Option<KeyId>, u64>> {
+        let mut counts = BTreeMap::new();
+        if !self.store.exists() {
+            return Ok(counts);
+        }
+        let journal = SqliteJournal::open_read_only(&self.store)?;
+        // The store is only read, so no snapshot is written to it.
+        let options = Options {
+            snapshot_entries: u64::MAX,
+            snapshot_bytes: u64::MAX,
+            ..Options::default()
+        };
+        let mut count = |spec: &Spec| {
+            for key in Sealer::keys_of(spec) {
+                *counts.entry(key).or_default() += 1;
+            }
+        };
+        if self.is_cell {
+            let engine = Engine::<CellMachine>::open(journal, options, ())?;
+            engine.read_now(|machine| {
+                machine.0.specs().values().for_each(&mut count);
+                let of_jobs = machine.0.jobs().values();
+                of_jobs.filter_map(|job| job.spec.as_ref()).for_each(count);
+            });
+        } else {
+            let engine = Engine::<ControlMachine>::open(journal, options, ())?;
+            engine.read_now(|machine| {
+                let state = &machine.0.conductor;
+                state.specs().values().for_each(&mut count);
+                let rebuilds = state.rebuilds().values().map(|row| &row.spec);
+                rebuilds.for_each(&mut count);
+                let of_moves = state.moves().values();
+                of_moves.filter_map(|row| row.spec.as_ref()).for_each(count);
+            });
+        }
+        Ok(counts)
+    }
+}
+
+impl SecretsCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// The keys or the store cannot be read or written.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::NewKey(place) => {
+                let found = place.find()?;
+                let keyring = Keyring::random()?;
+                make_key_file(found.file()?, &keyring)?;
+                print(&format!(
+                    "{}: key {}\n",
+                    found.file()?.display(),
+                    keyring.current().id()
+                ))
+            }
+            Self::Rotate(place) => {
+                let found = place.find()?;
+                let file = found.file()?;
+                let keyring = found.source.read()?.rotated(Key::random()?);
+                replace_key_file(file, &keyring)?;
+                let id = keyring.current().id();
+                print(&format!("{}: the current key is {id}\n", file.display()))
+            }
+            Self::Show(place) => print(&shown(&place.find()?)?),
+            Self::Remove {
+                key,
+                even_if_used,
+                place,
+            } => remove(&place.find()?, &key, even_if_used),
+        }
+    }
+}
+
+fn shown(found: &Found) -> anyhow::Result<String> {
+    let keyring = found.source.read()?;
+    let mut counts = found.counts()?;
+    let mut text = String::from("key           state      sets of secrets in the store\n");
+    let older = keyring.older().map(|id| (id, "older"));
+    for (id, state) in std::iter::once((keyring.current().id(), "current")).chain(older) {
+        let count = counts.remove(&Some(id)).unwrap_or(0);
+        text += &format!("{id}  {state:<9}  {count}\n");
+    }
+    for (id, count) in counts {
+        let id = id.map_or_else(|| "?".to_owned(), |id| id.to_string());
+        text += &format!("{id:<12}  missing    {count}\n");
+    }
+    Ok(text)
+}
+
+fn remove(found: &Found, key: &str, even_if_used: bool) -> anyhow::Result<()> {
+    let file = found.file()?;
+    let keyring = found.source.read()?;
+    let older = KeyId::parse(key).and_then(|id| Some((id, keyring.without(id)?)));
+    let Some((id, rest)) = older else {
+        bail!("{key} is none of the older keys in {}", file.display());
+    };
+    let count = found.counts()?.get(&Some(id)).copied().unwrap_or(0);
+    if count > 0 && !even_if_used {
+        bail!(
+            "the store has {count} sets of secrets under {id}; a running service seals them again \
+             within a minute (--even-if-used removes the key all the same)"
+        );
+    }
+    replace_key_file(file, &rest)?;
+    print(&format!("{}: {id} is gone\n", file.display()))
+}

@@ -1,0 +1,206 @@
+//! The audit log of `placewright cell`: a line for each caller, call and connection that it refuses.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+
+use common::{free_address, placewright};
+use placewright_identity::{AgentNames, HostPattern, Identity, Role};
+use placewright_link::{AgentLink as _, CellLink as _};
+use placewright_pki::{Authority, Credentials, Grant, KeyRequest, holder};
+use placewright_rpc::{AgentClient, CellClient, ClientIdentity, ClientOptions, ServerRole, Token};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A cell with an audit log.
+struct Cell {
+    child: Child,
+    address: SocketAddr,
+    store: PathBuf,
+}
+
+impl Cell {
+    fn start(folder: &Path, flags: &[&str]) -> Self {
+        let (address, store) = (free_address(), folder.join("store"));
+        let mut child = placewright(&["cell", "--config=/dev/null", "--audit-destination=file"])
+            .arg("--cell-store-path")
+            .arg(&store)
+            .arg(format!("--cell-listen={address}"))
+            .args(flags)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while log.read_line(&mut line).unwrap() > 0 && !line.contains("ready") {
+            line.clear();
+        }
+        assert!(!line.is_empty(), "the log ended before it was ready");
+        // What it logs further has to go somewhere.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        Self {
+            child,
+            address,
+            store,
+        }
+    }
+
+    /// Stops it as an operator does; the lines of its audit log.
+    fn stop(&mut self) -> Vec<Value> {
+        let id = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(id, Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        let text = std::fs::read_to_string(self.store.join("audit.log")).unwrap();
+        let lines = text.lines().map(serde_json::from_str);
+        lines.collect::<Result<_, _>>().unwrap()
+    }
+
+    fn options(&self) -> ClientOptions {
+        ClientOptions::new(self.address.to_string())
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn hold(authority: &Authority, folder: &Path, role: Role) -> Arc<Credentials> {
+    let identity = Identity::new("test", role).unwrap();
+    let request = KeyRequest::new().unwrap();
+    let issued = authority.issue(&Grant::new(identity), &request.request, "issue");
+    holder::write(folder, &request, &issued.unwrap()).unwrap();
+    Credentials::load(folder, Some(&authority.list_path())).unwrap()
+}
+
+fn agent_of(cell: &str) -> Role {
+    Role::Agent(AgentNames {
+        cell: cell.into(),
+        hosts: BTreeSet::from([HostPattern::read("host-*").unwrap()]),
+        services: BTreeSet::new(),
+    })
+}
+
+/// What lines of refusals have in common, and who was refused for what.
+fn said(lines: &[Value]) -> Vec<(&str, &str, Option<&str>)> {
+    let each = lines.iter().map(|line| {
+        assert_eq!(line["outcome"], "failure", "{line}");
+        assert_eq!(line["observer"]["typeURI"], "service/roles", "{line}");
+        assert_eq!(line["reason"]["reasonType"], "gRPC", "{line}");
+        let host = line["initiator"]["host"]["address"].as_str().unwrap();
+        assert!(host.starts_with("127.0.0.1:"), "{line}");
+        (
+            line["action"].as_str().unwrap(),
+            line["reason"]["reasonCode"].as_str().unwrap(),
+            line["initiator"]["credential"]["certificate"].as_str(),
+        )
+    });
+    each.collect()
+}
+
+#[test]
+fn calls_without_the_right_certificate_have_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let authority = Authority::create(&at("pki"), "test").unwrap();
+    let other = Authority::create(&at("other"), "test").unwrap();
+    hold(&authority, &at("cell"), Role::Cell("c1".into()));
+    let own = hold(&authority, &at("own"), agent_of("c1"));
+    let foreign = hold(&authority, &at("foreign"), agent_of("c2"));
+    let made_up = hold(&other, &at("made-up"), agent_of("c1"));
+    let identity = format!("--cell-identity-path={}", at("cell").display());
+    let mut cell = Cell::start(directory.path(), &[&identity]);
+    let options = |credentials: &Arc<Credentials>| ClientOptions {
+        identity: Some(ClientIdentity {
+            credentials: Arc::clone(credentials),
+            server: ServerRole::Cell("c1".into()),
+        }),
+        ..cell.options()
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        // An agent conducts no cell, and belongs to its own.
+        CellClient::new(options(&own))
+            .unwrap()
+            .cell()
+            .await
+            .unwrap_err();
+        let agent = AgentClient::new(options(&foreign)).unwrap();
+        agent.connect().await.map(drop).unwrap_err();
+        let made_up = CellClient::new(options(&made_up)).unwrap();
+        made_up.cell().await.unwrap_err();
+    });
+    // Without TLS.
+    let mut plain = TcpStream::connect(cell.address).unwrap();
+    plain
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .unwrap();
+    let _ = plain.read(&mut [0; 64]);
+
+    let lines = cell.stop();
+    let mut said = said(&lines);
+    said.sort_unstable();
+    said.dedup();
+    assert_eq!(
+        said,
+        [
+            ("authenticate", "UNAUTHENTICATED", None),
+            (
+                "evaluate",
+                "PERMISSION_DENIED",
+                Some("placewright://test/cell/c1/host/host-*")
+            ),
+            (
+                "evaluate",
+                "PERMISSION_DENIED",
+                Some("placewright://test/cell/c2/host/host-*")
+            ),
+        ],
+        "{lines:#?}"
+    );
+    let text = serde_json::to_string(&lines).unwrap();
+    assert!(
+        text.contains("only TLS with a certificate is taken here"),
+        "{text}"
+    );
+}
+
+#[test]
+fn calls_with_a_wrong_token_have_lines_without_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, "0123456789abcdef-right\n").unwrap();
+    let flag = format!("--cell-token-file={}", file.display());
+    let mut cell = Cell::start(directory.path(), &[&flag]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        for token in ["0123456789abcdef-wrong", "0123456789abcdef-right"] {
+            let token = Some(Token::new(token).unwrap());
+            let options = ClientOptions {
+                token,
+                ..cell.options()
+            };
+            let answer = CellClient::new(options).unwrap().cell().await;
+            drop(answer);
+        }
+    });
+    let lines = cell.stop();
+    assert_eq!(said(&lines), [("authenticate", "UNAUTHENTICATED", None)]);
+    assert!(
+        !serde_json::to_string(&lines)
+            .unwrap()
+            .contains("0123456789abcdef")
+    );
+}

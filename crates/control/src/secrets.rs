@@ -1,0 +1,133 @@
+//! The secrets of instances: sealed again when the key of the installation is another one, and
+//! opened for the cells, each of which seals them with a key of its own.
+
+use std::ops::Bound::{Excluded, Unbounded};
+use std::time::{Duration, Instant};
+
+use placewright_conductor::super_conductor::{Command, State};
+use placewright_conductor::{InstanceId, Message, Spec};
+use placewright_secrets::{HeldSecrets, Sealer};
+
+use crate::handle::ControlHandle;
+
+/// How often the key file is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+/// How often a command for keys is run.
+const COMMAND_INTERVAL: Duration = Duration::from_secs(300);
+/// How often all secrets are looked over although no key has changed.
+const PASS: Duration = Duration::from_secs(60);
+/// The most instances that are looked at under one lock of the state.
+const INSTANCES_AT_ONCE: usize = 1024;
+
+/// Opens the secrets of a message for its cell. Returns false if they cannot be opened: the message
+/// is not sent, and repeated later.
+pub(crate) fn hand_out(sealer: &Sealer, message: &mut Message) -> bool {
+    let instance = message.instance();
+    let spec = match message {
+        Message::Create(create) => Some(&mut create.spec),
+        Message::Move(order) => order.spec.as_mut(),
+        Message::Delete { .. }
+        | Message::Reserve { .. }
+        | Message::Cancel { .. }
+        | Message::Conclude { .. } => None,
+    };
+    let Some(spec) = spec else { return true };
+    match sealer.hand_out(instance, spec) {
+        Ok(()) => true,
+        Err(why) => {
+            tracing::error!(%instance, %why, "an instance waits: its secrets cannot be opened");
+            false
+        }
+    }
+}
+
+/// Seals what an earlier release left in the clear, and what is sealed with an older key. Returns
+/// how many specifications were replaced.
+pub(crate) async fn seal_again(conductor: &ControlHandle, with_bodies: bool) -> usize {
+    let sealer = conductor.sealer();
+    let mut held = HeldSecrets::default();
+    let mut place = None;
+    let mut replaced = 0;
+    loop {
+        let (specs, next) = conductor
+            .engine()
+            .read_now(|machine| slice(&machine.0.conductor, place, with_bodies));
+        for (instance, spec) in specs {
+            match sealer.renewed(instance, &spec, with_bodies) {
+                Ok(Some(new)) => {
+                    sealer.count(&new, &mut held);
+                    let command = Command::Reseal {
+                        instance,
+                        from: Box::new(spec),
+                        to: Box::new(new),
+                    };
+                    // What the store does not take now is found again by the next pass.
+                    if let Ok(Ok(_)) = conductor.submit(command).await {
+                        replaced += 1;
+                    }
+                }
+                Ok(None) | Err(_) => sealer.count(&spec, &mut held),
+            }
+        }
+        match next {
+            Some(next) => place = Some(next),
+            None => break,
+        }
+        tokio::task::yield_now().await;
+    }
+    sealer.set_held(held);
+    replaced
+}
+
+/// Specifications that have secrets, or may have, of some instances; and the last of these.
+fn slice(
+    state: &State,
+    after: Option<InstanceId>,
+    with_bodies: bool,
+) -> (Vec<(InstanceId, Spec)>, Option<InstanceId>) {
+    let after = after.map_or(Unbounded, Excluded);
+    let mut found = Vec::new();
+    let mut count = 0;
+    for (instance, mapping) in state.mappings().range((after, Unbounded)) {
+        let of_moves = mapping.migrations.iter();
+        let of_moves = of_moves.filter_map(|id| state.moves().get(id)?.spec.as_ref());
+        let rebuild = state.rebuilds().get(instance).map(|row| &row.spec);
+        let specs = state.specs().get(instance).into_iter();
+        let specs = specs.chain(rebuild).chain(of_moves);
+        let wanted = specs.filter(|spec| with_bodies || spec.has_secrets());
+        found.extend(wanted.map(|spec| (*instance, spec.clone())));
+        count += 1;
+        if count == INSTANCES_AT_ONCE {
+            return (found, Some(*instance));
+        }
+    }
+    (found, None)
+}
+
+/// Keeps secrets under the current key, as long as the task lives.
+pub(crate) async fn keep_sealed(conductor: ControlHandle) {
+    let mut last_pass = Instant::now();
+    // What is held is counted at the start.
+    let mut is_due = true;
+    loop {
+        let sealer = conductor.sealer().clone();
+        let read = tokio::task::spawn_blocking(move || sealer.refresh(COMMAND_INTERVAL));
+        match read.await {
+            Ok(Ok(true)) => {
+                let current = conductor.sealer().keyring().current().id();
+                tracing::info!(%current, "other keys for secrets are used from now on");
+                is_due = true;
+            }
+            Ok(Err(error)) => tracing::error!(%error, "the keys for secrets stay as they are"),
+            Ok(Ok(false)) | Err(_) => {}
+        }
+        if is_due || last_pass.elapsed() >= PASS {
+            let replaced = seal_again(&conductor, false).await;
+            if replaced > 0 {
+                tracing::info!(replaced, "secrets were sealed with the current key");
+            }
+            (last_pass, is_due) = (Instant::now(), false);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

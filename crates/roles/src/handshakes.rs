@@ -1,0 +1,71 @@
+//! TLS handshakes of a process: threads of their own, and places.
+
+use std::fmt;
+use std::thread::available_parallelism;
+
+use placewright_net::{HandshakeLimits, Handshakes};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::control::option_conversion;
+use crate::options::Options;
+
+/// The threads that compute handshakes, and the limits of those that are under way.
+pub(crate) struct HandshakeThreads {
+    limits: HandshakeLimits,
+    /// None if there are no handshakes.
+    runtime: Option<Runtime>,
+}
+
+impl fmt::Debug for HandshakeThreads {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("HandshakeThreads")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl HandshakeThreads {
+    /// Starts the threads, if there are handshakes.
+    ///
+    /// # Errors
+    ///
+    /// The system has no threads.
+    pub(crate) fn start(options: &Options, has_handshakes: bool) -> std::io::Result<Self> {
+        Ok(Self {
+            limits: option_conversion::handshakes(options),
+            runtime: has_handshakes.then(|| threads(options)).transpose()?,
+        })
+    }
+
+    /// Handshakes on these threads, with places of their own: those of one kind of listeners keep
+    /// none of another kind's out.
+    pub(crate) fn places(&self) -> Handshakes {
+        let executor = self
+            .runtime
+            .as_ref()
+            .map(|runtime| runtime.handle().clone());
+        Handshakes::new(self.limits, executor)
+    }
+}
+
+/// Nobody waits for handshakes at the end.
+impl Drop for HandshakeThreads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn threads(options: &Options) -> std::io::Result<Runtime> {
+    let threads = match options.tls.handshake_threads.count() {
+        0 => available_parallelism().map_or(1, usize::from).div_ceil(2),
+        threads => threads,
+    };
+    Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("pw-tls")
+        .enable_all()
+        .build()
+}

@@ -1,0 +1,185 @@
+//! The keys for secrets, as a role gets them, and what keeps secrets out of core dumps.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use placewright_secrets::{
+    KeyCommand, KeyError, KeySource, Keyring, Sealer, UserDataUntil, make_key_file,
+};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use rustix::process::{DumpableBehavior, Resource, Rlimit};
+
+use crate::config::ConfigErrors;
+use crate::options::{self, SecretsOptions};
+
+/// The key file beside a store, for a role without another one.
+#[must_use]
+pub fn default_key_file(store: &Path) -> PathBuf {
+    let mut name = OsString::from(store.as_os_str());
+    name.push(".key");
+    PathBuf::from(name)
+}
+
+/// Where the keys come from, and whether a missing file is made. Nothing is read.
+///
+/// # Errors
+///
+/// The options contradict each other, or the key file lies in the store.
+pub fn source(options: &SecretsOptions, store: &Path) -> Result<(KeySource, bool), ConfigErrors> {
+    let wrong = |why: String| Err(ConfigErrors(vec![why]));
+    if !options.key_command.is_empty() {
+        if options.key_file.is_some() {
+            return wrong(
+                "secrets.key_command and secrets.key_file: only one may be set".to_owned(),
+            );
+        }
+        let timeout = u64::try_from(options.key_command_timeout_ms.get()).unwrap_or(0);
+        return Ok((
+            KeySource::Command(KeyCommand {
+                line: options.key_command.clone(),
+                timeout: Duration::from_millis(timeout),
+                environment: options.key_command_environment.clone(),
+            }),
+            false,
+        ));
+    }
+    let Some(file) = &options.key_file else {
+        return Ok((KeySource::File(default_key_file(store)), true));
+    };
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if absolute(file).starts_with(absolute(store)) {
+        return wrong(format!(
+            "secrets.key_file: {} lies in the store: whoever copies the store has the keys too",
+            file.display()
+        ));
+    }
+    Ok((KeySource::File(file.clone()), false))
+}
+
+/// Checks the options, and a key file that is there. No command is run.
+///
+/// # Errors
+///
+/// Whatever is wrong with them.
+pub(crate) fn check(
+    options: &SecretsOptions,
+    store: &Path,
+) -> Result<Option<PathBuf>, ConfigErrors> {
+    let (source, is_made) = source(options, store)?;
+    let KeySource::File(path) = &source else {
+        return Ok(None);
+    };
+    if path.exists() || !is_made {
+        source.read().map_err(|error| wrong_keys(&error, is_made))?;
+    }
+    Ok(Some(path.clone()))
+}
+
+/// Reads the keys; makes the key file beside the store if it is missing. It may wait for a command.
+///
+/// # Errors
+///
+/// There are no keys.
+pub(crate) fn sealer(options: &SecretsOptions, store: &Path) -> anyhow::Result<Sealer> {
+    let (source, is_made) = source(options, store)?;
+    if let (KeySource::File(path), true) = (&source, is_made)
+        && !path.exists()
+    {
+        make_default(path)?;
+    }
+    let until = match options.user_data_until {
+        options::UserDataUntil::Deleted => UserDataUntil::Deleted,
+        options::UserDataUntil::Built => UserDataUntil::Built,
+    };
+    let sealer = Sealer::open(source, until).map_err(|error| wrong_keys(&error, is_made))?;
+    Ok(sealer)
+}
+
+fn make_default(path: &Path) -> anyhow::Result<()> {
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        std::fs::create_dir_all(above)?;
+    }
+    match make_key_file(path, &Keyring::random()?) {
+        Ok(()) => {
+            tracing::info!(
+                file = %path.display(),
+                "a key for secrets was made: keep a copy of it apart from those of the store"
+            );
+            Ok(())
+        }
+        // Another process made it meanwhile.
+        Err(KeyError::Exists(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn wrong_keys(error: &KeyError, is_made: bool) -> ConfigErrors {
+    let is_missing = matches!(error, KeyError::File { source, .. }
+        if source.kind() == std::io::ErrorKind::NotFound);
+    let advice = match is_missing && !is_made {
+        true => "; `placewright secrets new-key` makes one",
+        false => "",
+    };
+    ConfigErrors(vec![format!("secrets: {error}{advice}")])
+}
+
+/// Keeps what is in memory from core dumps, and from other processes of the same user, unless the
+/// options allow both.
+pub(crate) fn forbid_core_dumps(options: &SecretsOptions) {
+    if options.core_dumps {
+        return;
+    }
+    // Programs that this one starts may allow it again for themselves.
+    let limit = rustix::process::getrlimit(Resource::Core);
+    let limit = Rlimit {
+        current: Some(0),
+        maximum: limit.maximum,
+    };
+    let limited = rustix::process::setrlimit(Resource::Core, limit);
+    let forbidden = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    if let Err(error) = limited.and(forbidden) {
+        tracing::warn!(%error, "core dumps cannot be forbidden");
+    }
+}
+
+/// Registers the counts of sealed secrets.
+pub(crate) fn register(registry: &mut Registry, sealer: &Sealer) {
+    registry.register_collector(Box::new(Held(sealer.clone())));
+}
+
+/// Collects the counts when Prometheus asks for them.
+#[derive(Debug)]
+struct Held(Sealer);
+
+impl Collector for Held {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let held = self.0.held();
+        for (name, help, value) in [
+            (
+                "secrets_held",
+                "Sets of secrets under the current key",
+                held.current,
+            ),
+            (
+                "secrets_held_older_key",
+                "Sets of secrets under older keys",
+                held.older,
+            ),
+            (
+                "secrets_held_unknown_key",
+                "Sets of secrets that no present key opens",
+                held.unknown,
+            ),
+        ] {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            let kind = gauge.metric_type();
+            gauge.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
+        }
+        Ok(())
+    }
+}

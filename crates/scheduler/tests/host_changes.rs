@@ -1,0 +1,176 @@
+//! What the table of hosts says of a change is at least what changed: readers that skip changes of
+//! the weaker kinds miss nothing.
+
+use std::collections::BTreeMap;
+
+use placewright_placement::Timestamp;
+use placewright_placement::tree_changes::ChangeKind;
+use placewright_scheduler::amounts::Amounts;
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport, Load};
+use placewright_scheduler::host_table::HostTable;
+use placewright_scheduler::hosts::column::{self, OnLoss, on_loss};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const HOSTS: u32 = 3;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Update(u32, HostUpdate),
+    AddPending(u32, u8),
+    RemovePending(u32, u8),
+    SetAmounts(u32, Amounts),
+    Reduce(u32, Amounts),
+}
+
+fn uuid(number: u32) -> Uuid {
+    Uuid::from_u128(0x100 + u128::from(number))
+}
+
+fn instance(number: u8) -> InstanceReport {
+    InstanceReport {
+        uuid: Uuid::from_u128(u128::from(number)),
+        group: None,
+        image_properties: BTreeMap::new(),
+    }
+}
+
+fn update() -> impl Strategy<Value = HostUpdate> {
+    let load = (0u32..4, 0u32..3).prop_map(|(io_ops, failed_builds)| Load {
+        io_ops,
+        failed_builds,
+        running_builds: 0,
+    });
+    let instances = proptest::collection::btree_set(0u8..6, 0..4);
+    let full = (load.clone(), instances).prop_map(|(load, instances)| {
+        HostUpdate::Full(Box::new(HostReport {
+            load,
+            instances: instances.into_iter().map(instance).collect(),
+            ..HostReport::default()
+        }))
+    });
+    let came = (0u8..6, load.clone());
+    let went = (0u8..6, load.clone());
+    prop_oneof![
+        1 => full,
+        2 => load.prop_map(HostUpdate::Load),
+        2 => came.prop_map(|(number, load)| HostUpdate::InstanceCame(Box::new(instance(number)), load)),
+        2 => went.prop_map(|(number, load)| HostUpdate::InstanceWent(instance(number).uuid, load)),
+        1 => Just(HostUpdate::Alive),
+        1 => proptest::option::of(Just("broken".to_owned())).prop_map(HostUpdate::Disabled),
+    ]
+}
+
+fn amounts() -> impl Strategy<Value = Amounts> {
+    let few = || 0i64..4;
+    (few(), few(), few(), few()).prop_map(|(ram, disk, vcpus, devices)| Amounts {
+        ram_free_mb: ram,
+        disk_free_mb: disk,
+        vcpus_total: 4,
+        vcpus_used: vcpus,
+        cpu_ratio: 2.0,
+        devices_free: devices,
+        ..Amounts::default()
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let host = || 0..HOSTS;
+    prop_oneof![
+        (host(), update()).prop_map(|(host, update)| Step::Update(host, update)),
+        (host(), 0u8..6).prop_map(|(host, number)| Step::AddPending(host, number)),
+        (host(), 0u8..6).prop_map(|(host, number)| Step::RemovePending(host, number)),
+        (host(), amounts()).prop_map(|(host, amounts)| Step::SetAmounts(host, amounts)),
+        (host(), amounts()).prop_map(|(host, amounts)| Step::Reduce(host, amounts)),
+    ]
+}
+
+fn apply(table: &mut HostTable, step: &Step) {
+    match step {
+        Step::Update(host, update) => {
+            table.apply(uuid(*host), Timestamp::from_seconds(1), update);
+        }
+        Step::AddPending(host, number) => table.add_pending_instance(*host, &instance(*number)),
+        Step::RemovePending(host, number) => {
+            table.remove_pending_instance(*host, instance(*number).uuid);
+        }
+        Step::SetAmounts(host, amounts) => table.set_amounts(*host, *amounts),
+        Step::Reduce(host, amounts) => table.set_reduced_amounts(*host, *amounts),
+    }
+}
+
+/// The values of a host in all columns.
+fn values(table: &HostTable, slot: u32) -> [f64; column::COUNT] {
+    std::array::from_fn(|number| table.columns()[number].get(slot))
+}
+
+/// Whether the values of a host moved as a loss of capacity may move them.
+fn is_loss(before: &[f64; column::COUNT], after: &[f64; column::COUNT]) -> bool {
+    (0..column::COUNT).all(|number| match on_loss(number) {
+        OnLoss::Falls => after[number] <= before[number],
+        OnLoss::Rises => after[number] >= before[number],
+        OnLoss::Stays => after[number].to_bits() == before[number].to_bits(),
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_change_is_at_least_of_the_kind_that_is_told(
+        batches in proptest::collection::vec(proptest::collection::vec(step(), 1..5), 0..30),
+    ) {
+        let mut table = HostTable::new(&SchedulerConfig::default());
+        for host in 0..HOSTS {
+            let report = HostUpdate::Full(Box::default());
+            table.apply(uuid(host), Timestamp::from_seconds(1), &report);
+            table.bind_to_slot(uuid(host), host);
+        }
+        drop(table.drain_changes());
+        for batch in &batches {
+            let before: Vec<_> = (0..HOSTS).map(|slot| values(&table, slot)).collect();
+            let usable: Vec<_> = (0..HOSTS).map(|slot| table.usable().contains(slot)).collect();
+            batch.iter().for_each(|step| apply(&mut table, step));
+            let changes: Vec<_> = table.drain_changes().collect();
+            for slot in 0..HOSTS {
+                let index = slot as usize;
+                let told: Vec<_> = changes.iter().filter(|change| change.slot == slot).collect();
+                prop_assert!(told.len() <= 1, "a host is told once");
+                let after = values(&table, slot);
+                match told.first().map(|change| change.what) {
+                    None => prop_assert_eq!(before[index], after),
+                    Some(ChangeKind::LessRoom) => {
+                        prop_assert!(is_loss(&before[index], &after), "{before:?} {after:?}");
+                    }
+                    Some(ChangeKind::Room | ChangeKind::Anything) => {}
+                }
+                if told.first().map(|change| change.what) != Some(ChangeKind::Anything) {
+                    prop_assert_eq!(usable[index], table.usable().contains(slot));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn less_taken_than_expected_is_a_gain() {
+    let mut table = HostTable::new(&SchedulerConfig::default());
+    table.apply(
+        uuid(0),
+        Timestamp::from_seconds(1),
+        &HostUpdate::Full(Box::default()),
+    );
+    table.bind_to_slot(uuid(0), 0);
+    let with_free = |ram_free_mb| Amounts {
+        ram_free_mb,
+        ..Amounts::default()
+    };
+    table.set_amounts(0, with_free(100));
+    drop(table.drain_changes());
+    let mut kind_of = |free| {
+        table.set_reduced_amounts(0, with_free(free));
+        let changes: Vec<_> = table.drain_changes().collect();
+        changes.iter().map(|change| change.what).collect::<Vec<_>>()
+    };
+    assert_eq!(kind_of(40), [ChangeKind::LessRoom], "two are expected");
+    assert_eq!(kind_of(70), [ChangeKind::Room], "one of them was claimed");
+}

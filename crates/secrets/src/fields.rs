@@ -1,0 +1,100 @@
+//! The secret fields of a server.
+
+use zeroize::Zeroizing;
+
+use crate::error::OpenError;
+use crate::hidden::Secret;
+
+/// The secret fields of a server, open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// The user data in base 64, as in the request.
+    pub user_data: Option<Secret<String>>,
+    /// The administrator's password that the guest is given.
+    pub admin_pass: Option<Secret<String>>,
+}
+
+/// The names of the fields in a specification's body, as drivers get them.
+pub(crate) const USER_DATA: &str = "user_data";
+pub(crate) const ADMIN_PASS: &str = "admin_pass";
+/// All of them.
+pub(crate) const NAMES: [&str; 2] = [USER_DATA, ADMIN_PASS];
+
+impl Fields {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.user_data.is_none() && self.admin_pass.is_none()
+    }
+
+    /// How many bytes they take of a record in which they are not sealed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        // A name in quotes, a colon, the quotes of the value, and a comma.
+        self.each()
+            .map(|(name, value)| name.len() + value.len() + 6)
+            .sum()
+    }
+
+    /// The fields that there are, by name.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        [
+            (USER_DATA, self.user_data.as_ref()),
+            (ADMIN_PASS, self.admin_pass.as_ref()),
+        ]
+        .into_iter()
+        .filter_map(|(name, field)| Some((name, field?.expose().as_str())))
+    }
+
+    /// The field with a name.
+    pub(crate) fn field(&mut self, name: &str) -> Option<&mut Option<Secret<String>>> {
+        match name {
+            USER_DATA => Some(&mut self.user_data),
+            ADMIN_PASS => Some(&mut self.admin_pass),
+            _ => None,
+        }
+    }
+
+    /// Takes over the fields that another has.
+    pub(crate) fn add(&mut self, other: Self) {
+        if other.user_data.is_some() {
+            self.user_data = other.user_data;
+        }
+        if other.admin_pass.is_some() {
+            self.admin_pass = other.admin_pass;
+        }
+    }
+
+    /// The fields as bytes to seal: for each its name, the length of its value, and the value.
+    pub(crate) fn pack(&self) -> Zeroizing<Vec<u8>> {
+        let length = self
+            .each()
+            .map(|(name, value)| name.len() + value.len() + 16);
+        let mut bytes = Zeroizing::new(Vec::with_capacity(length.sum()));
+        for (name, value) in self.each() {
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.push(b' ');
+            bytes.extend_from_slice(value.len().to_string().as_bytes());
+            bytes.push(b' ');
+            bytes.extend_from_slice(value.as_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`Fields::pack`] wrote. A field that only a later release knows is left out.
+    pub(crate) fn unpack(bytes: &[u8]) -> Result<Self, OpenError> {
+        let mut fields = Self::default();
+        let mut text = std::str::from_utf8(bytes).map_err(|_| OpenError::Unreadable)?;
+        while !text.is_empty() {
+            let (name, rest) = text.split_once(' ').ok_or(OpenError::Unreadable)?;
+            let (length, rest) = rest.split_once(' ').ok_or(OpenError::Unreadable)?;
+            let length: usize = length.parse().map_err(|_| OpenError::Unreadable)?;
+            let (value, rest) = rest.split_at_checked(length).ok_or(OpenError::Unreadable)?;
+            if let Some(field) = fields.field(name) {
+                *field = Some(Secret::new(value.to_owned()));
+            }
+            text = rest;
+        }
+        Ok(fields)
+    }
+}

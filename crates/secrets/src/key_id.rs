@@ -1,0 +1,54 @@
+//! The ids of keys.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+/// The length of a key's id in bytes.
+const ID_BYTES: usize = 6;
+
+/// The id of a key: a part of its hash, so that it needs no record of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId([u8; ID_BYTES]);
+
+impl KeyId {
+    /// The id of a key with this hash.
+    pub(crate) fn of_hash(hash: &[u8]) -> Self {
+        let mut id = [0; ID_BYTES];
+        id.iter_mut().zip(hash).for_each(|(to, from)| *to = *from);
+        Self(id)
+    }
+
+    /// The id with this text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        decode_hex(text)?.as_slice().try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+/// The bytes that hexadecimal digits say.
+pub(crate) fn decode_hex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) {
+        return None;
+    }
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let digits = Zeroizing::new(digits?);
+    let pairs = digits.chunks_exact(2);
+    pairs
+        .map(|pair| u8::try_from(pair[0] * 16 + pair[1]).ok())
+        .collect()
+}

@@ -1,0 +1,223 @@
+//! The secrets of specifications: sealed, handed out, forgotten, and sealed with other keys.
+
+use placewright_conductor::{InstanceId, Rules, SharedRow, SharedText, Spec, SpecBody, Usage};
+use placewright_placement::Timestamp;
+use placewright_records::{Layout, Reader, Writer, server};
+use placewright_secrets::{Fields, HeldSecrets, Key, Keyring, OpenError, Sealer, Secret};
+use placewright_types::server::{OwnFields, ServerBody, ServerFields};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const BODY: &str = r#"{"request":{"a":1.50},"server":{"b":[1,2],"hostname":"vm"}}"#;
+
+fn instance(number: u128) -> InstanceId {
+    InstanceId(Uuid::from_u128(number))
+}
+
+fn spec(body: &str) -> Spec {
+    Spec {
+        name: "vm".to_owned(),
+        project: "p".to_owned(),
+        user: "u".to_owned(),
+        group: None,
+        rules: Rules::default(),
+        body: body.into(),
+        created_at: Timestamp(1),
+        usage: Usage::default(),
+        build_secrets: SharedText::default(),
+        secrets: SharedText::default(),
+    }
+}
+
+fn fields(user_data: Option<&str>, admin_pass: Option<&str>) -> Fields {
+    let secret = |text: Option<&str>| text.map(|text| Secret::new(text.to_owned()));
+    Fields {
+        user_data: secret(user_data),
+        admin_pass: secret(admin_pass),
+    }
+}
+
+fn sealed(sealer: &Sealer, number: u128) -> Spec {
+    let seal = sealer.seal(fields(Some("aGk="), Some("pass"))).unwrap();
+    let mut spec = spec(BODY);
+    (spec.build_secrets, spec.secrets) = seal.of_instance(instance(number)).unwrap();
+    spec
+}
+
+proptest! {
+    #[test]
+    fn what_is_handed_out_and_taken_in_is_the_same(
+        user_data in proptest::option::of(".{0,80}"),
+        admin_pass in proptest::option::of(".{0,80}"),
+    ) {
+        let (control, cell) = (Sealer::default(), Sealer::default());
+        let given = fields(user_data.as_deref(), admin_pass.as_deref());
+        let before = {
+            let mut spec = spec(BODY);
+            let seal = control.seal(given.clone()).unwrap();
+            (spec.build_secrets, spec.secrets) = seal.of_instance(instance(1)).unwrap();
+            spec
+        };
+        prop_assert_eq!(control.open_fields(instance(1), &before).unwrap(), given.clone());
+        let mut sent = before.clone();
+        control.hand_out(instance(1), &mut sent).unwrap();
+        prop_assert!(!sent.has_secrets());
+        let json: serde_json::Value = serde_json::from_str(&server::json(&sent.body)).unwrap();
+        prop_assert_eq!(json["server"]["user_data"].as_str(), user_data.as_deref());
+        prop_assert_eq!(json["server"]["admin_pass"].as_str(), admin_pass.as_deref());
+        if !given.is_empty() {
+            prop_assert_eq!(
+                format!("{:?}", sent.body),
+                format!("Json(({} bytes, not shown))", sent.body.len())
+            );
+        }
+        cell.take_in(instance(1), &mut sent).unwrap();
+        prop_assert_eq!(server::json(&sent.body), BODY);
+        prop_assert_eq!(sent.digest(), before.digest());
+        prop_assert_eq!(cell.open_fields(instance(1), &sent).unwrap(), given);
+    }
+}
+
+/// A row with a field that a later release added.
+fn later(row: &SharedRow) -> SharedRow {
+    let mut from = Reader::new(row.common(), Layout::Growing);
+    let today = from.bytes().unwrap();
+    let mut out = Writer::new(Vec::new(), Layout::Growing);
+    out.bytes(&[today, b"of a later release"].concat());
+    SharedRow::parted(out.into_bytes().into(), row.own())
+}
+
+#[test]
+fn secrets_of_a_body_that_is_a_row_are_handed_out_and_taken_in() {
+    let body = ServerBody {
+        server: ServerFields {
+            flavor_id: "small".into(),
+            secrets_mark: Some("mark".into()),
+            ..ServerFields::default()
+        },
+        own: OwnFields {
+            launch_index: 1,
+            hostname: "vm".into(),
+        },
+        ..ServerBody::default()
+    };
+    let SpecBody::Row(row) = server::write(&body) else {
+        panic!("a body that is written is a row");
+    };
+    for row in [later(&row), row] {
+        let (control, cell) = (Sealer::default(), Sealer::default());
+        let seal = control.seal(fields(Some("aGk="), Some("pass"))).unwrap();
+        let mut before = spec("");
+        before.body = SpecBody::Row(row);
+        (before.build_secrets, before.secrets) = seal.of_instance(instance(1)).unwrap();
+        let mut sent = before.clone();
+        control.hand_out(instance(1), &mut sent).unwrap();
+        let shown = format!("{:?}", sent.body);
+        assert_eq!(
+            shown,
+            format!("Row(({} bytes, not shown))", sent.body.len())
+        );
+        let open = server::read(&sent.body).unwrap().server;
+        assert_eq!(open.user_data.as_deref(), Some("aGk="));
+        assert_eq!(open.admin_pass.as_deref(), Some("pass"));
+        assert!(cell.take_in(instance(1), &mut sent).unwrap());
+        assert_eq!(sent.body, before.body);
+        assert_eq!(sent.digest(), before.digest());
+        let taken = cell.open_fields(instance(1), &sent).unwrap();
+        assert_eq!(taken, fields(Some("aGk="), Some("pass")));
+        assert!(!cell.take_in(instance(1), &mut sent).unwrap());
+    }
+}
+
+#[test]
+fn secrets_of_one_server_are_none_of_another() {
+    let sealer = Sealer::default();
+    let one = sealed(&sealer, 1);
+    assert_eq!(
+        sealer.open_fields(instance(2), &one),
+        Err(OpenError::NotAuthentic)
+    );
+    let mut swapped = one.clone();
+    std::mem::swap(&mut swapped.build_secrets, &mut swapped.secrets);
+    assert_eq!(
+        sealer.open_fields(instance(1), &swapped),
+        Err(OpenError::NotAuthentic)
+    );
+    // The fields of one request with the key of another.
+    let other = sealed(&sealer, 1);
+    let mut mixed = one.clone();
+    mixed.secrets = SharedText::parted(
+        std::sync::Arc::clone(one.secrets.common()),
+        other.secrets.own(),
+    );
+    assert_eq!(
+        sealer.open_fields(instance(1), &mixed),
+        Err(OpenError::NotAuthentic)
+    );
+    let mut handed = mixed;
+    assert!(sealer.hand_out(instance(1), &mut handed).is_err());
+    assert!(!handed.has_secrets());
+}
+
+#[test]
+fn servers_of_one_request_share_the_fields() {
+    let sealer = Sealer::default();
+    let seal = sealer.seal(fields(Some("aGk="), None)).unwrap();
+    let (none, one) = seal.of_instance(instance(1)).unwrap();
+    let (_, two) = seal.of_instance(instance(2)).unwrap();
+    assert!(none.is_empty());
+    assert!(one.shares_prefix(&two) && one != two);
+}
+
+#[test]
+fn another_key_takes_over_what_an_older_one_sealed() {
+    let keys = Keyring::random().unwrap();
+    let old = keys.current().id();
+    let before = Sealer::with_keyring(keys.clone());
+    let mut spec = sealed(&before, 1);
+    assert_eq!(before.renewed(instance(1), &spec, false), Ok(None));
+    // As it is read back from a store: nothing says where the parts meet.
+    spec.secrets = SharedText::from(spec.secrets.text().into_owned());
+    let keys = keys.rotated(Key::random().unwrap());
+    let after = Sealer::with_keyring(keys.clone());
+    let mut held = HeldSecrets::default();
+    after.count(&spec, &mut held);
+    assert_eq!((held.current, held.older, held.unknown), (0, 2, 0));
+    let new = after.renewed(instance(1), &spec, false).unwrap().unwrap();
+    assert_eq!(new.digest(), spec.digest());
+    assert_eq!(
+        Sealer::keys_of(&new).collect::<Vec<_>>(),
+        [Some(keys.current().id()); 2]
+    );
+    let last = Sealer::with_keyring(keys.without(old).unwrap());
+    let opened = last.open_fields(instance(1), &new).unwrap();
+    assert_eq!(opened, fields(Some("aGk="), Some("pass")));
+    assert_eq!(
+        last.open_fields(instance(1), &spec),
+        Err(OpenError::UnknownKey(old))
+    );
+    assert_eq!(
+        last.renewed(instance(1), &spec, false),
+        Err(OpenError::UnknownKey(old))
+    );
+    held = HeldSecrets::default();
+    last.count(&spec, &mut held);
+    last.count(&new, &mut held);
+    assert_eq!((held.current, held.older, held.unknown), (2, 0, 2));
+}
+
+#[test]
+fn what_an_earlier_release_left_in_the_clear_is_sealed() {
+    let sealer = Sealer::default();
+    let open = r#"{"request":{},"server":{"user_data":"aGk=","b":1,"admin_pass":"pass"}}"#;
+    let new = sealer.renewed(instance(1), &spec(open), true).unwrap();
+    let new = new.unwrap();
+    assert_eq!(
+        server::json(&new.body),
+        r#"{"request":{},"server":{"b":1}}"#
+    );
+    let opened = sealer.open_fields(instance(1), &new).unwrap();
+    assert_eq!(opened, fields(Some("aGk="), Some("pass")));
+    assert_eq!(sealer.renewed(instance(1), &new, true), Ok(None));
+    assert_eq!(sealer.renewed(instance(1), &spec(BODY), true), Ok(None));
+}
