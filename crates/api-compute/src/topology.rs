@@ -7,7 +7,7 @@ use placewright_conductor::{ControlState, HardRule, InstanceId};
 use placewright_http::{ApiError, ApiResult};
 use placewright_scheduler::request::TopologyRule;
 use placewright_scheduler::request::group::check_rule;
-use placewright_scheduler::select::rules::hard;
+use placewright_scheduler::select::rules::hard_rule;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -162,7 +162,7 @@ pub(crate) fn check(
 pub(crate) fn hard_rules(rules: &[TopologyRule]) -> impl Iterator<Item = HardRule> + '_ {
     rules.iter().filter_map(|rule| {
         Some(HardRule {
-            rule: hard(rule)?,
+            rule: hard_rule(rule)?,
             others: rule.to.iter().copied().collect(),
         })
     })

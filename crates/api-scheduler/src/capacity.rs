@@ -54,7 +54,7 @@ pub(crate) async fn count(call: &RoutedRequest<'_>) -> Answer<Reply> {
         let (fork, state, prepared) = core.decide(|scheduler_state, state| {
             let prepared = scheduler_state
                 .scheduler
-                .prepare_once(state, &body.request)?;
+                .prepare_cached(state, &body.request)?;
             Answer::Ok((scheduler_state.scheduler.fork(), state.clone(), prepared))
         })?;
         let found = fork.capacity(state, &body.request, &prepared, body.limit, now())?;

@@ -142,7 +142,7 @@ fn page(hosts: &HostTable, after: Option<Uuid>, limit: usize) -> Answer<Reply> {
             ));
         }
     };
-    let mut slots = hosts.known().iter().filter(|slot| *slot >= start);
+    let mut slots = hosts.slots().iter().filter(|slot| *slot >= start);
     let page: Vec<HostBody<'_>> = slots
         .by_ref()
         .take(limit)

@@ -156,7 +156,7 @@ impl AuditSearch<'_> {
     /// Compares the guests that hosts report with the instances of their cells.
     fn guests(&mut self, ranker: &SchedulerHandle) {
         let told: Vec<(HostId, CellId, bool, BTreeSet<Uuid>)> = ranker.with_hosts(|hosts| {
-            let known = hosts.known().iter();
+            let known = hosts.slots().iter();
             let hosts = known.filter_map(|slot| {
                 let host = hosts.get(slot)?;
                 let spoken_of = host.instances.iter().filter(|(_, one)| !one.is_pending);

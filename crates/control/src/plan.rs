@@ -271,7 +271,7 @@ impl Planner {
 
     fn hosts_may_come(&self, scheduler: &Scheduler, control: &ControlState) -> bool {
         self.started.elapsed() < START_GRACE
-            && scheduler.hosts().known().len() < control.conductor.hosts().len()
+            && scheduler.hosts().slots().len() < control.conductor.hosts().len()
     }
 }
 

@@ -205,7 +205,7 @@ fn candidates(
     request.force_hosts.clear();
     request.force_nodes.clear();
     request.requested_destination = None;
-    let prepared = scheduler.prepare_once(&control.placement, &request);
+    let prepared = scheduler.prepare_cached(&control.placement, &request);
     let prepared = prepared.map_err(|refusal| unprepared(&refusal).message)?;
     let (slot, _) = scheduler
         .hosts()

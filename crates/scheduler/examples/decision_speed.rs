@@ -1,26 +1,26 @@
-//! How long a decision takes in process, on a fleet that is 80 % full.
+//! Measures the time of a decision in process, on a fleet that is 80 % full.
 //!
 //! `cargo run --release -p placewright-scheduler --example decision_speed [HOSTS] [DECISIONS] [NAME]`
 //!
-//! With a name, only the kinds of requests are measured whose own names contain it.
+//! With a name, only those kinds of requests are measured whose names contain it.
 //!
-//! Every host is considered. A decision takes over what changed in placement since the last one,
-//! makes the request ready and names the best three hosts. In one of eight decisions the parts are
-//! timed instead of the whole: a look at the clock takes as long as some of them.
-//! The claim that follows goes through placement's `decide` and `apply`. Then older instances end,
-//! so that the fleet stays as full as it is. Each kind of requests starts with the fleet as it was
-//! filled at random; the last row says how it is once the scheduler has moved everything: then all
-//! hosts are about equally good, and more of them have to be looked at.
+//! Every host is considered. A decision observes the changes of placement since the last one,
+//! prepares the request, and ranks the best three hosts. In one of eight decisions the parts are
+//! timed instead of the whole, because reading the time takes as long as some of the parts. The
+//! claim that follows is decided and applied by placement. Then other instances are deleted, so
+//! that the fleet stays as full as it is. Each kind of requests starts with a randomly filled
+//! fleet; the last row starts when the scheduler has placed all instances: then all hosts have
+//! almost equal scores, and a search has to look at more of them.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "it times what the scheduler itself must not"
+    reason = "measures time, which the scheduler itself must not read"
 )]
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use placewright_placement::group::{Level, Relation, Rule, RuleScope as Place};
+use placewright_placement::group::{Level, Relation, Rule, RuleScope};
 use placewright_placement::{
     Command, ConsumerGeneration, ConsumerUuid, Intent, Inventory, State, Timestamp, decide,
 };
@@ -34,14 +34,13 @@ use placewright_scheduler::select::rules::of_topology;
 use placewright_scheduler::select::{Scheduler, Scope};
 use uuid::Uuid;
 
-/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A pseudo-random generator with a fixed seed.
-struct Numbers(u64);
+struct RandomNumbers(u64);
 
-impl Numbers {
+impl RandomNumbers {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -56,7 +55,7 @@ impl Numbers {
 
 const AT: Timestamp = Timestamp(1_000_000);
 
-fn run(state: &mut State, command: &Command) -> bool {
+fn execute(state: &mut State, command: &Command) -> bool {
     let mut changes = Vec::new();
     let accepted = decide(state, command, &mut changes).is_ok();
     if accepted {
@@ -69,7 +68,6 @@ fn host_uuid(number: u32) -> Uuid {
     Uuid::from_u128(0x1_0000_0000 + u128::from(number))
 }
 
-/// Hosts in a rack.
 const RACK_HOSTS: u32 = 40;
 
 fn rack(number: u32) -> Uuid {
@@ -77,7 +75,7 @@ fn rack(number: u32) -> Uuid {
 }
 
 /// Groups below this number have anti-affinity, the others affinity.
-const APART: u32 = 50;
+const ANTI_AFFINITY_GROUPS: u32 = 50;
 
 fn group_uuid(number: u32) -> Uuid {
     Uuid::from_u128(0xe_0000_0000 + u128::from(number))
@@ -85,14 +83,14 @@ fn group_uuid(number: u32) -> Uuid {
 
 fn set_group(state: &mut State, number: u32, relation: Relation) {
     let rule = Rule {
-        scope: Place::Host,
+        scope: RuleScope::Host,
         relation,
     };
     let command = Command::SetGroup {
         group: group_uuid(number),
         rules: vec![rule],
     };
-    run(state, &command);
+    execute(state, &command);
 }
 
 fn in_group(mut request: RequestSpec, number: u32, policy: GroupPolicy) -> RequestSpec {
@@ -113,9 +111,9 @@ fn zone(number: u64) -> Uuid {
 
 /// Hosts of three sizes; one in ten is a tree whose two NUMA nodes hold its CPUs.
 #[expect(clippy::too_many_lines, reason = "one fleet, described in a row")]
-fn fleet(hosts: u32, numbers: &mut Numbers) -> State {
+fn fleet(hosts: u32, numbers: &mut RandomNumbers) -> State {
     let mut state = State::default();
-    run(&mut state, &Command::SyncStandardNames { at: AT });
+    execute(&mut state, &Command::SyncStandardNames { at: AT });
     let create = |uuid, name: String, parent| Command::CreateProvider {
         uuid,
         name,
@@ -132,25 +130,25 @@ fn fleet(hosts: u32, numbers: &mut Numbers) -> State {
     for number in 0..hosts {
         let host = host_uuid(number);
         let size = [32, 64, 128][numbers.below(3) as usize];
-        run(&mut state, &create(host, format!("host{number}"), None));
-        let mut own = vec![
+        execute(&mut state, &create(host, format!("host{number}"), None));
+        let mut inventories = vec![
             ("MEMORY_MB".to_owned(), Inventory::new(size * 4096, 1.0)),
             ("DISK_GB".to_owned(), Inventory::new(size * 40, 1.0)),
         ];
         if number % 10 == 0 {
             for node in 0..2u32 {
                 let uuid = Uuid::from_u128(0x9_0000_0000 + u128::from(number * 2 + node));
-                run(
+                execute(
                     &mut state,
                     &create(uuid, format!("numa{number}-{node}"), Some(host)),
                 );
                 let cpus = vec![("VCPU".to_owned(), Inventory::new(size / 2, 4.0))];
-                run(&mut state, &set(uuid, cpus));
+                execute(&mut state, &set(uuid, cpus));
             }
         } else {
-            own.push(("VCPU".to_owned(), Inventory::new(size, 4.0)));
+            inventories.push(("VCPU".to_owned(), Inventory::new(size, 4.0)));
         }
-        run(&mut state, &set(host, own));
+        execute(&mut state, &set(host, inventories));
         let mut traits = vec!["COMPUTE_NODE".to_owned()];
         for (bit, name) in [
             "HW_CPU_X86_AVX2",
@@ -164,7 +162,7 @@ fn fleet(hosts: u32, numbers: &mut Numbers) -> State {
                 traits.push((*name).to_owned());
             }
         }
-        run(
+        execute(
             &mut state,
             &Command::SetTraits {
                 provider: host,
@@ -183,27 +181,28 @@ fn fleet(hosts: u32, numbers: &mut Numbers) -> State {
             aggregates,
             at: AT,
         };
-        run(&mut state, &command);
+        execute(&mut state, &command);
     }
     let racks = 0..hosts.div_ceil(RACK_HOSTS);
     let levels = vec![Level {
         name: "rack".into(),
         aggregates: racks.map(|number| rack(number).to_string()).collect(),
     }];
-    run(
+    execute(
         &mut state,
         &Command::SetLevels {
             levels,
             distances: Vec::new(),
         },
     );
-    for group in 0..APART {
+    for group in 0..ANTI_AFFINITY_GROUPS {
         set_group(&mut state, group, Relation::FewerThan(1));
     }
     state
 }
 
-fn plain(numbers: &mut Numbers) -> RequestSpec {
+/// A request for a random size, without traits and groups.
+fn plain_request(numbers: &mut RandomNumbers) -> RequestSpec {
     let vcpus = 1 << numbers.below(4);
     RequestSpec::new(Flavor {
         vcpus,
@@ -214,9 +213,9 @@ fn plain(numbers: &mut Numbers) -> RequestSpec {
     })
 }
 
-/// One of 60 % plain, 20 % with traits and aggregates, 10 % granular, 10 % in groups.
-fn any(numbers: &mut Numbers) -> RequestSpec {
-    let mut request = plain(numbers);
+/// A random request: 60 % plain, 20 % with traits and aggregates, 10 % granular, 10 % in groups.
+fn mixed_request(numbers: &mut RandomNumbers) -> RequestSpec {
+    let mut request = plain_request(numbers);
     let extra = &mut request.flavor.extra_specs;
     match numbers.below(10) {
         0..6 => {}
@@ -237,7 +236,7 @@ fn any(numbers: &mut Numbers) -> RequestSpec {
             extra.insert("group_policy".into(), "isolate".into());
         }
         _ => {
-            let group = u32::try_from(numbers.below(u64::from(APART))).unwrap_or(0);
+            let group = u32::try_from(numbers.below(u64::from(ANTI_AFFINITY_GROUPS))).unwrap_or(0);
             return in_group(request, group, GroupPolicy::AntiAffinity);
         }
     }
@@ -247,14 +246,14 @@ fn any(numbers: &mut Numbers) -> RequestSpec {
 struct Bench {
     state: State,
     scheduler: Scheduler,
-    numbers: Numbers,
+    numbers: RandomNumbers,
     alive: Vec<(ConsumerUuid, u64)>,
     /// The memory in use in MiB, and its limit.
-    taken_mb: u64,
-    taken_max_mb: u64,
-    next: u128,
+    used_mb: u64,
+    used_max_mb: u64,
+    next_consumer: u128,
     /// Selects the kinds of requests to measure by a part of their names.
-    only: String,
+    name_filter: String,
 }
 
 /// The durations of the parts of decisions in nanoseconds.
@@ -269,7 +268,7 @@ struct Times {
 
 impl Bench {
     fn new(hosts: u32) -> Self {
-        let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+        let mut numbers = RandomNumbers(0x9e37_79b9_7f4a_7c15);
         let state = fleet(hosts, &mut numbers);
         let mut scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default())
             .expect("the defaults are right");
@@ -287,10 +286,10 @@ impl Bench {
             scheduler,
             numbers,
             alive: Vec::new(),
-            taken_mb: 0,
-            taken_max_mb: u64::MAX,
-            next: 1,
-            only: String::new(),
+            used_mb: 0,
+            used_max_mb: u64::MAX,
+            next_consumer: 1,
+            name_filter: String::new(),
         }
     }
 
@@ -308,12 +307,12 @@ impl Bench {
                 if used as f64 >= share * amounts.ram_total_mb as f64 {
                     break;
                 }
-                let mut request = plain(&mut self.numbers);
+                let mut request = plain_request(&mut self.numbers);
                 request.flavor.vcpus *= 4;
                 request.flavor.memory_mb *= 4;
                 let prepared = self
                     .scheduler
-                    .prepare_once(&self.state, &request)
+                    .prepare_cached(&self.state, &request)
                     .expect("plain");
                 if !self.claim(&request, &prepared, &[slot]) {
                     break;
@@ -321,12 +320,12 @@ impl Bench {
                 self.scheduler.observe(&self.state, AT);
             }
         }
-        self.taken_max_mb = self.taken_mb;
+        self.used_max_mb = self.used_mb;
     }
 
     fn claim(&mut self, request: &RequestSpec, prepared: &Prepared, slots: &[u32]) -> bool {
-        let consumer = ConsumerUuid::from_uuid(Uuid::from_u128(0xc_0000_0000 + self.next));
-        self.next += 1;
+        let consumer = ConsumerUuid::from_uuid(Uuid::from_u128(0xc_0000_0000 + self.next_consumer));
+        self.next_consumer += 1;
         let candidates = slots
             .iter()
             .flat_map(|slot| {
@@ -351,50 +350,49 @@ impl Bench {
             least: 1,
             at: AT,
         };
-        let claimed = run(&mut self.state, &command);
+        let claimed = execute(&mut self.state, &command);
         if claimed {
             let memory = u64::from(request.flavor.memory_mb);
-            self.taken_mb += memory;
+            self.used_mb += memory;
             self.alive.push((consumer, memory));
         }
         claimed
     }
 
-    /// Ends instances until no more memory is in use than at the start.
-    fn end_some(&mut self) {
-        while self.taken_mb > self.taken_max_mb {
-            let place = self.numbers.below(self.alive.len() as u64) as usize;
-            let (consumer, memory) = self.alive.swap_remove(place);
-            self.taken_mb -= memory;
-            run(&mut self.state, &Command::Release { consumer });
+    /// Deletes instances until no more memory is in use than at the start.
+    fn delete_instances(&mut self) {
+        while self.used_mb > self.used_max_mb {
+            let index = self.numbers.below(self.alive.len() as u64) as usize;
+            let (consumer, memory) = self.alive.swap_remove(index);
+            self.used_mb -= memory;
+            execute(&mut self.state, &Command::Release { consumer });
         }
     }
 
     /// The same fleet, with a scheduler whose caches are empty.
-    fn again(&self) -> Self {
+    fn fork(&self) -> Self {
         let mut scheduler = self.scheduler.fork();
         scheduler.observe(&self.state, AT);
         Self {
             state: self.state.clone(),
             scheduler,
-            numbers: Numbers(self.numbers.0),
+            numbers: RandomNumbers(self.numbers.0),
             alive: self.alive.clone(),
-            only: self.only.clone(),
+            name_filter: self.name_filter.clone(),
             ..*self
         }
     }
 
     fn measure(&self, name: &str, requests: &[RequestSpec], decisions: usize) {
-        if name.contains(&self.only) {
-            self.again().run(name, requests, decisions, requests.len());
+        if name.contains(&self.name_filter) {
+            self.fork().run(name, requests, decisions, requests.len());
         }
     }
 
-    /// Times decisions; the first rounds, which fill the caches, are not counted. A fresh request
-    /// is never repeated.
+    /// Measures decisions; of repeated requests, rounds before `first` only fill the caches.
     fn run(&mut self, name: &str, requests: &[RequestSpec], decisions: usize, first: usize) {
         let mut times = Times::default();
-        let mut none = 0;
+        let mut without_host = 0;
         for round in 0..decisions {
             let request = &requests[round % requests.len()];
             let scope = Scope {
@@ -403,79 +401,79 @@ impl Bench {
             };
             let start = Instant::now();
             self.scheduler.observe(&self.state, AT);
-            let times_parts = round % 8 == 7;
-            let observed = if times_parts { Instant::now() } else { start };
-            let prepared = self.scheduler.prepare_once(&self.state, request);
+            let is_split = round % 8 == 7;
+            let observed_at = if is_split { Instant::now() } else { start };
+            let prepared = self.scheduler.prepare_cached(&self.state, request);
             let prepared = prepared.expect("a good request");
-            let ready = if times_parts { Instant::now() } else { start };
+            let prepared_at = if is_split { Instant::now() } else { start };
             let ranked = self
                 .scheduler
                 .rank(&self.state, request, &prepared, &scope)
                 .expect("a good request");
             let ranked_at = Instant::now();
             if round >= first || requests.len() == decisions {
-                if times_parts {
-                    times.observe.push((observed - start).as_nanos());
-                    times.prepare.push((ready - observed).as_nanos());
-                    times.rank.push((ranked_at - ready).as_nanos());
+                if is_split {
+                    times.observe.push((observed_at - start).as_nanos());
+                    times.prepare.push((prepared_at - observed_at).as_nanos());
+                    times.rank.push((ranked_at - prepared_at).as_nanos());
                 } else {
                     times.decision.push((ranked_at - start).as_nanos());
                 }
             }
             let slots: Vec<u32> = ranked.iter().map(|host| host.slot).collect();
-            none += usize::from(slots.is_empty());
+            without_host += usize::from(slots.is_empty());
             let start = Instant::now();
             if self.claim(request, &prepared, &slots) {
                 times.claim.push(start.elapsed().as_nanos());
-                self.end_some();
+                self.delete_instances();
             }
         }
-        times.print(name, none);
+        times.print(name, without_host);
     }
 }
 
 impl Times {
-    fn print(mut self, name: &str, none: usize) {
+    fn print(mut self, name: &str, without_host: usize) {
         let mean =
             |times: &[u128]| times.iter().sum::<u128>() as f64 / times.len().max(1) as f64 / 1000.0;
-        let both = mean(&self.decision) + mean(&self.claim);
-        let mut at = |times: fn(&mut Self) -> &mut Vec<u128>, share: f64| {
+        let decision_and_claim = mean(&self.decision) + mean(&self.claim);
+        let mut percentile = |times: fn(&mut Self) -> &mut Vec<u128>, share: f64| {
             let times = times(&mut self);
             times.sort_unstable();
-            let place = (times.len().saturating_sub(1)) as f64 * share;
+            let index = (times.len().saturating_sub(1)) as f64 * share;
             times
-                .get(place as usize)
+                .get(index as usize)
                 .map_or(0.0, |time| *time as f64 / 1000.0)
         };
         println!(
-            "  {name:<22} {:7.1} {:7.1} {:7.1}  {:5.1} {:5.1} {:5.1}  {:6.1} {:6.1}  {:9.0}  {none}",
-            at(|times| &mut times.decision, 0.5),
-            at(|times| &mut times.decision, 0.99),
-            at(|times| &mut times.decision, 1.0),
-            at(|times| &mut times.observe, 0.5),
-            at(|times| &mut times.prepare, 0.5),
-            at(|times| &mut times.rank, 0.5),
-            at(|times| &mut times.claim, 0.5),
-            at(|times| &mut times.claim, 0.99),
-            1e6 / both,
+            "  {name:<22} {:7.1} {:7.1} {:7.1}  {:5.1} {:5.1} {:5.1}  {:6.1} {:6.1}  {:9.0}  {without_host}",
+            percentile(|times| &mut times.decision, 0.5),
+            percentile(|times| &mut times.decision, 0.99),
+            percentile(|times| &mut times.decision, 1.0),
+            percentile(|times| &mut times.observe, 0.5),
+            percentile(|times| &mut times.prepare, 0.5),
+            percentile(|times| &mut times.rank, 0.5),
+            percentile(|times| &mut times.claim, 0.5),
+            percentile(|times| &mut times.claim, 0.99),
+            1e6 / decision_and_claim,
         );
     }
 }
 
 fn main() {
-    let mut words = std::env::args().skip(1);
-    let sizes: Vec<u32> = match words.next().map(|word| word.parse()) {
+    let mut arguments = std::env::args().skip(1);
+    let sizes: Vec<u32> = match arguments.next().map(|word| word.parse()) {
         Some(Ok(hosts)) => vec![hosts],
         _ => vec![10_000, 100_000],
     };
-    let decisions = words
+    let decisions = arguments
         .next()
         .and_then(|word| word.parse().ok())
         .unwrap_or(20_000);
-    let only = words.next().unwrap_or_default();
+    let name_filter = arguments.next().unwrap_or_default();
     for hosts in sizes {
         let mut bench = Bench::new(hosts);
-        bench.only.clone_from(&only);
+        bench.name_filter.clone_from(&name_filter);
         bench.fill(hosts);
         println!(
             "{hosts} hosts, {} instances; times in us",
@@ -485,26 +483,27 @@ fn main() {
         println!(
             "                             p50     p99     max   take  make  rank     p50    p99   a second  no host"
         );
-        let mix: Vec<RequestSpec> = (0..200).map(|_| any(&mut bench.numbers)).collect();
-        let same: Vec<RequestSpec> = (0..100).map(|_| plain(&mut bench.numbers)).collect();
-        let mut others = bench.again();
-        if "mix of 200".contains(&bench.only) {
+        let numbers = &mut bench.numbers;
+        let mix: Vec<RequestSpec> = (0..200).map(|_| mixed_request(numbers)).collect();
+        let repeated: Vec<RequestSpec> = (0..100).map(|_| plain_request(numbers)).collect();
+        let mut variants = bench.fork();
+        if "mix of 200".contains(&bench.name_filter) {
             bench.run("mix of 200", &mix, decisions, mix.len());
         }
-        others.measure("plain, 100 in turn", &same, decisions);
-        others.measure("plain, 1 repeated", &same[..1], decisions);
-        let fresh: Vec<RequestSpec> = (0..decisions / 4)
+        variants.measure("plain, 100 in turn", &repeated, decisions);
+        variants.measure("plain, 1 repeated", &repeated[..1], decisions);
+        let unrepeated: Vec<RequestSpec> = (0..decisions / 4)
             .map(|number| {
-                let mut request = plain(&mut bench.numbers);
+                let mut request = plain_request(&mut bench.numbers);
                 request.flavor.memory_mb += u32::try_from(number).unwrap_or(0);
                 request
             })
             .collect();
-        others.measure("plain, never seen", &fresh, decisions / 4);
-        others.groups(&same, decisions / 4);
+        variants.measure("plain, never seen", &unrepeated, decisions / 4);
+        variants.groups(&repeated, decisions / 4);
         let name = "plain, 100, settled";
-        if name.contains(&bench.only) {
-            bench.run(name, &same, decisions * 20, decisions * 19);
+        if name.contains(&bench.name_filter) {
+            bench.run(name, &repeated, decisions * 20, decisions * 19);
         }
     }
 }
@@ -514,18 +513,19 @@ impl Bench {
     fn groups(&mut self, plain: &[RequestSpec], decisions: usize) {
         let numbers = || 0..u32::try_from(decisions).unwrap_or(u32::MAX);
         let request = |number: u32| plain[number as usize % plain.len()].clone();
-        let apart: Vec<RequestSpec> = numbers()
-            .map(|number| in_group(request(number), number % APART, GroupPolicy::AntiAffinity))
+        let policy = GroupPolicy::AntiAffinity;
+        let anti_affinity: Vec<RequestSpec> = numbers()
+            .map(|number| in_group(request(number), number % ANTI_AFFINITY_GROUPS, policy))
             .collect();
-        self.measure("hard anti-affinity", &apart, decisions);
-        let together: Vec<RequestSpec> = numbers()
+        self.measure("hard anti-affinity", &anti_affinity, decisions);
+        let affinity: Vec<RequestSpec> = numbers()
             .map(|number| {
-                let group = APART + number / 4;
+                let group = ANTI_AFFINITY_GROUPS + number / 4;
                 set_group(&mut self.state, group, Relation::Same);
                 in_group(request(number), group, GroupPolicy::Affinity)
             })
             .collect();
-        self.measure("hard affinity", &together, decisions);
+        self.measure("hard affinity", &affinity, decisions);
         for (relation, name) in [
             (TopologyRelation::Different, "hard different racks"),
             (TopologyRelation::Spread, "hard spread over racks"),
@@ -533,10 +533,10 @@ impl Bench {
             let requests = numbers().map(|number| {
                 let mut request = request(number);
                 let start = number as usize * 8 % (self.alive.len() - 8);
-                let others = self.alive[start..start + 8].iter();
+                let compared = self.alive[start..start + 8].iter();
                 let mut rule = TopologyRule::hard("rack", relation);
-                rule.to = others
-                    .filter_map(|(one, _)| one.as_str().parse().ok())
+                rule.to = compared
+                    .filter_map(|(consumer, _)| consumer.as_str().parse().ok())
                     .collect();
                 request.topology_rules = vec![rule];
                 request

@@ -1,9 +1,10 @@
-//! Asks filters and weighers about made-up hosts, one JSON object a line.
+//! Evaluates filters and weighers for given hosts. Input and output are one JSON object a line.
 //!
-//! `cargo run --example nova_filters -- --list` writes the names, flags and default options. Without
-//! it, each line read holds `config`, `aggregates`, `hosts`, `request` and `instance`, and each line
-//! written says who passes every filter alone and all of `all_filters`, what every weigher alone
-//! gives, and the weights and the order by `config.weight_classes`.
+//! `cargo run --example nova_filters -- --list` writes the names, flags and default options.
+//! Without `--list`, each input line has `config`, `aggregates`, `hosts`, `request`, `instance` and
+//! `all_filters`. Its output line has the hosts that pass each single filter, those that pass all
+//! of `all_filters`, the values of each single weigher, and the weights and the order of hosts by
+//! `config.weight_classes`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -26,7 +27,7 @@ const NOW_S: i64 = 1_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct Input {
     config: SchedulerConfig,
     aggregates: BTreeMap<Uuid, BTreeMap<String, String>>,
     hosts: Vec<Host>,
@@ -77,9 +78,9 @@ fn list() -> Value {
     clippy::cast_possible_truncation,
     reason = "a few seconds in microseconds"
 )]
-fn table(line: &Line) -> HostTable {
-    let mut hosts = HostTable::new(&line.config);
-    let aggregates = line.aggregates.iter().map(|(uuid, metadata)| {
+fn table(input: &Input) -> HostTable {
+    let mut hosts = HostTable::new(&input.config);
+    let aggregates = input.aggregates.iter().map(|(uuid, metadata)| {
         let aggregate = Aggregate {
             name: uuid.to_string(),
             metadata: metadata.clone(),
@@ -87,7 +88,7 @@ fn table(line: &Line) -> HostTable {
         (*uuid, aggregate)
     });
     hosts.aggregates_mut().put(aggregates);
-    for (slot, host) in (0..).zip(&line.hosts) {
+    for (slot, host) in (0..).zip(&input.hosts) {
         let heard_at = Timestamp(NOW_S * 1_000_000 - (host.silent_s * 1e6) as i64);
         let report = HostUpdate::Full(Box::new(host.report.clone()));
         assert!(
@@ -121,7 +122,7 @@ fn policy(config: SchedulerConfig) -> Policy {
 }
 
 fn passing(
-    line: &Line,
+    input: &Input,
     hosts: &HostTable,
     request: &RequestSpec,
     filters: Vec<String>,
@@ -130,48 +131,57 @@ fn passing(
     let policy = policy(SchedulerConfig {
         enabled_filters: filters,
         weight_classes: weighers.iter().map(|name| (*name).to_owned()).collect(),
-        ..line.config.clone()
+        ..input.config.clone()
     });
-    let compiled = match policy.compile(request, hosts, line.instance) {
+    let compiled = match policy.compile(request, hosts, input.instance) {
         Err(refused) => return json!({"refused": refused.to_string()}),
         Ok(compiled) => compiled.filters,
     };
-    let slots = 0..u32::try_from(line.hosts.len()).expect("few hosts");
+    let slots = 0..u32::try_from(input.hosts.len()).expect("few hosts");
     let verdicts = slots.map(|slot| {
-        let word = |once| compiled.word(slot as usize / 64, once);
-        let by_word = (word(true) & word(false)) >> (slot % 64) & 1 == 1;
+        let mask = |once| compiled.word(slot as usize / 64, once);
+        let by_masks = (mask(true) & mask(false)) >> (slot % 64) & 1 == 1;
         let passes = compiled.passes(slot);
-        let mut rest = [true, false].into_iter();
-        let both = by_word && rest.all(|once| compiled.passes_predicates(slot, once));
-        assert_eq!(both, passes, "words and single answers say the same");
-        assert_eq!(compiled.refused_by(slot).is_none(), passes);
+        let mut filter_kinds = [true, false].into_iter();
+        let by_masks_and_predicates =
+            by_masks && filter_kinds.all(|once| compiled.passes_predicates(slot, once));
+        assert_eq!(
+            by_masks_and_predicates, passes,
+            "masks and predicates agree with `passes`"
+        );
+        assert_eq!(compiled.rejecting_filter(slot).is_none(), passes);
         passes
     });
     verdicts.collect()
 }
 
-fn weights(line: &Line, hosts: &HostTable, request: &RequestSpec, names: Vec<String>) -> Vec<f64> {
+fn weights(
+    input: &Input,
+    hosts: &HostTable,
+    request: &RequestSpec,
+    names: Vec<String>,
+) -> Vec<f64> {
     let policy = policy(SchedulerConfig {
         enabled_filters: Vec::new(),
         weight_classes: names,
-        ..line.config.clone()
+        ..input.config.clone()
     });
-    let compiled = policy.compile(request, hosts, line.instance);
-    let slots: Vec<u32> = (0..u32::try_from(line.hosts.len()).expect("few hosts")).collect();
+    let compiled = policy.compile(request, hosts, input.instance);
+    let slots: Vec<u32> = (0..u32::try_from(input.hosts.len()).expect("few hosts")).collect();
     compiled
         .expect("no weigher refuses a request")
         .weighers
         .weights(&slots)
 }
 
-fn answer(line: &Line) -> Value {
-    let request: RequestSpec = match request::read(&line.request) {
+fn evaluate(input: &Input) -> Value {
+    let request: RequestSpec = match request::read(&input.request) {
         Err(refused) => return json!({"refused": refused.to_string()}),
         Ok(request) => request,
     };
-    let hosts = table(line);
+    let hosts = table(input);
     // A filter is evaluated without the request's restrictions by host name.
-    let unnamed = RequestSpec {
+    let unrestricted = RequestSpec {
         ignore_hosts: Vec::new(),
         force_hosts: Vec::new(),
         force_nodes: Vec::new(),
@@ -179,33 +189,36 @@ fn answer(line: &Line) -> Value {
         ..request.clone()
     };
     let filters = filters::ALL.iter().map(|filter| {
-        let alone = vec![filter.name.to_owned()];
-        (filter.name, passing(line, &hosts, &unnamed, alone, &[]))
+        let single = vec![filter.name.to_owned()];
+        (
+            filter.name,
+            passing(input, &hosts, &unrestricted, single, &[]),
+        )
     });
     let weighers = weighers::ALL.iter().map(|weigher| {
-        let alone = vec![weigher.name.to_owned()];
-        (weigher.name, weights(line, &hosts, &request, alone))
+        let single = vec![weigher.name.to_owned()];
+        (weigher.name, weights(input, &hosts, &request, single))
     });
-    let all = weights(line, &hosts, &request, line.config.weight_classes.clone());
+    let weights = weights(input, &hosts, &request, input.config.weight_classes.clone());
     json!({
         "filters": filters.collect::<BTreeMap<_, _>>(),
-        "all_filters": passing(line, &hosts, &request, line.all_filters.clone(), &[]),
-        "measured": passing(line, &hosts, &unnamed, Vec::new(), &["MetricsWeigher"]),
+        "all_filters": passing(input, &hosts, &request, input.all_filters.clone(), &[]),
+        "measured": passing(input, &hosts, &unrestricted, Vec::new(), &["MetricsWeigher"]),
         "weighers": weighers.collect::<BTreeMap<_, _>>(),
-        "order": weighers::rank(&all),
-        "weights": all,
+        "order": weighers::rank(&weights),
+        "weights": weights,
     })
 }
 
 fn main() -> std::io::Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut output = std::io::BufWriter::new(std::io::stdout().lock());
     if std::env::args().nth(1).as_deref() == Some("--list") {
-        return writeln!(out, "{}", list());
+        return writeln!(output, "{}", list());
     }
     for text in std::io::stdin().lock().lines() {
-        let line: Line = serde_json::from_str(&text?).unwrap_or_else(|error| panic!("{error}"));
-        writeln!(out, "{}", answer(&line))?;
-        out.flush()?;
+        let input: Input = serde_json::from_str(&text?).unwrap_or_else(|error| panic!("{error}"));
+        writeln!(output, "{}", evaluate(&input))?;
+        output.flush()?;
     }
     Ok(())
 }

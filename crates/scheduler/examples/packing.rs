@@ -1,18 +1,20 @@
-//! How full devices get when tasks arrive one by one: random, best fit, and fragmentation.
+//! Measures which share of the devices gets allocated when tasks arrive one by one, under three
+//! placement rules: random, best fit, and least fragmentation.
 //!
 //! `cargo run --release -p placewright-scheduler --example packing NODES.csv TASKS.csv [ORDERS]`
 //!
 //! The files are those of the Alibaba trace cluster-trace-gpu-v2023 (repository alibaba/clusterdata):
 //! `sn,cpu_milli,memory_mib,gpu,model` and
 //! `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,…`.
-//! All tasks, and random ones of them a second time, arrive in random order until 130 % of the GPUs
-//! were asked for. A task that fits nowhere is turned away; nobody leaves. All rules consider every
-//! host; fragmentation keeps what it knows of hosts by class of request, as the scheduler does.
-//! DemandHistogram is learnt from the arrivals alone. ORDERS is 10 if nothing is said.
+//! All tasks arrive in random order; random ones of them arrive a second time, until 130 % of the
+//! GPUs were requested. A task that fits on no host is refused; no task ends. All rules consider
+//! every host. The fragmentation rule uses the same loss cache as the scheduler, and its demand
+//! histogram only has the tasks that arrived. ORDERS is the number of random orders; the default is
+//! 10.
 //!
-//! A decision is timed twice: by the clock on the wall, and by the time that the processor spent on
-//! it, which leaves out what other programs took meanwhile. The exit code is 1 if fragmentation
-//! misses its bar: 95 % of the devices, and every decision under 1 ms of the processor's time.
+//! Each decision is measured in wall-clock time and in CPU time, which other programs do not
+//! affect. The exit code is 1 if the fragmentation rule misses its targets: 95 % of the devices,
+//! and less than 1 ms of CPU time for every decision.
 
 #![expect(clippy::disallowed_methods, reason = "measures time")]
 
@@ -22,18 +24,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use placewright_scheduler::hosts::fragmentation::{
-    Demand, DemandHistogram, LossCache, Room, WHOLE,
+    Demand, DemandHistogram, FreeCapacity, LossCache, WHOLE_DEVICE,
 };
 use placewright_trace::{TraceError, nodes, tasks};
 
 /// The total demand as a share of the total capacity.
-const ASKED: f64 = 1.3;
-/// The statistics of requests are evaluated anew after this many arrivals.
-const LEARNING_INTERVAL: usize = 100;
-/// The bars: the minimum allocated share of devices in percent, and the maximum time of a decision
-/// in µs.
-const SHARE_BAR: f64 = 95.0;
-const DECISION_BAR_US: f64 = 1_000.0;
+const REQUESTED_SHARE: f64 = 1.3;
+/// The forecast is renewed after this many arrivals.
+const FORECAST_INTERVAL: usize = 100;
+/// The target for the allocated share of devices, in percent.
+const SHARE_TARGET: f64 = 95.0;
+/// The target for the CPU time of a decision, in µs.
+const DECISION_TARGET_US: f64 = 1_000.0;
 
 #[derive(Clone)]
 struct Node {
@@ -44,8 +46,8 @@ struct Node {
 }
 
 impl Node {
-    fn room(&self) -> Room<'_> {
-        Room {
+    fn free_capacity(&self) -> FreeCapacity<'_> {
+        FreeCapacity {
             cpu: self.cpu,
             memory: self.memory,
             devices: &self.devices,
@@ -75,7 +77,7 @@ fn read_nodes(path: &Path, models: &mut Models) -> Result<Vec<Node>, TraceError>
     let node = |node: nodes::Node| Node {
         cpu: node.cpu_milli.into(),
         memory: node.memory_mib.into(),
-        devices: vec![WHOLE; node.gpus as usize],
+        devices: vec![WHOLE_DEVICE; node.gpus as usize],
         model: models.bit(node.gpu_model.as_deref().unwrap_or_default()),
     };
     Ok(nodes::read(path)?.into_iter().map(node).collect())
@@ -83,8 +85,8 @@ fn read_nodes(path: &Path, models: &mut Models) -> Result<Vec<Node>, TraceError>
 
 fn read_tasks(path: &Path, models: &mut Models) -> Result<Vec<Task>, TraceError> {
     let task = |task: tasks::Task| {
-        let named = task.gpu_models.iter();
-        let mask = named.fold(0, |mask, name| mask | models.bit(name));
+        let accepted = task.gpu_models.iter();
+        let mask = accepted.fold(0, |mask, name| mask | models.bit(name));
         Task {
             demand: Demand {
                 cpu: task.cpu_milli.into(),
@@ -99,9 +101,9 @@ fn read_tasks(path: &Path, models: &mut Models) -> Result<Vec<Task>, TraceError>
 }
 
 /// A pseudo-random generator with a fixed seed.
-struct Numbers(u64);
+struct RandomNumbers(u64);
 
-impl Numbers {
+impl RandomNumbers {
     fn new(seed: u64) -> Self {
         let mut numbers = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..10 {
@@ -127,18 +129,18 @@ fn shares(task: &Task) -> u64 {
 }
 
 /// Tasks in a random order, up to the given total demand.
-fn arrivals(tasks: &[Task], capacity: u64, numbers: &mut Numbers) -> Vec<Task> {
-    let mut all = tasks.to_vec();
-    let mut asked: u64 = all.iter().map(shares).sum();
-    while (asked as f64) < capacity as f64 * ASKED {
-        let again = tasks[numbers.below(tasks.len())];
-        asked += shares(&again);
-        all.push(again);
+fn arrivals(tasks: &[Task], capacity: u64, numbers: &mut RandomNumbers) -> Vec<Task> {
+    let mut tasks_in_order = tasks.to_vec();
+    let mut requested: u64 = tasks_in_order.iter().map(shares).sum();
+    while (requested as f64) < capacity as f64 * REQUESTED_SHARE {
+        let repeated = tasks[numbers.below(tasks.len())];
+        requested += shares(&repeated);
+        tasks_in_order.push(repeated);
     }
-    for end in (1..all.len()).rev() {
-        all.swap(end, numbers.below(end + 1));
+    for end in (1..tasks_in_order.len()).rev() {
+        tasks_in_order.swap(end, numbers.below(end + 1));
     }
-    all
+    tasks_in_order
 }
 
 #[derive(Clone, Copy)]
@@ -154,11 +156,11 @@ fn choose(
     nodes: &[Node],
     task: &Task,
     loss_cache: &mut LossCache,
-    numbers: &mut Numbers,
+    numbers: &mut RandomNumbers,
 ) -> Option<(usize, Vec<usize>)> {
     match rule {
         Rule::Fragmentation => choose_by_loss_cache(nodes, task, loss_cache),
-        Rule::Random | Rule::BestFit => choose_by_looking(rule, nodes, task, numbers),
+        Rule::Random | Rule::BestFit => choose_by_search(rule, nodes, task, numbers),
     }
 }
 
@@ -167,55 +169,60 @@ fn choose_by_loss_cache(
     task: &Task,
     loss_cache: &mut LossCache,
 ) -> Option<(usize, Vec<usize>)> {
-    loss_cache.ready(&task.demand);
+    loss_cache.update(&task.demand);
     let gradients = loss_cache.gradients(task.demand)?;
     let mut best: Option<(f64, u32)> = None;
     for (number, node) in (0u32..).zip(nodes) {
         if task.demand.devices > 0 && node.model & task.models == 0 {
             continue;
         }
-        let Some(growth) = gradients.of(number) else {
+        let Some(growth) = gradients.growth(number) else {
             continue;
         };
-        if best.is_none_or(|(least, _)| growth < least - 1e-9) {
+        if best.is_none_or(|(lowest_growth, _)| growth < lowest_growth - 1e-9) {
             best = Some((growth, number));
         }
     }
     let (_, number) = best?;
-    let place = loss_cache.place(number, &task.demand)?;
-    Some((number as usize, place.devices.to_vec()))
+    let choice = loss_cache.choose_devices(number, &task.demand)?;
+    Some((number as usize, choice.devices.to_vec()))
 }
 
-fn choose_by_looking(
+fn choose_by_search(
     rule: Rule,
     nodes: &[Node],
     task: &Task,
-    numbers: &mut Numbers,
+    numbers: &mut RandomNumbers,
 ) -> Option<(usize, Vec<usize>)> {
     let demand = &task.demand;
     let mut best: Option<(f64, usize, Vec<usize>)> = None;
     for (number, node) in nodes.iter().enumerate() {
-        if (demand.devices > 0 && node.model & task.models == 0) || !demand.fits(&node.room()) {
+        if (demand.devices > 0 && node.model & task.models == 0)
+            || !demand.fits(&node.free_capacity())
+        {
             continue;
         }
         let mut devices: Vec<usize> = (0..node.devices.len()).collect();
         devices.retain(|device| node.devices[*device] >= demand.share);
         let cost = if matches!(rule, Rule::Random) {
             if !devices.is_empty() {
-                let first = numbers.below(devices.len());
-                devices.rotate_left(first);
+                let offset = numbers.below(devices.len());
+                devices.rotate_left(offset);
             }
             numbers.next() as f64
         } else {
             devices.sort_by_key(|device| node.devices[*device]);
-            let left = u64::from(node.devices.iter().sum::<u32>()) - shares(task);
+            let free_shares = u64::from(node.devices.iter().sum::<u32>()) - shares(task);
             // The free capacity relative to the largest machine.
             (node.cpu - demand.cpu) as f64 / 128e3
                 + (node.memory - demand.memory) as f64 / 1_048_576.0
-                + left as f64 / 8e3
+                + free_shares as f64 / 8e3
         };
         devices.truncate(demand.devices as usize);
-        if best.as_ref().is_none_or(|(least, ..)| cost < *least - 1e-9) {
+        if best
+            .as_ref()
+            .is_none_or(|(least_cost, ..)| cost < *least_cost - 1e-9)
+        {
             best = Some((cost, number, devices));
         }
     }
@@ -232,31 +239,31 @@ fn processor_time() -> Duration {
 }
 
 /// The result of one order of arrivals.
-struct Packed {
+struct PackingResult {
     /// The share of all devices that is allocated in the end.
     share: f64,
     /// The wall-clock and CPU time of each decision.
     times: Vec<(Duration, Duration)>,
 }
 
-fn pack(rule: Rule, nodes: &[Node], tasks: &[Task], seed: u64) -> Packed {
+fn pack(rule: Rule, nodes: &[Node], tasks: &[Task], seed: u64) -> PackingResult {
     let mut nodes = nodes.to_vec();
     let capacity: u64 = nodes
         .iter()
-        .map(|node| node.devices.len() as u64 * u64::from(WHOLE))
+        .map(|node| node.devices.len() as u64 * u64::from(WHOLE_DEVICE))
         .sum();
-    let mut numbers = Numbers::new(seed);
+    let mut numbers = RandomNumbers::new(seed);
     let mut histogram = DemandHistogram::default();
     let mut loss_cache = LossCache::default();
     for (number, node) in (0u32..).zip(&nodes) {
-        loss_cache.set(number, &node.room());
+        loss_cache.set(number, &node.free_capacity());
     }
     let (mut allocated, mut times) = (0, Vec::new());
-    let arriving = arrivals(tasks, capacity, &mut numbers);
-    for (number, task) in arriving.iter().enumerate() {
+    let arrivals_in_order = arrivals(tasks, capacity, &mut numbers);
+    for (number, task) in arrivals_in_order.iter().enumerate() {
         let start = (Instant::now(), processor_time());
-        histogram.note(task.demand);
-        if number % LEARNING_INTERVAL == 0 || number.is_power_of_two() {
+        histogram.record(task.demand);
+        if number % FORECAST_INTERVAL == 0 || number.is_power_of_two() {
             loss_cache.set_forecast(histogram.forecast());
         }
         let choice = choose(rule, &nodes, task, &mut loss_cache, &mut numbers);
@@ -268,18 +275,18 @@ fn pack(rule: Rule, nodes: &[Node], tasks: &[Task], seed: u64) -> Packed {
                 nodes[node].devices[device] -= task.demand.share;
             }
             let changed = u32::try_from(node).expect("few nodes");
-            loss_cache.set(changed, &nodes[node].room());
+            loss_cache.set(changed, &nodes[node].free_capacity());
             allocated += shares(task);
         }
     }
-    Packed {
+    PackingResult {
         share: allocated as f64 / capacity as f64,
         times,
     }
 }
 
 /// The median, the 99th percentile and the maximum of some times, in µs.
-fn spread(times: impl Iterator<Item = Duration>) -> [f64; 3] {
+fn percentiles(times: impl Iterator<Item = Duration>) -> [f64; 3] {
     let mut times: Vec<f64> = times.map(|time| time.as_secs_f64() * 1e6).collect();
     times.sort_by(f64::total_cmp);
     let last = times.len() - 1;
@@ -300,30 +307,30 @@ fn run(nodes: &Path, tasks: &Path, orders: u64) -> Result<bool, TraceError> {
         "rule            GPUs: mean    least   decision µs: p50    p99     max   \
          processor: p50    p99     max"
     );
-    let mut keeps_bar = true;
+    let mut meets_targets = true;
     for (rule, name) in [
         (Rule::Random, "random"),
         (Rule::BestFit, "best fit"),
         (Rule::Fragmentation, "fragmentation"),
     ] {
-        let packed: Vec<Packed> = (1..=orders)
+        let packed: Vec<PackingResult> = (1..=orders)
             .map(|seed| pack(rule, &nodes, &tasks, seed))
             .collect();
-        let shares = packed.iter().map(|one| one.share * 100.0);
+        let shares = packed.iter().map(|order| order.share * 100.0);
         let mean = shares.clone().sum::<f64>() / packed.len() as f64;
         let least = shares.fold(f64::INFINITY, f64::min);
-        let times = || packed.iter().flat_map(|one| &one.times);
-        let wall = spread(times().map(|(wall, _)| *wall));
-        let processor = spread(times().map(|(_, processor)| *processor));
+        let times = || packed.iter().flat_map(|order| &order.times);
+        let wall = percentiles(times().map(|(wall, _)| *wall));
+        let processor = percentiles(times().map(|(_, processor)| *processor));
         println!(
             "{name:13} {mean:10.2} % {least:6.2} % {:16.1} {:6.1} {:7.1} {:16.1} {:6.1} {:7.1}",
             wall[0], wall[1], wall[2], processor[0], processor[1], processor[2]
         );
         if matches!(rule, Rule::Fragmentation) {
-            keeps_bar = mean >= SHARE_BAR && processor[2] < DECISION_BAR_US;
+            meets_targets = mean >= SHARE_TARGET && processor[2] < DECISION_TARGET_US;
         }
     }
-    Ok(keeps_bar)
+    Ok(meets_targets)
 }
 
 fn main() -> ExitCode {
@@ -338,7 +345,7 @@ fn main() -> ExitCode {
     match run(nodes.as_ref(), tasks.as_ref(), orders) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
-            eprintln!("fragmentation misses its bar: {SHARE_BAR} %, {DECISION_BAR_US} µs");
+            eprintln!("fragmentation misses its bar: {SHARE_TARGET} %, {DECISION_TARGET_US} µs");
             ExitCode::FAILURE
         }
         Err(error) => {

@@ -1,11 +1,13 @@
-//! Translates requests, one JSON object a line, and writes what placement would be asked.
+//! Translates requests and writes the queries for placement. Input and output are one JSON object a
+//! line.
 //!
 //! `echo '{"spec": {"flavor": {"vcpus": 1, "memory_mb": 512}}}' | cargo run --example translate`
 //!
-//! A line holds `spec` (see `placewright_scheduler::request`), and for what is around it
-//! `aggregates`, `compute_nodes`, `segments`, `compute_version_min`, `prefilters` and `nova`, which
-//! says whether translation follows Nova's defaults. The answer holds `query` and `fallback` as
-//! Nova writes them, or `refused` with the step, the field and the message.
+//! An input line has `spec` (see `placewright_scheduler::request`). Its environment can be given as
+//! `aggregates`, `compute_nodes`, `segments` and `compute_version_min`, and its options as
+//! `prefilters`, `pci_in_placement`, `pci_aliases` and `numa_in_placement`. The output line has
+//! `query` and `fallback` as Nova would write them, or `refused` with the step, the field and the
+//! message.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -21,7 +23,7 @@ use uuid::Uuid;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct Input {
     spec: RequestSpec,
     #[serde(default)]
     aggregates: BTreeMap<Uuid, BTreeMap<String, String>>,
@@ -48,7 +50,7 @@ struct Node {
     node: String,
 }
 
-impl Environment for Line {
+impl Environment for Input {
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {
         for (uuid, metadata) in &self.aggregates {
             visit(*uuid, metadata);
@@ -64,7 +66,8 @@ impl Environment for Line {
     }
 
     fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode> {
-        let matches = |wanted: Option<&str>, name: &str| wanted.is_none_or(|text| text == name);
+        let matches =
+            |requested: Option<&str>, name: &str| requested.is_none_or(|text| text == name);
         let nodes = self
             .compute_nodes
             .iter()
@@ -80,13 +83,13 @@ impl Environment for Line {
 }
 
 #[derive(Default, Serialize)]
-struct Answer {
+struct Output {
     #[serde(skip_serializing_if = "Option::is_none")]
     query: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fallback: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<Refused>,
+    refused: Option<Refusal>,
     #[serde(skip_serializing_if = "Option::is_none")]
     numa: Option<serde_json::Value>,
     warnings: Vec<String>,
@@ -95,13 +98,13 @@ struct Answer {
 }
 
 #[derive(Serialize)]
-struct Refused {
+struct Refusal {
     step: &'static str,
     field: String,
     message: String,
 }
 
-impl Refused {
+impl Refusal {
     fn new(step: &'static str, field: impl Into<String>, error: &impl ToString) -> Self {
         Self {
             step,
@@ -111,64 +114,64 @@ impl Refused {
     }
 }
 
-fn answer(line: &Line, answer: &mut Answer) -> Result<(), Refused> {
+fn translate_input(input: &Input, output: &mut Output) -> Result<(), Refusal> {
     let base = TranslateOptions::nova();
     let options = TranslateOptions {
-        pci_in_placement: line.pci_in_placement,
-        pci_aliases: line.pci_aliases.clone(),
-        numa_in_placement: line.numa_in_placement,
+        pci_in_placement: input.pci_in_placement,
+        pci_aliases: input.pci_aliases.clone(),
+        numa_in_placement: input.numa_in_placement,
         ..base
     };
-    let spec = &line.spec;
+    let spec = &input.spec;
     let mut translation = translate(spec, &options)
-        .map_err(|error| Refused::new("translate", error.field(), &error))?;
-    answer.numa = translation.numa.as_ref().map(cells);
-    let prefilters = line.prefilters.clone().unwrap_or_default();
-    let additions = prefilter::apply(spec, &translation, &prefilters, line)
-        .map_err(|error| Refused::new("prefilter", error.field().unwrap_or_default(), &error))?;
-    additions.add_to(&mut translation);
-    answer.applied = additions
+        .map_err(|error| Refusal::new("translate", error.field(), &error))?;
+    output.numa = translation.numa.as_ref().map(cells);
+    let prefilters = input.prefilters.clone().unwrap_or_default();
+    let added = prefilter::apply(spec, &translation, &prefilters, input)
+        .map_err(|error| Refusal::new("prefilter", error.field().unwrap_or_default(), &error))?;
+    added.add_to(&mut translation);
+    output.applied = added
         .applied
         .iter()
         .map(|name| format!("{name:?}"))
         .collect();
-    answer.warnings = translation
+    output.warnings = translation
         .warnings
         .iter()
         .map(ToString::to_string)
         .collect();
-    answer.rules = translation
+    output.rules = translation
         .rules
         .iter()
         .map(|rule| format!("{rule:?}"))
         .collect();
-    let mut pointed = Ok(());
-    let forms = [
+    let mut target_result = Ok(());
+    let requests = [
         Some(&mut translation.request),
         translation.fallback.as_mut(),
     ];
-    for request in forms.into_iter().flatten() {
-        pointed = pointed.and(target::point(request, spec, |target| {
-            line.compute_nodes(target)
+    for request in requests.into_iter().flatten() {
+        target_result = target_result.and(target::apply(request, spec, |target| {
+            input.compute_nodes(target)
         }));
     }
-    if let Err(target::TargetRefusal::NoSuchHost { .. }) = &pointed {
-        return Err(Refused::new(
+    if let Err(target::TargetRefusal::NoSuchHost { .. }) = &target_result {
+        return Err(Refusal::new(
             "target",
             "requested_destination",
             &"no such host",
         ));
     }
-    answer.query = Some(translation.request.to_query_string());
-    answer.fallback = translation
+    output.query = Some(translation.request.to_query_string());
+    output.fallback = translation
         .fallback
         .as_ref()
-        .map(|form| form.to_query_string());
-    pointed.map_err(|error| Refused::new("target", "group_policy", &error))?;
+        .map(|request| request.to_query_string());
+    target_result.map_err(|error| Refusal::new("target", "group_policy", &error))?;
     translation
         .request
         .to_candidate_query()
-        .map_err(|error| Refused::new("query", error.field(), &error))?;
+        .map_err(|error| Refusal::new("query", error.field(), &error))?;
     Ok(())
 }
 
@@ -192,18 +195,18 @@ fn cells(guest: &GuestTopology) -> serde_json::Value {
 }
 
 fn main() -> std::io::Result<()> {
-    let mut output = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut writer = std::io::BufWriter::new(std::io::stdout().lock());
     for text in std::io::stdin().lock().lines() {
         let text = text?;
-        let mut found = Answer::default();
-        let read = request::read::<Line, _>(&mut serde_json::Deserializer::from_str(&text));
-        let outcome = match read {
-            Ok(line) => answer(&line, &mut found),
-            Err(error) => Err(Refused::new("read", error.field.clone(), &error)),
+        let mut output = Output::default();
+        let parsed = request::read::<Input, _>(&mut serde_json::Deserializer::from_str(&text));
+        let outcome = match parsed {
+            Ok(input) => translate_input(&input, &mut output),
+            Err(error) => Err(Refusal::new("read", error.field.clone(), &error)),
         };
-        found.refused = outcome.err();
-        serde_json::to_writer(&mut output, &found)?;
-        output.write_all(b"\n")?;
+        output.refused = outcome.err();
+        serde_json::to_writer(&mut writer, &output)?;
+        writer.write_all(b"\n")?;
     }
-    output.flush()
+    writer.flush()
 }

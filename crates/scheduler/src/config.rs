@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Names every weigher at once, in `weight_classes`.
+/// The name that stands for all weighers in `weight_classes`.
 pub const ALL_WEIGHERS: &str = "nova.scheduler.weights.all_weighers";
 
 /// The filters that are enabled by default, in order.
@@ -27,10 +27,11 @@ pub struct SchedulerConfig {
     pub enabled_filters: Vec<String>,
     /// The weighers, or [`ALL_WEIGHERS`]. Of a Python path only the last component counts.
     pub weight_classes: Vec<String>,
-    /// Has no effect: no choice is random. A claim names the best hosts in order, and takes the
-    /// first that still fits. Of schedulers that race, each names others further down the ranking.
+    /// Accepted for compatibility, without effect: no choice is random. A claim lists the best
+    /// hosts in order, and the first that still fits is taken.
     pub host_subset_size: u32,
-    /// Has no effect: of hosts that share the highest score, the one with the lowest slot is first.
+    /// Accepted for compatibility, without effect: of hosts with equal scores, the one with the
+    /// lowest slot comes first.
     pub shuffle_best_same_weighed_hosts: bool,
     /// How long a host may be silent before it counts as down.
     pub service_down_time_s: u32,
@@ -39,15 +40,15 @@ pub struct SchedulerConfig {
     pub max_io_ops_per_host: i32,
     /// `NumInstancesFilter`, `AggregateNumInstancesFilter`: fewer instances than this.
     pub max_instances_per_host: i32,
-    /// `IsolatedHostsFilter`: the images (UUIDs) that have hosts of their own.
+    /// `IsolatedHostsFilter`: the UUIDs of the images that may only use the isolated hosts.
     pub isolated_images: Vec<String>,
-    /// `IsolatedHostsFilter`: the hosts (service host names) of those images.
+    /// `IsolatedHostsFilter`: the service hosts of the isolated hosts.
     pub isolated_hosts: Vec<String>,
-    /// `IsolatedHostsFilter`: whether isolated hosts take nothing but isolated images.
+    /// `IsolatedHostsFilter`: whether isolated hosts accept only isolated images.
     pub restrict_isolated_hosts_to_isolated_images: bool,
     /// `AggregateImagePropertiesIsolation`: only metadata keys with this prefix count.
     pub aggregate_image_properties_isolation_namespace: Option<String>,
-    /// `AggregateImagePropertiesIsolation`: what stands between the prefix and the rest.
+    /// `AggregateImagePropertiesIsolation`: the text between the prefix and the property's name.
     pub aggregate_image_properties_isolation_separator: String,
     /// `ImagePropertiesFilter`: the architecture of images that name none.
     pub image_properties_default_architecture: Option<String>,
@@ -82,10 +83,11 @@ pub struct SchedulerConfig {
     pub fragmentation_weight_multiplier: f64,
     /// `FragmentationWeigher`: the resource class of which a whole device has 1000.
     pub fragmentation_device_class: String,
-    /// `ImagePropertiesWeigher`: `property=ratio` each; empty counts every property once.
+    /// `ImagePropertiesWeigher`: the properties that count, each as `property=ratio`; if empty,
+    /// every property counts with ratio 1.
     pub image_props_weight_setting: Vec<String>,
 
-    /// Options of the filter and the weigher that look at metrics.
+    /// Options of the filter and the weigher that read metrics.
     pub metrics: MetricsConfig,
     /// Filters and weighers written as expressions; they come after the others.
     pub expressions: Vec<ExpressionConfig>,
@@ -95,11 +97,11 @@ pub struct SchedulerConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExpressionConfig {
-    /// What explanations call it: letters, digits, `_` and `-`.
+    /// The name that explanations use: letters, digits, `_` and `-`.
     pub name: String,
     /// The condition on which a host passes.
     pub filter: Option<String>,
-    /// The number that is weighed.
+    /// The expression for a host's raw value.
     pub weigher: Option<String>,
     /// How much the weigher counts; an aggregate's metadata key `<name>_weight_multiplier`
     /// overrides it.
@@ -208,15 +210,15 @@ pub fn short_name(name: &str) -> &str {
 /// The `name=number` pairs of a list option, and the elements that do not parse as such.
 #[must_use]
 pub fn pairs(elements: &[String]) -> (Vec<(String, f64)>, Vec<String>) {
-    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    let (mut parsed, mut malformed) = (Vec::new(), Vec::new());
     for element in elements {
         let pair = element
             .split_once('=')
             .and_then(|(name, ratio)| Some((name, crate::values::parse_float(ratio)?)));
         match pair {
-            Some((name, ratio)) if !name.is_empty() => good.push((name.to_owned(), ratio)),
-            _ => bad.push(element.clone()),
+            Some((name, ratio)) if !name.is_empty() => parsed.push((name.to_owned(), ratio)),
+            _ => malformed.push(element.clone()),
         }
     }
-    (good, bad)
+    (parsed, malformed)
 }

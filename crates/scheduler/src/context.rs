@@ -1,4 +1,5 @@
-//! What filters and weighers are compiled from: the request, the hosts and the configuration.
+//! The input from which filters and weighers are compiled: the request, the hosts and the
+//! configuration.
 
 use uuid::Uuid;
 
@@ -21,7 +22,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A hint that allows at most one value.
+    /// The value of a hint that may have at most one.
     pub(crate) fn single_hint(&self, name: &str) -> Result<Option<&'a str>, BadRequest> {
         match self.request.hints(name) {
             [] => Ok(None),
@@ -34,19 +35,19 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// An image property, unless it is empty.
-    pub(crate) fn image_word(&self, name: &str) -> Option<&'a str> {
+    /// The value of an image property; `None` if it is absent or empty.
+    pub(crate) fn image_property(&self, name: &str) -> Option<&'a str> {
         let value = self.request.image.as_ref()?.properties.get(name);
         value.filter(|value| !value.is_empty())
     }
 }
 
-/// The name of a hint in messages.
+/// The name of a hint in error messages.
 pub(crate) fn hint_field(name: &str) -> String {
     format!("scheduler_hints[{name:?}]")
 }
 
-/// The hint that marks a request as a check.
+/// The hint of requests that only check an operation; its value names the operation.
 pub(crate) const CHECK_HINT: &str = "_nova_check_type";
 
 /// Whether a request only checks that an instance may be rebuilt in place.

@@ -1,7 +1,7 @@
-//! Filters and weighers that operators write as an expression, without building anything.
+//! Filters and weighers that operators write as expressions in the configuration.
 //!
-//! The language is the Common Expression Language (<https://cel.dev>). An expression sees one host
-//! and the request and computes one value; it can neither keep nor change nor call anything.
+//! The language is the Common Expression Language (<https://cel.dev>). An expression reads one host
+//! and the request and computes one value. It has no side effects.
 //!
 //! ```
 //! use placewright_scheduler::expression::{Expression, ExpressionConfig};
@@ -23,10 +23,11 @@
 //! assert_eq!((error.line, error.column), (2, 6));
 //! ```
 //!
-//! A filter is a condition: `host.io_ops < 4`. Where it cannot be computed, say because the host has
-//! no statistic of a name, the host is refused. A weigher is a number: `host.metrics['cpu.percent']`.
-//! Where it cannot be computed, the host has 0. Everything that is wrong for every host, an unknown
-//! field or a text compared with a number, is found when the configuration is read.
+//! A filter is a condition: `host.io_ops < 4`. If it cannot be computed for a host, for example
+//! because the host lacks a statistic, the host does not pass. A weigher is a number:
+//! `host.metrics['cpu.percent']`. If it cannot be computed for a host, its raw value is 0. Errors
+//! that concern every host, such as an unknown field or a text compared with a number, are found
+//! when the configuration is read.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -66,9 +67,9 @@ pub struct ExpressionError {
     pub message: String,
 }
 
-/// What an expression is for.
+/// The purpose of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Use {
+enum Purpose {
     Filter,
     Weigher { multiplier: f64 },
 }
@@ -77,8 +78,9 @@ enum Use {
 pub struct Expression {
     name: String,
     multiplier_key: String,
-    purpose: Use,
+    purpose: Purpose,
     program: Program,
+    /// Whether its value may differ from host to host.
     reads_host: bool,
 }
 
@@ -92,7 +94,7 @@ impl fmt::Debug for Expression {
 }
 
 /// The line and column, from 1, of a byte offset.
-fn position(source: &str, offset: usize) -> (usize, usize) {
+fn line_and_column(source: &str, offset: usize) -> (usize, usize) {
     let before: Vec<char> = source.chars().take(offset).collect();
     let line = before
         .iter()
@@ -111,60 +113,62 @@ impl Expression {
     ///
     /// # Errors
     ///
-    /// [`ExpressionError`] says where it went wrong.
+    /// [`ExpressionError`] with the position of the error.
     pub fn load(config: &ExpressionConfig) -> Result<Self, ExpressionError> {
-        let refuse = |(line, column): (usize, usize), message: String| ExpressionError {
+        let error_at = |(line, column): (usize, usize), message: String| ExpressionError {
             name: config.name.clone(),
             line,
             column,
             message,
         };
         let start = (1, 1);
-        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        if config.name.is_empty() || !config.name.bytes().all(is_word) {
+        let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if config.name.is_empty() || !config.name.bytes().all(is_name_byte) {
             let message = "the name must be letters, digits, _ and -";
-            return Err(refuse(start, message.to_owned()));
+            return Err(error_at(start, message.to_owned()));
         }
         let (source, purpose) = match (&config.filter, &config.weigher) {
-            (Some(source), None) => (source, Use::Filter),
+            (Some(source), None) => (source, Purpose::Filter),
             (None, Some(source)) if config.multiplier.is_finite() => {
                 let multiplier = config.multiplier;
-                (source, Use::Weigher { multiplier })
+                (source, Purpose::Weigher { multiplier })
             }
             (None, Some(_)) => {
-                return Err(refuse(start, "the multiplier must be finite".to_owned()));
+                return Err(error_at(start, "the multiplier must be finite".to_owned()));
             }
             _ => {
                 let message = "say either what to filter by or what to weigh by";
-                return Err(refuse(start, message.to_owned()));
+                return Err(error_at(start, message.to_owned()));
             }
         };
         if source.len() > LENGTH_MAX {
             let message = format!("longer than {LENGTH_MAX} bytes");
-            return Err(refuse(start, message));
+            return Err(error_at(start, message));
         }
         let program = LANGUAGE.compile(source).map_err(|errors| {
-            let first = errors.errors.first();
-            let place = |place: isize| usize::try_from(place).unwrap_or(0).max(1);
-            let found = first.map_or(start, |error| (place(error.pos.0), place(error.pos.1)));
-            let message = first.map_or("cannot be read", |error| error.msg.as_str());
-            refuse(found, message.to_owned())
+            let first_error = errors.errors.first();
+            let from_one = |number: isize| usize::try_from(number).unwrap_or(0).max(1);
+            let position = first_error.map_or(start, |error| {
+                (from_one(error.pos.0), from_one(error.pos.1))
+            });
+            let message = first_error.map_or("cannot be read", |error| error.msg.as_str());
+            error_at(position, message.to_owned())
         })?;
-        let findings = check::check(program.expression()).map_err(|wrong| {
-            let offset = program.source_info().offset_for(wrong.node);
+        let analysis = check::analyse(program.expression()).map_err(|error| {
+            let offset = program.source_info().offset_for(error.node);
             let offset = usize::try_from(offset.map_or(0, |(start, _)| start)).unwrap_or(0);
-            refuse(position(source, offset), wrong.message)
+            error_at(line_and_column(source, offset), error.message)
         })?;
         let expression = Self {
             name: config.name.clone(),
             multiplier_key: format!("{}_weight_multiplier", config.name),
             purpose,
             program,
-            reads_host: findings.reads_host,
+            reads_host: analysis.reads_host,
         };
         expression
-            .try_out()
-            .map_err(|message| refuse(start, message))?;
+            .evaluate_for_sample()
+            .map_err(|message| error_at(start, message))?;
         Ok(expression)
     }
 
@@ -175,11 +179,11 @@ impl Expression {
     }
 
     /// Evaluates the expression for a sample host, to find errors that occur for every host.
-    fn try_out(&self) -> Result<(), String> {
+    fn evaluate_for_sample(&self) -> Result<(), String> {
         let hosts = fields::sample_hosts();
         let request = fields::sample_request();
-        let value = match self.compute(&Scope::new(&hosts, 0, &request)) {
-            // A missing key is no error: another host may have it.
+        let value = match self.evaluate(&Scope::new(&hosts, 0, &request)) {
+            // A missing key is no error, because another host may have it.
             Err(ExecutionError::NoSuchKey(_) | ExecutionError::IndexOutOfBounds(_)) => {
                 return Ok(());
             }
@@ -187,30 +191,30 @@ impl Expression {
             Ok(value) => value,
         };
         match (self.purpose, &value) {
-            (Use::Filter, Value::Bool(_)) => Ok(()),
-            (Use::Filter, _) => Err(format!("comes to {}, not to a bool", value.type_of())),
-            (Use::Weigher { .. }, _) if number(&value).is_some() => Ok(()),
-            (Use::Weigher { .. }, _) => {
+            (Purpose::Filter, Value::Bool(_)) => Ok(()),
+            (Purpose::Filter, _) => Err(format!("comes to {}, not to a bool", value.type_of())),
+            (Purpose::Weigher { .. }, _) if number(&value).is_some() => Ok(()),
+            (Purpose::Weigher { .. }, _) => {
                 Err(format!("comes to {}, not to a number", value.type_of()))
             }
         }
     }
 
-    fn compute(&self, scope: &Scope<'_>) -> Result<Value, ExecutionError> {
+    fn evaluate(&self, scope: &Scope<'_>) -> Result<Value, ExecutionError> {
         let mut context = Context::with_env(LANGUAGE.clone());
         context.set_variable_resolver(scope);
         self.program.execute(&context)
     }
 
-    /// The verdict over all hosts, if it is a filter.
+    /// The verdict over all hosts, if the expression is a filter.
     #[must_use]
     pub fn filter<'a>(&'a self, context: &context::Context<'a>) -> Option<Verdict<'a>> {
-        if self.purpose != Use::Filter {
+        if self.purpose != Purpose::Filter {
             return None;
         }
         let (hosts, request) = (context.hosts, context.request);
         let passes = move |slot: u32| {
-            let value = self.compute(&Scope::new(hosts, slot, request));
+            let value = self.evaluate(&Scope::new(hosts, slot, request));
             matches!(value, Ok(Value::Bool(true)))
         };
         Some(match self.reads_host {
@@ -220,29 +224,31 @@ impl Expression {
         })
     }
 
-    /// The compiled weigher, if it is one.
+    /// The compiled weigher, if the expression is one.
     #[must_use]
     pub fn weigher<'a>(&'a self, context: &context::Context<'a>) -> Option<Compiled<'a>> {
-        let Use::Weigher { multiplier } = self.purpose else {
+        let Purpose::Weigher { multiplier } = self.purpose else {
             return None;
         };
         let (hosts, request) = (context.hosts, context.request);
-        let weigh = move |slot: u32| {
-            let value = self.compute(&Scope::new(hosts, slot, request));
+        let raw_value = move |slot: u32| {
+            let value = self.evaluate(&Scope::new(hosts, slot, request));
             value.ok().and_then(|value| number(&value)).unwrap_or(0.0)
         };
-        let raw = if self.reads_host {
-            RawValues::Each(Box::new(weigh))
+        let raw_values = if self.reads_host {
+            RawValues::Each(Box::new(raw_value))
         } else {
-            RawValues::Constant(weigh(0))
+            RawValues::Constant(raw_value(0))
         };
         let aggregates: &Aggregates = hosts.aggregates();
         let overrides = aggregates.overrides(&self.multiplier_key);
-        Some(Compiled::custom(&self.name, multiplier, overrides, raw))
+        Some(Compiled::custom(
+            &self.name, multiplier, overrides, raw_values,
+        ))
     }
 }
 
-/// Converts a value to a number that can be weighed.
+/// Converts a value to a finite number; `None` if it is not one.
 fn number(value: &Value) -> Option<f64> {
     let number = match value {
         Value::Bool(value) => f64::from(u8::from(*value)),

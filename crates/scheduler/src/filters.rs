@@ -1,4 +1,4 @@
-//! Filters: each says which hosts may serve a request, independently of their resources.
+//! Filters: each decides which hosts may serve a request, apart from their free resources.
 //!
 //! To add a filter, write a file in `filters/` and add a line to [`ALL`]. A filter is compiled once
 //! for a request and returns a [`Verdict`](crate::hosts::verdict::Verdict) over all hosts.
@@ -28,7 +28,7 @@ mod server_group;
 mod simple_cidr;
 mod version;
 
-/// Every filter there is. Their order is irrelevant; that of `enabled_filters` is used.
+/// All filters. Their order has no meaning; `enabled_filters` determines the order of use.
 pub static ALL: &[&Filter] = &[
     &compute::FILTER,
     &capabilities::FILTER,
@@ -54,7 +54,7 @@ pub static ALL: &[&Filter] = &[
     &left_to_placement::PCI_PASSTHROUGH,
 ];
 
-/// The names of all filters, for people.
+/// The names of all filters, for error messages.
 #[must_use]
 pub fn names() -> String {
     let names: Vec<&str> = ALL.iter().map(|filter| filter.name).collect();

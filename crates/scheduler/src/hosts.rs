@@ -1,6 +1,6 @@
-//! What is known of hosts besides their inventories, laid out for filters and weighers.
+//! The states of hosts besides their inventories, laid out for filters and weighers.
 //!
-//! [`table::HostTable`] is the whole of it; the other modules are its parts.
+//! [`table::HostTable`] holds all of them; the other modules are its parts.
 
 pub mod aggregate;
 pub mod amounts;

@@ -1,15 +1,15 @@
-//! The pure scheduler: what a request asks for, which hosts may serve it, and which is best.
+//! The pure scheduler: it translates requests, finds the feasible hosts, and ranks them.
 //!
-//! Nothing here does I/O, takes the time or draws a random number, and no result depends on the
-//! order of a hash map. A request comes in as a typed [`request::RequestSpec`]. The folders, each of which uses
-//! only those before it:
+//! Nothing here does I/O, reads the time or draws a random number, and no result depends on the
+//! order of a hash map. A request is a typed [`request::RequestSpec`]. The modules, each of which
+//! uses only those listed before it:
 //!
-//! - [`translate`]: from a request to what placement is asked.
-//! - [`hosts`]: what is known of hosts besides their inventories.
-//! - [`filters`] and [`weighers`], one file each; [`expression`] for those that operators write,
-//!   and [`policy`] for those that are enabled.
-//! - [`rank`]: the order of the feasible hosts, by looking at all of them or by an index.
-//! - [`select`]: all of it together; what callers use.
+//! - [`translate`]: from a request to the queries that placement answers.
+//! - [`hosts`]: the states of hosts besides their inventories.
+//! - [`filters`] and [`weighers`], one file for each; [`expression`] for those that operators
+//!   write, and [`policy`] for those that are enabled.
+//! - [`rank`]: the order of the feasible hosts, computed from all of them or by an index.
+//! - [`select`]: the scheduler as a whole, which callers use.
 
 mod block;
 mod clock;
@@ -29,5 +29,5 @@ pub mod weighers;
 pub use hosts::{aggregate, amounts, platform, state as host_state, table as host_table};
 pub use translate::{prefilter, prepare};
 
-// Whoever schedules needs the types of requests too.
+// Callers need the types of requests too.
 pub use placewright_types::{error, extra_spec, flavor, image, request};

@@ -44,15 +44,16 @@ pub struct Policy {
     filters: Vec<&'static Filter>,
     weighers: Vec<&'static Weigher>,
     expressions: Arc<[Expression]>,
-    refuses_unmeasured: bool,
+    /// Whether hosts that lack a metric are excluded: `MetricsWeigher` is enabled and requires all.
+    excludes_lacking_metrics: bool,
 }
 
 /// A filter compiled for one request.
 #[derive(Debug)]
 pub struct CompiledFilter<'a> {
-    /// The filter's name, or that of the request's field that restricts the hosts.
+    /// The name of the filter, or of the request's field that restricts the hosts.
     pub name: &'a str,
-    /// Whether the answer is the same for every instance of the request.
+    /// As [`Filter::is_once_per_request`]; false if the verdict reads free amounts.
     pub is_once_per_request: bool,
     /// The hosts that pass this filter.
     pub verdict: Verdict<'a>,
@@ -68,7 +69,7 @@ pub struct CompiledFilters<'a> {
 /// Filters and weighers compiled for one request.
 #[derive(Debug)]
 pub struct CompiledPolicy<'a> {
-    /// The filters, which decide which hosts are feasible.
+    /// The filters, which determine the feasible hosts.
     pub filters: CompiledFilters<'a>,
     /// The weighers, which rank feasible hosts.
     pub weighers: CompiledWeighers<'a>,
@@ -79,7 +80,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// Everything in the configuration that nothing can be made of.
+    /// All errors of the configuration.
     pub fn new(config: SchedulerConfig) -> Result<Self, Vec<ConfigError>> {
         let (errors, _) = check(&config);
         if !errors.is_empty() {
@@ -91,7 +92,7 @@ impl Policy {
         Ok(Self {
             filters,
             expressions: load_expressions(&config)?.into(),
-            refuses_unmeasured: weighs_metrics && config.metrics.required,
+            excludes_lacking_metrics: weighs_metrics && config.metrics.required,
             weighers,
             config,
         })
@@ -107,8 +108,8 @@ impl Policy {
     #[must_use]
     pub fn warnings(&self, hosts: &HostTable) -> Vec<Warning> {
         let (_, mut warnings) = check(&self.config);
-        let unreadable = hosts.aggregates().unreadable();
-        warnings.extend(unreadable.map(|(aggregate, key, value)| Warning {
+        let malformed = hosts.aggregates().malformed_overrides();
+        warnings.extend(malformed.map(|(aggregate, key, value)| Warning {
             option: key.to_owned(),
             text: format!(
                 "aggregate {:?} says {value:?}, which is no number; the configured value counts",
@@ -120,11 +121,11 @@ impl Policy {
 
     /// Compiles filters and weighers for a request and one of its instances.
     ///
-    /// The result depends on the request, the configuration, and the hosts as they are now.
+    /// The result depends on the request, the configuration, and the present state of the hosts.
     ///
     /// # Errors
     ///
-    /// [`BadRequest`] when the request says something that a filter cannot read.
+    /// [`BadRequest`] if the request has a value that a filter or weigher cannot interpret.
     pub fn compile<'a>(
         &'a self,
         request: &'a RequestSpec,
@@ -142,8 +143,8 @@ impl Policy {
             weighers.extend(Compiled::new(weigher, &context)?);
         }
         let expressions = self.expressions.iter();
-        let custom = expressions.filter_map(|expression| expression.weigher(&context));
-        weighers.extend(custom.filter(|weigher| !weigher.is_idle()));
+        let compiled = expressions.filter_map(|expression| expression.weigher(&context));
+        weighers.extend(compiled.filter(|weigher| !weigher.is_idle()));
         Ok(CompiledPolicy {
             filters: self.compile_filters(&context)?,
             weighers: CompiledWeighers::new(hosts, weighers),
@@ -156,14 +157,14 @@ impl Policy {
     ) -> Result<CompiledFilters<'a>, BadRequest> {
         let mut filters = restrictions(context);
         let is_rebuild = context::is_rebuild(context.request);
-        let has_check = !context.request.hints(CHECK_HINT).is_empty();
-        // A host forced by an administrator skips the filters, unless the request is only a check.
-        let is_filtered = has_check || !context.request.is_forced();
-        let asked = self
+        let is_check = !context.request.hints(CHECK_HINT).is_empty();
+        // A forced host skips the filters, unless the request is only a check.
+        let uses_filters = is_check || !context.request.is_forced();
+        let applicable = self
             .filters
             .iter()
             .filter(|filter| !is_rebuild || filter.runs_on_rebuild);
-        for filter in asked.filter(|_| is_filtered) {
+        for filter in applicable.filter(|_| uses_filters) {
             let verdict = (filter.compile)(context)?;
             filters.push(CompiledFilter {
                 name: filter.name,
@@ -171,11 +172,12 @@ impl Policy {
                 verdict,
             });
         }
-        // Expressions say where new instances may go, not whether an instance may stay.
+        // Expressions select hosts for new instances; an instance that stays on its host skips
+        // them.
         for expression in self
             .expressions
             .iter()
-            .filter(|_| is_filtered && !is_rebuild)
+            .filter(|_| uses_filters && !is_rebuild)
         {
             if let Some(verdict) = expression.filter(context) {
                 filters.push(CompiledFilter {
@@ -185,12 +187,12 @@ impl Policy {
                 });
             }
         }
-        if self.refuses_unmeasured {
-            let lacking = context.hosts.lacking_metrics();
+        if self.excludes_lacking_metrics {
+            let lacking_hosts = context.hosts.lacking_metrics();
             filters.push(CompiledFilter {
                 name: metrics::NAME,
                 is_once_per_request: false,
-                verdict: Verdict::Outside(Cow::Borrowed(lacking)),
+                verdict: Verdict::AllBut(Cow::Borrowed(lacking_hosts)),
             });
         }
         filters.retain(|filter| !matches!(filter.verdict, Verdict::All));
@@ -201,12 +203,12 @@ impl Policy {
     }
 }
 
-/// Restrictions that the request itself makes by the names of hosts.
+/// The request's own restrictions to hosts, nodes and cells, as filters.
 fn restrictions<'a>(context: &Context<'a>) -> Vec<CompiledFilter<'a>> {
     let (request, hosts) = (context.request, context.hosts);
-    let mut found = Vec::new();
+    let mut restrictions = Vec::new();
     let mut add = |name, verdict| {
-        found.push(CompiledFilter {
+        restrictions.push(CompiledFilter {
             name,
             is_once_per_request: true,
             verdict,
@@ -215,107 +217,116 @@ fn restrictions<'a>(context: &Context<'a>) -> Vec<CompiledFilter<'a>> {
     if let Some(destination) = &request.requested_destination
         && (destination.host.is_some() || destination.node.is_some())
     {
-        add("requested_destination", destined(hosts, destination));
+        add(
+            "requested_destination",
+            nodes_of_destination(hosts, destination),
+        );
     }
     if let Some(destination) = &request.requested_destination
         && let Some(cell) = destination.cell
         && !destination.allow_cross_cell_move
     {
-        let of_cell = hosts.of_cell(cell).map(Cow::Borrowed);
-        let verdict = of_cell.map_or(Verdict::None, Verdict::Within);
+        let cell_hosts = hosts.of_cell(cell).map(Cow::Borrowed);
+        let verdict = cell_hosts.map_or(Verdict::None, Verdict::Within);
         add("requested_destination.cell", verdict);
     }
-    let any_case = |names: &'a [String]| {
+    let nodes_ignoring_case = |names: &'a [String]| {
         let names = names.iter();
-        names.flat_map(|name| hosts.nodes_of_any_case(name).iter().copied())
+        names.flat_map(|name| hosts.nodes_ignoring_case(name).iter().copied())
     };
     if !request.ignore_hosts.is_empty() {
         add(
             "ignore_hosts",
-            Verdict::all_but(any_case(&request.ignore_hosts)),
+            Verdict::all_but(nodes_ignoring_case(&request.ignore_hosts)),
         );
     }
     if !request.force_hosts.is_empty() {
-        add("force_hosts", Verdict::only(any_case(&request.force_hosts)));
+        add(
+            "force_hosts",
+            Verdict::only(nodes_ignoring_case(&request.force_hosts)),
+        );
     }
     if !request.force_nodes.is_empty() {
-        let forced = hosts.known().iter().filter(|slot| {
+        let forced = hosts.slots().iter().filter(|slot| {
             let state = hosts.get(*slot);
             state.is_some_and(|state| request.force_nodes.contains(&state.names.node))
         });
         add("force_nodes", Verdict::only(forced));
     }
-    found
+    restrictions
 }
 
-/// The hosts that a destination names.
-fn destined<'a>(hosts: &'a HostTable, destination: &Destination) -> Verdict<'a> {
-    let is_node = |slot: &u32| {
-        let Some(wanted) = &destination.node else {
+/// The verdict that only the nodes pass which a destination names by service host, node or
+/// both.
+fn nodes_of_destination<'a>(hosts: &'a HostTable, destination: &Destination) -> Verdict<'a> {
+    let has_node_name = |slot: &u32| {
+        let Some(node) = &destination.node else {
             return true;
         };
         let state = hosts.get(*slot);
-        state.is_some_and(|state| state.names.node == *wanted)
+        state.is_some_and(|state| state.names.node == *node)
     };
     match &destination.host {
-        Some(host) => Verdict::only(hosts.nodes_of(host).filter(is_node)),
-        None => Verdict::only(hosts.known().iter().filter(is_node)),
+        Some(host) => Verdict::only(hosts.nodes_of(host).filter(has_node_name)),
+        None => Verdict::only(hosts.slots().iter().filter(has_node_name)),
     }
 }
 
 impl<'a> CompiledFilters<'a> {
-    /// The filters that do not let every host pass, in order: first the restrictions of the
-    /// request, then the configured ones.
+    /// The filters that exclude any hosts, in order: first the restrictions of the request, then
+    /// the configured filters.
     #[must_use]
     pub fn filters(&self) -> &[CompiledFilter<'a>] {
         &self.filters
     }
 
-    /// Which of the 64 slots from `64 * word` on may hold feasible hosts: judged by the filters
-    /// whose verdict is the same for every instance of the request, or by the others. Where
-    /// [`Self::needs_predicate`] is true, [`Self::passes_predicates`] has to be asked in addition.
+    /// The mask of the hosts among the 64 slots from `64 * word` on that may pass: either the
+    /// filters that are once per request, or the others. If [`Self::needs_predicate`] is true, a
+    /// host of the mask passes only if [`Self::passes_predicates`] is true as well.
     #[must_use]
     #[inline]
     pub fn word(&self, word: usize, once_per_request: bool) -> u64 {
-        let known = self.hosts.known().word(word);
-        let masks = self.of(once_per_request);
-        masks.fold(known, |mask, filter| mask & filter.verdict.word(word))
+        let slots = self.hosts.slots().word(word);
+        let filters = self.filters_by_kind(once_per_request);
+        filters.fold(slots, |mask, filter| mask & filter.verdict.word(word))
     }
 
-    fn of(&self, once_per_request: bool) -> impl Iterator<Item = &CompiledFilter<'a>> {
+    /// The filters that are once per request, or the others.
+    fn filters_by_kind(&self, once_per_request: bool) -> impl Iterator<Item = &CompiledFilter<'a>> {
         let filters = self.filters.iter();
         filters.filter(move |filter| filter.is_once_per_request == once_per_request)
     }
 
-    /// Whether some filter cannot be expressed as a mask and has to be asked host by host.
+    /// Whether one of these filters needs a predicate in addition to the masks.
     #[must_use]
     pub fn needs_predicate(&self, once_per_request: bool) -> bool {
-        self.of(once_per_request)
+        self.filters_by_kind(once_per_request)
             .any(|filter| filter.verdict.needs_predicate())
     }
 
-    /// Whether a slot holds a host that passes all filters.
+    /// Whether a slot has a host that passes all filters.
     #[must_use]
     pub fn passes(&self, slot: u32) -> bool {
-        self.hosts.known().contains(slot)
+        self.hosts.slots().contains(slot)
             && self
                 .filters
                 .iter()
                 .all(|filter| filter.verdict.passes(slot))
     }
 
-    /// Whether a host that [`Self::word`] admits passes the filters that have no mask.
+    /// Whether a host that is in the mask of [`Self::word`] passes the predicates.
     #[must_use]
     pub fn passes_predicates(&self, slot: u32, once_per_request: bool) -> bool {
-        let mut asked = self
-            .of(once_per_request)
+        let mut with_predicate = self
+            .filters_by_kind(once_per_request)
             .filter(|filter| filter.verdict.needs_predicate());
-        asked.all(|filter| filter.verdict.passes(slot))
+        with_predicate.all(|filter| filter.verdict.passes(slot))
     }
 
-    /// The hosts listed explicitly by a filter, if there is such a list: no other host passes.
+    /// The shortest list of hosts to which a filter restricts the request; no other host passes.
+    /// `None` if no filter lists hosts.
     #[must_use]
-    pub fn named(&self) -> Option<&SlotSet> {
+    pub fn listed_hosts(&self) -> Option<&SlotSet> {
         let sets = self
             .filters
             .iter()
@@ -328,11 +339,11 @@ impl<'a> CompiledFilters<'a> {
 
     /// The name of the first filter that rejects a host.
     #[must_use]
-    pub fn refused_by(&self, slot: u32) -> Option<&str> {
-        let refusing = self
+    pub fn rejecting_filter(&self, slot: u32) -> Option<&str> {
+        let rejecting = self
             .filters
             .iter()
             .find(|filter| !filter.verdict.passes(slot));
-        refusing.map(|filter| filter.name)
+        rejecting.map(|filter| filter.name)
     }
 }

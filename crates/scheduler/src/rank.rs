@@ -1,9 +1,9 @@
 //! Orders the feasible hosts of a request by their scores, the best first.
 //!
-//! There are two rankers. [`Linear`](linear::Linear) looks at every host and says by its few lines
-//! what the answer is. [`Indexed`](indexed::Indexed) looks at few hosts, with what it keeps from
-//! one decision to the next, and has to give the same answer. Callers choose by what the weighers
-//! of the request need: an index takes values that are in columns.
+//! There are two rankers. [`Linear`](linear::Linear) looks at every host; its few lines define the
+//! correct result. [`Indexed`](indexed::Indexed) looks at few hosts, because it keeps data from one
+//! decision to the next, and returns the same result. It can only be used if all weighers of the
+//! request read their values from columns.
 
 pub mod feasibility;
 pub mod indexed;
@@ -14,10 +14,9 @@ use feasibility::Feasibility;
 
 /// Finds the best of the hosts that are feasible for a request.
 ///
-/// [`Linear`](linear::Linear) is the definition: whatever another ranker does, it returns the hosts
-/// that `Linear` returns, in the same order. Tests with random fleets, requests and changes hold
-/// the two together: `tests/select.rs` of this crate for whole decisions, `rank/indexed/tests.rs`
-/// for the index alone.
+/// [`Linear`](linear::Linear) is the definition: every other ranker returns the same hosts in the
+/// same order. Tests with random fleets, requests and changes compare the two: `tests/select.rs` of
+/// this crate for whole decisions, `rank/indexed/tests.rs` for the index alone.
 pub trait Ranker {
     /// The best `count` feasible hosts, best first; equal scores in the order of slots. Fewer if
     /// fewer are feasible. The score of a single feasible host is 0.
@@ -29,6 +28,6 @@ pub trait Ranker {
 pub struct Ranked {
     /// The slot of the host.
     pub slot: u32,
-    /// The score, higher is better; comparable within one search only.
+    /// The score; higher is better. Comparable with other scores of the same search only.
     pub score: f64,
 }

@@ -6,8 +6,8 @@
 //! without visiting all; otherwise every feasible host is [weighed](crate::rank::linear). Both give
 //! equal results (`tests/select.rs`).
 //!
-//! What is found out about a class of requests is kept in the class cache (`class_cache.rs`), from
-//! the second request of the class on.
+//! Intermediate results are cached by request class (`class_cache.rs`), from the second request of
+//! a class on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ use rules::Rules;
 use search::RankingMethod;
 use search_context::RequestContext;
 
-/// Decides where requests go, on a copy of placement's state and the soft state of hosts.
+/// Selects hosts for requests, from placement's state and the soft state of hosts.
 #[derive(Debug)]
 pub struct Scheduler {
     policy: Policy,
@@ -55,10 +55,11 @@ pub struct Scheduler {
     hosts: HostTable,
     classes: ClassCache,
     scores: SharedScores,
+    /// The version of the oldest compute service.
     compute_version_min: u32,
 }
 
-/// The environment of the pre-filters, answered from placement and the host table.
+/// The environment of the pre-filters, read from placement and the host table.
 struct StateEnvironment<'a> {
     state: &'a State,
     hosts: &'a HostTable,
@@ -86,11 +87,11 @@ impl Environment for StateEnvironment<'_> {
     }
 
     fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode> {
-        let of_host: Vec<u32> = match target.host {
+        let slots: Vec<u32> = match target.host {
             Some(host) => self.hosts.nodes_of(host).collect(),
-            None => self.hosts.known().iter().collect(),
+            None => self.hosts.slots().iter().collect(),
         };
-        let states = of_host.into_iter().filter_map(|slot| self.hosts.get(slot));
+        let states = slots.into_iter().filter_map(|slot| self.hosts.get(slot));
         states
             .filter(|state| target.node.is_none_or(|node| state.names.node == node))
             .filter(|state| target.cell.is_none_or(|cell| state.names.cell == cell))
@@ -108,7 +109,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// Everything in the configuration that nothing can be made of.
+    /// All errors of the configuration.
     pub fn new(config: SchedulerConfig, options: PrepareOptions) -> Result<Self, Vec<ConfigError>> {
         Ok(Self {
             hosts: HostTable::new(&config),
@@ -126,7 +127,7 @@ impl Scheduler {
         &self.hosts
     }
 
-    /// The table of hosts, for applying changes of hosts and aggregates.
+    /// The table of hosts, to apply updates of hosts and aggregates.
     pub fn hosts_mut(&mut self) -> &mut HostTable {
         &mut self.hosts
     }
@@ -137,7 +138,7 @@ impl Scheduler {
         &self.policy
     }
 
-    /// How requests are translated.
+    /// The options by which requests are translated.
     #[must_use]
     pub fn translate_options(&self) -> TranslateOptions {
         self.options.translate.clone()
@@ -150,17 +151,17 @@ impl Scheduler {
 
     /// Applies the changes of placement and of the hosts since the last call.
     pub fn observe(&mut self, state: &State, now: Timestamp) {
-        self.hosts.follow(state);
+        self.hosts.catch_up_with_placement(state);
         self.hosts.advance(now);
-        self.scores.note(self.hosts.drain_changes());
+        self.scores.append(self.hosts.drain_changes());
     }
 
-    /// Prepares a request for [`Self::rank`]. The result depends on aggregates and, for a request
-    /// that names a host, on the hosts.
+    /// Prepares a request for [`Self::rank`], without a cache. The result depends on the aggregates
+    /// and, for a request that names a host, on the hosts.
     ///
     /// # Errors
     ///
-    /// [`PrepareRefusal`] for a request that is wrong or that a pre-filter refuses.
+    /// [`PrepareRefusal`] for a request that is invalid or that a pre-filter refuses.
     pub fn prepare(
         &self,
         state: &State,
@@ -174,13 +175,13 @@ impl Scheduler {
         prepare(request, &self.options, &environment)
     }
 
-    /// As [`Self::prepare`], once for all equal requests; [`Self::rank`] then keeps what it finds
-    /// out about them too.
+    /// As [`Self::prepare`], with a cache for all requests of a class. [`Self::rank`] caches its
+    /// intermediate results only for requests that were prepared like this.
     ///
     /// # Errors
     ///
     /// As [`Self::prepare`].
-    pub fn prepare_once(
+    pub fn prepare_cached(
         &mut self,
         state: &State,
         request: &RequestSpec,
@@ -192,15 +193,16 @@ impl Scheduler {
         };
         let version = (self.hosts.aggregates().version(), self.compute_version_min);
         let options = &self.options;
-        let make = || prepare(request, options, &environment);
-        self.classes.prepared(request, version, &self.hosts, make)
+        let prepare_now = || prepare(request, options, &environment);
+        self.classes
+            .prepared(request, version, &self.hosts, prepare_now)
     }
 
-    /// The best hosts for a request, best first; fewer than wanted if there are no more.
+    /// The best hosts for a request, best first; fewer than `scope.count` if fewer are feasible.
     ///
     /// # Errors
     ///
-    /// [`SelectRefusal`] for an invalid request. It is no error if no host is feasible.
+    /// [`SelectRefusal`] for an invalid request. If no host is feasible, the result is empty.
     pub fn rank(
         &mut self,
         state: &State,
@@ -226,8 +228,8 @@ impl Scheduler {
         self.search(state, request, prepared, scope, RankingMethod::Linear(None))
     }
 
-    /// As [`Self::rank_all`], with the contribution of each weigher to each host's score; and to the
-    /// scores of the hosts in the slots `asked`, as far as they are feasible.
+    /// As [`Self::rank_all`], with the contribution of each weigher to the score of each returned
+    /// host, and of each feasible host in `requested_slots`.
     ///
     /// # Errors
     ///
@@ -238,11 +240,11 @@ impl Scheduler {
         request: &RequestSpec,
         prepared: &Prepared,
         scope: &Scope,
-        mut asked: Vec<u32>,
+        mut requested_slots: Vec<u32>,
     ) -> Result<(Vec<Ranked>, Weights), SelectRefusal> {
-        asked.sort_unstable();
+        requested_slots.sort_unstable();
         let mut weights = Weights {
-            asked,
+            requested_slots,
             ..Weights::default()
         };
         let method = RankingMethod::Linear(Some(&mut weights));
@@ -250,6 +252,7 @@ impl Scheduler {
         Ok((ranked, weights))
     }
 
+    /// Searches with the query of a request and, if no host is feasible, with its fallback query.
     fn search(
         &mut self,
         state: &State,
@@ -258,26 +261,28 @@ impl Scheduler {
         scope: &Scope,
         mut method: RankingMethod<'_>,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
-        self.scores.note(self.hosts.drain_changes());
-        self.hosts.note_request(request);
+        self.scores.append(self.hosts.drain_changes());
+        self.hosts.record_request(request);
         let compiled = self.policy.compile(request, &self.hosts, scope.instance)?;
         let instance = ConsumerUuid::from_uuid(scope.instance);
-        let rules = Rules::beside(state, request, instance, &scope.placed)?;
+        let rules = Rules::bind_with_placed(state, request, instance, &scope.placed)?;
         let context = RequestContext::new(state, &self.hosts, compiled, rules, prepared, scope);
-        let by_rules = context.rules.named(state);
-        let named = context.named(by_rules.as_ref());
+        let listed_by_rules = context.rules.listed_hosts(state);
+        let listed = context.listed_hosts(listed_by_rules.as_ref());
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
-            let caches = self.classes.query(prepared, query, scope.cell, &self.hosts);
-            let found = search::best(
+            let caches = self
+                .classes
+                .caches(prepared, query, scope.cell, &self.hosts);
+            let ranked = search::best(
                 &context,
                 query,
-                named,
+                listed,
                 caches,
                 &mut self.scores,
                 &mut method,
             )?;
-            if !found.is_empty() {
-                return Ok(found);
+            if !ranked.is_empty() {
+                return Ok(ranked);
             }
         }
         Ok(Vec::new())

@@ -1,42 +1,45 @@
-//! From a request to what placement is asked: amounts, traits and groups, and the rules between them.
+//! The translation of a request to a query for placement: amounts, traits, request groups, and the
+//! rules between them.
 //!
-//! Three steps, each of them pure. [`translate`] turns flavor, image, ports, PCI devices and
-//! accelerators into a [`ResourceRequest`](resource_request::ResourceRequest). The [pre-filters](crate::translate::prefilter) add what follows
-//! from zones, tenants, image types and the like. [`target`] points it at the hosts that were asked
-//! for. [`prepare`](crate::translate::prepare::prepare) does all three.
+//! There are three steps, each of them pure. [`translate`] turns flavor, image, ports, PCI devices
+//! and accelerators into a [`ResourceRequest`](resource_request::ResourceRequest). The
+//! [pre-filters](crate::translate::prefilter) add constraints because of zones, tenants, image
+//! types and the like. [`target`] restricts the query to the hosts that the request names.
+//! [`prepare`](crate::translate::prepare::prepare) does all three.
 //!
 //! Source of the rules: Nova 34, `ResourceRequest`. Deliberately different:
 //!
-//! - Pinned processors are asked for once, as PCPU. Nova asks a second time for VCPU and leaves it
-//!   to a filter to sort the hosts out; [`TranslateOptions::pcpu_fallback`] brings that request
-//!   back, for fleets with hosts that report no PCPU, and only for when the first finds nothing.
-//! - With [`TranslateOptions::numa_in_placement`] each guest NUMA cell is a group of its own, so
-//!   that the search finds the cells and no filter has to.
-//! - What Nova finds out from a refusal by Placement, which its users see as "no valid host", is a
-//!   [`BadRequest`] that names the field: a trait both required and forbidden, a missing group
-//!   policy, a suffix that is none.
-//! - Nothing limits how many hosts are looked at. The `limit` of the written query is Nova's.
+//! - Pinned processors are requested once, as PCPU. Nova queries a second time with VCPU, and a filter
+//!   then rejects the unsuitable hosts. [`TranslateOptions::pcpu_fallback`] enables that second query
+//!   for fleets with hosts that report no PCPU. It is used if the first query finds no host.
+//! - With [`TranslateOptions::numa_in_placement`] each guest NUMA cell is a request group, so that the
+//!   search finds providers for the cells and no filter is needed.
+//! - Some requests are refused with a [`BadRequest`] that names the field, while in Nova Placement
+//!   refuses the query and users see "no valid host": a trait that is both required and forbidden, a
+//!   missing group policy, an invalid suffix.
+//! - The number of hosts that a search looks at is not limited. The `limit` of the query string is
+//!   Nova's.
 
 use crate::error::BadRequest;
 use crate::request::RequestSpec;
 use crate::translate::guest_requirements::GuestRequirements;
 
 pub mod accelerator;
-mod cells;
 pub mod cpu;
+mod extra_groups;
+mod guest_cells;
 pub mod guest_requirements;
 pub mod machine;
 pub mod memory;
 mod names;
 pub mod numa;
 mod options;
-mod outside;
+mod parse_group;
 pub mod pci;
 pub mod port;
 pub mod prefilter;
 pub mod prepare;
 mod query;
-mod read_group;
 pub mod resource_request;
 pub mod rule;
 mod steps;
@@ -55,34 +58,34 @@ pub fn translate(
     spec: &RequestSpec,
     options: &TranslateOptions,
 ) -> Result<Translation, BadRequest> {
-    check(spec)?;
-    let requirements = GuestRequirements::of(spec);
+    check_request(spec)?;
+    let requirements = GuestRequirements::new(spec);
     let numa = numa::guest_topology(&requirements)?;
     let cell_count = numa.as_ref().map_or(0, |guest| guest.cells.len());
     let mut translation = Translation::default();
-    let outside = steps::groups_from_outside(spec, options, cell_count, &mut translation)?;
-    let nested = numa.as_ref().filter(|_| options.numa_in_placement);
+    let extra_groups = steps::extra_groups(spec, options, cell_count, &mut translation)?;
+    let grouped_cells = numa.as_ref().filter(|_| options.numa_in_placement);
     let input = steps::Input {
         spec,
         requirements,
         options,
-        outside: &outside,
+        extra_groups: &extra_groups,
     };
     let mut warnings = Vec::new();
-    translation.request = steps::build(&input, true, nested, &mut warnings)?;
+    translation.request = steps::build(&input, true, grouped_cells, &mut warnings)?;
     if options.pcpu_fallback && requirements.cpu_policy()? == Some(cpu::CpuPolicy::Dedicated) {
         translation.fallback = Some(steps::build(&input, false, None, &mut Vec::new())?);
     }
     translation.warnings.append(&mut warnings);
-    if let Some(guest) = nested {
-        cells::relate(guest, &mut translation);
+    if let Some(guest) = grouped_cells {
+        guest_cells::add_relations(guest, &mut translation);
     }
     translation.numa = numa;
     Ok(translation)
 }
 
-/// Checks what needs no translation.
-fn check(spec: &RequestSpec) -> Result<(), BadRequest> {
+/// Checks the number of instances, ports and the server group.
+fn check_request(spec: &RequestSpec) -> Result<(), BadRequest> {
     if spec.num_instances == 0 {
         return Err(BadRequest::invalid("num_instances", "must be at least 1"));
     }

@@ -1,8 +1,8 @@
 //! Dynamically typed values, compared and printed with the semantics of Python.
 //!
-//! Flavors, aggregates and hints are texts that operators wrote for filters in Python. There
-//! `"1_000"` is a number, `True` equals 1, and a list prints as `['a', 'b']`. Whether a host
-//! passes can depend on it, so the same semantics are implemented here.
+//! Flavors, aggregates and hints have texts that operators wrote for Nova's filters, which are in
+//! Python. In Python `"1_000"` is a number, `True` equals 1, and a list prints as `['a', 'b']`.
+//! Whether a host passes can depend on such details, so this module has the same semantics.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -29,9 +29,9 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
 fn without_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_digit = |index: usize| bytes.get(index).is_some_and(u8::is_ascii_digit);
-    let between = |index: usize| index > 0 && is_digit(index - 1) && is_digit(index + 1);
-    let misplaced = |(index, byte): (usize, &u8)| *byte == b'_' && !between(index);
-    if bytes.iter().enumerate().any(misplaced) {
+    let is_between_digits = |index: usize| index > 0 && is_digit(index - 1) && is_digit(index + 1);
+    let is_misplaced = |(index, byte): (usize, &u8)| *byte == b'_' && !is_between_digits(index);
+    if bytes.iter().enumerate().any(is_misplaced) {
         return None;
     }
     Some(text.replace('_', ""))
@@ -44,7 +44,7 @@ pub(crate) fn parse_float(text: &str) -> Option<f64> {
     without_underscores(strip(text))?.parse().ok()
 }
 
-/// Parses a whole number as `int(text)` does. Values beyond 64 bits saturate.
+/// Parses an integer as `int(text)` does. Values beyond 64 bits saturate.
 #[must_use]
 pub(crate) fn parse_int(text: &str) -> Option<i64> {
     let digits = without_underscores(strip(text))?;
@@ -71,7 +71,7 @@ pub(crate) fn is_true(value: &Value) -> bool {
     }
 }
 
-/// A number as itself, a boolean as 0 or 1.
+/// The number that a value is equal to: booleans are 0 or 1; `None` for other types.
 fn as_number(value: &Value) -> Option<Number> {
     match value {
         Value::Bool(value) => Some(Number::from(i64::from(*value))),
@@ -87,7 +87,7 @@ fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering> {
     }
 }
 
-/// Whether two values are equal: numbers by value, whatever their type.
+/// Whether two values are equal. Numbers of different types are equal if their values are.
 #[must_use]
 pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     if let (Some(left), Some(right)) = (as_number(left), as_number(right)) {
@@ -102,10 +102,10 @@ pub(crate) fn equal(left: &Value, right: &Value) -> bool {
                     .all(|(left, right)| equal(left, right))
         }
         (Value::Object(left), Value::Object(right)) => {
-            let has = |(key, value): (&String, &Value)| {
+            let has_equal = |(key, value): (&String, &Value)| {
                 right.get(key).is_some_and(|other| equal(value, other))
             };
-            left.len() == right.len() && left.iter().all(has)
+            left.len() == right.len() && left.iter().all(has_equal)
         }
         _ => left == right,
     }
@@ -133,7 +133,7 @@ pub(crate) fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-/// A value as `str(value)` prints it: texts without quotes, everything inside lists with them.
+/// A value as `str(value)` prints it: a text without quotes, but texts inside lists with quotes.
 #[must_use]
 pub(crate) fn text(value: &Value) -> String {
     match value {
@@ -179,11 +179,12 @@ fn print(value: &Value, out: &mut String) {
     }
 }
 
-/// The shortest digits that read back as the same number; an exponent from 1e16 on and below 1e-4.
+/// Prints the shortest digits that parse to the same number, with an exponent from 1e16 on and
+/// below 1e-4.
 fn print_float(float: f64, out: &mut String) {
     let magnitude = float.abs();
     if !float.is_finite() || magnitude == 0.0 || (1e-4..1e16).contains(&magnitude) {
-        // Rust writes `NaN` for what Python writes as `nan`; infinities are alike.
+        // Rust writes `NaN`, Python `nan`. Infinities are written alike.
         let text = format!("{float:?}");
         out.push_str(if float.is_nan() { "nan" } else { &text });
         return;

@@ -1,12 +1,12 @@
 //! Weighers: each assigns every host a value, and the normalised values add up to the score.
 //!
 //! To add a weigher, write a file in `weighers/` and add a line to [`ALL`]. A weigher is compiled
-//! once for a request and returns a [`RawValues`], which says where every host's value is found.
+//! once for a request and returns [`RawValues`].
 //!
 //! The score of a host is the sum over weighers of `multiplier * (value - low) / (high - low)`,
-//! where `low` and `high` are the declared ends, or else the minimum and maximum over the hosts
-//! that are compared. A weigher counts nothing where all hosts have the same value, and none
-//! counts where fewer than two hosts are compared.
+//! where `low` and `high` are the declared ends of the range, or else the minimum and maximum over
+//! the compared hosts. If `low` and `high` are equal, the weigher adds nothing. A single host is
+//! not weighed.
 
 pub use term::Term;
 pub use weigher::{
@@ -30,7 +30,7 @@ mod term;
 mod topology;
 mod weigher;
 
-/// Every weigher there is, in the order in which shares are added up.
+/// All weighers, in the order in which their shares are added.
 pub static ALL: &[&Weigher] = &[
     &ram::WEIGHER,
     &cpu::WEIGHER,
@@ -49,7 +49,7 @@ pub static ALL: &[&Weigher] = &[
     &packing::WEIGHER,
 ];
 
-/// The names of all weighers, for people.
+/// The names of all weighers, for error messages.
 #[must_use]
 pub fn names() -> String {
     let names: Vec<&str> = ALL.iter().map(|weigher| weigher.name).collect();

@@ -116,7 +116,7 @@ fn is_loss(before: &[f64; column::COUNT], after: &[f64; column::COUNT]) -> bool 
 
 proptest! {
     #[test]
-    fn a_change_is_at_least_of_the_kind_that_is_told(
+    fn a_change_is_at_least_of_the_kind_that_is_recorded(
         batches in proptest::collection::vec(proptest::collection::vec(step(), 1..5), 0..30),
     ) {
         let mut table = HostTable::new(&SchedulerConfig::default());
@@ -133,17 +133,17 @@ proptest! {
             let changes: Vec<_> = table.drain_changes().collect();
             for slot in 0..HOSTS {
                 let index = slot as usize;
-                let told: Vec<_> = changes.iter().filter(|change| change.slot == slot).collect();
-                prop_assert!(told.len() <= 1, "a host is told once");
+                let found: Vec<_> = changes.iter().filter(|change| change.slot == slot).collect();
+                prop_assert!(found.len() <= 1, "a host is recorded once");
                 let after = values(&table, slot);
-                match told.first().map(|change| change.what) {
+                match found.first().map(|change| change.kind) {
                     None => prop_assert_eq!(before[index], after),
                     Some(ChangeKind::LessRoom) => {
                         prop_assert!(is_loss(&before[index], &after), "{before:?} {after:?}");
                     }
                     Some(ChangeKind::Room | ChangeKind::Anything) => {}
                 }
-                if told.first().map(|change| change.what) != Some(ChangeKind::Anything) {
+                if found.first().map(|change| change.kind) != Some(ChangeKind::Anything) {
                     prop_assert_eq!(usable[index], table.usable().contains(slot));
                 }
             }
@@ -169,7 +169,7 @@ fn less_taken_than_expected_is_a_gain() {
     let mut kind_of = |free| {
         table.set_reduced_amounts(0, with_free(free));
         let changes: Vec<_> = table.drain_changes().collect();
-        changes.iter().map(|change| change.what).collect::<Vec<_>>()
+        changes.iter().map(|change| change.kind).collect::<Vec<_>>()
     };
     assert_eq!(kind_of(40), [ChangeKind::LessRoom], "two are expected");
     assert_eq!(kind_of(70), [ChangeKind::Room], "one of them was claimed");

@@ -1,5 +1,5 @@
-//! The table of hosts follows agents' streams, placement and time, and is the same whichever way it
-//! came to know what it knows.
+//! The host table applies the updates of agents, the changes of placement and the time. Its content
+//! depends on the present state only, not on the sequence of updates that led to it.
 
 use std::collections::BTreeMap;
 
@@ -34,11 +34,11 @@ fn seconds(number: i64) -> Timestamp {
     Timestamp::from_seconds(number)
 }
 
-fn facts(name: &str, make: u8) -> HostFacts {
+fn facts(name: &str, platform_number: u8) -> HostFacts {
     let mut facts = HostFacts::default();
     facts.names.service_host = name.to_owned();
-    facts.names.cell = Uuid::from_u128(u128::from(make % 2));
-    facts.platform.hypervisor_version = Some(i32::from(make));
+    facts.names.cell = Uuid::from_u128(u128::from(platform_number % 2));
+    facts.platform.hypervisor_version = Some(i32::from(platform_number));
     facts
 }
 
@@ -58,7 +58,7 @@ fn instance(number: u8) -> InstanceReport {
     }
 }
 
-fn run(state: &mut State, command: &Command) {
+fn execute(state: &mut State, command: &Command) {
     let mut changes = Vec::new();
     decide(state, command, &mut changes).expect("nothing stands in its way");
     changes.iter().for_each(|change| drop(state.apply(change)));
@@ -71,11 +71,11 @@ fn create(state: &mut State, number: u32) {
         parent: None,
         at: seconds(1),
     };
-    run(state, &command);
+    execute(state, &command);
 }
 
 #[test]
-fn a_stream_is_taken_in_order_and_a_gap_asks_for_everything() {
+fn updates_are_applied_in_order_and_a_gap_requires_a_full_report() {
     let mut table = HostTable::new(&config());
     let mut send = |incarnation, sequence, update| {
         let numbered = NumberedUpdate {
@@ -85,20 +85,24 @@ fn a_stream_is_taken_in_order_and_a_gap_asks_for_everything() {
         };
         table.apply_numbered(uuid(0), seconds(1), &numbered)
     };
-    let busy = |io_ops| {
+    let load_of = |io_ops| {
         HostUpdate::Load(Load {
             io_ops,
             ..Load::default()
         })
     };
-    assert_eq!(send(1, 1, busy(1)), Receipt::Gap, "nothing is known of it");
-    assert_eq!(send(1, 1, full("a")), Receipt::Applied);
-    assert_eq!(send(1, 2, busy(2)), Receipt::Applied);
-    assert_eq!(send(1, 2, busy(9)), Receipt::Stale);
-    assert_eq!(send(1, 4, busy(9)), Receipt::Gap);
-    assert_eq!(send(1, 3, busy(3)), Receipt::Applied);
     assert_eq!(
-        send(2, 1, busy(9)),
+        send(1, 1, load_of(1)),
+        Receipt::Gap,
+        "nothing is known of it"
+    );
+    assert_eq!(send(1, 1, full("a")), Receipt::Applied);
+    assert_eq!(send(1, 2, load_of(2)), Receipt::Applied);
+    assert_eq!(send(1, 2, load_of(9)), Receipt::Stale);
+    assert_eq!(send(1, 4, load_of(9)), Receipt::Gap);
+    assert_eq!(send(1, 3, load_of(3)), Receipt::Applied);
+    assert_eq!(
+        send(2, 1, load_of(9)),
         Receipt::Gap,
         "a new life starts with everything"
     );
@@ -113,23 +117,23 @@ fn a_stream_is_taken_in_order_and_a_gap_asks_for_everything() {
         (state.names.service_host.as_str(), state.position),
         ("a", (2, 1))
     );
-    assert!(table.known().is_empty(), "it has no provider yet");
+    assert!(table.slots().is_empty(), "it has no provider yet");
 }
 
 #[test]
-fn a_host_may_speak_long_after_its_provider_came() {
+fn an_agent_may_report_long_after_its_provider_was_created() {
     let mut state = State::default();
     create(&mut state, 7);
     let mut table = HostTable::new(&config());
-    table.follow(&state);
+    table.catch_up_with_placement(&state);
     table.apply(uuid(7), seconds(100), &full("a"));
     assert!(table.by_uuid(uuid(7)).is_none());
-    table.follow(&state);
+    table.catch_up_with_placement(&state);
     assert!(table.by_uuid(uuid(7)).is_some());
 }
 
 #[test]
-fn a_silent_host_goes_down_and_comes_back() {
+fn a_silent_host_is_down_until_it_reports() {
     let mut table = HostTable::new(&config());
     for number in 0..2 {
         table.apply(uuid(number), seconds(100), &full("a"));
@@ -141,7 +145,7 @@ fn a_silent_host_goes_down_and_comes_back() {
     table.apply(uuid(1), seconds(150), &HostUpdate::Alive);
     table.advance(Timestamp(160_000_001));
     assert_eq!(usable(&table), [1]);
-    assert!(table.drain_changes().any(|touched| touched.slot == 0));
+    assert!(table.drain_changes().any(|change| change.slot == 0));
     table.apply(uuid(0), seconds(200), &HostUpdate::Alive);
     table.advance(seconds(211));
     assert_eq!(usable(&table), [0]);
@@ -162,7 +166,7 @@ fn a_silent_host_goes_down_and_comes_back() {
 }
 
 #[test]
-fn an_instance_counts_from_the_claim_on_and_only_once() {
+fn an_instance_counts_once_from_its_claim_on() {
     let mut table = HostTable::new(&config());
     table.apply(uuid(0), seconds(1), &full("a"));
     table.bind_to_slot(uuid(0), 0);
@@ -178,8 +182,8 @@ fn an_instance_counts_from_the_claim_on_and_only_once() {
     table.add_pending_instance(0, &instance(4));
     assert_eq!(counts(&table), (2.0, 2.0));
     assert_eq!(table.hosts_of(instance(3).uuid), [0]);
-    let came = HostUpdate::InstanceCame(Box::new(instance(3)), building);
-    table.apply(uuid(0), seconds(2), &came);
+    let arrived = HostUpdate::InstanceCame(Box::new(instance(3)), building);
+    table.apply(uuid(0), seconds(2), &arrived);
     assert_eq!(
         counts(&table),
         (2.0, 2.0),
@@ -205,14 +209,14 @@ fn an_instance_counts_from_the_claim_on_and_only_once() {
 }
 
 #[test]
-fn placement_says_which_hosts_there_are_and_what_they_have() {
+fn hosts_and_free_amounts_are_those_of_placement() {
     let mut state = State::default();
-    run(&mut state, &Command::SyncStandardNames { at: seconds(1) });
+    execute(&mut state, &Command::SyncStandardNames { at: seconds(1) });
     let mut table = HostTable::new(&config());
     table.apply(uuid(0), seconds(1), &full("a"));
     table.apply(uuid(1), seconds(1), &full("b"));
-    table.follow(&state);
-    assert!(table.known().is_empty());
+    table.catch_up_with_placement(&state);
+    assert!(table.slots().is_empty());
     create(&mut state, 0);
     create(&mut state, 1);
     let memory = Inventory {
@@ -230,8 +234,8 @@ fn placement_says_which_hosts_there_are_and_what_they_have() {
         inventories: vec![("MEMORY_MB".to_owned(), memory)],
         at: seconds(1),
     };
-    run(&mut state, &set);
-    table.follow(&state);
+    execute(&mut state, &set);
+    table.catch_up_with_placement(&state);
     let slot = |table: &HostTable, number| table.by_uuid(uuid(number)).map(|(slot, _)| slot);
     let (first, second) = (slot(&table, 0), slot(&table, 1).expect("bound"));
     assert!(first.is_some());
@@ -250,19 +254,20 @@ fn placement_says_which_hosts_there_are_and_what_they_have() {
         aggregates: vec![zone.to_string()],
         at: seconds(1),
     };
-    run(&mut state, &join);
-    table.follow(&state);
+    execute(&mut state, &join);
+    table.catch_up_with_placement(&state);
     assert_eq!(table.aggregates().zone(second), Some("north"));
 
-    // Another provider takes the slot of one that is deleted; the agent's host waits.
-    run(&mut state, &Command::DeleteProvider { uuid: uuid(1) });
+    // Another provider gets the slot of a deleted one. The host of the deleted provider is kept
+    // without a slot.
+    execute(&mut state, &Command::DeleteProvider { uuid: uuid(1) });
     create(&mut state, 2);
-    table.follow(&state);
+    table.catch_up_with_placement(&state);
     assert_eq!(slot(&table, 1), None);
     assert!(table.get(second).is_none() && table.state(uuid(1)).is_some());
     assert_eq!(table.aggregates().zone(second), None);
     create(&mut state, 1);
-    table.follow(&state);
+    table.catch_up_with_placement(&state);
     assert!(slot(&table, 1).is_some_and(|slot| slot != second));
 }
 
@@ -279,7 +284,7 @@ fn update() -> impl Strategy<Value = HostUpdate> {
         running_builds: 0,
     });
     let name = prop_oneof![Just("a"), Just("B"), Just("b")];
-    let facts = (name, 0u8..3).prop_map(|(name, make)| facts(name, make));
+    let facts = (name, 0u8..3).prop_map(|(name, platform_number)| facts(name, platform_number));
     let instances = proptest::collection::btree_set(0u8..6, 0..4);
     let report = (facts.clone(), load.clone(), instances).prop_map(|(facts, load, instances)| {
         let instances = instances.into_iter().map(instance).collect();
@@ -294,29 +299,29 @@ fn update() -> impl Strategy<Value = HostUpdate> {
         name: "load".to_owned(),
         value: f64::from(value),
     };
-    let came = (0u8..6, load.clone());
-    let went = (0u8..6, load.clone());
+    let arrived = (0u8..6, load.clone());
+    let departed = (0u8..6, load.clone());
     prop_oneof![
         3 => report,
         1 => facts.prop_map(|facts| HostUpdate::Facts(Box::new(facts))),
         1 => load.prop_map(HostUpdate::Load),
         1 => proptest::option::of(0u8..3)
             .prop_map(move |value| HostUpdate::Metrics(value.map(metric).into_iter().collect())),
-        2 => came.prop_map(|(number, load)| {
+        2 => arrived.prop_map(|(number, load)| {
             HostUpdate::InstanceCame(Box::new(instance(number)), load)
         }),
-        1 => went.prop_map(|(number, load)| HostUpdate::InstanceWent(instance(number).uuid, load)),
+        1 => departed.prop_map(|(number, load)| HostUpdate::InstanceWent(instance(number).uuid, load)),
         1 => proptest::option::of(Just("why".to_owned())).prop_map(HostUpdate::Disabled),
         1 => any::<bool>().prop_map(HostUpdate::ForcedDown),
         1 => Just(HostUpdate::Gone),
     ]
 }
 
-/// Everything that filters and weighers can see of the table.
-fn seen(table: &HostTable) -> String {
+/// Everything that filters and weighers can read from the table, as text.
+fn content(table: &HostTable) -> String {
     use std::fmt::Write as _;
     let mut text = String::new();
-    for slot in table.known().iter() {
+    for slot in table.slots().iter() {
         let state = table.get(slot).expect("known");
         let columns: Vec<f64> = table
             .columns()
@@ -334,16 +339,16 @@ fn seen(table: &HostTable) -> String {
             table.usable(),
             table.lacking_metrics(),
         ];
-        let member_of = sets.map(|set| set.contains(slot));
-        let make = table.platforms().of(slot).expect("has a make");
+        let is_in_set = sets.map(|set| set.contains(slot));
+        let group = table.platforms().of_host(slot).expect("has a platform");
         let instances: Vec<_> = state.instances.keys().collect();
         let cell = table
             .of_cell(state.names.cell)
             .is_some_and(|cell| cell.contains(slot));
         let _ = writeln!(
             text,
-            "{slot} {:?} {columns:?} {counts:?} {member_of:?} {:?} {instances:?} {cell}",
-            state.names, make.platform,
+            "{slot} {:?} {columns:?} {counts:?} {is_in_set:?} {:?} {instances:?} {cell}",
+            state.names, group.platform,
         );
     }
     for name in ["a", "b", "B"] {
@@ -359,9 +364,9 @@ fn seen(table: &HostTable) -> String {
     text
 }
 
-/// A table built at once equals one that was updated step by step.
-fn taught_at_once(table: &HostTable) -> HostTable {
-    let mut fresh = HostTable::new(&config());
+/// A new table with the same hosts, built from one full report of each.
+fn rebuilt(table: &HostTable) -> HostTable {
+    let mut rebuilt_table = HostTable::new(&config());
     for number in 0..HOSTS {
         let Some(state) = table.state(uuid(number)) else {
             continue;
@@ -381,21 +386,21 @@ fn taught_at_once(table: &HostTable) -> HostTable {
             disabled: state.disabled.clone(),
             is_forced_down: state.is_forced_down,
         };
-        fresh.apply(
+        rebuilt_table.apply(
             uuid(number),
             seconds(1),
             &HostUpdate::Full(Box::new(report)),
         );
         if table.by_uuid(uuid(number)).is_some() {
-            fresh.bind_to_slot(uuid(number), number);
+            rebuilt_table.bind_to_slot(uuid(number), number);
         }
     }
-    fresh
+    rebuilt_table
 }
 
 proptest! {
     #[test]
-    fn the_way_there_does_not_matter(steps in proptest::collection::vec(
+    fn the_content_depends_on_the_present_state_only(steps in proptest::collection::vec(
         prop_oneof![
             8 => (0..HOSTS, update()).prop_map(|(host, update)| Step::Update(host, update)),
             1 => (0..HOSTS).prop_map(Step::Bind),
@@ -409,24 +414,24 @@ proptest! {
                 Step::Bind(host) => table.bind_to_slot(uuid(*host), *host),
             }
         }
-        prop_assert_eq!(seen(&table), seen(&taught_at_once(&table)));
+        prop_assert_eq!(content(&table), content(&rebuilt(&table)));
     }
 }
 
 #[test]
-fn configuration_that_cannot_have_an_effect_is_warned_about() {
-    let warned = |config: &SchedulerConfig| {
+fn options_without_effect_get_a_warning() {
+    let warned_options = |config: &SchedulerConfig| {
         let (errors, warnings) = policy::check(config);
         assert_eq!(errors, []);
         let options = warnings.into_iter().map(|warning| warning.option);
         options.collect::<Vec<_>>()
     };
     let default = SchedulerConfig::default();
-    assert!(warned(&default).is_empty());
+    assert!(warned_options(&default).is_empty());
     let mut numa = default.clone();
     numa.enabled_filters
         .push("nova.scheduler.filters.NUMATopologyFilter".to_owned());
-    assert_eq!(warned(&numa), ["enabled_filters"]);
+    assert_eq!(warned_options(&numa), ["enabled_filters"]);
     let changed = SchedulerConfig {
         max_io_ops_per_host: 3,
         isolated_hosts: vec!["a".to_owned()],
@@ -438,7 +443,7 @@ fn configuration_that_cannot_have_an_effect_is_warned_about() {
         ..default.clone()
     };
     assert_eq!(
-        warned(&changed),
+        warned_options(&changed),
         [
             "host_subset_size",
             "shuffle_best_same_weighed_hosts",
@@ -449,7 +454,7 @@ fn configuration_that_cannot_have_an_effect_is_warned_about() {
             "image_props_weight_setting"
         ]
     );
-    let refused = |config: &SchedulerConfig| policy::check(config).0.len();
+    let error_count = |config: &SchedulerConfig| policy::check(config).0.len();
     let broken = SchedulerConfig {
         enabled_filters: vec!["CoreFilter".to_owned()],
         host_subset_size: 0,
@@ -458,12 +463,12 @@ fn configuration_that_cannot_have_an_effect_is_warned_about() {
         image_properties_default_architecture: Some("vax".to_owned()),
         ..default
     };
-    assert_eq!(refused(&broken), 5);
+    assert_eq!(error_count(&broken), 5);
     let (errors, _) = policy::check(&broken);
-    let listed = errors.iter().any(|error| {
+    let lists_filters = errors.iter().any(|error| {
         error
             .text
             .starts_with("there is no filter \"CoreFilter\"; there are ComputeFilter, ")
     });
-    assert!(listed, "{errors:?}");
+    assert!(lists_filters, "{errors:?}");
 }

@@ -1,4 +1,4 @@
-//! NUMA cells and devices as groups, answered by placement's own search.
+//! Guest NUMA cells and devices as request groups, with candidates from placement's search.
 
 use placewright_placement::{
     Command, Inventory, ProviderId, State, Timestamp, decide, find_candidates,
@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use uuid::Uuid;
 
-/// A fleet without aggregates of the compute service.
-struct Nothing;
+/// An environment without aggregates, in which every host has one node of the same name.
+struct WithoutAggregates;
 
-impl Environment for Nothing {
+impl Environment for WithoutAggregates {
     fn each_aggregate(&self, _visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {}
     fn segment_aggregates(&self, _segment: Uuid) -> Option<Vec<Uuid>> {
         None
@@ -48,9 +48,9 @@ impl Fleet {
     fn new() -> Self {
         let mut fleet = Self(State::default());
         let at = Timestamp::from_seconds(1);
-        fleet.run(&Command::SyncStandardNames { at });
+        fleet.execute(&Command::SyncStandardNames { at });
         let name = "CUSTOM_GPU".to_owned();
-        fleet.run(&Command::CreateClass {
+        fleet.execute(&Command::CreateClass {
             name,
             ensure: true,
             at,
@@ -58,7 +58,7 @@ impl Fleet {
         fleet
     }
 
-    fn run(&mut self, command: &Command) {
+    fn execute(&mut self, command: &Command) {
         let mut changes = Vec::new();
         decide(&self.0, command, &mut changes).expect("nothing stands in its way");
         for change in &changes {
@@ -67,19 +67,25 @@ impl Fleet {
     }
 
     /// Adds a provider whose UUID is its name.
-    fn add(&mut self, name: &str, parent: Option<&str>, has: &[(&str, i32)], traits: &[&str]) {
+    fn add_provider(
+        &mut self,
+        name: &str,
+        parent: Option<&str>,
+        totals: &[(&str, i32)],
+        traits: &[&str],
+    ) {
         let at = Timestamp::from_seconds(1);
         let uuid = uuid_of(name);
         let parent = parent.map(uuid_of);
-        self.run(&Command::CreateProvider {
+        self.execute(&Command::CreateProvider {
             uuid,
             name: name.to_owned(),
             parent,
             at,
         });
-        for (class, total) in has {
+        for (class, total) in totals {
             let inventory = Inventory::new(*total, 1.0);
-            self.run(&Command::AddInventory {
+            self.execute(&Command::AddInventory {
                 provider: uuid,
                 class: (*class).to_owned(),
                 inventory,
@@ -88,7 +94,7 @@ impl Fleet {
             });
         }
         let traits = traits.iter().map(|name| (*name).to_owned()).collect();
-        self.run(&Command::SetTraits {
+        self.execute(&Command::SetTraits {
             provider: uuid,
             generation: None,
             traits,
@@ -96,8 +102,8 @@ impl Fleet {
         });
     }
 
-    fn join(&mut self, name: &str, aggregate: Uuid) {
-        self.run(&Command::SetAggregates {
+    fn set_aggregate(&mut self, name: &str, aggregate: Uuid) {
+        self.execute(&Command::SetAggregates {
             provider: uuid_of(name),
             generation: None,
             aggregates: vec![aggregate.to_string()],
@@ -107,42 +113,42 @@ impl Fleet {
 
     /// A host of two NUMA nodes with 4 PCPU, 4 VCPU and 1024 MiB each, and a GPU below the second.
     fn add_numa_host(&mut self, name: &str) {
-        self.add(name, None, &[("DISK_GB", 100)], &["HW_CPU_X86_AVX2"]);
+        self.add_provider(name, None, &[("DISK_GB", 100)], &["HW_CPU_X86_AVX2"]);
         for node in 0..2 {
-            let has = [("PCPU", 4), ("VCPU", 4), ("MEMORY_MB", 1024)];
+            let totals = [("PCPU", 4), ("VCPU", 4), ("MEMORY_MB", 1024)];
             let child = format!("{name}{node}");
-            self.add(&child, Some(name), &has, &["HW_NUMA_ROOT"]);
+            self.add_provider(&child, Some(name), &totals, &["HW_NUMA_ROOT"]);
         }
         let gpu = format!("{name}g");
-        self.add(&gpu, Some(&format!("{name}1")), &[("CUSTOM_GPU", 1)], &[]);
+        self.add_provider(&gpu, Some(&format!("{name}1")), &[("CUSTOM_GPU", 1)], &[]);
     }
 
-    fn add_flat_host(&mut self, name: &str) {
-        let has = [
+    /// A host without NUMA nodes, with a GPU.
+    fn add_host_without_nodes(&mut self, name: &str) {
+        let totals = [
             ("PCPU", 8),
             ("VCPU", 8),
             ("MEMORY_MB", 2048),
             ("DISK_GB", 100),
         ];
-        self.add(name, None, &has, &["HW_CPU_X86_AVX2"]);
+        self.add_provider(name, None, &totals, &["HW_CPU_X86_AVX2"]);
         let gpu = format!("{name}g");
-        self.add(&gpu, Some(name), &[("CUSTOM_GPU", 1)], &[]);
+        self.add_provider(&gpu, Some(name), &[("CUSTOM_GPU", 1)], &[]);
     }
 
-    /// What serves each group, for every candidate that satisfies the rules; hosts are named by
-    /// letters.
-    fn places(&self, prepared: &Prepared) -> Vec<String> {
+    /// For every candidate that satisfies the rules: which providers serve each group, as text.
+    fn candidates(&self, prepared: &Prepared) -> Vec<String> {
         let state = &self.0;
         let query = &prepared.query;
-        let found = find_candidates(state, query).expect("known names");
+        let offered = find_candidates(state, query).expect("known names");
         let rules = &prepared.translation.rules;
-        let kept = found.iter().filter(|candidate| {
+        let satisfying = offered.iter().filter(|candidate| {
             rules
                 .iter()
                 .all(|rule| rule.admits(state, query, *candidate))
         });
         let name = |id: &ProviderId| &*state.provider(*id).expect("there").name;
-        let mut places: Vec<_> = kept
+        let mut texts: Vec<_> = satisfying
             .map(|candidate| {
                 let groups = query.groups.iter().zip(candidate.mappings());
                 let text = groups.map(|(group, serving)| {
@@ -152,8 +158,8 @@ impl Fleet {
                 text.collect::<Vec<_>>().join(" ")
             })
             .collect();
-        places.sort_unstable();
-        places
+        texts.sort_unstable();
+        texts
     }
 }
 
@@ -187,41 +193,44 @@ fn spec(root_gb: u32, extra_specs: Value) -> RequestSpec {
     request::read(json!({"flavor": flavor})).expect("readable")
 }
 
-fn places(fleet: &Fleet, spec: &RequestSpec) -> Vec<String> {
-    fleet.places(&prepare(spec, &options(), &Nothing).expect("sound"))
+fn candidates(fleet: &Fleet, spec: &RequestSpec) -> Vec<String> {
+    fleet.candidates(&prepare(spec, &options(), &WithoutAggregates).expect("valid"))
 }
 
-fn both_hosts() -> Fleet {
+fn fleet_with_and_without_nodes() -> Fleet {
     let mut fleet = Fleet::new();
     fleet.add_numa_host("n");
-    fleet.add_flat_host("f");
+    fleet.add_host_without_nodes("f");
     fleet
 }
 
 #[test]
-fn a_guest_of_one_cell_takes_one_node_or_a_flat_host() {
+fn one_guest_cell_is_served_by_one_numa_node_or_by_a_host_without_nodes() {
     let extra_specs = json!({"hw:cpu_policy": "dedicated", "trait:HW_CPU_X86_AVX2": "required"});
     assert_eq!(
-        places(&both_hosts(), &spec(1, extra_specs)),
+        candidates(&fleet_with_and_without_nodes(), &spec(1, extra_specs)),
         ["=f _NUMA0=f", "=n _NUMA0=n0", "=n _NUMA0=n1"]
     );
     let avx512 = json!({"hw:cpu_policy": "dedicated", "trait:HW_CPU_X86_AVX512F": "required"});
-    assert!(places(&both_hosts(), &spec(1, avx512)).is_empty());
+    assert!(candidates(&fleet_with_and_without_nodes(), &spec(1, avx512)).is_empty());
 }
 
 #[test]
-fn cells_are_on_nodes_of_their_own() {
+fn different_guest_cells_are_on_different_nodes() {
     let extra_specs = json!({"hw:numa_nodes": 2, "hw:cpu_policy": "mixed",
                              "hw:cpu_dedicated_mask": "0-1"});
     assert_eq!(
-        places(&both_hosts(), &spec(1, extra_specs.clone())),
+        candidates(
+            &fleet_with_and_without_nodes(),
+            &spec(1, extra_specs.clone())
+        ),
         ["=n _NUMA0=n0 _NUMA1=n1", "=n _NUMA0=n1 _NUMA1=n0"]
     );
     let mut with_group = extra_specs;
     with_group["resources_x:CUSTOM_GPU"] = json!(1);
     with_group["group_policy"] = json!("none");
     assert_eq!(
-        places(&both_hosts(), &spec(1, with_group)),
+        candidates(&fleet_with_and_without_nodes(), &spec(1, with_group)),
         [
             "=n _x=ng _NUMA0=n0 _NUMA1=n1",
             "=n _x=ng _NUMA0=n1 _NUMA1=n0"
@@ -231,49 +240,58 @@ fn cells_are_on_nodes_of_their_own() {
 }
 
 #[test]
-fn devices_are_as_near_as_their_policy_says() {
-    let near = |policy: &str| {
+fn devices_are_on_the_numa_nodes_that_their_policy_allows() {
+    let with_policy = |policy: &str| {
         let mut extra_specs = json!({"hw:cpu_policy": "dedicated"});
         extra_specs["pci_passthrough:alias"] = json!(format!("{policy}:1"));
-        places(&both_hosts(), &spec(1, extra_specs))
+        candidates(&fleet_with_and_without_nodes(), &spec(1, extra_specs))
     };
-    let on_flat = "=f pci_alias_0-0=fg _NUMA0=f";
+    let without_nodes = "=f pci_alias_0-0=fg _NUMA0=f";
     let same_node = "=n pci_alias_0-0=ng _NUMA0=n1";
     let other_node = "=n pci_alias_0-0=ng _NUMA0=n0";
-    assert_eq!(near("required"), [on_flat, same_node]);
-    assert_eq!(near("legacy"), [on_flat, same_node]);
-    assert_eq!(near("preferred"), [on_flat, other_node, same_node]);
+    assert_eq!(with_policy("required"), [without_nodes, same_node]);
+    assert_eq!(with_policy("legacy"), [without_nodes, same_node]);
+    assert_eq!(
+        with_policy("preferred"),
+        [without_nodes, other_node, same_node]
+    );
 
     let mut fleet = Fleet::new();
-    fleet.add("m", None, &[("DISK_GB", 100)], &[]);
-    fleet.add(
+    fleet.add_provider("m", None, &[("DISK_GB", 100)], &[]);
+    fleet.add_provider(
         "m0",
         Some("m"),
         &[("PCPU", 4), ("MEMORY_MB", 1024)],
         &["HW_NUMA_ROOT"],
     );
-    fleet.add("mg", Some("m"), &[("CUSTOM_GPU", 1)], &[]);
-    let of_no_node = |policy: &str| {
+    fleet.add_provider("mg", Some("m"), &[("CUSTOM_GPU", 1)], &[]);
+    let count_outside_nodes = |policy: &str| {
         let alias = format!("{policy}:1");
         let extra_specs = json!({"hw:cpu_policy": "dedicated", "pci_passthrough:alias": alias});
-        places(&fleet, &spec(1, extra_specs)).len()
+        candidates(&fleet, &spec(1, extra_specs)).len()
     };
-    assert_eq!((of_no_node("required"), of_no_node("legacy")), (0, 1));
+    assert_eq!(
+        (
+            count_outside_nodes("required"),
+            count_outside_nodes("legacy")
+        ),
+        (0, 1)
+    );
 }
 
 #[test]
-fn hosts_can_be_named_though_everything_is_in_groups() {
-    let mut fleet = both_hosts();
+fn hosts_can_be_named_if_the_unsuffixed_group_has_no_resources() {
+    let mut fleet = fleet_with_and_without_nodes();
     let aggregate = Uuid::from_u128(77);
-    fleet.join("n", aggregate);
+    fleet.set_aggregate("n", aggregate);
     let mut pinned = spec(0, json!({"hw:cpu_policy": "dedicated"}));
-    assert_eq!(places(&fleet, &pinned).len(), 3);
+    assert_eq!(candidates(&fleet, &pinned).len(), 3);
     pinned.requested_destination = Some(Destination {
         aggregates: vec![vec![aggregate]],
         ..Destination::default()
     });
     assert_eq!(
-        places(&fleet, &pinned),
+        candidates(&fleet, &pinned),
         ["_NUMA0=n0", "_NUMA0=n1"],
         "aggregates hold for the host, which gives nothing itself"
     );
@@ -281,16 +299,16 @@ fn hosts_can_be_named_though_everything_is_in_groups() {
         forbidden_aggregates: [aggregate].into(),
         ..Destination::default()
     });
-    assert_eq!(places(&fleet, &pinned), ["_NUMA0=f"]);
+    assert_eq!(candidates(&fleet, &pinned), ["_NUMA0=f"]);
     pinned.requested_destination = Some(Destination {
         host: Some("n".to_owned()),
         ..Destination::default()
     });
-    assert_eq!(places(&fleet, &pinned), ["_NUMA0=n0", "_NUMA0=n1"]);
+    assert_eq!(candidates(&fleet, &pinned), ["_NUMA0=n0", "_NUMA0=n1"]);
 }
 
 #[test]
-fn tasks_of_a_trace_find_the_gpus_that_they_accept() {
+fn tasks_of_a_trace_get_the_gpu_models_that_they_accept() {
     let nodes = "sn,cpu_milli,memory_mib,gpu,model\n\
         t,64000,1000,2,T4\na,64000,1000,2,A10\np,64000,1000,1,P100\nc,64000,1000,0,\n";
     let nodes = nodes::parse(Path::new("nodes.csv"), nodes.as_bytes()).expect("sound");
@@ -299,7 +317,7 @@ fn tasks_of_a_trace_find_the_gpus_that_they_accept() {
     for name in [placewright_trace::MILLI_CPU, placewright_trace::GPU_MILLI] {
         let name = name.to_owned();
         let ensure = true;
-        fleet.run(&Command::CreateClass { name, ensure, at });
+        fleet.execute(&Command::CreateClass { name, ensure, at });
     }
     for node in &nodes {
         let providers = providers(node);
@@ -310,11 +328,11 @@ fn tasks_of_a_trace_find_the_gpus_that_they_accept() {
                 .collect();
             for name in &provider.traits {
                 let name = name.clone();
-                fleet.run(&Command::EnsureTrait { name, at });
+                fleet.execute(&Command::EnsureTrait { name, at });
             }
             let traits: Vec<_> = provider.traits.iter().map(String::as_str).collect();
             let parent = provider.parent.map(|index| &*providers[index].name);
-            fleet.add(&provider.name, parent, &totals, &traits);
+            fleet.add_provider(&provider.name, parent, &totals, &traits);
         }
     }
     let rows = [
@@ -327,7 +345,7 @@ fn tasks_of_a_trace_find_the_gpus_that_they_accept() {
         ("2,1000,P100", 0),
         ("3,1000,T4", 0),
     ];
-    for (gpus, wanted) in rows {
+    for (gpus, expected_count) in rows {
         let task = format!(
             "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time\nx,64000,1000,{gpus},0\n"
         );
@@ -338,10 +356,10 @@ fn tasks_of_a_trace_find_the_gpus_that_they_accept() {
         });
         let spec = request::read(json!({"flavor": flavor})).expect("readable");
         assert_eq!(
-            places(&fleet, &spec).len(),
-            wanted,
+            candidates(&fleet, &spec).len(),
+            expected_count,
             "{gpus}: {:?}",
-            places(&fleet, &spec)
+            candidates(&fleet, &spec)
         );
     }
 }

@@ -12,7 +12,7 @@ use placewright_placement::{
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
-use placewright_scheduler::hosts::fragmentation::{Room, WHOLE};
+use placewright_scheduler::hosts::fragmentation::{FreeCapacity, WHOLE_DEVICE};
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::{Scheduler, Scope};
@@ -32,13 +32,13 @@ fn device_uuid(host: u32, device: u32) -> Uuid {
     Uuid::from_u128(0x9000 + u128::from(host * DEVICES + device))
 }
 
-fn run(state: &mut State, command: &Command) {
+fn execute(state: &mut State, command: &Command) {
     let mut changes = Vec::new();
     decide(state, command, &mut changes).unwrap();
     changes.iter().for_each(|change| drop(state.apply(change)));
 }
 
-fn add(state: &mut State, uuid: Uuid, parent: Option<Uuid>, amounts: &[(&str, i32)]) {
+fn add_provider(state: &mut State, uuid: Uuid, parent: Option<Uuid>, amounts: &[(&str, i32)]) {
     let name = uuid.to_string();
     let create = Command::CreateProvider {
         uuid,
@@ -46,7 +46,7 @@ fn add(state: &mut State, uuid: Uuid, parent: Option<Uuid>, amounts: &[(&str, i3
         parent,
         at: AT,
     };
-    run(state, &create);
+    execute(state, &create);
     let inventories = amounts.iter().map(|(class, total)| {
         let inventory = Inventory::new(*total, 1.0);
         ((*class).to_owned(), inventory)
@@ -58,14 +58,14 @@ fn add(state: &mut State, uuid: Uuid, parent: Option<Uuid>, amounts: &[(&str, i3
         may_reserve_all: true,
         at: AT,
     };
-    run(state, &set);
+    execute(state, &set);
 }
 
-fn fleet(cpus: &[u8]) -> State {
+fn state_of_hosts(cpus: &[u8]) -> State {
     let mut state = State::default();
-    run(&mut state, &Command::SyncStandardNames { at: AT });
+    execute(&mut state, &Command::SyncStandardNames { at: AT });
     let name = CLASS.to_owned();
-    run(
+    execute(
         &mut state,
         &Command::CreateClass {
             name,
@@ -75,15 +75,15 @@ fn fleet(cpus: &[u8]) -> State {
     );
     for (number, cpus) in (0u32..).zip(cpus) {
         let host = host_uuid(number);
-        let own = [
+        let inventories = [
             ("VCPU", i32::from(cpus % 30) + 2),
             ("MEMORY_MB", 100_000),
             ("DISK_GB", 1_000),
         ];
-        add(&mut state, host, None, &own);
+        add_provider(&mut state, host, None, &inventories);
         for device in 0..number % (DEVICES + 1) {
             let uuid = device_uuid(number, device);
-            add(&mut state, uuid, Some(host), &[(CLASS, 1000)]);
+            add_provider(&mut state, uuid, Some(host), &[(CLASS, 1000)]);
         }
     }
     state
@@ -107,8 +107,8 @@ fn request(cpus: u32, devices: u32, share: u32) -> RequestSpec {
 }
 
 /// The free capacity of a host, computed from its inventories.
-fn room(state: &State, host: u32) -> (u64, u64, Vec<u32>) {
-    let left = |uuid: Uuid, class: &str| {
+fn free_capacity(state: &State, host: u32) -> (u64, u64, Vec<u32>) {
+    let free = |uuid: Uuid, class: &str| {
         let class = state.class_id(class).unwrap();
         let provider = state.provider_by_uuid(uuid).unwrap();
         let mut records = provider.inventories.iter();
@@ -116,13 +116,13 @@ fn room(state: &State, host: u32) -> (u64, u64, Vec<u32>) {
         u64::try_from(record.inventory.capacity() - record.used).unwrap()
     };
     let devices = (0..host % (DEVICES + 1)).map(|device| {
-        let left = left(device_uuid(host, device), CLASS);
-        u32::try_from(left).unwrap().min(WHOLE)
+        let free = free(device_uuid(host, device), CLASS);
+        u32::try_from(free).unwrap().min(WHOLE_DEVICE)
     });
     let uuid = host_uuid(host);
     (
-        left(uuid, "VCPU"),
-        left(uuid, "MEMORY_MB"),
+        free(uuid, "VCPU"),
+        free(uuid, "MEMORY_MB"),
         devices.collect(),
     )
 }
@@ -132,14 +132,14 @@ proptest! {
     #[test]
     fn a_request_goes_where_the_least_is_lost(
         cpus in prop::collection::vec(any::<u8>(), HOSTS as usize),
-        wishes in prop::collection::vec((1u32..9, 0u32..3, 1u32..11), 1..40),
+        sizes in prop::collection::vec((1u32..9, 0u32..3, 1u32..11), 1..40),
     ) {
         let config = SchedulerConfig {
             weight_classes: vec!["FragmentationWeigher".to_owned()],
             fragmentation_weight_multiplier: 1.0,
             ..SchedulerConfig::default()
         };
-        let mut state = fleet(&cpus);
+        let mut state = state_of_hosts(&cpus);
         let mut scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
         for number in 0..HOSTS {
             let mut report = HostReport::default();
@@ -148,32 +148,32 @@ proptest! {
             let full = HostUpdate::Full(Box::new(report));
             scheduler.hosts_mut().apply(host_uuid(number), AT, &full);
         }
-        for (number, (cpus, devices, tenth)) in (0u128..).zip(wishes) {
+        for (number, (cpus, devices, tenth)) in (0u128..).zip(sizes) {
             let request = request(cpus, devices, tenth * 100);
             scheduler.observe(&state, AT);
-            let prepared = scheduler.prepare_once(&state, &request).unwrap();
+            let prepared = scheduler.prepare_cached(&state, &request).unwrap();
             let instance = Uuid::from_u128(0xc000 + number);
             let scope = Scope { instance, count: 1, ..Scope::default() };
             let ranked = scheduler.rank(&state, &request, &prepared, &scope).unwrap();
             let packing = scheduler.hosts().packing().unwrap();
             let (forecast, demand) = (packing.loss_cache().forecast(), packing.demand(&request));
-            let places = (0..HOSTS).filter_map(|host| {
-                let (cpu, memory, devices) = room(&state, host);
-                let room = Room { cpu, memory, devices: &devices };
-                Some((forecast.place(&room, &demand)?.growth, host))
+            let growths = (0..HOSTS).filter_map(|host| {
+                let (cpu, memory, devices) = free_capacity(&state, host);
+                let free = FreeCapacity { cpu, memory, devices: &devices };
+                Some((forecast.choose_devices(&free, &demand)?.growth, host))
             });
-            let places: Vec<(f64, u32)> = places.collect();
-            let least = places.iter().map(|(growth, _)| *growth).fold(f64::INFINITY, f64::min);
+            let growths: Vec<(f64, u32)> = growths.collect();
+            let minimum = growths.iter().map(|(growth, _)| *growth).fold(f64::INFINITY, f64::min);
             let Some(best) = ranked.first() else {
-                prop_assert!(places.is_empty());
+                prop_assert!(growths.is_empty());
                 continue;
             };
             let uuid = scheduler.hosts().get(best.slot).unwrap().uuid;
             let host = u32::try_from(uuid.as_u128() - 0x1000).unwrap();
-            let growth = places.iter().find(|(_, one)| *one == host).unwrap().0;
-            prop_assert!((growth - least).abs() < 1e-6, "{growth} is not {least}");
-            let (cpu, memory, devices) = room(&state, host);
-            let before = forecast.fragmentation(&Room { cpu, memory, devices: &devices });
+            let growth = growths.iter().find(|(_, slot)| *slot == host).unwrap().0;
+            prop_assert!((growth - minimum).abs() < 1e-6, "{growth} is not {minimum}");
+            let (cpu, memory, devices) = free_capacity(&state, host);
+            let before = forecast.fragmentation(&FreeCapacity { cpu, memory, devices: &devices });
             let forecast = forecast.clone();
             let candidates = scheduler.candidates(&state, &prepared, best.slot, 1).unwrap();
             let intent = Intent {
@@ -187,10 +187,10 @@ proptest! {
                 candidates,
                 alongside: Vec::new(),
             };
-            run(&mut state, &Command::ClaimFirst { intents: vec![intent], least: 1, at: AT });
+            execute(&mut state, &Command::ClaimFirst { intents: vec![intent], least: 1, at: AT });
             // The devices that were taken are the best ones too.
-            let (cpu, memory, devices) = room(&state, host);
-            let after = forecast.fragmentation(&Room { cpu, memory, devices: &devices });
+            let (cpu, memory, devices) = free_capacity(&state, host);
+            let after = forecast.fragmentation(&FreeCapacity { cpu, memory, devices: &devices });
             prop_assert!((after - before - growth).abs() < 1e-6, "{after} {before} {growth}");
         }
     }

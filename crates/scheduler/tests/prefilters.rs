@@ -1,4 +1,4 @@
-//! What each pre-filter adds, and when.
+//! The constraints that each pre-filter adds, and its conditions.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,25 @@ use placewright_scheduler::translate::{TranslateOptions, translate};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// Aggregates 1 and 2 are zone north, 3 is tenant t's, 4 is kept for AVX2, 5 for AVX2 and SSD.
+/// Aggregates 1 and 2 are in zone north, 3 is of tenant t, 4 is reserved for the trait AVX2, 5 for
+/// AVX2 and SSD.
 struct Fleet;
 
 impl Environment for Fleet {
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {
-        let of = |pairs: &[(&str, &str)]| {
-            let owned = pairs
+        let metadata = |pairs: &[(&str, &str)]| {
+            let owned_pairs = pairs
                 .iter()
                 .map(|(key, value)| (key.to_string(), value.to_string()));
-            owned.collect::<BTreeMap<_, _>>()
+            owned_pairs.collect::<BTreeMap<_, _>>()
         };
         let avx2 = ("trait:HW_CPU_X86_AVX2", "required");
         let rows = [
-            of(&[("availability_zone", "north")]),
-            of(&[("availability_zone", "north"), ("trait:CUSTOM_X", "no")]),
-            of(&[("filter_tenant_id9", "t")]),
-            of(&[avx2]),
-            of(&[avx2, ("trait:STORAGE_DISK_SSD", "required")]),
+            metadata(&[("availability_zone", "north")]),
+            metadata(&[("availability_zone", "north"), ("trait:CUSTOM_X", "no")]),
+            metadata(&[("filter_tenant_id9", "t")]),
+            metadata(&[avx2]),
+            metadata(&[avx2, ("trait:STORAGE_DISK_SSD", "required")]),
         ];
         for (number, metadata) in (1..).zip(&rows) {
             visit(uuid(number), metadata);
@@ -53,7 +54,7 @@ fn uuid(number: u128) -> Uuid {
     Uuid::from_u128(number)
 }
 
-fn off() -> PrefilterOptions {
+fn all_switched_off() -> PrefilterOptions {
     PrefilterOptions {
         map_az_to_placement_aggregate: false,
         compute_status_filter: false,
@@ -68,12 +69,12 @@ fn off() -> PrefilterOptions {
     }
 }
 
-fn spec(more: Value) -> RequestSpec {
-    let mut whole = json!({"flavor": {"vcpus": 1, "memory_mb": 64}});
-    for (name, value) in more.as_object().expect("an object") {
-        whole[name] = value.clone();
+fn spec(fields: Value) -> RequestSpec {
+    let mut request = json!({"flavor": {"vcpus": 1, "memory_mb": 64}});
+    for (name, value) in fields.as_object().expect("an object") {
+        request[name] = value.clone();
     }
-    request::read(whole).expect("a readable request")
+    request::read(request).expect("a readable request")
 }
 
 fn apply(
@@ -85,16 +86,16 @@ fn apply(
 }
 
 /// The host traits that one pre-filter requires.
-fn root_traits(more: Value, switch: impl Fn(&mut PrefilterOptions)) -> Vec<String> {
-    let mut options = off();
+fn root_traits(fields: Value, switch: impl Fn(&mut PrefilterOptions)) -> Vec<String> {
+    let mut options = all_switched_off();
     assert_eq!(
-        apply(&spec(more.clone()), &options),
+        apply(&spec(fields.clone()), &options),
         Ok(AddedConstraints::default()),
         "all are off"
     );
     switch(&mut options);
-    let additions = apply(&spec(more), &options).expect("fits");
-    additions.root_required.into_iter().collect()
+    let added = apply(&spec(fields), &options).expect("fits");
+    added.root_required.into_iter().collect()
 }
 
 fn flavor(extra_specs: Value) -> Value {
@@ -104,12 +105,12 @@ fn flavor(extra_specs: Value) -> Value {
 #[test]
 fn zones_tenants_and_isolation_become_aggregates() {
     let zone = spec(json!({"availability_zone": "north"}));
-    let found = apply(&zone, &PrefilterOptions::default()).expect("fits");
-    assert_eq!(found.aggregates, [[uuid(1), uuid(2)]]);
+    let added = apply(&zone, &PrefilterOptions::default()).expect("fits");
+    assert_eq!(added.aggregates, [[uuid(1), uuid(2)]]);
     let default = spec(json!({"availability_zone": "nova"}));
-    let found = apply(&default, &PrefilterOptions::default()).expect("fits");
+    let added = apply(&default, &PrefilterOptions::default()).expect("fits");
     assert!(
-        found.aggregates.is_empty(),
+        added.aggregates.is_empty(),
         "the default zone is everywhere"
     );
     let unknown = apply(
@@ -121,7 +122,7 @@ fn zones_tenants_and_isolation_become_aggregates() {
         Some("availability_zone")
     );
 
-    let mut options = off();
+    let mut options = all_switched_off();
     options.limit_tenants_to_placement_aggregate = true;
     let of_tenant = |project: &str, options: &PrefilterOptions| {
         apply(&spec(json!({"project_id": project})), options)
@@ -141,25 +142,25 @@ fn zones_tenants_and_isolation_become_aggregates() {
     let refusal = PrefilterRefusal::NoTenantAggregate { project };
     assert_eq!(of_tenant("u", &options), Err(refusal));
 
-    let mut options = off();
+    let mut options = all_switched_off();
     options.enable_isolated_aggregate_filtering = true;
-    let kept = |more| {
-        apply(&spec(more), &options)
+    let forbidden_for = |fields| {
+        apply(&spec(fields), &options)
             .expect("fits")
             .forbidden_aggregates
     };
-    assert_eq!(kept(json!({})), [uuid(4), uuid(5)].into());
+    assert_eq!(forbidden_for(json!({})), [uuid(4), uuid(5)].into());
     let avx2 = json!({"trait:HW_CPU_X86_AVX2": "required"});
-    assert_eq!(kept(flavor(avx2.clone())), [uuid(5)].into());
+    assert_eq!(forbidden_for(flavor(avx2.clone())), [uuid(5)].into());
     assert_eq!(
-        kept(json!({"image": {"properties": avx2}})),
+        forbidden_for(json!({"image": {"properties": avx2}})),
         [uuid(5)].into()
     );
 }
 
 #[test]
 fn segments_of_routed_networks_become_aggregates() {
-    let mut options = off();
+    let mut options = all_switched_off();
     options.query_placement_for_routed_network_aggregates = true;
     let routed = |segments: Value| {
         let nic = json!({"network_id": uuid(60), "segments": segments});
@@ -168,10 +169,10 @@ fn segments_of_routed_networks_become_aggregates() {
             &options,
         )
     };
-    let both = vec![uuid(51), uuid(52)];
+    let segment_aggregates = vec![uuid(51), uuid(52)];
     assert_eq!(
         routed(json!([uuid(50)])).expect("fits").aggregates,
-        [both.clone(), both]
+        [segment_aggregates.clone(), segment_aggregates]
     );
     let segment = uuid(49);
     let refusal = PrefilterRefusal::NoSegmentAggregate { segment };
@@ -179,7 +180,7 @@ fn segments_of_routed_networks_become_aggregates() {
 }
 
 #[test]
-fn wishes_become_traits_of_the_host() {
+fn requirements_become_traits_of_the_host() {
     let image =
         |properties: Value| json!({"image": {"disk_format": "qcow2", "properties": properties}});
     type Switch = fn(&mut PrefilterOptions);
@@ -238,37 +239,37 @@ fn wishes_become_traits_of_the_host() {
             &["OWNER_NOVA"],
         ),
     ];
-    for (more, switch, expected) in rows {
-        assert_eq!(root_traits(more, switch), expected);
+    for (fields, switch, expected) in rows {
+        assert_eq!(root_traits(fields, switch), expected);
     }
 }
 
 #[test]
-fn an_unknown_device_model_leaves_the_others_required() {
+fn an_unknown_device_model_does_not_affect_the_others() {
     let properties = json!({"hw_emulation_architecture": "sparc", "hw_vif_model": "virtio"});
-    let mut options = off();
+    let mut options = all_switched_off();
     options.image_metadata_prefilter = true;
     let image = spec(json!({"image": {"properties": properties}}));
-    let additions = apply(&image, &options).expect("fits");
+    let added = apply(&image, &options).expect("fits");
     assert_eq!(
-        additions.root_required,
+        added.root_required,
         ["COMPUTE_NET_VIF_MODEL_VIRTIO".to_owned()].into()
     );
     assert_eq!(
-        additions.warnings[0].to_string(),
+        added.warnings[0].to_string(),
         "image.properties[\"hw_emulation_architecture\"] is ignored: there is no standard trait COMPUTE_ARCH_SPARC"
     );
 }
 
 #[test]
-fn prepared_requests_carry_everything() {
-    let whole = spec(json!({
+fn a_prepared_request_has_all_constraints() {
+    let request = spec(json!({
         "flavor": {"vcpus": 1, "memory_mb": 64, "extra_specs": {"accel:device_profile": "fpga"}},
         "device_profiles": [{"name": "fpga", "groups": [{"resources:FPGA": 1}]}],
         "pci_requests": [{"request_id": "r", "count": 2, "spec": [{"resource_class": "CUSTOM_G"}]}],
         "availability_zone": "north",
     }));
-    let prepared = prepare(&whole, &PrepareOptions::default(), &Fleet).expect("fits");
+    let prepared = prepare(&request, &PrepareOptions::default(), &Fleet).expect("fits");
     let query = &prepared.query;
     assert_eq!(query.root_required, ["COMPUTE_ACCELERATORS", "OWNER_NOVA"]);
     assert_eq!(query.root_forbidden, ["COMPUTE_STATUS_DISABLED"]);
@@ -278,13 +279,13 @@ fn prepared_requests_carry_everything() {
     );
     let suffixes: Vec<_> = query.groups.iter().map(|group| &*group.suffix).collect();
     assert_eq!(suffixes, ["", "device_profile_0", "r-0", "r-1"]);
-    let owned: Vec<_> = query
+    let trait_counts: Vec<_> = query
         .groups
         .iter()
         .map(|group| group.required.len())
         .collect();
     assert_eq!(
-        owned,
+        trait_counts,
         [0, 0, 1, 1],
         "devices must be the compute service's own"
     );
@@ -297,7 +298,7 @@ fn prepared_requests_carry_everything() {
             Prefilter::OwnerNova,
         ]
     );
-    let lost = spec(json!({"force_hosts": ["gone"]}));
-    let refused = prepare(&lost, &PrepareOptions::default(), &Fleet);
+    let with_unknown_host = spec(json!({"force_hosts": ["gone"]}));
+    let refused = prepare(&with_unknown_host, &PrepareOptions::default(), &Fleet);
     assert!(matches!(refused, Err(PrepareRefusal::NoSuchHost { .. })));
 }

@@ -1,16 +1,16 @@
-//! Requests as JSON: what is read, and which field an error is about.
+//! Requests as JSON: how they are parsed, and which field an error names.
 
 use placewright_scheduler::request::{self, RequestSpec};
 use serde_json::{Value, json};
 
-fn read(json: Value) -> Result<RequestSpec, request::Unreadable> {
+fn parse(json: Value) -> Result<RequestSpec, request::Unreadable> {
     request::read(json)
 }
 
-fn with(field: &str, value: Value) -> Value {
-    let mut whole = json!({"flavor": {"vcpus": 1, "memory_mb": 64}});
-    whole[field] = value;
-    whole
+fn request_with(field: &str, value: Value) -> Value {
+    let mut request = json!({"flavor": {"vcpus": 1, "memory_mb": 64}});
+    request[field] = value;
+    request
 }
 
 #[test]
@@ -26,49 +26,55 @@ fn errors_name_the_field() {
             json!({"flavor": {"vcpus": 1.5, "memory_mb": 1}}),
             "flavor.vcpus",
         ),
-        (with("flavour", json!(1)), "flavour"),
-        (with("is_bfv", json!("yes")), "is_bfv"),
-        (with("image", json!({"properties": []})), "image.properties"),
-        (with("ignore_hosts", json!([1])), "ignore_hosts[0]"),
+        (request_with("flavour", json!(1)), "flavour"),
+        (request_with("is_bfv", json!("yes")), "is_bfv"),
         (
-            with("scheduler_hints", json!({"group": {"a": 1}})),
+            request_with("image", json!({"properties": []})),
+            "image.properties",
+        ),
+        (request_with("ignore_hosts", json!([1])), "ignore_hosts[0]"),
+        (
+            request_with("scheduler_hints", json!({"group": {"a": 1}})),
             "scheduler_hints.group",
         ),
         (
-            with("requested_destination", json!({"aggregates": [["x"]]})),
+            request_with("requested_destination", json!({"aggregates": [["x"]]})),
             "requested_destination.aggregates[0][0]",
         ),
         (
-            with(
+            request_with(
                 "requested_resources",
                 json!([{"requester_id": "a", "resources": {"VGPU": -1}}]),
             ),
             "requested_resources[0].resources.VGPU",
         ),
         (
-            with(
+            request_with(
                 "topology_rules",
                 json!([{"level": "rack", "relation": "beside"}]),
             ),
             "topology_rules[0].relation",
         ),
         (
-            with("instance_group", json!({"uuid": "x", "policy": "affinity"})),
+            request_with("instance_group", json!({"uuid": "x", "policy": "affinity"})),
             "instance_group.uuid",
         ),
     ];
     for (json, field) in rows {
         let text = json.to_string();
-        let error = read(json).expect_err(&text);
+        let error = parse(json).expect_err(&text);
         assert_eq!(error.field, field, "{error} in {text}");
     }
     let nulls = json!({"flavor": {"vcpus": 1, "memory_mb": 1, "extra_specs": {"a": null}}});
-    assert_eq!(read(nulls).expect_err("null").field, "flavor.extra_specs.a");
+    assert_eq!(
+        parse(nulls).expect_err("null").field,
+        "flavor.extra_specs.a"
+    );
 }
 
 #[test]
-fn image_properties_are_brought_to_one_form() {
-    let spec = read(with(
+fn image_properties_are_normalised() {
+    let spec = parse(request_with(
         "image",
         json!({"properties": {
             "architecture": "amd64", "hypervisor_type": "XAPI", "hw_vm_mode": "HV",
@@ -105,12 +111,12 @@ fn image_properties_are_brought_to_one_form() {
     );
     assert_eq!(properties.numa_cpus().expect("cells")[0], [0, 1].into());
     assert_eq!(properties.numa_memory_mb(), Some(&[64, 32][..]));
-    let again = read(serde_json::to_value(&spec).expect("written"));
-    assert_eq!(again.expect("readable"), spec);
+    let parsed_again = parse(serde_json::to_value(&spec).expect("written"));
+    assert_eq!(parsed_again.expect("readable"), spec);
 }
 
 #[test]
-fn impossible_image_properties_are_refused() {
+fn invalid_image_properties_are_refused() {
     for (name, value) in [
         ("hw_architecture", "vax"),
         ("hw_disk_bus", "floppy"),
@@ -120,7 +126,8 @@ fn impossible_image_properties_are_refused() {
         ("hw_numa_mem.0", "-1"),
         ("hw_numa_cpus.0", "3-1"),
     ] {
-        let error = read(with("image", json!({"properties": {name: value}}))).expect_err(name);
+        let error =
+            parse(request_with("image", json!({"properties": {name: value}}))).expect_err(name);
         assert!(
             error
                 .message
@@ -132,7 +139,7 @@ fn impossible_image_properties_are_refused() {
 
 #[test]
 fn defaults_hints_and_ignored_hosts() {
-    let spec = read(with(
+    let spec = parse(request_with(
         "scheduler_hints",
         json!({"query": "[\"=\"]", "different_host": ["a", "b"], "none": []}),
     ))
@@ -147,6 +154,6 @@ fn defaults_hints_and_ignored_hosts() {
         (spec.num_instances, spec.is_bfv, spec.is_forced()),
         (1, false, false)
     );
-    let spec = read(with("ignore_hosts", json!(["Host1"]))).expect("readable");
+    let spec = parse(request_with("ignore_hosts", json!(["Host1"]))).expect("readable");
     assert!(spec.ignores_host("hOST1") && !spec.ignores_host("host2"));
 }

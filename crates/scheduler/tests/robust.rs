@@ -1,6 +1,7 @@
-//! Whatever a request says, it is read, refused with a field, or turned into a sound query.
+//! Any request, however malformed, is either refused with the name of a field or becomes a valid
+//! query.
 //!
-//! `PROPTEST_CASES` sets how many requests are tried (default 256).
+//! `PROPTEST_CASES` sets the number of requests that are tried (default 256).
 
 use std::collections::BTreeMap;
 
@@ -13,9 +14,10 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-struct Nothing;
+/// An environment without hosts and aggregates.
+struct EmptyFleet;
 
-impl Environment for Nothing {
+impl Environment for EmptyFleet {
     fn each_aggregate(&self, _visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {}
     fn segment_aggregates(&self, _segment: Uuid) -> Option<Vec<Uuid>> {
         None
@@ -116,7 +118,7 @@ fn key() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Names of image properties are those of extra specs with `_` for the colon.
+/// The name of an image property: mostly that of an extra spec with `_` in place of the colon.
 fn property() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => key().prop_map(|key| key.replacen(':', "_", 1)),
@@ -167,20 +169,20 @@ fn request() -> impl Strategy<Value = Value> {
     let group = prop::option::weighted(0.3, group);
     (flavor, object(property()), odd_field, group).prop_map(
         |(flavor, properties, odd_field, group)| {
-            let mut whole = json!({"flavor": flavor, "image": {"properties": properties}});
+            let mut request = json!({"flavor": flavor, "image": {"properties": properties}});
             if let Some(group) = group {
-                whole["requested_resources"] = group;
+                request["requested_resources"] = group;
             }
             if let Some((name, value)) = odd_field {
-                whole[name] = value;
+                request[name] = value;
             }
-            whole
+            request
         },
     )
 }
 
-fn options(nested: bool) -> PrepareOptions {
-    let translate = if nested {
+fn options(numa_in_placement: bool) -> PrepareOptions {
+    let translate = if numa_in_placement {
         TranslateOptions::default()
     } else {
         TranslateOptions::nova()
@@ -199,7 +201,7 @@ fn options(nested: bool) -> PrepareOptions {
 
 proptest! {
     #[test]
-    fn every_request_is_sound_or_refused_by_field(json in request(), nested in any::<bool>()) {
+    fn every_request_is_valid_or_refused_with_a_field(json in request(), numa_in_placement in any::<bool>()) {
         let spec: RequestSpec = match request::read(json) {
             Ok(spec) => spec,
             Err(error) => {
@@ -207,7 +209,7 @@ proptest! {
                 return Ok(());
             }
         };
-        match prepare(&spec, &options(nested), &Nothing) {
+        match prepare(&spec, &options(numa_in_placement), &EmptyFleet) {
             Ok(prepared) => {
                 let query = &prepared.query;
                 let suffixes: Vec<_> = query.groups.iter().map(|group| &group.suffix).collect();
@@ -218,13 +220,13 @@ proptest! {
                 prop_assert!(in_subtree.all(|suffix| suffixes.contains(&suffix)));
                 prop_assert!(suffixes.len() < 3 || query.group_policy.is_some());
             }
-            Err(PrepareRefusal::BadRequest(bad)) => {
-                prop_assert!(!bad.field().is_empty());
-                prop_assert!(bad.to_string().starts_with(bad.field()));
+            Err(PrepareRefusal::BadRequest(refusal)) => {
+                prop_assert!(!refusal.field().is_empty());
+                prop_assert!(refusal.to_string().starts_with(refusal.field()));
             }
             Err(PrepareRefusal::NoSuchHost { .. } | PrepareRefusal::Prefilter(_)) => {}
         }
-        let again = serde_json::to_value(&spec).expect("written");
-        prop_assert_eq!(request::read::<RequestSpec, _>(again).expect("readable"), spec);
+        let written = serde_json::to_value(&spec).expect("written");
+        prop_assert_eq!(request::read::<RequestSpec, _>(written).expect("readable"), spec);
     }
 }

@@ -1,5 +1,5 @@
-//! Cached rankings give the same hosts as weighing every host, and those are placement's
-//! candidates that pass the filters, whatever happened in between.
+//! The indexed ranking returns the same hosts as the linear ranking, after any sequence of events.
+//! They are the hosts that placement offers as candidates and that pass filters and rules.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use placewright_placement::group::{Level, Relation, Rule, RuleScope as Place};
+use placewright_placement::group::{Level, Relation, Rule, RuleScope};
 use placewright_placement::{
     Command, ConsumerGeneration, ConsumerUuid, Intent, Inventory, ProviderId, State, Timestamp,
     decide, find_candidates,
@@ -36,7 +36,7 @@ fn rack(number: u32) -> String {
     Uuid::from_u128(0xacc0 + u128::from(number)).to_string()
 }
 
-fn run(state: &mut State, command: &Command) -> bool {
+fn execute(state: &mut State, command: &Command) -> bool {
     let mut changes = Vec::new();
     let accepted = decide(state, command, &mut changes).is_ok();
     if accepted {
@@ -50,7 +50,7 @@ fn run(state: &mut State, command: &Command) -> bool {
 fn fleet(sizes: &[u8]) -> State {
     let at = Timestamp::from_seconds(1);
     let mut state = State::default();
-    run(&mut state, &Command::SyncStandardNames { at });
+    execute(&mut state, &Command::SyncStandardNames { at });
     let create = |uuid, name: String, parent| Command::CreateProvider {
         uuid,
         name,
@@ -66,31 +66,31 @@ fn fleet(sizes: &[u8]) -> State {
     };
     for (number, size) in (0u32..).zip(sizes) {
         let (host, size) = (host_uuid(number), i32::from(*size % 8) + 1);
-        run(&mut state, &create(host, format!("host{number}"), None));
+        execute(&mut state, &create(host, format!("host{number}"), None));
         let cpus = ("VCPU".to_owned(), Inventory::new(size * 2, 2.0));
-        let mut own = vec![
+        let mut inventories = vec![
             ("MEMORY_MB".to_owned(), Inventory::new(size * 1024, 1.0)),
             ("DISK_GB".to_owned(), Inventory::new(size * 10, 1.0)),
         ];
         if number % 3 == 0 {
             for node in 0..2u32 {
                 let uuid = Uuid::from_u128(0x9000 + u128::from(number * 2 + node));
-                run(
+                execute(
                     &mut state,
                     &create(uuid, format!("numa{number}-{node}"), Some(host)),
                 );
-                run(&mut state, &set(uuid, vec![cpus.clone()]));
+                execute(&mut state, &set(uuid, vec![cpus.clone()]));
             }
         } else {
-            own.push(cpus);
+            inventories.push(cpus);
         }
-        run(&mut state, &set(host, own));
+        execute(&mut state, &set(host, inventories));
         let traits = if number % 4 == 0 {
             vec!["HW_CPU_X86_AVX".to_owned()]
         } else {
             vec![]
         };
-        run(
+        execute(
             &mut state,
             &Command::SetTraits {
                 provider: host,
@@ -100,7 +100,7 @@ fn fleet(sizes: &[u8]) -> State {
             },
         );
         let aggregates = vec![rack(number % 7)];
-        run(
+        execute(
             &mut state,
             &Command::SetAggregates {
                 provider: host,
@@ -115,7 +115,7 @@ fn fleet(sizes: &[u8]) -> State {
         name: "rack".into(),
         aggregates,
     }];
-    run(
+    execute(
         &mut state,
         &Command::SetLevels {
             levels,
@@ -123,10 +123,10 @@ fn fleet(sizes: &[u8]) -> State {
         },
     );
     let rules = vec![Rule {
-        scope: Place::Host,
+        scope: RuleScope::Host,
         relation: Relation::FewerThan(1),
     }];
-    run(
+    execute(
         &mut state,
         &Command::SetGroup {
             group: Uuid::from_u128(0xe1),
@@ -136,8 +136,9 @@ fn fleet(sizes: &[u8]) -> State {
     state
 }
 
+/// Topology rules for some kinds of requests: hard ones for 1 and 2, soft ones for 3.
 fn topology_rules(kind: u8) -> Vec<TopologyRule> {
-    let to = |count: u128| {
+    let instances = |count: u128| {
         (0..count)
             .map(|number| Uuid::from_u128(0xc000 + number))
             .collect()
@@ -145,17 +146,17 @@ fn topology_rules(kind: u8) -> Vec<TopologyRule> {
     let mut rule = TopologyRule::hard("rack", TopologyRelation::Different);
     match kind {
         1 => {
-            rule.to = to(2);
+            rule.to = instances(2);
             vec![rule]
         }
         2 => {
             rule.relation = TopologyRelation::Spread;
-            rule.to = to(12);
+            rule.to = instances(12);
             vec![rule]
         }
         3 => {
             rule.strength = Strength::Soft;
-            rule.to = to(3);
+            rule.to = instances(3);
             let mut near = rule.clone();
             (near.level, near.relation) = (None, TopologyRelation::Near);
             vec![rule, near]
@@ -170,7 +171,7 @@ fn request() -> impl Strategy<Value = RequestSpec> {
         1 => Just(Some((0xe1, GroupPolicy::AntiAffinity))),
         1 => Just(Some((0xe2, GroupPolicy::Affinity))),
     ];
-    // Few values, so that requests of one class come again after claims.
+    // There are few values, so that requests of one class are repeated after claims.
     let conditions = prop::sample::select(vec![
         ("capabilities:free_ram_mb", "<= 2500"),
         ("capabilities:vcpus_used", ">= 3"),
@@ -198,21 +199,21 @@ fn request() -> impl Strategy<Value = RequestSpec> {
                 root_gb: disk * 5,
                 ..Flavor::default()
             };
-            let mut extra = |key: &str, value: &str| {
+            let mut add_extra_spec = |key: &str, value: &str| {
                 flavor.extra_specs.insert(key.into(), value.into());
             };
             if avx {
-                extra("trait:HW_CPU_X86_AVX", "required");
+                add_extra_spec("trait:HW_CPU_X86_AVX", "required");
             }
             if let Some((name, condition)) = condition {
-                extra(name, condition);
+                add_extra_spec(name, condition);
             }
             if kind == 0 {
                 // Two groups, each served by a NUMA node.
-                extra("resources:VCPU", "0");
-                extra("resources1:VCPU", "1");
-                extra("resources2:VCPU", "1");
-                extra("group_policy", "isolate");
+                add_extra_spec("resources:VCPU", "0");
+                add_extra_spec("resources1:VCPU", "1");
+                add_extra_spec("resources2:VCPU", "1");
+                add_extra_spec("group_policy", "isolate");
             }
             let mut request = RequestSpec::new(flavor);
             request.instance_group = group.map(|(uuid, policy)| ServerGroup {
@@ -230,7 +231,7 @@ fn request() -> impl Strategy<Value = RequestSpec> {
         })
 }
 
-/// Whether filters and rules let every usable host pass.
+/// Whether every usable host passes the filters and rules.
 fn is_unconditional(request: &RequestSpec) -> bool {
     let mut specs = request.flavor.extra_specs.keys();
     let has_condition = specs.any(|key| key.starts_with("capabilities:"));
@@ -248,7 +249,7 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        6 => (request(), 0u8..40).prop_map(|(request, who)| Event::Claim(Box::new(request), who)),
+        6 => (request(), 0u8..40).prop_map(|(request, number)| Event::Claim(Box::new(request), number)),
         2 => (0u8..40).prop_map(Event::Release),
         1 => (0..HOSTS, any::<bool>()).prop_map(|(host, on)| Event::Disable(host, on)),
         1 => (0..HOSTS, 0u32..4).prop_map(|(host, ops)| Event::Load(host, ops)),
@@ -259,7 +260,7 @@ fn instance(number: u8) -> Uuid {
     Uuid::from_u128(0xc000 + u128::from(number))
 }
 
-/// A scheduler that has heard of every host of a fleet.
+/// A scheduler that has the reports of all hosts of a fleet.
 fn scheduler_of(hosts: u32, now: Timestamp) -> Scheduler {
     let mut scheduler =
         Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
@@ -274,10 +275,10 @@ fn scheduler_of(hosts: u32, now: Timestamp) -> Scheduler {
     scheduler
 }
 
-/// What `rank` finds and what `rank_all` finds, as slots.
-fn found(scheduler: &mut Scheduler, state: &State, request: &RequestSpec) -> [Vec<u32>; 2] {
+/// The slots that `rank` returns, and those that `rank_all` returns.
+fn ranked_slots(scheduler: &mut Scheduler, state: &State, request: &RequestSpec) -> [Vec<u32>; 2] {
     scheduler.observe(state, Timestamp::from_seconds(100));
-    let prepared = scheduler.prepare_once(state, request).unwrap();
+    let prepared = scheduler.prepare_cached(state, request).unwrap();
     let scope = Scope {
         instance: instance(9),
         count: 4,
@@ -290,7 +291,8 @@ fn found(scheduler: &mut Scheduler, state: &State, request: &RequestSpec) -> [Ve
     [best, all].map(|hosts| hosts.iter().map(|host| host.slot).collect())
 }
 
-/// A condition on a free amount can come true by a claim, which otherwise only takes away.
+/// A condition on a free amount can become true by a claim, which in general makes no host
+/// feasible.
 #[test]
 fn a_host_that_only_lost_capacity_can_become_feasible() {
     for (name, condition) in [
@@ -311,10 +313,14 @@ fn a_host_that_only_lost_capacity_can_become_feasible() {
         let unconditional = request.clone();
         let specs = &mut request.flavor.extra_specs;
         specs.insert(format!("capabilities:{name}"), condition.into());
-        // From the second time on, what was found out about the class is kept.
+        // From the second request on, results are cached by class.
         for _ in 0..3 {
-            let none: [Vec<u32>; 2] = [vec![], vec![]];
-            assert_eq!(found(&mut scheduler, &state, &request), none, "{name}");
+            let no_hosts: [Vec<u32>; 2] = [vec![], vec![]];
+            assert_eq!(
+                ranked_slots(&mut scheduler, &state, &request),
+                no_hosts,
+                "{name}"
+            );
         }
         let prepared = scheduler.prepare(&state, &unconditional).unwrap();
         let host = state.provider_id(host_uuid(1)).unwrap();
@@ -334,24 +340,29 @@ fn a_host_that_only_lost_capacity_can_become_feasible() {
             least: 1,
             at: Timestamp::from_seconds(2),
         };
-        assert!(run(&mut state, &claim));
+        assert!(execute(&mut state, &claim));
         for _ in 0..2 {
-            let one = [vec![host.0], vec![host.0]];
-            assert_eq!(found(&mut scheduler, &state, &request), one, "{name}");
+            let one_host = [vec![host.0], vec![host.0]];
+            assert_eq!(
+                ranked_slots(&mut scheduler, &state, &request),
+                one_host,
+                "{name}"
+            );
         }
     }
 }
 
-/// The slots of hosts that are asked about besides the ranking.
-const ASKED: [u32; 3] = [7, 3, 9];
+/// The slots for which weights are requested in addition to the best hosts.
+const REQUESTED_SLOTS: [u32; 3] = [7, 3, 9];
 
-/// The hosts that are asked about have the places and weights of the whole ranking.
-fn assert_asked(told: &[Ranked], weights: &Weights) {
-    let all = told.iter().zip(&weights.of_hosts).enumerate();
-    let all = all.filter(|(_, (one, _))| ASKED.contains(&one.slot));
-    let of_asked = weights.of_asked.iter();
-    let of_asked = of_asked.map(|one| (one.slot, one.rank, &one.weights));
-    assert!(of_asked.eq(all.map(|(place, (one, weights))| (one.slot, place + 1, weights))));
+/// Asserts that the requested hosts have the ranks and weights that they have in the whole ranking.
+fn assert_requested(ranked: &[Ranked], weights: &Weights) {
+    let expected = ranked.iter().zip(&weights.of_best).enumerate();
+    let expected = expected.filter(|(_, (host, _))| REQUESTED_SLOTS.contains(&host.slot));
+    let expected = expected.map(|(index, (host, weights))| (host.slot, index + 1, weights));
+    let requested = weights.of_requested.iter();
+    let requested = requested.map(|host| (host.slot, host.rank, &host.weights));
+    assert!(requested.eq(expected));
 }
 
 proptest! {
@@ -366,46 +377,46 @@ proptest! {
         let mut scheduler = scheduler_of(HOSTS, now);
         for event in &events {
             match event {
-                Event::Claim(request, who) => {
+                Event::Claim(request, number) => {
                     scheduler.observe(&state, now);
-                    let prepared = scheduler.prepare_once(&state, request).unwrap();
-                    let scope = Scope { instance: instance(*who), count: 4, ..Scope::default() };
-                    let found = scheduler.rank(&state, request, &prepared, &scope).unwrap();
-                    // The cache of the request's class does not change the result.
-                    let alone = scheduler.prepare(&state, request).unwrap();
-                    prop_assert_eq!(&alone.query, &prepared.query);
-                    let afresh = scheduler.rank(&state, request, &alone, &scope).unwrap();
-                    prop_assert_eq!(&found, &afresh);
-                    let all = Scope { count: 1_000, ..scope.clone() };
-                    let everyone = scheduler.rank_all(&state, request, &prepared, &all).unwrap();
-                    prop_assert_eq!(found.len(), everyone.len().min(4));
-                    let (told, weights) = scheduler.rank_with_weights(&state, request, &prepared, &all, ASKED.to_vec()).unwrap();
-                    prop_assert_eq!(&told, &everyone);
-                    prop_assert_eq!((weights.compared, weights.of_hosts.len()), (told.len(), told.len()));
-                    assert_asked(&told, &weights);
-                    for (one, weights) in told.iter().zip(&weights.of_hosts) {
+                    let prepared = scheduler.prepare_cached(&state, request).unwrap();
+                    let scope = Scope { instance: instance(*number), count: 4, ..Scope::default() };
+                    let ranked = scheduler.rank(&state, request, &prepared, &scope).unwrap();
+                    // Without a cache the result is the same.
+                    let prepared_uncached = scheduler.prepare(&state, request).unwrap();
+                    prop_assert_eq!(&prepared_uncached.query, &prepared.query);
+                    let ranked_uncached = scheduler.rank(&state, request, &prepared_uncached, &scope).unwrap();
+                    prop_assert_eq!(&ranked, &ranked_uncached);
+                    let unlimited = Scope { count: 1_000, ..scope.clone() };
+                    let ranked_linearly = scheduler.rank_all(&state, request, &prepared, &unlimited).unwrap();
+                    prop_assert_eq!(ranked.len(), ranked_linearly.len().min(4));
+                    let (ranked_with_weights, weights) = scheduler.rank_with_weights(&state, request, &prepared, &unlimited, REQUESTED_SLOTS.to_vec()).unwrap();
+                    prop_assert_eq!(&ranked_with_weights, &ranked_linearly);
+                    prop_assert_eq!((weights.compared, weights.of_best.len()), (ranked_with_weights.len(), ranked_with_weights.len()));
+                    assert_requested(&ranked_with_weights, &weights);
+                    for (host, weights) in ranked_with_weights.iter().zip(&weights.of_best) {
                         let sum: f64 = weights.iter().map(|weight| weight.share).sum();
-                        prop_assert!((sum - one.score).abs() < 1e-9, "{one:?} {weights:?}");
+                        prop_assert!((sum - host.score).abs() < 1e-9, "{host:?} {weights:?}");
                     }
-                    for (mine, theirs) in found.iter().zip(&everyone) {
-                        let is_tie = (mine.score - theirs.score).abs() < 1e-9;
-                        prop_assert!(mine.slot == theirs.slot || is_tie, "{mine:?} {theirs:?}");
-                        prop_assert!(is_tie || everyone.len() < 2);
+                    for (indexed, linear) in ranked.iter().zip(&ranked_linearly) {
+                        let is_tie = (indexed.score - linear.score).abs() < 1e-9;
+                        prop_assert!(indexed.slot == linear.slot || is_tie, "{indexed:?} {linear:?}");
+                        prop_assert!(is_tie || ranked_linearly.len() < 2);
                     }
-                    // The feasible hosts are those that placement offers, minus those that filters
-                    // and rules exclude.
+                    // Without filters and rules, the feasible hosts are those of placement's
+                    // candidates.
                     let offered = find_candidates(&state, &prepared.query).unwrap();
                     let roots: BTreeSet<u32> = offered
                         .iter()
-                        .flat_map(|one| one.allocations().to_vec())
-                        .filter_map(|one| Some(state.provider(one.provider)?.root.0))
+                        .flat_map(|candidate| candidate.allocations().to_vec())
+                        .filter_map(|allocation| Some(state.provider(allocation.provider)?.root.0))
                         .filter(|root| scheduler.hosts().usable().contains(*root))
                         .collect();
                     if is_unconditional(request) {
-                        let slots: BTreeSet<u32> = everyone.iter().map(|host| host.slot).collect();
+                        let slots: BTreeSet<u32> = ranked_linearly.iter().map(|host| host.slot).collect();
                         prop_assert_eq!(slots, roots);
                     }
-                    let candidates: Vec<_> = found
+                    let candidates: Vec<_> = ranked
                         .iter()
                         .flat_map(|host| {
                             scheduler.candidates(&state, &prepared, host.slot, 2).unwrap()
@@ -413,7 +424,7 @@ proptest! {
                         .collect();
                     let group = request.instance_group.as_ref().map(|group| group.uuid);
                     let intent = Intent {
-                        consumer: ConsumerUuid::from_uuid(instance(*who)),
+                        consumer: ConsumerUuid::from_uuid(instance(*number)),
                         generation: ConsumerGeneration::Any,
                         project: "p".into(),
                         user: "u".into(),
@@ -423,20 +434,20 @@ proptest! {
                         candidates,
                         alongside: Vec::new(),
                     };
-                    // The host ranked first is the one that is claimed.
+                    // The claim takes the host that was ranked first.
                     let at = Timestamp::from_seconds(2);
                     let claimed =
-                        run(&mut state, &Command::ClaimFirst { intents: vec![intent], least: 1, at });
-                    prop_assert_eq!(claimed, !found.is_empty());
-                    if let Some(best) = found.first() {
-                        let consumer = ConsumerUuid::from_uuid(instance(*who));
-                        let placing = state.consumer(consumer).and_then(|one| one.placing);
-                        prop_assert_eq!(placing.map(|one| one.host), Some(ProviderId(best.slot)));
+                        execute(&mut state, &Command::ClaimFirst { intents: vec![intent], least: 1, at });
+                    prop_assert_eq!(claimed, !ranked.is_empty());
+                    if let Some(best) = ranked.first() {
+                        let consumer = ConsumerUuid::from_uuid(instance(*number));
+                        let placing = state.consumer(consumer).and_then(|consumer| consumer.placing);
+                        prop_assert_eq!(placing.map(|placing| placing.host), Some(ProviderId(best.slot)));
                     }
                 }
-                Event::Release(who) => {
-                    let consumer = ConsumerUuid::from_uuid(instance(*who));
-                    run(&mut state, &Command::Release { consumer });
+                Event::Release(number) => {
+                    let consumer = ConsumerUuid::from_uuid(instance(*number));
+                    execute(&mut state, &Command::Release { consumer });
                 }
                 Event::Disable(host, is_disabled) => {
                     let reason = is_disabled.then(|| "test".to_owned());

@@ -1,4 +1,5 @@
-//! Hard spread rules hold with concurrent schedulers, however old their copies of the state are.
+//! Hard spread rules are not violated by concurrent schedulers, even if their copies of the state
+//! are stale.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,12 +39,12 @@ fn group_uuid() -> Uuid {
     Uuid::from_u128(0xe1)
 }
 
-/// Most hosts are in the first rooms; the last level of places has none at all.
+/// The room of a host. The rooms have different numbers of hosts.
 fn room_of(host: u32) -> u32 {
     (host % 7).min(ROOMS - 1)
 }
 
-fn run(state: &mut State, command: &Command) -> Option<Outcome> {
+fn execute(state: &mut State, command: &Command) -> Option<Outcome> {
     let mut changes = Vec::new();
     let outcome = decide(state, command, &mut changes).ok()?;
     changes.iter().for_each(|change| drop(state.apply(change)));
@@ -53,7 +54,7 @@ fn run(state: &mut State, command: &Command) -> Option<Outcome> {
 fn fleet(sizes: &[u8]) -> State {
     let at = Timestamp::from_seconds(1);
     let mut state = State::default();
-    run(&mut state, &Command::SyncStandardNames { at }).unwrap();
+    execute(&mut state, &Command::SyncStandardNames { at }).unwrap();
     for (number, size) in (0u32..).zip(sizes) {
         let provider = host_uuid(number);
         let create = Command::CreateProvider {
@@ -62,7 +63,7 @@ fn fleet(sizes: &[u8]) -> State {
             parent: None,
             at,
         };
-        run(&mut state, &create).unwrap();
+        execute(&mut state, &create).unwrap();
         let total = i32::from(*size % 4) + 1;
         let inventory = Inventory::new(total, 1.0);
         let inventories = ["VCPU", "MEMORY_MB", "DISK_GB"].map(|class| (class.into(), inventory));
@@ -73,14 +74,14 @@ fn fleet(sizes: &[u8]) -> State {
             may_reserve_all: true,
             at,
         };
-        run(&mut state, &set).unwrap();
+        execute(&mut state, &set).unwrap();
         let set = Command::SetAggregates {
             provider,
             generation: None,
             aggregates: vec![room_uuid(room_of(number)).to_string()],
             at,
         };
-        run(&mut state, &set).unwrap();
+        execute(&mut state, &set).unwrap();
     }
     // A room without hosts does not count for the rule.
     let aggregates = (0..=ROOMS).map(|room| room_uuid(room).to_string());
@@ -89,22 +90,22 @@ fn fleet(sizes: &[u8]) -> State {
         aggregates: aggregates.collect(),
     }];
     let distances = Vec::new();
-    run(&mut state, &Command::SetLevels { levels, distances }).unwrap();
+    execute(&mut state, &Command::SetLevels { levels, distances }).unwrap();
     state
 }
 
-/// How the rule is expressed.
+/// Where the rule is stated, and how it names the other instances.
 #[derive(Clone, Copy, Debug)]
-enum Said {
+enum RuleSource {
     /// The rules belong to the server group.
     Group,
-    /// Each request has the rule, about its group's members.
+    /// Each request has the rule, for the members of its group.
     Request,
-    /// Each request has the rule, with the names of all others.
-    Names,
+    /// Each request has the rule, with the UUIDs of all other instances.
+    Uuids,
 }
 
-fn request(said: Said, max_skew: u32) -> RequestSpec {
+fn request(rule_source: RuleSource, max_skew: u32) -> RequestSpec {
     let mut request = RequestSpec::new(Flavor {
         vcpus: 1,
         memory_mb: 1,
@@ -121,10 +122,10 @@ fn request(said: Said, max_skew: u32) -> RequestSpec {
         hosts: BTreeSet::new(),
         topology_rules: Vec::new(),
     };
-    match said {
-        Said::Group => group.topology_rules.push(rule),
-        Said::Request => request.topology_rules.push(rule),
-        Said::Names => {
+    match rule_source {
+        RuleSource::Group => group.topology_rules.push(rule),
+        RuleSource::Request => request.topology_rules.push(rule),
+        RuleSource::Uuids => {
             rule.to = (0..60u8).map(instance).collect();
             request.topology_rules.push(rule);
             return request;
@@ -141,11 +142,11 @@ fn instance(number: u8) -> Uuid {
 /// A step of one of the schedulers.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// It ranks on its copy and claims on the state.
+    /// It ranks hosts by its copy of the state, and claims on the state itself.
     Claim(u8),
-    /// It refreshes its copy.
+    /// It gets a new copy of the state.
     Refresh,
-    /// An instance is deleted, which spread does not prevent.
+    /// An instance is deleted, even if that makes the spread uneven.
     Release(u8),
 }
 
@@ -159,13 +160,15 @@ fn event() -> impl Strategy<Value = (usize, Event)> {
 }
 
 /// The number of instances in each room with hosts, counted from the allocations.
-fn count(state: &State) -> BTreeMap<u32, usize> {
+fn instances_by_room(state: &State) -> BTreeMap<u32, usize> {
     let mut counts: BTreeMap<u32, usize> = (0..HOSTS).map(|host| (room_of(host), 0)).collect();
     for number in 0..60 {
         let consumer = state.consumer(ConsumerUuid::from_uuid(instance(number)));
-        let held = consumer.and_then(|consumer| consumer.allocations.first());
-        let Some(held) = held else { continue };
-        let uuid = state.provider(held.provider).unwrap().uuid;
+        let allocation = consumer.and_then(|consumer| consumer.allocations.first());
+        let Some(allocation) = allocation else {
+            continue;
+        };
+        let uuid = state.provider(allocation.provider).unwrap().uuid;
         let host = u32::try_from(uuid.as_u128() - 0x1000).unwrap();
         *counts.get_mut(&room_of(host)).unwrap() += 1;
     }
@@ -176,10 +179,10 @@ fn skew(counts: &BTreeMap<u32, usize>) -> usize {
     counts.values().max().unwrap() - counts.values().min().unwrap()
 }
 
-/// The rooms in which a free host could take one more without breaking the rule.
+/// The rooms with a free host in which one more instance would satisfy the rule.
 fn open_rooms(state: &State, max_skew: u32) -> BTreeSet<u32> {
-    let counts = count(state);
-    let least = *counts.values().min().unwrap();
+    let counts = instances_by_room(state);
+    let minimum = *counts.values().min().unwrap();
     let vcpu = state.class_id("VCPU").unwrap();
     let free = (0..HOSTS).filter(|host| {
         let provider = state.provider_by_uuid(host_uuid(*host)).unwrap();
@@ -188,7 +191,7 @@ fn open_rooms(state: &State, max_skew: u32) -> BTreeSet<u32> {
         record.used < record.inventory.capacity()
     });
     free.map(room_of)
-        .filter(|room| counts[room] + 1 - least <= max_skew as usize)
+        .filter(|room| counts[room] + 1 - minimum <= max_skew as usize)
         .collect()
 }
 
@@ -197,16 +200,16 @@ proptest! {
     #[test]
     fn no_claim_breaks_a_hard_spread(
         sizes in prop::collection::vec(any::<u8>(), HOSTS as usize),
-        said in prop_oneof![Just(Said::Group), Just(Said::Request), Just(Said::Names)],
+        rule_source in prop_oneof![Just(RuleSource::Group), Just(RuleSource::Request), Just(RuleSource::Uuids)],
         max_skew in 1u32..4,
         events in prop::collection::vec(event(), 1..120),
     ) {
         let now = Timestamp::from_seconds(100);
         let mut state = fleet(&sizes);
-        let request = request(said, max_skew);
+        let request = request(rule_source, max_skew);
         if let Some(group) = &request.instance_group {
             let rules = of_group(group);
-            run(&mut state, &Command::SetGroup { group: group.uuid, rules }).unwrap();
+            execute(&mut state, &Command::SetGroup { group: group.uuid, rules }).unwrap();
         }
         let mut scheduler =
             Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
@@ -217,21 +220,21 @@ proptest! {
             let full = HostUpdate::Full(Box::new(report));
             scheduler.hosts_mut().apply(host_uuid(number), now, &full);
         }
-        let mut seen: Vec<(Scheduler, State)> =
+        let mut schedulers: Vec<(Scheduler, State)> =
             (0..SCHEDULERS).map(|_| (scheduler.fork(), state.clone())).collect();
-        // The schedulers whose copy is up to date.
-        let mut fresh = [true; SCHEDULERS];
-        for (who, event) in events {
-            let (scheduler, copy) = &mut seen[who];
+        // By scheduler: whether its copy is up to date.
+        let mut is_fresh = [true; SCHEDULERS];
+        for (index, event) in events {
+            let (scheduler, copy) = &mut schedulers[index];
             match event {
                 Event::Refresh => {
                     *copy = state.clone();
-                    fresh[who] = true;
+                    is_fresh[index] = true;
                 }
                 Event::Release(number) => {
                     let consumer = ConsumerUuid::from_uuid(instance(number));
-                    if run(&mut state, &Command::Release { consumer }).is_some() {
-                        fresh = [false; SCHEDULERS];
+                    if execute(&mut state, &Command::Release { consumer }).is_some() {
+                        is_fresh = [false; SCHEDULERS];
                     }
                 }
                 Event::Claim(number) => {
@@ -240,21 +243,21 @@ proptest! {
                         continue;
                     }
                     scheduler.observe(copy, now);
-                    let prepared = scheduler.prepare_once(copy, &request).unwrap();
+                    let prepared = scheduler.prepare_cached(copy, &request).unwrap();
                     let scope = Scope {
                         instance: instance(number),
                         count: HOSTS as usize,
                         ..Scope::default()
                     };
                     let ranked = scheduler.rank(copy, &request, &prepared, &scope).unwrap();
-                    if fresh[who] {
-                        // With an up-to-date copy, exactly the feasible rooms are offered.
-                        let offered: BTreeSet<u32> =
-                            ranked.iter().map(|one| room_of(number_of(copy, one.slot))).collect();
-                        prop_assert_eq!(offered, open_rooms(&state, max_skew));
+                    if is_fresh[index] {
+                        // With an up-to-date copy, the ranked hosts are in exactly these rooms.
+                        let ranked_rooms: BTreeSet<u32> =
+                            ranked.iter().map(|host| room_of(number_of(copy, host.slot))).collect();
+                        prop_assert_eq!(ranked_rooms, open_rooms(&state, max_skew));
                     }
-                    let candidates = ranked.iter().flat_map(|one| {
-                        scheduler.candidates(copy, &prepared, one.slot, 1).unwrap()
+                    let candidates = ranked.iter().flat_map(|host| {
+                        scheduler.candidates(copy, &prepared, host.slot, 1).unwrap()
                     });
                     let intent = Intent {
                         consumer,
@@ -267,12 +270,12 @@ proptest! {
                         candidates: candidates.collect(),
                         alongside: Vec::new(),
                     };
-                    let before = skew(&count(&state));
+                    let before = skew(&instances_by_room(&state));
                     let command = Command::ClaimFirst { intents: vec![intent], least: 1, at: now };
-                    if run(&mut state, &command).is_some() {
-                        fresh = [false; SCHEDULERS];
-                        // Deletions may have made the spread uneven; a claim never makes it worse.
-                        let after = skew(&count(&state));
+                    if execute(&mut state, &command).is_some() {
+                        is_fresh = [false; SCHEDULERS];
+                        // Deletions can make the spread uneven; a claim must not make it worse.
+                        let after = skew(&instances_by_room(&state));
                         prop_assert!(after <= before.max(max_skew as usize), "{after}");
                     }
                 }
@@ -281,6 +284,7 @@ proptest! {
     }
 }
 
+/// The number of the host in a slot.
 fn number_of(state: &State, slot: u32) -> u32 {
     let uuid = state
         .provider(placewright_placement::ProviderId(slot))

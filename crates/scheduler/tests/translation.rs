@@ -1,4 +1,4 @@
-//! What flavors, images and what comes from outside become, as Nova would write the query.
+//! The queries that flavors, images, ports and devices are translated to, as Nova's query strings.
 
 use placewright_scheduler::request::{self, RequestSpec};
 use placewright_scheduler::translate::pci::{PciAlias, PciAliases};
@@ -10,7 +10,7 @@ fn spec(json: Value) -> RequestSpec {
 }
 
 /// A request for 4 VCPU, 2048 MiB and 10 GiB with these extra specs and image properties.
-fn flavored(extra_specs: Value, properties: Value) -> RequestSpec {
+fn request_with(extra_specs: Value, properties: Value) -> RequestSpec {
     let flavor = json!({
         "vcpus": 4, "memory_mb": 2048, "root_gb": 10, "extra_specs": extra_specs,
     });
@@ -42,14 +42,14 @@ fn nova() -> TranslateOptions {
     }
 }
 
-/// The query without its limit, readable.
+/// The query string of a request, without its limit and decoded.
 fn query(spec: &RequestSpec, options: &TranslateOptions) -> String {
     let mut translation = translate(spec, options).expect("a sound request");
-    target::point(&mut translation.request, spec, |_| Vec::new()).expect("a settled request");
-    readable(&translation.request.to_query_string())
+    target::apply(&mut translation.request, spec, |_| Vec::new()).expect("a settled request");
+    decoded(&translation.request.to_query_string())
 }
 
-fn readable(query: &str) -> String {
+fn decoded(query: &str) -> String {
     query
         .replace("%3A", ":")
         .replace("%2C", ",")
@@ -74,13 +74,12 @@ fn flavors_and_images_become_queries() {
             json!({}),
             "resources=DISK_GB:10,MEMORY_MB:2048,VCPU:4",
         ),
-        // The flavor's own word wins, 0 removes, and what is in any group is no default.
+        // Amounts of extra specs in any group replace those of the flavor; 0 removes a class.
         (
             json!({"resources:VCPU": 0, "resources1:MEMORY_MB": 512, "resources:VGPU": 1}),
             json!({}),
             "resources=DISK_GB:10,VGPU:1&resources1=MEMORY_MB:512",
         ),
-        // A bare-metal node is taken as a whole.
         (
             json!({
                 "resources:VCPU": 0, "resources:MEMORY_MB": 0, "resources:DISK_GB": 0,
@@ -133,7 +132,7 @@ fn flavors_and_images_become_queries() {
         ),
     ];
     for (extra_specs, properties, expected) in rows {
-        let spec = flavored(extra_specs, properties);
+        let spec = request_with(extra_specs, properties);
         assert_eq!(query(&spec, &nova()), expected);
     }
 }
@@ -161,7 +160,7 @@ fn disks_count_local_storage_only() {
 #[test]
 fn ports_devices_and_accelerators_become_groups() {
     let port = "8d6f0a58-3b5e-4f64-a6d3-0d5f6a7b8c90";
-    let of_port = json!({
+    let with_ports = json!({
         "flavor": {"vcpus": 1, "memory_mb": 64},
         "requested_networks": [
             {"port_id": port, "resource_request": {
@@ -174,7 +173,7 @@ fn ports_devices_and_accelerators_become_groups() {
         ],
     });
     assert_eq!(
-        query(&spec(of_port), &nova()),
+        query(&spec(with_ports), &nova()),
         format!(
             "group_policy=none&required{port}=CUSTOM_PHYSNET&requiredb=T\
              &resources=MEMORY_MB:64,VCPU:1&resources{port}=NET_BW_EGR_KILOBIT_PER_SEC:9\
@@ -199,18 +198,18 @@ fn ports_devices_and_accelerators_become_groups() {
              &resourcesdevice_profile_0=FPGA:1&resourcesdevice_profile_0{port}=FPGA:1"
         )
     );
-    let left_to_a_filter = flavored(json!({"pci_passthrough:alias": "gpu:2"}), json!({}));
+    let devices_by_filter = request_with(json!({"pci_passthrough:alias": "gpu:2"}), json!({}));
     assert_eq!(
-        query(&left_to_a_filter, &nova()),
+        query(&devices_by_filter, &nova()),
         "resources=DISK_GB:10,MEMORY_MB:2048,VCPU:4"
     );
-    let devices = TranslateOptions {
+    let in_placement = TranslateOptions {
         pci_in_placement: true,
         ..nova()
     };
-    let with_devices = flavored(json!({"pci_passthrough:alias": "gpu:2, nic:1"}), json!({}));
+    let with_devices = request_with(json!({"pci_passthrough:alias": "gpu:2, nic:1"}), json!({}));
     assert_eq!(
-        query(&with_devices, &devices),
+        query(&with_devices, &in_placement),
         "group_policy=none&requiredpci_alias_1-0=CUSTOM_MY_TRAIT,HW_GPU_API_VULKAN\
          &resources=DISK_GB:10,MEMORY_MB:2048,VCPU:4&resourcespci_alias_0-0=CUSTOM_PCI_10DE_1EB8:1\
          &resourcespci_alias_0-1=CUSTOM_PCI_10DE_1EB8:1&resourcespci_alias_1-0=CUSTOM_FAST_NIC:1"
@@ -218,9 +217,9 @@ fn ports_devices_and_accelerators_become_groups() {
 }
 
 #[test]
-fn destinations_and_hints_reach_the_query() {
+fn destinations_and_hints_affect_the_query() {
     let uuid = |number: u128| uuid::Uuid::from_u128(number).to_string();
-    let pointed = json!({
+    let with_destination = json!({
         "flavor": {"vcpus": 1, "memory_mb": 64},
         "requested_destination": {
             "host": "h", "aggregates": [[uuid(2), uuid(1)], [uuid(3)]],
@@ -229,7 +228,7 @@ fn destinations_and_hints_reach_the_query() {
         "force_hosts": ["other"], "force_nodes": ["n"],
         "scheduler_hints": {"same_host": uuid(9)},
     });
-    let spec = spec(pointed);
+    let spec = spec(with_destination);
     let node = |number| target::ComputeNode {
         uuid: uuid::Uuid::from_u128(number),
         host: "h".to_owned(),
@@ -237,13 +236,13 @@ fn destinations_and_hints_reach_the_query() {
     };
     let mut translation = translate(&spec, &nova()).expect("sound");
     let request = &mut translation.request;
-    let asked = |target: target::Target<'_>| {
+    let find = |target: target::Target<'_>| {
         assert_eq!((target.host, target.node), (Some("h"), Some("n")));
         vec![node(7)]
     };
-    target::point(request, &spec, asked).expect("found");
+    target::apply(request, &spec, find).expect("found");
     assert_eq!(
-        readable(&request.to_query_string()),
+        decoded(&request.to_query_string()),
         format!(
             "in_tree={}&member_of=!in:{}&member_of=in:{},{}&member_of=in:{}\
              &resources=MEMORY_MB:64,VCPU:1",
@@ -256,27 +255,28 @@ fn destinations_and_hints_reach_the_query() {
         "the destination comes before what was forced, and the hint lifts the limit"
     );
     let mut several = translate(&spec, &nova()).expect("sound").request;
-    target::point(&mut several, &spec, |_| vec![node(7), node(8)]).expect("found");
+    target::apply(&mut several, &spec, |_| vec![node(7), node(8)]).expect("found");
     assert_eq!(several.nodes.len(), 2);
     assert!(!several.to_query_string().contains("in_tree"));
-    let refused = target::point(&mut several, &spec, |_| Vec::new());
+    let refused = target::apply(&mut several, &spec, |_| Vec::new());
     assert_eq!(
         refused.expect_err("no such host").to_string(),
         "no such host - host: h node: n"
     );
 }
 
-fn of_flavor(key: &str) -> String {
+fn flavor_field(key: &str) -> String {
     format!("flavor.extra_specs[{key:?}]")
 }
 
-fn of_image(name: &str) -> String {
+fn image_field(name: &str) -> String {
     format!("image.properties[{name:?}]")
 }
 
 fn assert_fields<const ROWS: usize>(rows: [(Value, Value, String); ROWS]) {
     for (extra_specs, properties, field) in rows {
-        assert_eq!(field_of(&flavored(extra_specs, properties), &nova()), field);
+        let request = request_with(extra_specs, properties);
+        assert_eq!(field_of(&request, &nova()), field);
     }
 }
 
@@ -286,27 +286,27 @@ fn contradictions_about_processors_name_their_field() {
         (
             json!({"hw:cpu_policy": "odd"}),
             json!({}),
-            of_flavor("hw:cpu_policy"),
+            flavor_field("hw:cpu_policy"),
         ),
         (
             json!({"hw:cpu_policy": "shared"}),
             json!({"hw_cpu_policy": "dedicated"}),
-            of_image("hw_cpu_policy"),
+            image_field("hw_cpu_policy"),
         ),
         (
             json!({"hw:cpu_policy": "mixed"}),
             json!({}),
-            of_flavor("hw:cpu_dedicated_mask"),
+            flavor_field("hw:cpu_dedicated_mask"),
         ),
         (
             json!({"hw:cpu_policy": "dedicated", "resources:PCPU": 4}),
             json!({}),
-            of_flavor("resources:PCPU"),
+            flavor_field("resources:PCPU"),
         ),
         (
             json!({"resources:PCPU": 3}),
             json!({}),
-            of_flavor("resources:PCPU"),
+            flavor_field("resources:PCPU"),
         ),
         (
             json!({"hw:numa_nodes": "3"}),
@@ -316,12 +316,12 @@ fn contradictions_about_processors_name_their_field() {
         (
             json!({"hw:numa_nodes": "x"}),
             json!({}),
-            of_flavor("hw:numa_nodes"),
+            flavor_field("hw:numa_nodes"),
         ),
         (
             json!({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3"}),
             json!({}),
-            of_flavor("hw:numa_mem.0"),
+            flavor_field("hw:numa_mem.0"),
         ),
     ]);
 }
@@ -332,17 +332,17 @@ fn other_contradictions_name_their_field() {
         (
             json!({}),
             json!({"hw_mem_page_size": "large"}),
-            of_image("hw_mem_page_size"),
+            image_field("hw_mem_page_size"),
         ),
         (
             json!({"hw:tpm_version": "9"}),
             json!({}),
-            of_flavor("hw:tpm_version"),
+            flavor_field("hw:tpm_version"),
         ),
         (
             json!({"hw:mem_encryption": "1"}),
             json!({}),
-            of_image("hw_firmware_type"),
+            image_field("hw_firmware_type"),
         ),
         (
             json!({"accel:device_profile": "gone"}),
@@ -365,12 +365,12 @@ fn other_contradictions_name_their_field() {
             "resources1".to_owned(),
         ),
     ]);
-    let groups = flavored(
+    let groups = request_with(
         json!({"resources1:VGPU": 1, "resources2:VGPU": 1}),
         json!({}),
     );
     let mut request = translate(&groups, &nova()).expect("sound so far").request;
-    let refused = target::point(&mut request, &groups, |_| Vec::new());
+    let refused = target::apply(&mut request, &groups, |_| Vec::new());
     assert!(
         refused
             .expect_err("unsettled")
@@ -380,7 +380,7 @@ fn other_contradictions_name_their_field() {
 }
 
 #[test]
-fn requests_that_are_wrong_as_a_whole_are_refused() {
+fn invalid_requests_are_refused_with_a_field() {
     let flavor = json!({"vcpus": 1, "memory_mb": 64});
     let uuid = "8d6f0a58-3b5e-4f64-a6d3-0d5f6a7b8c90";
     let group = json!({"requester_id": "g", "resources": {"VGPU": 1}});
@@ -415,15 +415,15 @@ fn requests_that_are_wrong_as_a_whole_are_refused() {
             "requested_networks[0].port_id",
         ),
     ];
-    for (mut whole, field) in rows {
-        whole["flavor"] = flavor.clone();
-        assert_eq!(field_of(&spec(whole), &nova()), field);
+    for (mut request, field) in rows {
+        request["flavor"] = flavor.clone();
+        assert_eq!(field_of(&spec(request), &nova()), field);
     }
 }
 
 #[test]
-fn what_has_no_effect_is_warned_about() {
-    let spec = flavored(
+fn ignored_parts_of_a_request_get_a_warning() {
+    let spec = request_with(
         json!({
             "resources:FOO": 1, "resources:VGPU": "-1", "resources1:VGPU": "many",
             "trait:CUSTOM_A": "maybe", "group_policy": "odd",
@@ -445,30 +445,30 @@ fn what_has_no_effect_is_warned_about() {
         ]
     );
     assert_eq!(
-        readable(&translation.request.to_query_string()),
+        decoded(&translation.request.to_query_string()),
         "resources=DISK_GB:10,MEMORY_MB:2048,VCPU:4"
     );
 }
 
 #[test]
-fn a_pinned_request_has_a_second_form_only_on_demand() {
-    let pinned = flavored(
+fn a_request_for_dedicated_cpus_has_a_fallback_only_if_enabled() {
+    let pinned = request_with(
         json!({"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "require"}),
         json!({}),
     );
-    let form = |translation: &Translation| {
+    let fallback_query = |translation: &Translation| {
         let fallback = translation.fallback.as_ref();
-        fallback.map(|request| readable(&request.to_query_string()))
+        fallback.map(|request| decoded(&request.to_query_string()))
     };
-    let both = translate(&pinned, &nova()).expect("sound");
+    let with_fallback = translate(&pinned, &nova()).expect("sound");
     let vcpu = "resources=DISK_GB:10,MEMORY_MB:2048,VCPU:4";
-    assert_eq!(form(&both).as_deref(), Some(vcpu));
-    let once = translate(&pinned, &TranslateOptions::default()).expect("sound");
-    assert_eq!(form(&once), None);
+    assert_eq!(fallback_query(&with_fallback).as_deref(), Some(vcpu));
+    let without_fallback = translate(&pinned, &TranslateOptions::default()).expect("sound");
+    assert_eq!(fallback_query(&without_fallback), None);
 }
 
 #[test]
-fn guests_of_any_size_are_bounded() {
+fn very_large_guests_are_translated_or_refused() {
     let huge = json!({"vcpus": 4_000_000_000_u32, "memory_mb": 4_000_000_000_u32});
     let plain = spec(json!({"flavor": huge}));
     assert_eq!(
@@ -492,34 +492,34 @@ fn guests_of_any_size_are_bounded() {
 }
 
 #[test]
-fn one_of_several_traits_can_be_asked_for_if_it_is_possible() {
-    let any = json!({
+fn one_of_several_traits_can_be_required_if_that_is_possible() {
+    let with_any_trait = json!({
         "resources_a:VGPU": 1, "placewright:any_trait_a": "CUSTOM_B, CUSTOM_A",
         "trait_a:CUSTOM_C": "required", "placewright:any_trait": "CUSTOM_D",
     });
     assert_eq!(
-        query(&flavored(any, json!({})), &nova()),
+        query(&request_with(with_any_trait, json!({})), &nova()),
         "required=CUSTOM_D&required_a=CUSTOM_C&required_a=in:CUSTOM_A,CUSTOM_B\
          &resources=DISK_GB:10,MEMORY_MB:2048,VCPU:4&resources_a=VGPU:1"
     );
     let key = "placewright:any_trait_a";
-    let of_group = |value: &str| {
+    let in_group = |value: &str| {
         json!({
             "resources_a:VGPU": 1, "trait_a:CUSTOM_A": "forbidden",
             "trait_a:CUSTOM_B": "forbidden", key: value,
         })
     };
-    let of_host = json!({
+    let in_unsuffixed = json!({
         "placewright:any_trait": "CUSTOM_A,CUSTOM_B",
         "resources:VCPU": 0, "resources:MEMORY_MB": 0, "resources:DISK_GB": 0, "resources1:VGPU": 1,
     });
     assert_fields([
-        (of_group(""), json!({}), of_flavor(key)),
-        (of_group("CUSTOM_A,,CUSTOM_C"), json!({}), of_flavor(key)),
-        (of_group("custom a"), json!({}), of_flavor(key)),
-        (of_group("CUSTOM_A,CUSTOM_B"), json!({}), key.to_owned()),
-        (of_host, json!({}), "placewright:any_trait".to_owned()),
+        (in_group(""), json!({}), flavor_field(key)),
+        (in_group("CUSTOM_A,,CUSTOM_C"), json!({}), flavor_field(key)),
+        (in_group("custom a"), json!({}), flavor_field(key)),
+        (in_group("CUSTOM_A,CUSTOM_B"), json!({}), key.to_owned()),
+        (in_unsuffixed, json!({}), "placewright:any_trait".to_owned()),
     ]);
-    let possible = flavored(of_group("CUSTOM_A,CUSTOM_C"), json!({}));
+    let possible = request_with(in_group("CUSTOM_A,CUSTOM_C"), json!({}));
     assert!(translate(&possible, &nova()).is_ok());
 }

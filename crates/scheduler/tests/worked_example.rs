@@ -1,5 +1,5 @@
 //! The worked example of `docs/ranking.md`: one decision over eight hosts, from request to claim.
-//! Every figure on that page is asserted here, so that the page stays true.
+//! Every figure on that page is asserted here.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ const INSTANCE: Uuid = Uuid::from_u128(0xc0);
 /// The member of the server group that is already placed.
 const SIBLING: Uuid = Uuid::from_u128(0xc1);
 
-/// A host of the example: what it has, what is used, and what its agent reports.
+/// A host of the example: its inventories, their usage, and the report of its agent.
 #[derive(Default)]
 struct Host {
     vcpus: i32,
@@ -39,7 +39,7 @@ struct Host {
     io_ops: u32,
     is_disabled: bool,
     has_sibling: bool,
-    /// Whether CPUs and memory are halved between two NUMA nodes.
+    /// Whether the host is a tree whose two NUMA nodes have the CPUs and the memory.
     is_tree: bool,
 }
 
@@ -76,7 +76,7 @@ fn host_uuid(slot: usize) -> Uuid {
     Uuid::from_u128(0x1000 + slot as u128)
 }
 
-fn run(state: &mut State, command: &Command) {
+fn execute(state: &mut State, command: &Command) {
     let mut changes = Vec::new();
     decide(state, command, &mut changes).unwrap();
     changes.iter().for_each(|change| drop(state.apply(change)));
@@ -100,7 +100,7 @@ fn create(state: &mut State, uuid: Uuid, name: String, parent: Option<Uuid>) {
         parent,
         at: AT,
     };
-    run(state, &command);
+    execute(state, &command);
 }
 
 fn set_inventories(state: &mut State, provider: Uuid, inventories: Vec<(String, Inventory)>) {
@@ -111,7 +111,7 @@ fn set_inventories(state: &mut State, provider: Uuid, inventories: Vec<(String, 
         may_reserve_all: true,
         at: AT,
     };
-    run(state, &command);
+    execute(state, &command);
 }
 
 /// Claims resources of a host for a consumer, as the first of its candidates.
@@ -132,14 +132,14 @@ fn claim(state: &mut State, consumer: Uuid, group: Option<Uuid>, candidates: Vec
         least: 1,
         at: AT,
     };
-    run(state, &command);
+    execute(state, &command);
 }
 
 fn candidate(slot: usize, resources: &[(&str, i64)]) -> IntentCandidate {
-    let used = resources.iter().filter(|(_, amount)| *amount > 0);
+    let allocated = resources.iter().filter(|(_, amount)| *amount > 0);
     let allocation = AllocationRequest {
         provider: host_uuid(slot),
-        resources: used
+        resources: allocated
             .map(|(class, amount)| ((*class).to_owned(), *amount))
             .collect(),
     };
@@ -149,10 +149,10 @@ fn candidate(slot: usize, resources: &[(&str, i64)]) -> IntentCandidate {
     }
 }
 
-/// What placement knows: inventories, traits, allocations and the server group.
+/// Placement's state: inventories, traits, allocations and the server group.
 fn placement() -> State {
     let mut state = State::default();
-    run(&mut state, &Command::SyncStandardNames { at: AT });
+    execute(&mut state, &Command::SyncStandardNames { at: AT });
     let rule = Rule {
         scope: group::RuleScope::Host,
         relation: Relation::FewerThan(1),
@@ -161,14 +161,14 @@ fn placement() -> State {
         group: GROUP,
         rules: vec![rule],
     };
-    run(&mut state, &group);
+    execute(&mut state, &group);
     for slot in 0..hosts().len() {
         create(&mut state, host_uuid(slot), format!("h{slot}"), None);
     }
     for (slot, host) in hosts().iter().enumerate() {
         let uuid = host_uuid(slot);
-        let mut own = vec![("DISK_GB".to_owned(), inventory(500, 1.0))];
-        let of_cpus = vec![
+        let mut host_inventories = vec![("DISK_GB".to_owned(), inventory(500, 1.0))];
+        let cpus_and_memory = vec![
             ("VCPU".to_owned(), inventory(host.vcpus, 2.0)),
             ("MEMORY_MB".to_owned(), inventory(host.memory_mb, 1.0)),
         ];
@@ -176,16 +176,16 @@ fn placement() -> State {
             for node in 0..2u32 {
                 let child = Uuid::from_u128(0x2000 + u128::from(node));
                 create(&mut state, child, format!("h{slot}-numa{node}"), Some(uuid));
-                let halves = vec![
+                let node_inventories = vec![
                     ("VCPU".to_owned(), inventory(host.vcpus, 1.0)),
                     ("MEMORY_MB".to_owned(), inventory(host.memory_mb / 2, 1.0)),
                 ];
-                set_inventories(&mut state, child, halves);
+                set_inventories(&mut state, child, node_inventories);
             }
         } else {
-            own.extend(of_cpus);
+            host_inventories.extend(cpus_and_memory);
         }
-        set_inventories(&mut state, uuid, own);
+        set_inventories(&mut state, uuid, host_inventories);
         if host.has_avx2 {
             let traits = Command::SetTraits {
                 provider: uuid,
@@ -193,9 +193,9 @@ fn placement() -> State {
                 traits: vec!["HW_CPU_X86_AVX2".to_owned()],
                 at: AT,
             };
-            run(&mut state, &traits);
+            execute(&mut state, &traits);
         }
-        let used = candidate(
+        let existing = candidate(
             slot,
             &[
                 ("VCPU", host.used_vcpus),
@@ -208,14 +208,14 @@ fn placement() -> State {
         } else {
             (Uuid::from_u128(0xd0 + slot as u128), None)
         };
-        if !used.allocations[0].resources.is_empty() {
-            claim(&mut state, consumer, group, vec![used]);
+        if !existing.allocations[0].resources.is_empty() {
+            claim(&mut state, consumer, group, vec![existing]);
         }
     }
     state
 }
 
-/// A scheduler that heard the agents of all hosts.
+/// A scheduler that has the reports of the agents of all hosts.
 fn scheduler(state: &State) -> Scheduler {
     let mut scheduler =
         Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
@@ -239,7 +239,8 @@ fn scheduler(state: &State) -> Scheduler {
     scheduler
 }
 
-/// 4 CPUs, 8 GiB of memory, 40 GB of disk, AVX2, apart from the other members of the group.
+/// The request: 4 CPUs, 8 GiB of memory, 40 GB of disk, AVX2, and a server group with
+/// anti-affinity.
 fn request() -> RequestSpec {
     let mut flavor = Flavor {
         name: "example".into(),
@@ -270,12 +271,12 @@ fn scope(count: usize) -> Scope {
     }
 }
 
-/// The numbers of the hosts in a mask.
-fn of_mask(mask: u64) -> Vec<u32> {
+/// The slots of the hosts in a mask.
+fn slots_of(mask: u64) -> Vec<u32> {
     (0..64).filter(|slot| mask >> slot & 1 == 1).collect()
 }
 
-/// The candidates of the ranked hosts, best first, as a claim takes them.
+/// The candidates of the ranked hosts, best first, for a claim.
 fn candidates(
     scheduler: &mut Scheduler,
     state: &State,
@@ -288,7 +289,7 @@ fn candidates(
         .collect()
 }
 
-/// The slot of the host that a consumer was put on.
+/// The host on which a consumer has its claim.
 fn host_of(state: &State, consumer: Uuid) -> Option<ProviderId> {
     let consumer = state.consumer(ConsumerUuid::from_uuid(consumer))?;
     Some(consumer.placing?.host)
@@ -304,9 +305,9 @@ fn the_request_becomes_one_query() {
         .replace("%2C", ",")
         .replace("%21", "!");
     let parameters = decoded.split('&');
-    // Nova's limit is written for comparison; the search has none.
+    // The query string has Nova's limit, for comparisons; the search has none.
     let parameters: Vec<&str> = parameters
-        .filter(|one| !one.starts_with("limit="))
+        .filter(|parameter| !parameter.starts_with("limit="))
         .collect();
     assert_eq!(
         parameters,
@@ -319,7 +320,7 @@ fn the_request_becomes_one_query() {
     assert!(prepared.fallback.is_none());
 }
 
-/// The free amounts of the page: CPUs with the allocation ratio, memory and disk without.
+/// The page states free CPUs with the allocation ratio, free memory and disk without it.
 #[test]
 fn the_hosts_have_these_free_amounts() {
     let state = placement();
@@ -328,7 +329,7 @@ fn the_hosts_have_these_free_amounts() {
         let disk_gb = amounts.disk_free_mb / 1024;
         (amounts.cpus_free(), amounts.ram_free_mb, disk_gb)
     };
-    let of_hosts: Vec<_> = (0..8).map(free).collect();
+    let free_amounts: Vec<_> = (0..8).map(free).collect();
     let expected = [
         (8.0, 24_576, 400),
         (24.0, 49_152, 500),
@@ -339,7 +340,7 @@ fn the_hosts_have_these_free_amounts() {
         (6.0, 65_536, 500),
         (12.0, 16_384, 300),
     ];
-    assert_eq!(of_hosts, expected);
+    assert_eq!(free_amounts, expected);
 }
 
 #[test]
@@ -349,13 +350,13 @@ fn masks_and_one_exact_test_leave_three_hosts() {
     let request = request();
     let prepared = scheduler.prepare(&state, &request).unwrap();
 
-    // Placement's part: amounts, traits, trees.
+    // Placement decides about amounts, traits and trees.
     let search = HostSearch::new(&state, &prepared.query).unwrap().unwrap();
     assert_eq!(search.words(), 1, "one word of 64 hosts holds the fleet");
     let word = search.word(0);
-    assert_eq!(of_mask(word.feasible), [0, 2, 4, 5, 7]);
-    assert_eq!(of_mask(word.undecided), [6]);
-    assert_eq!(of_mask(search.eligible_word(0)), [0, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(slots_of(word.feasible), [0, 2, 4, 5, 7]);
+    assert_eq!(slots_of(word.undecided), [6]);
+    assert_eq!(slots_of(search.eligible_word(0)), [0, 2, 3, 4, 5, 6, 7]);
     assert!(!search.fits(ProviderId(6)), "no NUMA node has 4 CPUs");
 
     let feasible = scheduler
@@ -365,22 +366,22 @@ fn masks_and_one_exact_test_leave_three_hosts() {
     slots.sort_unstable();
     assert_eq!(slots, [0, 2, 7]);
 
-    // The filters: those that hold for every instance of the request, and the others.
+    // Of the filters, those that are once per request, then the others.
     let compiled = scheduler
         .policy()
         .compile(&request, scheduler.hosts(), INSTANCE)
         .unwrap();
     assert_eq!(
-        of_mask(compiled.filters.word(0, true)),
+        slots_of(compiled.filters.word(0, true)),
         [0, 1, 2, 3, 5, 6, 7]
     );
     assert_eq!(
-        of_mask(compiled.filters.word(0, false)),
+        slots_of(compiled.filters.word(0, false)),
         [0, 1, 2, 3, 4, 6, 7]
     );
-    assert_eq!(compiled.filters.refused_by(4), Some("ComputeFilter"));
+    assert_eq!(compiled.filters.rejecting_filter(4), Some("ComputeFilter"));
     assert_eq!(
-        compiled.filters.refused_by(5),
+        compiled.filters.rejecting_filter(5),
         Some("ServerGroupAntiAffinityFilter")
     );
 }
@@ -402,7 +403,7 @@ fn four_weighers_make_the_scores() {
         .compile(&request, scheduler.hosts(), INSTANCE)
         .unwrap();
     let scales = compiled.weighers.scales(&[0, 2, 7]);
-    // By host and weigher: the raw value, the normalised one, and its share of the score.
+    // By host and weigher: the raw value, the normalised value, and the share of the score.
     let expected = [
         (
             0,
@@ -432,19 +433,19 @@ fn four_weighers_make_the_scores() {
             ],
         ),
     ];
-    for (slot, of_host) in expected {
+    for (slot, expected_shares) in expected {
         let mut sum = 0.0;
         for share in scales.shares(slot) {
-            let of_weigher = of_host
+            let expected_share = expected_shares
                 .iter()
                 .find(|(weigher, ..)| *weigher == share.weigher);
-            match of_weigher {
+            match expected_share {
                 Some((_, number, normalised, weighted)) => {
                     assert_eq!(share.number, *number, "{share:?}");
                     assert_eq!(share.normalised, *normalised, "{share:?}");
                     assert_eq!(share.share, *weighted, "{share:?}");
                 }
-                // All other weighers have one value for all hosts, which adds nothing.
+                // All other weighers have the same value for all hosts, which adds nothing.
                 None => assert_eq!(share.share, 0.0, "{share:?}"),
             }
             sum += share.share;
@@ -461,19 +462,19 @@ fn the_index_gives_the_same_ranking() {
     let state = placement();
     let mut scheduler = scheduler(&state);
     let request = request();
-    let by_definition = {
+    let linear = {
         let prepared = scheduler.prepare(&state, &request).unwrap();
         scheduler
             .rank_all(&state, &request, &prepared, &scope(3))
             .unwrap()
     };
-    // The first request of its class, and the second, whose ranking is cached.
+    // The first request of the class is a one-off. For the second, the index is cached.
     for _ in 0..2 {
-        let prepared = scheduler.prepare_once(&state, &request).unwrap();
+        let prepared = scheduler.prepare_cached(&state, &request).unwrap();
         let indexed = scheduler
             .rank(&state, &request, &prepared, &scope(3))
             .unwrap();
-        assert_eq!(indexed, by_definition);
+        assert_eq!(indexed, linear);
     }
 }
 
@@ -484,13 +485,13 @@ fn the_claim_takes_the_first_host_that_still_fits() {
     let prepared = scheduler.prepare(&state, &request()).unwrap();
     assert_eq!(of_topology(&request()).count(), 0);
     let candidates = candidates(&mut scheduler, &state, &prepared);
-    let mut quiet = state.clone();
-    claim(&mut quiet, INSTANCE, Some(GROUP), candidates.clone());
-    assert_eq!(host_of(&quiet, INSTANCE), Some(ProviderId(0)));
+    let mut undisturbed = state.clone();
+    claim(&mut undisturbed, INSTANCE, Some(GROUP), candidates.clone());
+    assert_eq!(host_of(&undisturbed, INSTANCE), Some(ProviderId(0)));
 
     // Another claim takes 5 of the 8 free CPUs of h0 between the ranking and the claim.
-    let racer = candidate(0, &[("VCPU", 5)]);
-    claim(&mut state, Uuid::from_u128(0xdd), None, vec![racer]);
+    let competing = candidate(0, &[("VCPU", 5)]);
+    claim(&mut state, Uuid::from_u128(0xdd), None, vec![competing]);
     claim(&mut state, INSTANCE, Some(GROUP), candidates);
     assert_eq!(host_of(&state, INSTANCE), Some(ProviderId(7)));
 }

@@ -255,7 +255,7 @@ impl Site {
     /// event that they are up.
     async fn until_scheduled(&self, hosts: usize) {
         let count = |table: &mut HostTable| {
-            let known = table.known().iter().filter_map(|slot| table.get(slot));
+            let known = table.slots().iter().filter_map(|slot| table.get(slot));
             known
                 .filter(|host| !host.names.service_host.is_empty())
                 .count()

@@ -18,7 +18,7 @@ pub(super) fn alone(
     instance: Uuid,
 ) -> Result<(CandidatesFound, Vec<String>), DestinationsError> {
     shared.decide(|scheduler, state| {
-        let prepared = scheduler.prepare_once(state, &demand.request)?;
+        let prepared = scheduler.prepare_cached(state, &demand.request)?;
         let search = Search {
             hosts: 1,
             alternates: demand.alternates,
@@ -41,7 +41,7 @@ pub(super) fn in_cell(
     (cell, without): (Uuid, &[u32]),
 ) -> Result<CandidatesFound, DestinationsError> {
     shared.decide(|scheduler, state| {
-        let prepared = scheduler.prepare_once(state, request)?;
+        let prepared = scheduler.prepare_cached(state, request)?;
         let search = Search {
             hosts,
             cell: Some(cell),
@@ -60,7 +60,7 @@ pub(super) async fn explain(
     placing: Option<&Placing>,
 ) -> Result<NoHostExplanation, DestinationsError> {
     let since = shared.scheduler.moment();
-    let prepared = shared.decide(|scheduler, state| scheduler.prepare_once(state, request))?;
+    let prepared = shared.decide(|scheduler, state| scheduler.prepare_cached(state, request))?;
     let reason = shared.scheduler.reason(prepared.query.clone(), since).await;
     let beside = Beside {
         placed: placing.map_or(&[], Placing::placed),

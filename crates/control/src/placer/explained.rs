@@ -120,7 +120,7 @@ impl ExplainedSearch<'_> {
         let told = scheduler.rank_with_weights(state, request, prepared, &more, slots)?;
         let (mut ranked, weights) = told;
         let hosts = scheduler.hosts();
-        let both = ranked.iter().zip(weights.of_hosts);
+        let both = ranked.iter().zip(weights.of_best);
         let weighed = both.filter_map(|(one, weights)| {
             Some(ScoredHost {
                 host: HostNames::of(hosts, one.slot)?,
@@ -133,14 +133,16 @@ impl ExplainedSearch<'_> {
             let Some(slot) = slot else {
                 return Ok(Standing::Excluded(Exclusion::Unknown));
             };
-            Ok(match weights.of_asked.iter().find(|one| one.slot == slot) {
-                Some(one) => Standing::Ranked {
-                    rank: one.rank,
-                    score: one.score,
-                    weights: one.weights.clone(),
+            Ok(
+                match weights.of_requested.iter().find(|one| one.slot == slot) {
+                    Some(one) => Standing::Ranked {
+                        rank: one.rank,
+                        score: one.score,
+                        weights: one.weights.clone(),
+                    },
+                    None => Standing::Excluded(self.exclusion(scheduler, state, slot)?),
                 },
-                None => Standing::Excluded(self.exclusion(scheduler, state, slot)?),
-            })
+            )
         };
         let asked = asked.into_iter().map(|(name, slot)| {
             Ok(AskedHost {
@@ -189,13 +191,13 @@ impl ExplainedSearch<'_> {
         }
         let (policy, instance) = (scheduler.policy(), self.scope.instance);
         let compiled = policy.compile(self.request, scheduler.hosts(), instance)?;
-        if let Some(filter) = compiled.filters.refused_by(slot) {
+        if let Some(filter) = compiled.filters.rejecting_filter(slot) {
             return Ok(Exclusion::Filter(filter.to_owned()));
         }
         let itself = ConsumerUuid::from_uuid(instance);
-        let rules = Rules::beside(state, self.request, itself, &self.scope.placed)?;
+        let rules = Rules::bind_with_placed(state, self.request, itself, &self.scope.placed)?;
         let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
-        if rules.left_of(state, word, bit) == 0 {
+        if rules.satisfying(state, word, bit) == 0 {
             return Ok(Exclusion::Rule);
         }
         Ok(Exclusion::Search)

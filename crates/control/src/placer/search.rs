@@ -136,8 +136,8 @@ impl Search<'_> {
                 with_alternates
             },
             cell: self.cell,
-            without_cells: self.without_cells.to_vec(),
-            without: self.without.to_vec(),
+            excluded_cells: self.without_cells.to_vec(),
+            excluded_slots: self.without.to_vec(),
             placed: self.placed.to_vec(),
         };
         let (ranked, weighing) = if self.explain {
@@ -230,7 +230,9 @@ impl Search<'_> {
         }
         scope.cell = Some(cell);
         scope.count = wanted - there;
-        scope.without.extend(ranked.iter().map(|one| one.slot));
+        scope
+            .excluded_slots
+            .extend(ranked.iter().map(|one| one.slot));
         let more = scheduler.rank(state, self.request, self.prepared, &scope)?;
         for one in &more {
             offers.extend(self.offer(scheduler, state, *one)?);

@@ -113,7 +113,7 @@ mod tests {
             serde_json::from_str(r#"{"flavor": {"vcpus": 1, "memory_mb": 1}, "project_id": "p"}"#)
                 .unwrap();
         let control = ControlState::default();
-        let refusal = scheduler.prepare_once(&control.placement, &request).err();
+        let refusal = scheduler.prepare_cached(&control.placement, &request).err();
         let fault = unprepared(&refusal.expect("the tenant has no aggregate"));
         assert_eq!(
             fault.details,

@@ -75,7 +75,7 @@ impl NoHostExplanation {
     ) -> Self {
         let mut why = Self {
             instance,
-            hosts: scheduler.hosts().known().len(),
+            hosts: scheduler.hosts().slots().len(),
             with_room: 0,
             impossible: Vec::new(),
             filters: Vec::new(),
@@ -93,7 +93,7 @@ impl NoHostExplanation {
         }
         why.placement = reason;
         for (word, mask) in left.iter_mut().enumerate() {
-            *mask &= hosts.known().word(word);
+            *mask &= hosts.slots().word(word);
         }
         for slot in beside.refused {
             if let Some(mask) = left.get_mut(*slot as usize / 64) {
@@ -123,10 +123,10 @@ impl NoHostExplanation {
         }
         // A search that failed because of the rules themselves does not get here.
         let itself = ConsumerUuid::from_uuid(instance);
-        let rules = Rules::beside(state, request, itself, beside.placed);
+        let rules = Rules::bind_with_placed(state, request, itself, beside.placed);
         let rules = rules.unwrap_or_default();
         for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
-            *mask = rules.left_of(state, word, *mask);
+            *mask = rules.satisfying(state, word, *mask);
         }
         why.left = count(&left);
         why.removed_by_rules = before - why.left;

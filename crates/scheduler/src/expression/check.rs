@@ -1,7 +1,7 @@
-//! Static checks of expressions: which names they may use, and what they may cost.
+//! The static analysis of expressions: which names they use, and what they may cost.
 //!
-//! The language has no unbounded loops, but lists can be iterated within lists, and texts grow by
-//! `+`. Upper bounds of both are computed here before anything is evaluated.
+//! The language has no unbounded loops, but loops can be nested, and texts grow by `+`. Upper
+//! bounds of the cost and of the sizes of values are computed here, before anything is evaluated.
 
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue};
@@ -44,14 +44,14 @@ const TYPES: [&str; 8] = [
 
 /// An error, and the syntax node where it is.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct CheckError {
     pub(super) node: u64,
     pub(super) message: String,
 }
 
 /// The result of the static analysis.
 #[derive(Debug)]
-pub(super) struct Findings {
+pub(super) struct Analysis {
     /// Whether its value may differ from host to host.
     pub(super) reads_host: bool,
 }
@@ -65,13 +65,13 @@ struct Estimate {
 }
 
 impl Estimate {
-    const ONE: Self = Self {
+    const SCALAR: Self = Self {
         cost: 1,
         size: 1,
         count: 1,
     };
 
-    fn and(self, other: Self) -> Self {
+    fn plus(self, other: Self) -> Self {
         Self {
             cost: self.cost.saturating_add(other.cost),
             size: self.size.saturating_add(other.size),
@@ -80,84 +80,88 @@ impl Estimate {
     }
 }
 
-/// Analyses an expression without evaluating it.
-pub(super) fn check(expression: &IdedExpr) -> Result<Findings, Wrong> {
-    let mut walk = Walk {
+/// Analyses an expression without evaluating it. Fails if it uses an unknown name or may cost too
+/// much.
+pub(super) fn analyse(expression: &IdedExpr) -> Result<Analysis, CheckError> {
+    let mut walker = Walker {
         variables: Vec::new(),
         reads_host: false,
     };
-    walk.estimate(expression)?;
-    Ok(Findings {
-        reads_host: walk.reads_host,
+    walker.estimate(expression)?;
+    Ok(Analysis {
+        reads_host: walker.reads_host,
     })
 }
 
 /// The state of the analysis while it walks the syntax tree.
-struct Walk<'e> {
+struct Walker<'e> {
     /// The loop variables in scope, each with the size of its elements.
     variables: Vec<(&'e str, u64)>,
     reads_host: bool,
 }
 
-impl<'e> Walk<'e> {
-    fn estimate(&mut self, node: &'e IdedExpr) -> Result<Estimate, Wrong> {
-        let wrong = |message: String| {
-            Err(Wrong {
+impl<'e> Walker<'e> {
+    fn estimate(&mut self, node: &'e IdedExpr) -> Result<Estimate, CheckError> {
+        let error = |message: String| {
+            Err(CheckError {
                 node: node.id,
                 message,
             })
         };
-        let found = match &node.expr {
+        let result = match &node.expr {
             Expr::Literal(literal) => Estimate {
                 size: match literal {
                     LiteralValue::String(text) => text.inner().len() as u64,
                     LiteralValue::Bytes(bytes) => bytes.inner().len() as u64,
                     _ => 1,
                 },
-                ..Estimate::ONE
+                ..Estimate::SCALAR
             },
             Expr::Ident(name) => self.identifier(name, node.id)?,
             Expr::Select(select) => match &select.operand.expr {
                 Expr::Ident(root) if root == "host" || root == "request" => {
                     self.field(root, &select.field, node.id, select.test)?
                 }
-                _ => self.estimate(&select.operand)?.and(Estimate {
+                _ => self.estimate(&select.operand)?.plus(Estimate {
                     size: 0,
                     count: 0,
-                    ..Estimate::ONE
+                    ..Estimate::SCALAR
                 }),
             },
             Expr::Call(call) => self.call(call, node.id)?,
             Expr::List(list) => {
-                let mut all = Estimate {
+                let mut total = Estimate {
                     count: list.elements.len() as u64,
                     size: 0,
                     cost: 1,
                 };
                 for element in &list.elements {
-                    let one = self.estimate(element)?;
-                    all.cost = all.cost.saturating_add(one.cost);
-                    all.size = all.size.saturating_add(one.size.max(1));
+                    let element_estimate = self.estimate(element)?;
+                    total.cost = total.cost.saturating_add(element_estimate.cost);
+                    total.size = total.size.saturating_add(element_estimate.size.max(1));
                 }
-                all
+                total
             }
             Expr::Comprehension(comprehension) => self.comprehension(comprehension)?,
-            Expr::Map(_) => return wrong("maps cannot be written here".to_owned()),
-            Expr::Struct(_) => return wrong("messages cannot be written here".to_owned()),
-            Expr::Unspecified => return wrong("cannot be read".to_owned()),
+            Expr::Map(_) => return error("maps cannot be written here".to_owned()),
+            Expr::Struct(_) => return error("messages cannot be written here".to_owned()),
+            Expr::Unspecified => return error("cannot be read".to_owned()),
         };
-        if found.cost > COST_MAX {
-            return wrong(format!("may take more than {COST_MAX} steps for a host"));
+        if result.cost > COST_MAX {
+            return error(format!("may take more than {COST_MAX} steps for a host"));
         }
-        if found.size > SIZE_MAX {
-            return wrong(format!("may grow beyond {SIZE_MAX} characters or elements"));
+        if result.size > SIZE_MAX {
+            return error(format!("may grow beyond {SIZE_MAX} characters or elements"));
         }
-        Ok(found)
+        Ok(result)
     }
 
-    fn identifier(&self, name: &str, node: u64) -> Result<Estimate, Wrong> {
-        let known = self.variables.iter().rfind(|(known, _)| *known == name);
-        if let Some((_, size)) = known {
+    fn identifier(&self, name: &str, node: u64) -> Result<Estimate, CheckError> {
+        let variable = self
+            .variables
+            .iter()
+            .rfind(|(variable, _)| *variable == name);
+        if let Some((_, size)) = variable {
             return Ok(Estimate {
                 cost: 1,
                 size: *size,
@@ -165,14 +169,14 @@ impl<'e> Walk<'e> {
             });
         }
         if TYPES.contains(&name) {
-            return Ok(Estimate::ONE);
+            return Ok(Estimate::SCALAR);
         }
         let message = if name == "host" || name == "request" {
             format!("{name:?} must be followed by the name of a field, as in {name}.name")
         } else {
             format!("there is no variable {name:?}; there are host and request")
         };
-        Err(Wrong { node, message })
+        Err(CheckError { node, message })
     }
 
     fn field(
@@ -180,60 +184,60 @@ impl<'e> Walk<'e> {
         root: &str,
         field: &str,
         node: u64,
-        is_test: bool,
-    ) -> Result<Estimate, Wrong> {
+        is_presence_test: bool,
+    ) -> Result<Estimate, CheckError> {
         let fields = if root == "host" {
             self.reads_host = true;
-            fields::HOST
+            fields::HOST_FIELDS
         } else {
-            fields::REQUEST
+            fields::REQUEST_FIELDS
         };
         if !fields.contains(&field) {
             let message = format!(
                 "{root} has no field {field:?}; it has {}",
                 fields.join(", ")
             );
-            return Err(Wrong { node, message });
+            return Err(CheckError { node, message });
         }
-        if is_test {
+        if is_presence_test {
             let message = format!("every {root} has the field {field:?}");
-            return Err(Wrong { node, message });
+            return Err(CheckError { node, message });
         }
         Ok(Estimate {
             cost: 2,
-            size: fields::SIZE_MAX,
-            count: fields::COUNT_MAX,
+            size: fields::TEXT_LENGTH_MAX,
+            count: fields::LIST_LENGTH_MAX,
         })
     }
 
-    fn call(&mut self, call: &'e CallExpr, node: u64) -> Result<Estimate, Wrong> {
+    fn call(&mut self, call: &'e CallExpr, node: u64) -> Result<Estimate, CheckError> {
         let name = call.func_name.as_str();
         let is_operator = name.contains('_') && !name.starts_with(char::is_alphabetic);
         if !is_operator && !FUNCTIONS.contains(&name) {
-            let named = FUNCTIONS.iter().filter(|name| !name.starts_with('@'));
-            let known: Vec<&str> = named.copied().collect();
+            let callable = FUNCTIONS.iter().filter(|name| !name.starts_with('@'));
+            let callable: Vec<&str> = callable.copied().collect();
             let message = format!(
                 "there is no function {name:?}; there are {}",
-                known.join(", ")
+                callable.join(", ")
             );
-            return Err(Wrong { node, message });
+            return Err(CheckError { node, message });
         }
-        let mut all = Estimate {
+        let mut total = Estimate {
             cost: 1,
             size: 0,
             count: 0,
         };
-        let mut largest = Estimate::ONE;
+        let mut largest = Estimate::SCALAR;
         for argument in call.target.as_deref().into_iter().chain(&call.args) {
-            let one = self.estimate(argument)?;
-            largest.size = largest.size.max(one.size);
-            largest.count = largest.count.max(one.count);
-            all = all.and(one);
+            let argument_estimate = self.estimate(argument)?;
+            largest.size = largest.size.max(argument_estimate.size);
+            largest.count = largest.count.max(argument_estimate.count);
+            total = total.plus(argument_estimate);
         }
-        // A step covers a thousand characters of text.
-        let cost = all.cost.saturating_add(all.size / 1024);
+        // One step processes 1024 characters of text.
+        let cost = total.cost.saturating_add(total.size / 1024);
         let (size, count) = match name {
-            "_+_" => (all.size, all.count),
+            "_+_" => (total.size, total.count),
             "_?_:_" | "_[_]" | "string" | "dyn" => (largest.size, largest.count),
             // Every other function yields a number, a boolean or a type.
             _ => (1, 1),
@@ -241,35 +245,35 @@ impl<'e> Walk<'e> {
         Ok(Estimate { cost, size, count })
     }
 
-    fn comprehension(&mut self, node: &'e ComprehensionExpr) -> Result<Estimate, Wrong> {
+    fn comprehension(&mut self, node: &'e ComprehensionExpr) -> Result<Estimate, CheckError> {
         let range = self.estimate(&node.iter_range)?;
-        let start = self.estimate(&node.accu_init)?;
-        let outer = self.variables.len();
+        let initial = self.estimate(&node.accu_init)?;
+        let outer_count = self.variables.len();
         self.variables.push((&node.iter_var, range.size));
         if let Some(second) = &node.iter_var2 {
             self.variables.push((second, range.size));
         }
-        // The accumulator starts at size 0; what one iteration adds is multiplied below.
+        // The accumulator counts as size 0 here: the growth by one iteration is multiplied below.
         self.variables.push((&node.accu_var, 0));
         let condition = self.estimate(&node.loop_cond)?;
         let step = self.estimate(&node.loop_step)?;
-        self.variables.truncate(outer);
-        let turn = condition.cost.saturating_add(step.cost);
-        let gathered = range
+        self.variables.truncate(outer_count);
+        let iteration_cost = condition.cost.saturating_add(step.cost);
+        let accumulated_size = range
             .count
             .saturating_mul(step.size)
-            .saturating_add(start.size);
-        self.variables.push((&node.accu_var, gathered));
+            .saturating_add(initial.size);
+        self.variables.push((&node.accu_var, accumulated_size));
         let result = self.estimate(&node.result)?;
-        self.variables.truncate(outer);
-        let turns = range.count.saturating_mul(turn);
+        self.variables.truncate(outer_count);
+        let loop_cost = range.count.saturating_mul(iteration_cost);
         Ok(Estimate {
             cost: range
                 .cost
-                .saturating_add(start.cost)
-                .saturating_add(turns)
+                .saturating_add(initial.cost)
+                .saturating_add(loop_cost)
                 .saturating_add(result.cost)
-                .saturating_add(gathered / 64),
+                .saturating_add(accumulated_size / 64),
             size: result.size,
             count: range.count,
         })

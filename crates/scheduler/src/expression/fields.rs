@@ -20,13 +20,13 @@ use crate::hosts::table::HostTable;
 use crate::image::ImageProperties;
 use crate::request::RequestSpec;
 
-/// The assumed maximum size of a text of a host or a request, in characters.
-pub(super) const SIZE_MAX: u64 = 1024;
-/// The maximum length of a list of a request that expressions can see; longer ones are absent.
-pub(super) const COUNT_MAX: u64 = 64;
+/// The assumed maximum length of a text of a host or a request, in characters.
+pub(super) const TEXT_LENGTH_MAX: u64 = 1024;
+/// The maximum length of a list of a request; to expressions, longer lists are absent.
+pub(super) const LIST_LENGTH_MAX: u64 = 64;
 
 /// The fields of `host`.
-pub(super) const HOST: &[&str] = &[
+pub(super) const HOST_FIELDS: &[&str] = &[
     "cell",
     "cpu_allocation_ratio",
     "cpus_free",
@@ -57,7 +57,7 @@ pub(super) const HOST: &[&str] = &[
 ];
 
 /// The fields of `request`.
-pub(super) const REQUEST: &[&str] = &[
+pub(super) const REQUEST_FIELDS: &[&str] = &[
     "availability_zone",
     "ephemeral_gb",
     "extra_specs",
@@ -93,26 +93,26 @@ impl<'a> Scope<'a> {
     fn host_field(&self, state: &'a HostState, field: &str) -> Option<CowVal<'a, 'a>> {
         let names = &state.names;
         let platform = &state.platform;
-        let optional = |value: &'a Option<String>| text(value.as_deref().unwrap_or_default());
+        let optional_text = |value: &'a Option<String>| text(value.as_deref().unwrap_or_default());
         Some(match field {
             "name" => text(&names.service_host),
             "node" => text(&names.node),
             "uuid" => owned_text(state.uuid.to_string()),
             "cell" => owned_text(names.cell.to_string()),
             "zone" => text(self.hosts.aggregates().zone(self.slot).unwrap_or_default()),
-            "ip" => optional(&names.ip),
-            "hypervisor_hostname" => optional(&names.hypervisor_hostname),
-            "hypervisor_type" => optional(&platform.hypervisor_type),
+            "ip" => optional_text(&names.ip),
+            "hypervisor_hostname" => optional_text(&names.hypervisor_hostname),
+            "hypervisor_type" => optional_text(&platform.hypervisor_type),
             "hypervisor_version" => int(i64::from(platform.hypervisor_version.unwrap_or(0))),
             "is_enabled" => bool(state.disabled.is_none()),
             "is_up" => bool(self.hosts.up().contains(self.slot)),
             "running_builds" => int(i64::from(state.load.running_builds)),
             "failed_builds" => int(i64::from(state.load.failed_builds)),
-            "stats" => table(Table::Texts(&state.stats)),
-            "metrics" => table(Table::Metrics(&state.metrics)),
+            "stats" => map(FieldMap::Texts(&state.stats)),
+            "metrics" => map(FieldMap::Metrics(&state.metrics)),
             "metadata" => {
                 let combination = self.hosts.aggregates().combination_of(self.slot);
-                table(Table::Metadata(combination))
+                map(FieldMap::Metadata(combination))
             }
             _ => return self.amount(field),
         })
@@ -152,17 +152,17 @@ impl<'a> Scope<'a> {
             "root_gb" => int(i64::from(flavor.root_gb)),
             "ephemeral_gb" => int(i64::from(flavor.ephemeral_gb)),
             "swap_mb" => int(i64::from(flavor.swap_mb)),
-            "extra_specs" => table(Table::Texts(&flavor.extra_specs)),
+            "extra_specs" => map(FieldMap::Texts(&flavor.extra_specs)),
             "image_id" => text(
                 image
                     .and_then(|image| image.id.as_deref())
                     .unwrap_or_default(),
             ),
-            "image_properties" => table(Table::Properties(image.map(|image| &image.properties))),
+            "image_properties" => map(FieldMap::Properties(image.map(|image| &image.properties))),
             "project_id" => text(&request.project_id),
             "user_id" => text(&request.user_id),
             "availability_zone" => text(request.availability_zone.as_deref().unwrap_or_default()),
-            "hints" => table(Table::Lists(&request.scheduler_hints)),
+            "hints" => map(FieldMap::Lists(&request.scheduler_hints)),
             _ => return None,
         })
     }
@@ -198,37 +198,40 @@ fn bool<'a>(value: bool) -> CowVal<'a, 'a> {
     CowVal::owned(CelBool::from(value))
 }
 
-fn table(table: Table<'_>) -> CowVal<'_, '_> {
-    CowVal::owned(table)
+fn map(map: FieldMap<'_>) -> CowVal<'_, '_> {
+    CowVal::owned(map)
 }
 
-/// A map from texts that supports look-up but not iteration, because it has no order.
+/// A field that is a map with texts as keys. It supports look-up but not iteration, because it has
+/// no order.
 #[derive(Clone, Copy, Debug)]
-enum Table<'a> {
+enum FieldMap<'a> {
     Texts(&'a BTreeMap<String, String>),
     Lists(&'a BTreeMap<String, Vec<String>>),
     Metrics(&'a [Metric]),
     Properties(Option<&'a ImageProperties>),
-    /// The first value of each key.
+    /// The metadata of a host's aggregates; of several values for a key, the first.
     Metadata(&'a Combination),
 }
 
-impl<'a> Table<'a> {
+impl<'a> FieldMap<'a> {
     fn find(&self, key: &str) -> Option<CowVal<'a, 'a>> {
         match self {
             Self::Texts(texts) => texts.get(key).map(|value| text(value)),
             Self::Lists(lists) => {
                 let values = lists.get(key)?;
-                let is_short = values.len() as u64 <= COUNT_MAX;
-                let boxed = |value: &'a String| Box::new(CelString::from(value.as_str())) as _;
-                let texts: Vec<Box<dyn Val + 'a>> = values.iter().map(boxed).collect();
+                let is_short = values.len() as u64 <= LIST_LENGTH_MAX;
+                let to_value = |value: &'a String| Box::new(CelString::from(value.as_str())) as _;
+                let texts: Vec<Box<dyn Val + 'a>> = values.iter().map(to_value).collect();
                 is_short.then(|| CowVal::owned(CelList::from(texts)))
             }
             Self::Metrics(metrics) => {
-                let found = metrics.iter().rfind(|metric| metric.name == key);
-                found.map(|metric| double(metric.value))
+                let value = metrics.iter().rfind(|metric| metric.name == key);
+                value.map(|metric| double(metric.value))
             }
-            Self::Properties(properties) => properties.and_then(|all| all.raw(key)).map(text),
+            Self::Properties(properties) => properties
+                .and_then(|properties| properties.raw(key))
+                .map(text),
             Self::Metadata(combination) => combination.values(key).first().map(|value| text(value)),
         }
     }
@@ -238,7 +241,9 @@ impl<'a> Table<'a> {
             Self::Texts(texts) => texts.len(),
             Self::Lists(lists) => lists.len(),
             Self::Metrics(metrics) => metrics.len(),
-            Self::Properties(properties) => properties.map_or(0, |all| all.iter().count()),
+            Self::Properties(properties) => {
+                properties.map_or(0, |properties| properties.iter().count())
+            }
             Self::Metadata(combination) => combination.metadata().count(),
         }
     }
@@ -253,7 +258,7 @@ fn key_text(key: &dyn Val) -> Result<&str, ExecutionError> {
         })
 }
 
-impl Val for Table<'_> {
+impl Val for FieldMap<'_> {
     fn get_type(&self) -> &Type {
         &MAP_TYPE
     }
@@ -285,21 +290,21 @@ impl Val for Table<'_> {
     }
 }
 
-impl Container for Table<'_> {
+impl Container for FieldMap<'_> {
     fn contains(&self, key: &dyn Val) -> Result<bool, ExecutionError> {
         Ok(self.find(key_text(key)?).is_some())
     }
 }
 
-impl Indexer for Table<'_> {
+impl Indexer for FieldMap<'_> {
     fn get<'b, 'w>(&'b self, key: &dyn Val) -> Result<CowVal<'b, 'w>, ExecutionError>
     where
         Self: 'w,
     {
         let key = key_text(key)?;
         let missing = || ExecutionError::NoSuchKey(Arc::new(key.to_owned()));
-        let found = self.find(key).ok_or_else(missing)?;
-        Ok(found)
+        let value = self.find(key).ok_or_else(missing)?;
+        Ok(value)
     }
 
     fn steal<'w>(self: Box<Self>, key: &dyn Val) -> Result<Box<dyn Val + 'w>, ExecutionError>
@@ -310,7 +315,7 @@ impl Indexer for Table<'_> {
     }
 }
 
-impl Sizer for Table<'_> {
+impl Sizer for FieldMap<'_> {
     fn size(&self) -> CelInt {
         CelInt::from(i64::try_from(self.len()).unwrap_or(i64::MAX))
     }

@@ -132,7 +132,7 @@ fn filters_see_hosts_and_the_request() {
 }
 
 #[test]
-fn weighers_give_numbers_and_nothing_where_they_cannot_be_computed() {
+fn weighers_give_numbers_and_zero_where_they_cannot_be_computed() {
     assert_eq!(weights("host.io_ops"), [0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0]);
     assert_eq!(
         weights("-host.metrics['cpu.percent']"),
@@ -150,8 +150,8 @@ fn weighers_give_numbers_and_nothing_where_they_cannot_be_computed() {
 }
 
 #[test]
-fn mistakes_are_found_at_load_with_their_place() {
-    for (source, place, words) in [
+fn errors_are_found_at_load_with_their_position() {
+    for (source, position, words) in [
         ("host.io_ops <", (1, 14), ""),
         (
             "true &&\n  host.colour == 'red'",
@@ -174,27 +174,27 @@ fn mistakes_are_found_at_load_with_their_place() {
         assert!(error.message.contains(words), "{source}: {}", error.message);
         assert_eq!(
             (error.line, error.column),
-            place,
+            position,
             "{source}: {}",
             error.message
         );
     }
     let error = Expression::load(&weigher("host.name")).expect_err("a text");
     assert!(error.message.contains("not to a number"), "{error}");
-    let both = ExpressionConfig {
+    let filter_and_weigher = ExpressionConfig {
         weigher: Some("1".to_owned()),
         ..filter("true")
     };
-    assert!(Expression::load(&both).is_err());
-    let nameless = ExpressionConfig {
+    assert!(Expression::load(&filter_and_weigher).is_err());
+    let with_bad_name = ExpressionConfig {
         name: "a b".to_owned(),
         ..filter("true")
     };
-    assert!(Expression::load(&nameless).is_err());
+    assert!(Expression::load(&with_bad_name).is_err());
 }
 
 #[test]
-fn costs_are_bounded_before_anything_is_computed() {
+fn costs_are_bounded_before_anything_is_evaluated() {
     let nested = "request.hints.a.all(a, request.hints.b.all(b, request.hints.c.all(c, a == b)))";
     let doubling = format!("['x']{}.size() > 0", ".map(x, x + x + x + x)".repeat(12));
     let deep = format!("{}true{}", "(".repeat(2000), ")".repeat(2000));
@@ -202,11 +202,11 @@ fn costs_are_bounded_before_anything_is_computed() {
     for source in [nested, &doubling, &deep, &long] {
         assert!(Expression::load(&filter(source)).is_err(), "{source:.60}");
     }
-    let fine = "request.hints.a.exists(a, request.hints.b.exists(b, a == b))";
+    let affordable = "request.hints.a.exists(a, request.hints.b.exists(b, a == b))";
     assert!(
-        Expression::load(&filter(fine)).is_ok(),
+        Expression::load(&filter(affordable)).is_ok(),
         "{:?}",
-        Expression::load(&filter(fine))
+        Expression::load(&filter(affordable))
     );
 }
 

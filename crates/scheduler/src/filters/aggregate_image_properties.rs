@@ -1,5 +1,5 @@
-//! `AggregateImagePropertiesIsolation`: aggregates that list values of an image property take no
-//! image with another value. An image without the property may go anywhere.
+//! `AggregateImagePropertiesIsolation`: the hosts of an aggregate that lists values of an image
+//! property accept no image with another value. An image without the property may use any host.
 
 use super::filter::Filter;
 use crate::hosts::verdict::Verdict;
@@ -17,20 +17,20 @@ pub(super) const FILTER: Filter = Filter {
             .config
             .aggregate_image_properties_isolation_namespace;
         let aggregates = context.hosts.aggregates();
-        // No known property starts with a prefix, so there is nothing to compare.
+        // No property that Nova knows starts with a prefix, so none is compared then.
         let is_prefixed = prefix.as_ref().is_some_and(|prefix| !prefix.is_empty());
         let Some(image) = context.request.image.as_ref().filter(|_| !is_prefixed) else {
             return Ok(Verdict::All);
         };
-        let relevant: Vec<(&str, String)> = aggregates
+        let compared: Vec<(&str, String)> = aggregates
             .keys()
             .filter_map(|key| Some((key, property_text(&image.properties, key)?)))
             .collect();
-        if relevant.is_empty() {
+        if compared.is_empty() {
             return Ok(Verdict::All);
         }
         Ok(aggregates.verdict(|combination| {
-            relevant.iter().all(|(key, property)| {
+            compared.iter().all(|(key, property)| {
                 let lists = combination.values(key);
                 let mut values = lists.iter().flat_map(|list| list.split(',')).map(strip);
                 lists.is_empty() || values.any(|value| value == property)

@@ -16,21 +16,21 @@ pub(super) const FILTER: Filter = Filter {
     runs_on_rebuild: false,
     compile: |context| {
         let specs = context.request.flavor.extra_specs.iter();
-        let wanted: Vec<(&str, Requirement)> = specs
+        let requirements: Vec<(&str, Requirement)> = specs
             .filter_map(|(key, value)| {
                 let key = match key.split_once(':') {
                     None => key.as_str(),
-                    Some((SCOPE, rest)) => rest,
+                    Some((SCOPE, name)) => name,
                     Some(_) => return None,
                 };
                 Some((key, Requirement::parse(value)))
             })
             .collect();
-        if wanted.is_empty() {
+        if requirements.is_empty() {
             return Ok(Verdict::All);
         }
         Ok(context.hosts.aggregates().verdict(|combination| {
-            wanted.iter().all(|(key, requirement)| {
+            requirements.iter().all(|(key, requirement)| {
                 let lists = combination.values(key).iter();
                 let mut values = lists.flat_map(|list| list.split(',')).map(strip);
                 values.any(|value| requirement.is_met_by(value))

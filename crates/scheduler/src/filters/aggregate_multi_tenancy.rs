@@ -1,6 +1,7 @@
-//! `AggregateMultiTenancyIsolation`: aggregates that list projects accept no others.
+//! `AggregateMultiTenancyIsolation`: the hosts of an aggregate that lists projects accept no
+//! others.
 //!
-//! It keeps other projects out; it does not confine those projects to the aggregate.
+//! The listed projects may use hosts outside of the aggregate too.
 
 use super::filter::Filter;
 use crate::hosts::verdict::Verdict;
@@ -26,8 +27,8 @@ pub(super) const FILTER: Filter = Filter {
                 .filter(|(key, _)| key.starts_with(KEY_PREFIX))
                 .flat_map(|(_, values)| values)
                 .peekable();
-            let is_open = lists.peek().is_none();
-            is_open || lists.any(|list| list.split(',').map(strip).any(|id| id == project))
+            let accepts_all = lists.peek().is_none();
+            accepts_all || lists.any(|list| list.split(',').map(strip).any(|id| id == project))
         }))
     },
 };

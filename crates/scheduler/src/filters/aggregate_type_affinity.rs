@@ -1,4 +1,4 @@
-//! `AggregateTypeAffinityFilter`: aggregates that list flavors accept no others.
+//! `AggregateTypeAffinityFilter`: the hosts of an aggregate that lists flavors accept no others.
 
 use super::filter::Filter;
 use crate::hosts::aggregate::Aggregates;

@@ -15,10 +15,10 @@ use crate::values;
 /// The scope prefix of extra specs for this filter. Those without a scope count only where a host
 /// has an attribute of that name.
 const SCOPE: &str = "capabilities";
-/// A short form of a condition on the CPU's description.
+/// The extra spec that requires a minimum width of physical addresses, in bits.
 const ADDRESS_BITS: &str = "hw:maxphysaddr_bits";
-/// The long form of the same condition, which the short form overrides.
-const ADDRESS_BITS_WRITTEN_OUT: &str = "capabilities:cpu_info:maxphysaddr:bits";
+/// The same requirement as a path into the CPU's description; [`ADDRESS_BITS`] overrides it.
+const ADDRESS_BITS_PATH: &str = "capabilities:cpu_info:maxphysaddr:bits";
 
 /// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
@@ -28,7 +28,7 @@ pub(super) const FILTER: Filter = Filter {
     compile,
 };
 
-/// A requirement: the path of an attribute and the condition on its value.
+/// A requirement on an attribute of the host.
 #[derive(Clone, Debug)]
 struct AttributeRequirement {
     /// The attribute's name, followed by the keys within its value.
@@ -45,13 +45,13 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
     }
     let hosts = context.hosts;
     let groups = hosts.platforms().groups();
-    let is_about_platforms = |wanted: &AttributeRequirement| {
-        host_attributes::all_platforms_have(groups, &wanted.path[0])
+    let depends_on_platform = |requirement: &AttributeRequirement| {
+        host_attributes::all_platforms_have(groups, &requirement.path[0])
     };
-    if requirements.iter().all(is_about_platforms) {
+    if requirements.iter().all(depends_on_platform) {
         let passes = |group: &PlatformGroup| {
-            let is_met = |wanted: &AttributeRequirement| {
-                wanted.is_met(host_attributes::of_platform(group, &wanted.path[0]))
+            let is_met = |requirement: &AttributeRequirement| {
+                requirement.is_met(host_attributes::of_platform(group, &requirement.path[0]))
             };
             requirements.iter().all(is_met)
         };
@@ -62,11 +62,11 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
     }
     let reads_amounts = requirements
         .iter()
-        .any(|wanted| host_attributes::is_amount(&wanted.path[0]));
+        .any(|requirement| host_attributes::is_amount(&requirement.path[0]));
     let passes = Box::new(move |slot| {
         requirements
             .iter()
-            .all(|wanted| wanted.is_met_by_host(hosts, slot))
+            .all(|requirement| requirement.is_met_by_host(hosts, slot))
     });
     Ok(match reads_amounts {
         true => Verdict::EachByAmounts(passes),
@@ -76,25 +76,25 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
 
 fn requirements(context: &Context<'_>) -> Vec<AttributeRequirement> {
     let specs = &context.request.flavor.extra_specs;
-    // The short form replaces the same condition in the long form.
-    let bits = specs.get(ADDRESS_BITS);
-    let bits = bits.map(|bits| AttributeRequirement {
+    let address_bits = specs.get(ADDRESS_BITS);
+    let address_bits = address_bits.map(|bits| AttributeRequirement {
         path: ["cpu_info", "maxphysaddr", "bits"]
             .map(str::to_owned)
             .to_vec(),
         is_optional: false,
         requirement: Requirement::parse(&format!(">= {bits}")),
     });
-    let others = specs.iter().filter(|(key, _)| {
-        bits.is_none() || (*key != ADDRESS_BITS && *key != ADDRESS_BITS_WRITTEN_OUT)
+    let other_specs = specs.iter().filter(|(key, _)| {
+        address_bits.is_none() || (*key != ADDRESS_BITS && *key != ADDRESS_BITS_PATH)
     });
-    let others = others.filter_map(|(key, value)| AttributeRequirement::read(key, value));
-    others.chain(bits.clone()).collect()
+    let other_specs =
+        other_specs.filter_map(|(key, value)| AttributeRequirement::parse(key, value));
+    other_specs.chain(address_bits.clone()).collect()
 }
 
 impl AttributeRequirement {
-    /// Parses an extra spec; `None` if its scope is that of another consumer.
-    fn read(key: &str, value: &str) -> Option<Self> {
+    /// Parses an extra spec; `None` if it has the scope of another filter.
+    fn parse(key: &str, value: &str) -> Option<Self> {
         let path = match key.split_once(':') {
             None => key,
             Some((SCOPE, path)) => path,
@@ -115,8 +115,8 @@ impl AttributeRequirement {
         if self.is_optional && !host_attributes::exists(name) && !state.stats.contains_key(name) {
             return true;
         }
-        let stat = || state.stats.get(name).map(|text| text.clone().into());
-        let attribute = host_attributes::of_host(hosts, slot, name).or_else(stat);
+        let statistic = || state.stats.get(name).map(|text| text.clone().into());
+        let attribute = host_attributes::of_host(hosts, slot, name).or_else(statistic);
         self.is_met(attribute)
     }
 
@@ -128,14 +128,14 @@ impl AttributeRequirement {
         for name in &self.path[1..] {
             // A text within the path is parsed as JSON.
             if let Value::String(text) = &value {
-                let Ok(read) = serde_json::from_str(text) else {
+                let Ok(parsed) = serde_json::from_str(text) else {
                     return false;
                 };
-                value = read;
+                value = parsed;
             }
             match value.get_mut(name.as_str()).map(Value::take) {
                 None | Some(Value::Null) => return false,
-                Some(found) => value = found,
+                Some(member) => value = member,
             }
         }
         self.requirement.is_met_by(&values::text(&value))

@@ -1,5 +1,5 @@
-//! `DifferentHostFilter` and `SameHostFilter`: away from, or together with, instances named by a
-//! hint.
+//! `DifferentHostFilter` and `SameHostFilter`: a host without, or with, the instances that a hint
+//! names.
 
 use uuid::Uuid;
 
@@ -26,13 +26,13 @@ pub(super) const SAME: Filter = Filter {
     is_once_per_request: true,
     runs_on_rebuild: false,
     compile: |context| {
-        // An empty text counts as no hint.
-        let is_void = match context.request.hints("same_host") {
+        // An empty text counts as an absent hint.
+        let is_absent = match context.request.hints("same_host") {
             [] => true,
-            [only] => only.is_empty(),
+            [value] => value.is_empty(),
             _ => false,
         };
-        if is_void {
+        if is_absent {
             return Ok(Verdict::All);
         }
         Ok(Verdict::only(hosts_of_instances(context, "same_host")))

@@ -1,4 +1,4 @@
-//! The operator language of extra specs, which constrains a host's value: `>= 4`, `<or> a <or> b`.
+//! The operators of extra specs, which constrain a host's value: `>= 4`, `<or> a <or> b`.
 
 use crate::values::{parse_float, words};
 
@@ -14,12 +14,12 @@ pub(crate) enum Requirement {
     Number(NumberOp, f64),
     /// A comparison of texts.
     Text(TextOp, String),
-    /// Contains all of the texts.
+    /// The value contains all of the texts.
     ContainsAll(Vec<String>),
-    /// Is one of the texts.
+    /// The value is one of the texts.
     OneOf(Vec<String>),
-    /// Never satisfied: an operator without an operand, or one for numbers without a number.
-    Nothing,
+    /// Never satisfied: the operand is missing, or the operator needs a number and it is none.
+    Unsatisfiable,
 }
 
 /// How numbers are compared.
@@ -53,8 +53,8 @@ pub(crate) enum TextOp {
 }
 
 impl Requirement {
-    /// Parses a requirement. Every text is valid; what cannot be satisfied is
-    /// [`Requirement::Nothing`].
+    /// Parses a requirement. Every text is valid; one that no value satisfies is
+    /// [`Requirement::Unsatisfiable`].
     #[must_use]
     pub(crate) fn parse(text: &str) -> Self {
         let mut words = words(text);
@@ -71,19 +71,19 @@ impl Requirement {
             "s<=" => Self::text(TextOp::AtMost, operand),
             "s>" => Self::text(TextOp::Greater, operand),
             "s>=" => Self::text(TextOp::AtLeast, operand),
-            "<in>" => operand.map_or(Self::Nothing, |part| {
+            "<in>" => operand.map_or(Self::Unsatisfiable, |part| {
                 Self::ContainsAll(vec![part.to_owned()])
             }),
-            "<all-in>" => operand.map_or(Self::Nothing, |first| {
-                let parts = std::iter::once(first).chain(words);
+            "<all-in>" => operand.map_or(Self::Unsatisfiable, |first_operand| {
+                let parts = std::iter::once(first_operand).chain(words);
                 Self::ContainsAll(parts.map(str::to_owned).collect())
             }),
             // Every second word is an operand; the words between are skipped without a check.
-            "<or>" => operand.map_or(Self::Nothing, |first| {
-                let others = words.skip(1).step_by(2);
+            "<or>" => operand.map_or(Self::Unsatisfiable, |first_operand| {
+                let other_operands = words.skip(1).step_by(2);
                 Self::OneOf(
-                    std::iter::once(first)
-                        .chain(others)
+                    std::iter::once(first_operand)
+                        .chain(other_operands)
                         .map(str::to_owned)
                         .collect(),
                 )
@@ -95,11 +95,11 @@ impl Requirement {
     fn number(op: NumberOp, operand: Option<&str>) -> Self {
         operand
             .and_then(parse_float)
-            .map_or(Self::Nothing, |number| Self::Number(op, number))
+            .map_or(Self::Unsatisfiable, |number| Self::Number(op, number))
     }
 
     fn text(op: TextOp, operand: Option<&str>) -> Self {
-        operand.map_or(Self::Nothing, |text| Self::Text(op, text.to_owned()))
+        operand.map_or(Self::Unsatisfiable, |text| Self::Text(op, text.to_owned()))
     }
 
     /// Whether a value satisfies the requirement. A value that is not a number satisfies no
@@ -107,24 +107,24 @@ impl Requirement {
     #[must_use]
     pub(crate) fn is_met_by(&self, value: &str) -> bool {
         match self {
-            Self::Equals(wanted) => value == wanted,
-            Self::Number(op, wanted) => parse_float(value).is_some_and(|number| match op {
-                NumberOp::AtLeast => number >= *wanted,
-                NumberOp::Equal => number == *wanted,
-                NumberOp::NotEqual => number != *wanted,
-                NumberOp::AtMost => number <= *wanted,
+            Self::Equals(operand) => value == operand,
+            Self::Number(op, operand) => parse_float(value).is_some_and(|number| match op {
+                NumberOp::AtLeast => number >= *operand,
+                NumberOp::Equal => number == *operand,
+                NumberOp::NotEqual => number != *operand,
+                NumberOp::AtMost => number <= *operand,
             }),
-            Self::Text(op, wanted) => match op {
-                TextOp::Equal => value == wanted,
-                TextOp::NotEqual => value != wanted,
-                TextOp::Less => value < wanted.as_str(),
-                TextOp::AtMost => value <= wanted.as_str(),
-                TextOp::Greater => value > wanted.as_str(),
-                TextOp::AtLeast => value >= wanted.as_str(),
+            Self::Text(op, operand) => match op {
+                TextOp::Equal => value == operand,
+                TextOp::NotEqual => value != operand,
+                TextOp::Less => value < operand.as_str(),
+                TextOp::AtMost => value <= operand.as_str(),
+                TextOp::Greater => value > operand.as_str(),
+                TextOp::AtLeast => value >= operand.as_str(),
             },
             Self::ContainsAll(parts) => parts.iter().all(|part| value.contains(part.as_str())),
-            Self::OneOf(choices) => choices.iter().any(|choice| choice == value),
-            Self::Nothing => false,
+            Self::OneOf(texts) => texts.iter().any(|choice| choice == value),
+            Self::Unsatisfiable => false,
         }
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operators_mean_what_operators_of_extra_specs_mean() {
+    fn operators_compare_as_nova_documents() {
         for (requirement, value, met) in [
             ("4", "4", true),
             ("4", "4.0", false),

@@ -1,24 +1,24 @@
-//! What a filter is.
+//! The description of a filter.
 
 use crate::context::Context;
 use crate::error::BadRequest;
 use crate::hosts::verdict::Verdict;
 
-/// A filter: its name in the configuration, when it applies, and how it is compiled.
+/// A filter: its name in the configuration, the requests that it applies to, and its compiler.
 #[derive(Debug)]
 pub struct Filter {
     /// The name by which `enabled_filters` refers to it.
     pub name: &'static str,
-    /// Whether its verdict is the same for every instance of a request, and changes only with the
-    /// host's own report or with the metadata of aggregates: what is kept of a class of requests
-    /// follows these.
+    /// Whether its verdict is the same for all instances of a request, and depends only on the
+    /// hosts' reports and the metadata of aggregates (Nova: `run_filter_once_per_request`). The
+    /// verdict is then cached by request class.
     pub is_once_per_request: bool,
-    /// Whether it applies to a rebuild in place; all others then pass.
+    /// Whether it applies to a rebuild in place; filters that do not apply let every host pass.
     pub runs_on_rebuild: bool,
     /// Compiles the filter for a request.
     pub compile: Compile,
 }
 
-/// Compiles a request into a verdict over all hosts. An error means that the request has a value
-/// that the filter cannot interpret.
+/// Compiles a request into a verdict over all hosts. Fails if the request has a value that the
+/// filter cannot interpret.
 pub type Compile = for<'a> fn(&Context<'a>) -> Result<Verdict<'a>, BadRequest>;

@@ -1,4 +1,4 @@
-//! A host's attributes by the names that extra specs and queries use.
+//! A host's attributes by the names that extra specs and the `JsonFilter` use.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::hosts::column;
 use crate::hosts::platform::PlatformGroup;
 use crate::hosts::table::HostTable;
 
-/// The names that are defined for every host, also where the value is absent.
+/// The names that are defined for every host, even where the value is absent.
 const NAMES: [&str; 38] = [
     "aggregates",
     "allocation_candidates",
@@ -74,11 +74,12 @@ pub(crate) fn is_amount(name: &str) -> bool {
 /// Whether an attribute depends on the platform alone, and is present for all of these platforms.
 #[must_use]
 pub(crate) fn all_platforms_have(groups: &[PlatformGroup], name: &str) -> bool {
-    let mut inhabited = groups.iter().filter(|group| !group.hosts.is_empty());
-    inhabited.all(|group| of_platform(group, name).is_some())
+    let mut occurring = groups.iter().filter(|group| !group.hosts.is_empty());
+    occurring.all(|group| of_platform(group, name).is_some())
 }
 
-/// An attribute that the hosts of a platform have in common; `None` as for [`of_host`].
+/// An attribute that the hosts of a platform have in common; `None` if the name is undefined or the
+/// value absent.
 #[must_use]
 pub(crate) fn of_platform(group: &PlatformGroup, name: &str) -> Option<Value> {
     let platform = &group.platform;
@@ -89,7 +90,7 @@ pub(crate) fn of_platform(group: &PlatformGroup, name: &str) -> Option<Value> {
         "supported_instances" => json!(platform.supported_instances),
         _ => Value::Null,
     };
-    filled(value)
+    non_null(value)
 }
 
 /// An attribute of a host; `None` if the name is undefined or the value absent.
@@ -97,7 +98,7 @@ pub(crate) fn of_platform(group: &PlatformGroup, name: &str) -> Option<Value> {
 pub(crate) fn of_host(hosts: &HostTable, slot: u32, name: &str) -> Option<Value> {
     let state = hosts.get(slot)?;
     let amounts = hosts.amounts(slot);
-    let whole = |number: usize| {
+    let integer = |number: usize| {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "counts of instances, far below 2^53"
@@ -105,7 +106,7 @@ pub(crate) fn of_host(hosts: &HostTable, slot: u32, name: &str) -> Option<Value>
         let value = hosts.columns()[number].get(slot) as i64;
         json!(value)
     };
-    filled(match name {
+    non_null(match name {
         "host" => json!(state.names.service_host),
         "nodename" => json!(state.names.node),
         "uuid" => json!(state.uuid),
@@ -122,9 +123,9 @@ pub(crate) fn of_host(hosts: &HostTable, slot: u32, name: &str) -> Option<Value>
         "ram_allocation_ratio" => json!(amounts.ram_ratio),
         "cpu_allocation_ratio" => json!(amounts.cpu_ratio),
         "disk_allocation_ratio" => json!(amounts.disk_ratio),
-        "num_instances" => whole(column::INSTANCES),
-        "num_io_ops" => whole(column::IO_OPS),
-        "failed_builds" => whole(column::FAILED_BUILDS),
+        "num_instances" => integer(column::INSTANCES),
+        "num_io_ops" => integer(column::IO_OPS),
+        "failed_builds" => integer(column::FAILED_BUILDS),
         "limits" => Value::Object(Map::new()),
         "stats" => json!(state.stats),
         "service" => json!({
@@ -134,12 +135,12 @@ pub(crate) fn of_host(hosts: &HostTable, slot: u32, name: &str) -> Option<Value>
             "forced_down": state.is_forced_down,
         }),
         _ => {
-            let group = hosts.platforms().of(slot);
+            let group = hosts.platforms().of_host(slot);
             return of_platform(group?, name);
         }
     })
 }
 
-fn filled(value: Value) -> Option<Value> {
+fn non_null(value: Value) -> Option<Value> {
     (!value.is_null()).then_some(value)
 }

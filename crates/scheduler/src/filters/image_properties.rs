@@ -1,5 +1,5 @@
 //! `ImagePropertiesFilter`: the host supports the architecture, hypervisor, machine mode and
-//! address width that the image asks for.
+//! address width that the image requests.
 
 use super::filter::Filter;
 use super::version::Version;
@@ -22,48 +22,48 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
         .config
         .image_properties_default_architecture
         .as_deref();
-    let wanted: Vec<&str> = [
+    let required: Vec<&str> = [
         context
-            .image_word("hw_architecture")
+            .image_property("hw_architecture")
             .or(default_architecture),
-        context.image_word("img_hv_type"),
-        context.image_word("hw_vm_mode"),
+        context.image_property("img_hv_type"),
+        context.image_property("hw_vm_mode"),
     ]
     .into_iter()
     .flatten()
     .collect();
-    if wanted.is_empty() {
+    if required.is_empty() {
         return Ok(Verdict::All);
     }
-    let versions = context.image_word("img_hv_requested_version");
-    let versions = versions.map(VersionPredicate::parse).transpose()?;
+    let required_version = context.image_property("img_hv_requested_version");
+    let required_version = required_version.map(VersionPredicate::parse).transpose()?;
     let image = context.request.image.as_ref();
-    let bits = image.and_then(|image| image.properties.number("hw_maxphysaddr_bits"));
-    let bits = bits.filter(|bits| *bits != 0);
+    let required_bits = image.and_then(|image| image.properties.number("hw_maxphysaddr_bits"));
+    let required_bits = required_bits.filter(|bits| *bits != 0);
     let platforms = context.hosts.platforms();
     let passes = |group: &PlatformGroup| {
         let supported = &group.platform.supported_instances;
-        let runs = |instance: &[String; 3]| {
-            wanted
+        let matches_required = |instance: &[String; 3]| {
+            required
                 .iter()
-                .all(|word| instance.iter().any(|part| part == word))
+                .all(|value| instance.iter().any(|part| part == value))
         };
         let version = group
             .platform
             .hypervisor_version
             .filter(|version| *version != 0);
-        let version_fits = match (&versions, version) {
+        let version_fits = match (&required_version, version) {
             (Some(predicate), Some(version)) => predicate.is_met_by(version),
             _ => true,
         };
         let bits_fit = match (
-            bits,
+            required_bits,
             group.physical_address_bits().filter(|bits| *bits != 0),
         ) {
-            (Some(wanted), Some(present)) => present >= wanted,
+            (Some(required), Some(supported)) => supported >= required,
             _ => true,
         };
-        supported.iter().any(runs) && version_fits && bits_fit
+        supported.iter().any(matches_required) && version_fits && bits_fit
     };
     let groups = platforms.groups().iter();
     Ok(Partition::verdict(
@@ -78,15 +78,15 @@ struct VersionPredicate {
     conditions: Vec<(&'static str, Version)>,
 }
 
-/// The comparison operators, longer ones first so that they are recognised first.
+/// The comparison operators. Longer ones come first, because the first that matches is used.
 const OPERATORS: [&str; 6] = ["<=", ">=", "!=", "==", "<", ">"];
 
 impl VersionPredicate {
     fn parse(text: &str) -> Result<Self, BadRequest> {
         let condition = |text: &str| {
             let text = strip(text);
-            let operator = OPERATORS.into_iter().find(|sign| text.starts_with(sign))?;
-            Some((operator, Version::parse(strip(&text[operator.len()..]))?))
+            let sign = OPERATORS.into_iter().find(|sign| text.starts_with(sign))?;
+            Some((sign, Version::parse(strip(&text[sign.len()..]))?))
         };
         let conditions = text.split(',').map(condition).collect::<Option<_>>();
         let conditions = conditions.ok_or_else(|| {
@@ -97,11 +97,11 @@ impl VersionPredicate {
     }
 
     fn is_met_by(&self, number: i32) -> bool {
-        let Some(version) = Version::of_number(number) else {
+        let Some(version) = Version::from_number(number) else {
             return false;
         };
-        self.conditions.iter().all(|(operator, wanted)| {
-            let order = version.cmp(wanted);
+        self.conditions.iter().all(|(operator, required_version)| {
+            let order = version.cmp(required_version);
             match *operator {
                 "<=" => order.is_le(),
                 ">=" => order.is_ge(),

@@ -10,8 +10,8 @@ pub(super) const FILTER: Filter = Filter {
     is_once_per_request: false,
     runs_on_rebuild: false,
     compile: |context| {
-        let most = context.config.max_io_ops_per_host;
-        Ok(fewer_than(context, column::IO_OPS, most, None))
+        let limit = context.config.max_io_ops_per_host;
+        Ok(fewer_than(context, column::IO_OPS, limit, None))
     },
 };
 
@@ -21,8 +21,8 @@ pub(super) const AGGREGATE: Filter = Filter {
     is_once_per_request: false,
     runs_on_rebuild: false,
     compile: |context| {
-        let most = context.config.max_io_ops_per_host;
+        let limit = context.config.max_io_ops_per_host;
         let key = Some("max_io_ops_per_host");
-        Ok(fewer_than(context, column::IO_OPS, most, key))
+        Ok(fewer_than(context, column::IO_OPS, limit, key))
     },
 };

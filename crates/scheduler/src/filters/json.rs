@@ -25,19 +25,19 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
     let Some(text) = query.filter(|query| !query.is_empty()) else {
         return Ok(Verdict::All);
     };
-    let wrong = |expected| BadRequest::malformed(hint_field("query"), text, expected);
-    let query: Value = serde_json::from_str(text).map_err(|_| wrong("JSON"))?;
+    let malformed = |expected| BadRequest::malformed(hint_field("query"), text, expected);
+    let query: Value = serde_json::from_str(text).map_err(|_| malformed("JSON"))?;
     if !is_true(&query) {
         return Ok(Verdict::All);
     }
-    let condition = Condition::read(query).map_err(wrong)?;
+    let condition = Condition::parse(query).map_err(malformed)?;
     let hosts = context.hosts;
     Ok(Verdict::Each(Box::new(move |slot| {
-        // Operands that cannot be compared make the host fail.
-        let answer = condition.answer(hosts, slot);
-        answer.is_some_and(|answer| match answer {
-            Value::Array(answers) => answers.iter().any(is_true),
-            answer => is_true(&answer),
+        // A host whose values cannot be compared does not pass.
+        let result = condition.evaluate(hosts, slot);
+        result.is_some_and(|result| match result {
+            Value::Array(results) => results.iter().any(is_true),
+            result => is_true(&result),
         })
     })))
 }
@@ -71,7 +71,7 @@ enum Operand {
 }
 
 impl Condition {
-    fn read(query: Value) -> Result<Self, &'static str> {
+    fn parse(query: Value) -> Result<Self, &'static str> {
         let Value::Array(mut parts) = query else {
             return Err("a list that starts with an operator");
         };
@@ -89,7 +89,7 @@ impl Condition {
         };
         let operands = parts
             .drain(1..)
-            .filter_map(|part| Operand::read(part).transpose());
+            .filter_map(|part| Operand::parse(part).transpose());
         Ok(Self {
             operator,
             operands: operands.collect::<Result<_, _>>()?,
@@ -97,7 +97,7 @@ impl Condition {
     }
 
     /// The value of the condition for a host; `None` if its operands cannot be compared.
-    fn answer(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
+    fn evaluate(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
         let mut values = Vec::with_capacity(self.operands.len());
         for operand in &self.operands {
             let value = operand.value(hosts, slot)?;
@@ -105,38 +105,38 @@ impl Condition {
                 values.push(value);
             }
         }
-        let all = |holds: fn(Ordering) -> bool| compare_first(&values, holds);
+        let compare_all = |holds: fn(Ordering) -> bool| compare_with_first(&values, holds);
         Some(Value::Bool(match self.operator {
             Operator::Not => {
-                let flipped = values.iter().map(|value| Value::Bool(!is_true(value)));
-                return Some(Value::Array(flipped.collect()));
+                let negated = values.iter().map(|value| Value::Bool(!is_true(value)));
+                return Some(Value::Array(negated.collect()));
             }
             Operator::Or => values.iter().any(is_true),
             Operator::And => values.iter().all(is_true),
             _ if values.len() < 2 => false,
             Operator::In => values[1..].iter().any(|value| equal(&values[0], value)),
             Operator::Equal => values[1..].iter().all(|value| equal(&values[0], value)),
-            Operator::Less => all(Ordering::is_lt)?,
-            Operator::Greater => all(Ordering::is_gt)?,
-            Operator::AtMost => all(Ordering::is_le)?,
-            Operator::AtLeast => all(Ordering::is_ge)?,
+            Operator::Less => compare_all(Ordering::is_lt)?,
+            Operator::Greater => compare_all(Ordering::is_gt)?,
+            Operator::AtMost => compare_all(Ordering::is_le)?,
+            Operator::AtLeast => compare_all(Ordering::is_ge)?,
         }))
     }
 }
 
-/// Whether the relation holds between the first value and every other; `None` if they cannot be
-/// compared.
-fn compare_first(values: &[Value], holds: fn(Ordering) -> bool) -> Option<bool> {
-    let mut all = true;
+/// Whether a relation holds between the first value and every other; `None` if two of them cannot
+/// be compared.
+fn compare_with_first(values: &[Value], holds: fn(Ordering) -> bool) -> Option<bool> {
+    let mut all_hold = true;
     for value in &values[1..] {
-        all &= holds(compare(&values[0], value)?);
+        all_hold &= holds(compare(&values[0], value)?);
     }
-    Some(all)
+    Some(all_hold)
 }
 
 impl Operand {
-    /// `None` for an operand that counts as absent.
-    fn read(part: Value) -> Result<Option<Self>, &'static str> {
+    /// Parses an operand; `None` if it counts as absent.
+    fn parse(part: Value) -> Result<Option<Self>, &'static str> {
         Ok(Some(match part {
             Value::Null => return Ok(None),
             Value::String(text) if text.is_empty() => return Ok(None),
@@ -145,24 +145,25 @@ impl Operand {
                 None => Self::Constant(Value::String(text)),
             },
             Value::Array(parts) if parts.is_empty() => Self::Constant(Value::Bool(true)),
-            Value::Array(parts) => Self::Condition(Condition::read(Value::Array(parts))?),
+            Value::Array(parts) => Self::Condition(Condition::parse(Value::Array(parts))?),
             constant => Self::Constant(constant),
         }))
     }
 
-    /// Its value for a host: null if absent, `None` if the path goes through a scalar.
+    /// Its value for a host: null if the attribute is absent; `None` if the path leads into a
+    /// scalar.
     fn value(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
         match self {
             Self::Constant(value) => Some(value.clone()),
-            Self::Condition(condition) => condition.answer(hosts, slot),
+            Self::Condition(condition) => condition.evaluate(hosts, slot),
             Self::Attribute(path) => {
-                let found = host_attributes::of_host(hosts, slot, &path[0]);
-                let Some(mut value) = found else {
+                let attribute = host_attributes::of_host(hosts, slot, &path[0]);
+                let Some(mut value) = attribute else {
                     return Some(Value::Null);
                 };
                 if path[0] == "host_ip" {
-                    // An address is no text in the reference: it equals no text and has no order
-                    // with one.
+                    // In the reference an address is not a text: it equals no text, and the two
+                    // cannot be ordered.
                     return (path.len() == 1).then(|| json!({ "address": value }));
                 }
                 for name in &path[1..] {
@@ -197,8 +198,8 @@ mod tests {
         let (uuid, full) = (Uuid::from_u128(1), HostUpdate::Full(Box::new(report)));
         hosts.apply(uuid, Timestamp::default(), &full);
         hosts.bind_to_slot(uuid, 0);
-        let answer = Condition::read(query.clone()).unwrap().answer(&hosts, 0);
-        answer.is_some_and(|answer| is_true(&answer))
+        let result = Condition::parse(query.clone()).unwrap().evaluate(&hosts, 0);
+        result.is_some_and(|result| is_true(&result))
     }
 
     #[test]

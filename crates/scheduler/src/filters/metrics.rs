@@ -11,7 +11,7 @@ pub(super) const FILTER: Filter = Filter {
     is_once_per_request: false,
     runs_on_rebuild: false,
     compile: |context| {
-        let lacking = context.hosts.lacking_metrics();
-        Ok(Verdict::Outside(Cow::Borrowed(lacking)))
+        let lacking_hosts = context.hosts.lacking_metrics();
+        Ok(Verdict::AllBut(Cow::Borrowed(lacking_hosts)))
     },
 };

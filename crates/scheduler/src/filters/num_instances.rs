@@ -12,8 +12,8 @@ pub(super) const FILTER: Filter = Filter {
     is_once_per_request: false,
     runs_on_rebuild: false,
     compile: |context| {
-        let most = context.config.max_instances_per_host;
-        Ok(fewer_than(context, column::INSTANCES, most, None))
+        let limit = context.config.max_instances_per_host;
+        Ok(fewer_than(context, column::INSTANCES, limit, None))
     },
 };
 
@@ -24,9 +24,9 @@ pub(super) const AGGREGATE: Filter = Filter {
     is_once_per_request: false,
     runs_on_rebuild: false,
     compile: |context| {
-        let most = context.config.max_instances_per_host;
+        let limit = context.config.max_instances_per_host;
         let key = Some("max_instances_per_host");
-        Ok(fewer_than(context, column::INSTANCES, most, key))
+        Ok(fewer_than(context, column::INSTANCES, limit, key))
     },
 };
 
@@ -34,15 +34,15 @@ pub(super) const AGGREGATE: Filter = Filter {
 pub(super) fn fewer_than<'a>(
     context: &Context<'a>,
     column: usize,
-    most: i32,
+    limit: i32,
     override_key: Option<&str>,
 ) -> Verdict<'a> {
     let values = &context.hosts.columns()[column];
-    let most = f64::from(most);
+    let limit = f64::from(limit);
     match override_key.and_then(|key| context.hosts.aggregates().overrides(key)) {
-        None => Verdict::Each(Box::new(move |slot| values.get(slot) < most)),
+        None => Verdict::Each(Box::new(move |slot| values.get(slot) < limit)),
         Some(overrides) => Verdict::Each(Box::new(move |slot| {
-            values.get(slot) < overrides.get(slot).unwrap_or(most)
+            values.get(slot) < overrides.get(slot).unwrap_or(limit)
         })),
     }
 }

@@ -16,17 +16,17 @@ pub(super) const ANTI_AFFINITY: Filter = Filter {
         let Some(group) = group_of(context, GroupPolicy::AntiAffinity) else {
             return Ok(Verdict::All);
         };
-        let most = group.max_server_per_host.unwrap_or(1);
-        if most == 0 {
-            // With a limit of 0, only a host that the instance is already on passes.
-            let present = context.hosts.hosts_of(context.instance);
-            return Ok(Verdict::only(present.iter().copied()));
+        let limit = group.max_server_per_host.unwrap_or(1);
+        if limit == 0 {
+            // With a limit of 0, only a host that has the instance already passes.
+            let current_hosts = context.hosts.hosts_of(context.instance);
+            return Ok(Verdict::only(current_hosts.iter().copied()));
         }
-        let full = members_by_host(context, group)
+        let full_hosts = members_by_host(context, group)
             .into_iter()
-            .filter(|(slot, count)| *count >= most && !is_there(context, *slot))
+            .filter(|(slot, count)| *count >= limit && !is_on_host(context, *slot))
             .map(|(slot, _)| slot);
-        Ok(Verdict::all_but(full))
+        Ok(Verdict::all_but(full_hosts))
     },
 };
 
@@ -40,9 +40,9 @@ pub(super) const AFFINITY: Filter = Filter {
         let Some(group) = group.filter(|group| !group.hosts.is_empty()) else {
             return Ok(Verdict::All);
         };
-        let nodes = group.hosts.iter();
+        let service_hosts = group.hosts.iter();
         Ok(Verdict::only(
-            nodes.flat_map(|host| context.hosts.nodes_of(host)),
+            service_hosts.flat_map(|host| context.hosts.nodes_of(host)),
         ))
     },
 };
@@ -53,19 +53,19 @@ fn group_of<'a>(context: &Context<'a>, policy: GroupPolicy) -> Option<&'a Server
     (group.policy == Some(policy)).then_some(group)
 }
 
-/// Whether the scheduled instance is on the host already, as in a move.
-fn is_there(context: &Context<'_>, slot: u32) -> bool {
+/// Whether the host has the scheduled instance already, as in a move.
+fn is_on_host(context: &Context<'_>, slot: u32) -> bool {
     context.hosts.hosts_of(context.instance).contains(&slot)
 }
 
-/// The number of members on each host that has any: members named by the request, and those that
-/// hosts report.
+/// The number of members on each host that has any. Members are those that the request names and
+/// those that hosts report.
 pub(crate) fn members_by_host(context: &Context<'_>, group: &ServerGroup) -> BTreeMap<u32, u32> {
     let mut counts = BTreeMap::new();
-    let named = group.members.iter().copied();
-    let others = context.hosts.members_of(group.uuid);
-    let others = others.filter(|member| !group.members.contains(member));
-    for member in named.chain(others) {
+    let named_members = group.members.iter().copied();
+    let reported_members = context.hosts.members_of(group.uuid);
+    let reported_members = reported_members.filter(|member| !group.members.contains(member));
+    for member in named_members.chain(reported_members) {
         for slot in context.hosts.hosts_of(member) {
             *counts.entry(*slot).or_default() += 1;
         }

@@ -1,4 +1,4 @@
-//! `SimpleCIDRAffinityFilter`: the host's address lies in a network that hints name.
+//! `SimpleCIDRAffinityFilter`: the host's address is in the network that two hints describe.
 
 use std::net::IpAddr;
 
@@ -14,12 +14,13 @@ pub(super) const FILTER: Filter = Filter {
     is_once_per_request: true,
     runs_on_rebuild: false,
     compile: |context| {
-        let near = context.single_hint("build_near_host_ip")?;
-        let Some(near) = near.filter(|near| !near.is_empty()) else {
+        let near_address = context.single_hint("build_near_host_ip")?;
+        let Some(near_address) = near_address.filter(|near_address| !near_address.is_empty())
+        else {
             return Ok(Verdict::All);
         };
-        let size = context.single_hint("cidr")?.unwrap_or("/24");
-        let network = Network::parse(near, size)?;
+        let suffix = context.single_hint("cidr")?.unwrap_or("/24");
+        let network = Network::parse(near_address, suffix)?;
         let context: Context<'_> = *context;
         Ok(Verdict::Each(Box::new(move |slot| {
             let state = context.hosts.get(slot);
@@ -36,6 +37,7 @@ struct Network {
     prefix: u32,
 }
 
+/// An address as a number, with its width in bits.
 fn bits(address: IpAddr) -> (u128, u32) {
     match address {
         IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
@@ -44,54 +46,56 @@ fn bits(address: IpAddr) -> (u128, u32) {
 }
 
 impl Network {
-    /// Parses an address with the suffix from the second hint.
-    fn parse(near: &str, size: &str) -> Result<Self, BadRequest> {
-        let text = format!("{near}{size}");
-        let (address, size) = match text.split_once('/') {
+    /// Parses an address with a suffix, such as `/24`.
+    fn parse(near_address: &str, suffix: &str) -> Result<Self, BadRequest> {
+        let text = format!("{near_address}{suffix}");
+        let (address, suffix) = match text.split_once('/') {
             None => (text.as_str(), None),
-            Some((address, size)) => (address, Some(size)),
+            Some((address, suffix)) => (address, Some(suffix)),
         };
         let address: IpAddr = address.parse().map_err(|_| {
             let field = hint_field("build_near_host_ip");
             BadRequest::malformed(field, address, "an IP address")
         })?;
         let (_, width) = bits(address);
-        let prefix = match size {
+        let prefix = match suffix {
             None => width,
-            Some(size) => prefix_length(address, size).ok_or_else(|| {
+            Some(suffix) => prefix_length(address, suffix).ok_or_else(|| {
                 let expected = "\"/\" with a prefix length or a netmask";
-                BadRequest::malformed(hint_field("cidr"), size, expected)
+                BadRequest::malformed(hint_field("cidr"), suffix, expected)
             })?,
         };
         Ok(Self { address, prefix })
     }
 
-    fn contains(&self, other: IpAddr) -> bool {
-        let ((own, width), (other, other_width)) = (bits(self.address), bits(other));
-        let ignored = width - self.prefix;
-        width == other_width && (ignored >= 128 || (own ^ other) >> ignored == 0)
+    fn contains(&self, host_address: IpAddr) -> bool {
+        let ((address, width), (host_address, host_width)) =
+            (bits(self.address), bits(host_address));
+        let host_bits = width - self.prefix;
+        width == host_width && (host_bits >= 128 || (address ^ host_address) >> host_bits == 0)
     }
 }
 
 /// The prefix length given as a number, a netmask or an inverted netmask.
-fn prefix_length(address: IpAddr, size: &str) -> Option<u32> {
+fn prefix_length(address: IpAddr, suffix: &str) -> Option<u32> {
     let (_, width) = bits(address);
-    if let Some(number) = parse_int(size) {
+    if let Some(number) = parse_int(suffix) {
         return u32::try_from(number).ok().filter(|prefix| *prefix <= width);
     }
-    let mask: IpAddr = size.parse().ok()?;
+    let mask: IpAddr = suffix.parse().ok()?;
     let (mask, mask_width) = bits(mask);
     if mask_width != width {
         return None;
     }
-    let ones = |value: u128| (value << (128 - width)).leading_ones();
-    let all = u128::MAX >> (128 - width);
-    let is_prefix = |value: u128| value == all & !(all.checked_shr(ones(value)).unwrap_or(0));
-    if is_prefix(mask) {
-        return Some(ones(mask));
+    let leading_ones = |value: u128| (value << (128 - width)).leading_ones();
+    let all_ones = u128::MAX >> (128 - width);
+    let is_netmask =
+        |value: u128| value == all_ones & !(all_ones.checked_shr(leading_ones(value)).unwrap_or(0));
+    if is_netmask(mask) {
+        return Some(leading_ones(mask));
     }
-    let inverted = !mask & all;
-    is_prefix(inverted).then(|| ones(inverted))
+    let inverted = !mask & all_ones;
+    is_netmask(inverted).then(|| leading_ones(inverted))
 }
 
 #[cfg(test)]
@@ -100,13 +104,13 @@ mod tests {
 
     use super::*;
 
-    fn contains(near: &str, size: &str, other: &str) -> Option<bool> {
-        let network = Network::parse(near, size).ok()?;
+    fn contains(near_address: &str, suffix: &str, other: &str) -> Option<bool> {
+        let network = Network::parse(near_address, suffix).ok()?;
         Some(network.contains(other.parse().expect("an address")))
     }
 
     #[test]
-    fn networks_are_said_with_a_length_or_a_mask() {
+    fn a_network_has_a_prefix_length_or_a_mask() {
         assert_eq!(contains("10.0.0.5", "/24", "10.0.0.200"), Some(true));
         assert_eq!(contains("10.0.0.5", "/24", "10.0.1.5"), Some(false));
         assert_eq!(contains("10.0.0.5", "/+0", "192.168.1.1"), Some(true));
@@ -120,7 +124,7 @@ mod tests {
         assert_eq!(contains("fe80::1", "/0", "::"), Some(true));
         assert_eq!(contains("fe80::1", "/64", "10.0.0.5"), Some(false));
         assert_eq!(contains("::1", "/ffff::", "::2"), Some(true));
-        for (near, size) in [
+        for (near_address, suffix) in [
             ("10.0.0", "/24"),
             ("host1", "/24"),
             ("10.0.0.5", "24"),
@@ -131,12 +135,16 @@ mod tests {
             ("10.0.0.5/24", "/24"),
             ("10.0.0.5", "/"),
         ] {
-            assert_eq!(contains(near, size, "::1"), None, "{near}{size}");
+            assert_eq!(
+                contains(near_address, suffix, "::1"),
+                None,
+                "{near_address}{suffix}"
+            );
         }
     }
 
     #[test]
-    fn a_mask_of_one_address_is_the_whole_width() {
+    fn prefix_lengths_of_the_longest_and_shortest_masks() {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         assert_eq!(prefix_length(address, "255.255.255.255"), Some(32));
         assert_eq!(prefix_length(address, "0.0.0.0"), Some(0));

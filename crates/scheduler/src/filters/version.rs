@@ -1,29 +1,29 @@
-//! Versions as Python packages write them: `2.6`, `1!2.0rc1`, `7.0.post2`.
+//! Versions in the format of Python packages: `2.6`, `1!2.0rc1`, `7.0.post2`.
 //!
 //! Source: the version specifiers of the Python Packaging User Guide (PEP 440).
 
 use std::cmp::Ordering;
 
-/// A version, as far as its order relative to final releases goes.
+/// A version, ordered relative to final releases.
 ///
-/// Two pre-releases of one number (`2.0a1`, `2.0b1`) may compare equal here.
+/// Two pre-releases of the same release (`2.0a1`, `2.0b1`) compare equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     epoch: u64,
-    /// The numbers, without zeros at the end.
+    /// The release numbers, without trailing zeros.
     release: Vec<u64>,
     stage: Stage,
 }
 
-/// The order of a version relative to the final release of its number.
+/// The order of a version relative to the final release with the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// A development, alpha, beta or candidate release.
-    Before,
+    PreRelease,
     /// The final release itself.
-    Plain,
+    Final,
     /// A post-release, or a local version.
-    After,
+    PostRelease,
 }
 
 impl Ord for Version {
@@ -39,14 +39,14 @@ impl PartialOrd for Version {
     }
 }
 
-/// Consumes digits from the front.
+/// Consumes leading digits.
 fn number(text: &mut &str) -> Option<u64> {
     let end = text.find(|character: char| !character.is_ascii_digit());
-    let (digits, rest) = text.split_at(end.unwrap_or(text.len()));
+    let (digits, remaining) = text.split_at(end.unwrap_or(text.len()));
     if digits.is_empty() {
         return None;
     }
-    *text = rest;
+    *text = remaining;
     Some(digits.parse().unwrap_or(u64::MAX))
 }
 
@@ -55,17 +55,18 @@ fn separator(text: &str) -> &str {
     text.strip_prefix(['-', '_', '.']).unwrap_or(text)
 }
 
-/// Consumes one of some words, with separators around it and a number after it.
+/// Consumes one of some words with the separators around it and an optional number after it;
+/// returns whether there was one.
 fn marker(text: &mut &str, words: &[&str]) -> bool {
     let start = separator(text);
-    let Some(rest) = words.iter().find_map(|word| start.strip_prefix(word)) else {
+    let Some(remaining) = words.iter().find_map(|word| start.strip_prefix(word)) else {
         return false;
     };
-    let mut after = separator(rest);
+    let mut after = separator(remaining);
     *text = if number(&mut after).is_some() {
         after
     } else {
-        rest
+        remaining
     };
     true
 }
@@ -75,36 +76,36 @@ impl Version {
     #[must_use]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim().to_lowercase();
-        let mut rest = text.strip_prefix('v').unwrap_or(&text);
-        let mut first = number(&mut rest)?;
+        let mut remaining = text.strip_prefix('v').unwrap_or(&text);
+        let mut first_number = number(&mut remaining)?;
         let mut epoch = 0;
-        if let Some(after) = rest.strip_prefix('!') {
-            rest = after;
-            epoch = std::mem::replace(&mut first, number(&mut rest)?);
+        if let Some(after) = remaining.strip_prefix('!') {
+            remaining = after;
+            epoch = std::mem::replace(&mut first_number, number(&mut remaining)?);
         }
-        let mut release = vec![first];
-        while let Some(mut after) = rest.strip_prefix('.') {
+        let mut release = vec![first_number];
+        while let Some(mut after) = remaining.strip_prefix('.') {
             let Some(next) = number(&mut after) else {
                 break;
             };
             release.push(next);
-            rest = after;
+            remaining = after;
         }
         while release.len() > 1 && release.last() == Some(&0) {
             release.pop();
         }
         let words = ["alpha", "a", "beta", "b", "preview", "pre", "c", "rc"];
-        let is_pre = marker(&mut rest, &words);
+        let is_pre = marker(&mut remaining, &words);
         let mut is_post = false;
-        let mut implicit = rest.strip_prefix('-').unwrap_or_default();
+        let mut implicit = remaining.strip_prefix('-').unwrap_or_default();
         if number(&mut implicit).is_some() {
-            rest = implicit;
+            remaining = implicit;
             is_post = true;
-        } else if marker(&mut rest, &["post", "rev", "r"]) {
+        } else if marker(&mut remaining, &["post", "rev", "r"]) {
             is_post = true;
         }
-        let is_development = marker(&mut rest, &["dev"]);
-        let is_local = match rest.strip_prefix('+') {
+        let is_development = marker(&mut remaining, &["dev"]);
+        let is_local = match remaining.strip_prefix('+') {
             Some(local) => {
                 let mut parts = local.split(['-', '_', '.']);
                 let is_part = |part: &str| {
@@ -115,12 +116,12 @@ impl Version {
                 };
                 parts.all(is_part).then_some(true)?
             }
-            None => rest.is_empty().then_some(false)?,
+            None => remaining.is_empty().then_some(false)?,
         };
         let stage = match (is_pre, is_post, is_development, is_local) {
-            (true, ..) | (false, false, true, _) => Stage::Before,
-            (false, true, ..) | (false, false, false, true) => Stage::After,
-            (false, false, false, false) => Stage::Plain,
+            (true, ..) | (false, false, true, _) => Stage::PreRelease,
+            (false, true, ..) | (false, false, false, true) => Stage::PostRelease,
+            (false, false, false, false) => Stage::Final,
         };
         Some(Self {
             epoch,
@@ -129,15 +130,15 @@ impl Version {
         })
     }
 
-    /// The version that a hypervisor reports as one number: 6002001 is 6.2.1; `None` for less than
-    /// 1.
+    /// The version that a hypervisor reports as one number: 6002001 is 6.2.1. `None` if the number
+    /// is not positive.
     #[must_use]
-    pub(crate) fn of_number(number: i32) -> Option<Self> {
-        let mut rest = u64::try_from(number).ok().filter(|number| *number > 0)?;
+    pub(crate) fn from_number(number: i32) -> Option<Self> {
+        let mut remaining = u64::try_from(number).ok().filter(|number| *number > 0)?;
         let mut release = Vec::new();
-        while rest != 0 {
-            release.insert(0, rest % 1000);
-            rest /= 1000;
+        while remaining != 0 {
+            release.insert(0, remaining % 1000);
+            remaining /= 1000;
         }
         while release.len() > 1 && release.last() == Some(&0) {
             release.pop();
@@ -145,7 +146,7 @@ impl Version {
         Some(Self {
             epoch: 0,
             release,
-            stage: Stage::Plain,
+            stage: Stage::Final,
         })
     }
 }
@@ -155,8 +156,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_ordered_around_plain_releases() {
-        let hypervisor = Version::of_number(6_002_000).expect("positive");
+    fn versions_are_ordered_relative_to_final_releases() {
+        let hypervisor = Version::from_number(6_002_000).expect("positive");
         for (text, order) in [
             ("6.2", Ordering::Equal),
             ("v6.2.0.0", Ordering::Equal),
@@ -176,10 +177,10 @@ mod tests {
             let version = Version::parse(text).expect("a version");
             assert_eq!(hypervisor.cmp(&version), order, "{text}");
         }
-        for wrong in [
+        for malformed in [
             "", "six", "6.", "6..2", "6.2x", "6.2+", "6.2+a..b", "!6", "1!",
         ] {
-            assert_eq!(Version::parse(wrong), None, "{wrong}");
+            assert_eq!(Version::parse(malformed), None, "{malformed}");
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct Aggregate {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// A combination of aggregates: its row in [`Aggregates`]. Row 0 is the empty combination.
+/// The number of a combination: its index in [`Aggregates`]. Number 0 is the empty combination.
 pub type CombinationId = u32;
 
 /// A set of aggregates that some hosts have in common, with its merged metadata.
@@ -39,7 +39,7 @@ pub struct Combination {
     pub aggregates: Vec<Uuid>,
     /// The slots of the hosts that are in exactly these aggregates.
     pub hosts: SlotSet,
-    /// By metadata key the distinct values, as written, in the order of the aggregates.
+    /// By metadata key: the distinct values, as written, in the order of the aggregates.
     values: BTreeMap<String, Vec<String>>,
 }
 
@@ -58,16 +58,22 @@ impl Combination {
     }
 }
 
-/// All aggregates, and all combinations that occur.
+/// All aggregates, and the combinations that hosts are in.
 #[derive(Clone, Debug)]
 pub struct Aggregates {
-    known: BTreeMap<Uuid, Aggregate>,
+    aggregates: BTreeMap<Uuid, Aggregate>,
     combinations: Vec<Combination>,
+    /// By its aggregates with metadata, in rising order: the combination.
     by_aggregates: HashMap<Vec<Uuid>, CombinationId, foldhash::quality::FixedState>,
+    /// By slot: the host's combination.
     combination_of: Vec<CombinationId>,
+    /// By slot: the aggregates of the host, in rising order.
     memberships: Vec<Option<Box<[Uuid]>>>,
+    /// By aggregate: the number of its hosts.
     member_counts: HashMap<Uuid, u32, foldhash::quality::FixedState>,
+    /// All metadata keys.
     keys: BTreeSet<String>,
+    /// By option and combination: the number that overrides the option.
     overrides: BTreeMap<String, Vec<Option<f64>>>,
     version: u64,
 }
@@ -75,7 +81,7 @@ pub struct Aggregates {
 impl Default for Aggregates {
     fn default() -> Self {
         Self {
-            known: BTreeMap::new(),
+            aggregates: BTreeMap::new(),
             combinations: vec![Combination::default()],
             by_aggregates: std::iter::once((Vec::new(), 0)).collect(),
             combination_of: Vec::new(),
@@ -88,37 +94,42 @@ impl Default for Aggregates {
     }
 }
 
-/// The smallest of some metadata values, parsed as numeric overrides are.
+/// The smallest of the metadata values by which aggregates override an option.
 ///
-/// `None` if there is no value or one of them is not a number; the configuration then applies.
+/// `None` if there is no value or one of them is not a number; the option itself applies then.
 #[must_use]
-pub fn smallest(values: &[String], whole: bool) -> Option<f64> {
-    let parse = |value: &String| {
-        if whole {
-            values::parse_int(value).map(|number| number as f64)
-        } else {
-            values::parse_float(value)
-        }
+pub fn smallest_override(values: &[String], kind: NumberKind) -> Option<f64> {
+    let parse = |value: &String| match kind {
+        NumberKind::Integer => values::parse_int(value).map(|number| number as f64),
+        NumberKind::Float => values::parse_float(value),
     };
     let numbers: Option<Vec<f64>> = values.iter().map(parse).collect();
     numbers?
         .into_iter()
-        .reduce(|least, next| if next < least { next } else { least })
+        .reduce(|minimum, number| if number < minimum { number } else { minimum })
 }
 
-/// `Some(true)` for a metadata key that overrides a whole number (a limit), `Some(false)` for one
-/// that overrides any number (a multiplier), `None` for other keys.
-fn override_kind(key: &str) -> Option<bool> {
+/// How the values of a metadata key that overrides an option are parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberKind {
+    /// An integer, as limits are.
+    Integer,
+    /// Any number, as multipliers are.
+    Float,
+}
+
+/// The kind of number by which a metadata key overrides an option; `None` for other keys.
+fn override_kind(key: &str) -> Option<NumberKind> {
     match key {
-        "max_io_ops_per_host" | "max_instances_per_host" => Some(true),
-        _ if key.ends_with("_multiplier") => Some(false),
+        "max_io_ops_per_host" | "max_instances_per_host" => Some(NumberKind::Integer),
+        _ if key.ends_with("_multiplier") => Some(NumberKind::Float),
         _ => None,
     }
 }
 
 impl Aggregates {
-    /// A version number, incremented by every change; whatever was derived from an older version
-    /// may be out of date.
+    /// A number that grows with every change. What was derived from an older version may be out of
+    /// date.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
@@ -127,12 +138,12 @@ impl Aggregates {
     /// The aggregate with this UUID.
     #[must_use]
     pub fn get(&self, uuid: Uuid) -> Option<&Aggregate> {
-        self.known.get(&uuid)
+        self.aggregates.get(&uuid)
     }
 
     /// All aggregates, by UUID.
     pub fn iter(&self) -> impl Iterator<Item = (Uuid, &Aggregate)> {
-        self.known
+        self.aggregates
             .iter()
             .map(|(uuid, aggregate)| (*uuid, aggregate))
     }
@@ -146,10 +157,12 @@ impl Aggregates {
     /// Whether any aggregate has a metadata key with this prefix.
     #[must_use]
     pub fn has_key_prefix(&self, prefix: &str) -> bool {
-        let mut from = self
+        let mut keys_from_prefix = self
             .keys
             .range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        from.next().is_some_and(|key| key.starts_with(prefix))
+        keys_from_prefix
+            .next()
+            .is_some_and(|key| key.starts_with(prefix))
     }
 
     /// The metadata keys of all aggregates, in alphabetical order.
@@ -157,12 +170,12 @@ impl Aggregates {
         self.keys.iter().map(String::as_str)
     }
 
-    /// The hosts whose combination of aggregates satisfies a predicate.
+    /// The verdict that the hosts pass whose combination of aggregates satisfies a predicate.
     pub fn verdict(&self, mut passes: impl FnMut(&Combination) -> bool) -> Verdict<'_> {
-        let all = self.combinations.iter();
+        let combinations = self.combinations.iter();
         Partition::verdict(
             &self.combination_of,
-            all.map(|combination| (&combination.hosts, passes(combination))),
+            combinations.map(|combination| (&combination.hosts, passes(combination))),
         )
     }
 
@@ -206,12 +219,13 @@ impl Aggregates {
         })
     }
 
-    /// The metadata values of numeric overrides that do not parse: aggregate, key, value.
-    pub fn unreadable(&self) -> impl Iterator<Item = (&Aggregate, &str, &str)> {
-        self.known.values().flat_map(|aggregate| {
+    /// The metadata values that should override an option but are not numbers: aggregate, key,
+    /// value.
+    pub fn malformed_overrides(&self) -> impl Iterator<Item = (&Aggregate, &str, &str)> {
+        self.aggregates.values().flat_map(|aggregate| {
             aggregate.metadata.iter().filter_map(move |(key, value)| {
-                let whole = override_kind(key)?;
-                smallest(std::slice::from_ref(value), whole)
+                let kind = override_kind(key)?;
+                smallest_override(std::slice::from_ref(value), kind)
                     .is_none()
                     .then_some((aggregate, key.as_str(), value.as_str()))
             })
@@ -220,46 +234,45 @@ impl Aggregates {
 
     /// Creates aggregates or replaces their names and metadata.
     pub fn put(&mut self, aggregates: impl IntoIterator<Item = (Uuid, Aggregate)>) {
-        let mut is_inhabited = false;
+        let mut has_hosts = false;
         for (uuid, aggregate) in aggregates {
-            is_inhabited |= self.member_counts.contains_key(&uuid);
+            has_hosts |= self.member_counts.contains_key(&uuid);
             self.keys.extend(aggregate.metadata.keys().cloned());
-            self.known.insert(uuid, aggregate);
+            self.aggregates.insert(uuid, aggregate);
         }
         self.version += 1;
-        if is_inhabited {
+        if has_hosts {
             self.rebuild();
         }
     }
 
-    /// Removes an aggregate; its hosts move to other combinations.
+    /// Removes an aggregate. Its hosts get other combinations.
     pub fn remove(&mut self, uuid: Uuid) {
-        if self.known.remove(&uuid).is_some() {
+        if self.aggregates.remove(&uuid).is_some() {
             self.rebuild();
         }
     }
 
-    /// Sets the aggregates that a host is in; those without metadata are ignored.
-    ///
-    /// The list is what placement has for the host's root provider.
+    /// Sets the aggregates that a host is in: those that placement has for its root provider. Of
+    /// these, the ones without metadata are ignored.
     pub fn set_membership(&mut self, slot: u32, aggregates: impl Iterator<Item = Uuid>) {
-        let mut all: Vec<Uuid> = aggregates.collect();
-        all.sort_unstable();
-        all.dedup();
+        let mut membership: Vec<Uuid> = aggregates.collect();
+        membership.sort_unstable();
+        membership.dedup();
         let index = slot as usize;
         if index >= self.memberships.len() {
             self.memberships.resize(index + 1, None);
             self.combination_of.resize(index + 1, 0);
         }
-        if self.memberships[index].as_deref() == Some(&all) {
+        if self.memberships[index].as_deref() == Some(&membership) {
             return;
         }
-        self.forget(slot);
-        for uuid in &all {
+        self.remove_host(slot);
+        for uuid in &membership {
             *self.member_counts.entry(*uuid).or_default() += 1;
         }
-        let id = self.combination(&all);
-        self.memberships[index] = Some(all.into());
+        let id = self.combination_id(&membership);
+        self.memberships[index] = Some(membership.into());
         self.combination_of[index] = id;
         self.combinations[id as usize].hosts.insert(slot);
         if self.combinations.len() > 2 * self.combinations().count() + 64 {
@@ -268,12 +281,12 @@ impl Aggregates {
     }
 
     /// Removes a host that no longer exists.
-    pub fn forget(&mut self, slot: u32) {
-        let known = self.memberships.get_mut(slot as usize);
-        let Some(old) = known.and_then(Option::take) else {
+    pub fn remove_host(&mut self, slot: u32) {
+        let membership = self.memberships.get_mut(slot as usize);
+        let Some(membership) = membership.and_then(Option::take) else {
             return;
         };
-        for uuid in &old {
+        for uuid in &membership {
             if let Some(count) = self.member_counts.get_mut(uuid) {
                 *count -= 1;
                 if *count == 0 {
@@ -285,63 +298,67 @@ impl Aggregates {
         self.combinations[id as usize].hosts.remove(slot);
     }
 
-    /// The row of a combination, created on first use.
-    fn combination(&mut self, aggregates: &[Uuid]) -> CombinationId {
+    /// The combination of these aggregates, which is added if it is new.
+    fn combination_id(&mut self, aggregates: &[Uuid]) -> CombinationId {
         let has_metadata = |uuid: &&Uuid| {
-            let found = self.known.get(*uuid);
-            found.is_some_and(|aggregate| !aggregate.metadata.is_empty())
+            let aggregate = self.aggregates.get(*uuid);
+            aggregate.is_some_and(|aggregate| !aggregate.metadata.is_empty())
         };
-        let telling: Vec<Uuid> = aggregates.iter().filter(has_metadata).copied().collect();
-        if let Some(id) = self.by_aggregates.get(&telling) {
+        let with_metadata: Vec<Uuid> = aggregates.iter().filter(has_metadata).copied().collect();
+        if let Some(id) = self.by_aggregates.get(&with_metadata) {
             return *id;
         }
         let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for aggregate in telling.iter().filter_map(|uuid| self.known.get(uuid)) {
+        for aggregate in with_metadata
+            .iter()
+            .filter_map(|uuid| self.aggregates.get(uuid))
+        {
             for (key, value) in &aggregate.metadata {
-                let seen = values.entry(key.clone()).or_default();
-                if !seen.contains(value) {
-                    seen.push(value.clone());
+                let distinct = values.entry(key.clone()).or_default();
+                if !distinct.contains(value) {
+                    distinct.push(value.clone());
                 }
             }
         }
         let id = u32::try_from(self.combinations.len()).unwrap_or(u32::MAX);
-        self.by_aggregates.insert(telling.clone(), id);
+        self.by_aggregates.insert(with_metadata.clone(), id);
         self.combinations.push(Combination {
-            aggregates: telling,
+            aggregates: with_metadata,
             hosts: SlotSet::default(),
             values,
         });
-        self.note_overrides(id);
+        self.add_overrides(id);
         self.version += 1;
         id
     }
 
-    fn note_overrides(&mut self, id: CombinationId) {
+    /// Adds the overrides of a new combination.
+    fn add_overrides(&mut self, id: CombinationId) {
         let count = self.combinations.len();
         for overrides in self.overrides.values_mut() {
             overrides.resize(count, None);
         }
         for (key, values) in &self.combinations[id as usize].values {
-            let Some(whole) = override_kind(key) else {
+            let Some(kind) = override_kind(key) else {
                 continue;
             };
             let overrides = self.overrides.entry(key.clone()).or_default();
             overrides.resize(count, None);
-            overrides[id as usize] = smallest(values, whole);
+            overrides[id as usize] = smallest_override(values, kind);
         }
     }
 
-    /// Recomputes all combinations after a change of metadata, which is rare.
+    /// Recomputes all combinations, which is needed after a change of metadata.
     fn rebuild(&mut self) {
-        let known = std::mem::take(&mut self.known);
+        let aggregates = std::mem::take(&mut self.aggregates);
         let memberships = std::mem::take(&mut self.memberships);
         let version = self.version + 1;
         *self = Self {
-            keys: known
+            keys: aggregates
                 .values()
                 .flat_map(|aggregate| aggregate.metadata.keys().cloned())
                 .collect(),
-            known,
+            aggregates,
             ..Self::default()
         };
         for (slot, aggregates) in memberships.into_iter().enumerate() {
@@ -362,7 +379,7 @@ pub struct OverrideColumn<'a> {
 }
 
 impl OverrideColumn<'_> {
-    /// The number for a host, if its aggregates override the option.
+    /// The number that overrides the option for a host; `None` if its aggregates do not.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: u32) -> Option<f64> {

@@ -1,8 +1,8 @@
 //! The total and free amounts of a host, read from placement's inventories.
 //!
-//! Placement decides what fits. These numbers only rank feasible hosts, so they follow the
-//! definitions of the weighers: free memory is counted without the allocation ratio, free CPUs
-//! with it.
+//! Whether a request fits is decided by placement. These amounts only rank feasible hosts, so they
+//! are defined as Nova's weighers need them: free memory is counted without the allocation ratio,
+//! free CPUs with it.
 
 use placewright_placement::{ClassId, Provider, ProviderId, State};
 
@@ -52,28 +52,28 @@ impl Amounts {
     /// Reads the amounts of a host from the inventories of its root provider and all descendants.
     #[must_use]
     pub fn read(state: &State, root: ProviderId) -> Self {
-        Self::read_as(state, root, &Classes::of(state))
+        Self::read_classes(state, root, &Classes::look_up(state))
     }
 
-    /// As [`Self::read`], with the resource classes already looked up.
+    /// As [`Self::read`], for callers that looked the resource classes up already.
     #[must_use]
-    pub(crate) fn read_as(state: &State, root: ProviderId, classes: &Classes) -> Self {
+    pub(crate) fn read_classes(state: &State, root: ProviderId, classes: &Classes) -> Self {
         let mut amounts = Self::default();
         let Some(host) = state.provider(root) else {
             return amounts;
         };
-        add(&mut amounts, state, classes, host);
+        add_inventories(&mut amounts, state, classes, host);
         if !host.children.is_empty() {
-            let parts = state.subtree(root);
-            for part in parts.iter().skip(1).filter_map(|id| state.provider(*id)) {
-                add(&mut amounts, state, classes, part);
+            let subtree = state.subtree(root);
+            for provider in subtree.iter().skip(1).filter_map(|id| state.provider(*id)) {
+                add_inventories(&mut amounts, state, classes, provider);
             }
         }
         amounts
     }
 }
 
-/// The numbers of the resource classes that amounts are read from; `None` for a class that does
+/// The identifiers of the resource classes that amounts are read from; `None` for a class that does
 /// not exist.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Classes {
@@ -85,7 +85,7 @@ pub(crate) struct Classes {
 
 impl Classes {
     /// Looks the classes up in a state.
-    pub(crate) fn of(state: &State) -> Self {
+    pub(crate) fn look_up(state: &State) -> Self {
         Self {
             vcpu: state.class_id("VCPU"),
             pcpu: state.class_id("PCPU"),
@@ -95,18 +95,19 @@ impl Classes {
     }
 }
 
-/// Whether a class counts PCI devices.
-fn counts_devices(name: &str) -> bool {
+/// Whether a resource class is one of PCI devices.
+fn is_device_class(name: &str) -> bool {
     name == "PCI_DEVICE" || name == "SRIOV_NET_VF" || name.starts_with("CUSTOM_PCI_")
 }
 
-fn add(amounts: &mut Amounts, state: &State, classes: &Classes, provider: &Provider) {
+/// Adds the inventories of one provider.
+fn add_inventories(amounts: &mut Amounts, state: &State, classes: &Classes, provider: &Provider) {
     for record in &provider.inventories {
         let class = Some(record.class);
         let total = i64::from(record.inventory.total);
         let used = i64::from(record.inventory.reserved) + record.used;
         if class == classes.vcpu || class == classes.pcpu {
-            // A single ratio for all CPUs: that of VCPU if the host has any.
+            // One ratio is used for all CPUs: that of VCPU if the host has an inventory of it.
             if class == classes.vcpu || amounts.cpu_ratio == 0.0 {
                 amounts.cpu_ratio = record.inventory.allocation_ratio;
             }
@@ -121,7 +122,7 @@ fn add(amounts: &mut Amounts, state: &State, classes: &Classes, provider: &Provi
             amounts.disk_total_gb += total;
             amounts.disk_free_mb += (total - used) * 1024;
             amounts.disk_used_mb += used * 1024;
-        } else if counts_devices(state.class_name(record.class)) {
+        } else if is_device_class(state.class_name(record.class)) {
             amounts.devices_free += total - used;
         }
     }

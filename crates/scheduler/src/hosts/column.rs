@@ -1,4 +1,4 @@
-//! One number for each host: what weighers read, in the layout in which 64 hosts are read at once.
+//! Columns: one number for each host, by slot, so that weighers read 64 hosts at once.
 
 use crate::block::{BLOCK_HOSTS, at_least};
 
@@ -16,9 +16,9 @@ pub const INSTANCES: usize = 4;
 pub const FAILED_BUILDS: usize = 5;
 /// The hypervisor's version, 0 for none.
 pub const HYPERVISOR_VERSION: usize = 6;
-/// `max(100 - free PCI devices, 1)`, so that few free devices rank high.
+/// `max(100 - free PCI devices, 1)`: the fewer free devices, the higher.
 pub const FEW_DEVICES: usize = 7;
-/// The sum of the metrics, each times its ratio.
+/// The sum of the host's metrics, each multiplied by its ratio.
 pub const METRICS: usize = 8;
 /// The number of columns.
 pub const COUNT: usize = 9;
@@ -50,9 +50,9 @@ pub fn on_loss(column: usize) -> OnLoss {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Column {
     values: Vec<f64>,
-    /// The first value that was set; hosts without a value of their own have it.
+    /// The first value that was set. It is the value of all hosts for which none was set.
     default: f64,
-    /// The number of hosts with another value.
+    /// The number of hosts with a value other than the default.
     non_default_count: usize,
 }
 
@@ -93,13 +93,13 @@ impl Column {
         self.values[index] = value;
     }
 
-    /// Which of the 64 hosts of a block have at least this value.
+    /// The mask of the hosts of a block whose value is at least `minimum`.
     #[must_use]
-    pub fn at_least(&self, block: usize, least: f64) -> u64 {
-        at_least(self.block(block), least)
+    pub fn at_least(&self, block: usize, minimum: f64) -> u64 {
+        at_least(self.block(block), minimum)
     }
 
-    /// The 64 values of a block; zeros beyond the last host, which no mask contains.
+    /// The 64 values of a block. Beyond the last host they are zeros; no mask contains such slots.
     #[must_use]
     pub(crate) fn block(&self, block: usize) -> &[f64; BLOCK_HOSTS] {
         static ZEROS: [f64; BLOCK_HOSTS] = [0.0; BLOCK_HOSTS];

@@ -1,33 +1,34 @@
-//! DevicePacking of devices that are shared or taken whole: which host and device waste the least.
+//! The packing of devices that are shared or taken whole: which host and devices waste the least.
 //!
-//! A device can be divided (a GPU of which tasks take 32 %), and its remainder may be too small
-//! for any request, or be on a host without CPUs to go with it. The *fragmentation* of a host is
-//! the share of its devices that is expected to stay unused; a request goes where fragmentation
-//! grows least or shrinks most. This is the fragmentation gradient of Weng et al., "Beware of
-//! Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX
-//! ATC 2023), with another measure: theirs asks what the *next* task could not use, this one what
-//! the *coming* tasks will leave unused, which packs better:
+//! A device can be divided: a task may use 32 % of a GPU. The remainder may be too small for every
+//! request, or its host may lack the CPUs to use it. The *fragmentation* of a host is the share of
+//! its devices that is expected to stay unused; a request goes where fragmentation grows least or
+//! shrinks most. This is the fragmentation gradient of Weng et al., "Beware of Fragmentation:
+//! Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC 2023), with
+//! another measure. Theirs is the share that the *next* task cannot use; this one is the share that
+//! *all coming* tasks will leave unused, which packs better. It is the sum of:
 //!
-//! - of a partly used device, the remainder that the best choice among the next [`HORIZON`]
-//!   requests would leave unused ([`DemandForecast::lost`]);
-//! - of a host, the part that exceeds the CPUs and memory which go with it in the average request.
+//! - for each device, the part of its remainder that stays unused even if the device serves the best
+//!   of the next [`HORIZON`] requests ([`DemandForecast::expected_loss`]);
+//! - for the host, the free shares that exceed those which its free CPUs and memory can serve, by the
+//!   average request.
 //!
 //! Both are derived from the [`DemandHistogram`] of requests, an exponentially decaying histogram.
 //!
 //! ```
-//! use placewright_scheduler::hosts::fragmentation::{Demand, DemandHistogram, Room};
+//! use placewright_scheduler::hosts::fragmentation::{Demand, DemandHistogram, FreeCapacity};
 //!
 //! let half = Demand { cpu: 4, memory: 16, devices: 1, share: 500 };
 //! let whole = Demand { share: 1000, ..half };
 //! let mut histogram = DemandHistogram::default();
 //! for _ in 0..50 {
-//!     histogram.note(half);
-//!     histogram.note(whole);
+//!     histogram.record(half);
+//!     histogram.record(whole);
 //! }
 //! let forecast = histogram.forecast();
-//! let room = Room { cpu: 32, memory: 128, devices: &[1000, 500] };
-//! let best = forecast.place(&room, &half).unwrap();
-//! assert_eq!(best.devices.as_slice(), [1], "the half that is left, not another device");
+//! let free = FreeCapacity { cpu: 32, memory: 128, devices: &[1000, 500] };
+//! let best = forecast.choose_devices(&free, &half).unwrap();
+//! assert_eq!(best.devices.as_slice(), [1], "the device that is half used");
 //! ```
 
 use std::collections::BTreeMap;
@@ -39,33 +40,33 @@ mod loss_cache;
 pub use loss_cache::{FragmentationGradients, LossCache};
 
 /// The number of shares that make a whole device.
-pub const WHOLE: u32 = 1000;
-/// The resolution of shares: the number of steps of a whole device.
+pub const WHOLE_DEVICE: u32 = 1000;
+/// The resolution of the forecast: the number of steps of a whole device.
 const STEPS: usize = 100;
 /// The number of shares in a step.
-const STEP: u32 = WHOLE / 100;
-/// The number of future requests that are assumed to be offered a device. Measured on a production
-/// trace: 60 to 120 pack equally well, 40 and 200 pack worse by 0.05 and 0.3 percent of all
-/// devices.
+const STEP: u32 = WHOLE_DEVICE / 100;
+/// The number of coming requests that each device is assumed to be offered. Measured on a
+/// production trace: 60 to 120 pack equally well, 40 and 200 pack worse by 0.05 and 0.3 percent of
+/// all devices.
 pub const HORIZON: u32 = 80;
-/// The decay of the weight of older requests, for each new one: half after 3,500.
+/// The factor by which the weights of older requests decay with each new request: 3,500 halve them.
 const DECAY: f64 = 1.0002;
-/// The number of kinds of requests that are remembered; it may double before the rarest are
-/// evicted.
-const KINDS_MAX: usize = 1024;
+/// The number of different demands that the histogram keeps. It may grow to twice as many before
+/// the rarest are evicted.
+const DEMANDS_MAX: usize = 1024;
 
-/// The free capacity of a host, in the units that requests use as well.
+/// The free capacity of a host, in the units of [`Demand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room<'a> {
+pub struct FreeCapacity<'a> {
     /// Unallocated CPUs of the host.
     pub cpu: u64,
     /// Unallocated memory of the host.
     pub memory: u64,
-    /// By device: its unallocated shares, of [`WHOLE`].
+    /// By device: its unallocated shares, of [`WHOLE_DEVICE`].
     pub devices: &'a [u32],
 }
 
-/// What a request asks of one host.
+/// The amounts that a request needs of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Demand {
     /// The number of CPUs requested.
@@ -74,71 +75,77 @@ pub struct Demand {
     pub memory: u64,
     /// The number of devices; 0 for a request without devices.
     pub devices: u32,
-    /// The shares of each device, of [`WHOLE`].
+    /// The shares of each device, of [`WHOLE_DEVICE`].
     pub share: u32,
 }
 
 impl Demand {
+    /// The shares of all devices together.
     fn total_share(&self) -> f64 {
         f64::from(self.devices) * f64::from(self.share)
     }
 
     /// Whether the host has enough of everything.
     #[must_use]
-    pub fn fits(&self, room: &Room<'_>) -> bool {
-        let devices = room.devices.iter().filter(|left| **left >= self.share);
-        self.cpu <= room.cpu
-            && self.memory <= room.memory
+    pub fn fits(&self, free: &FreeCapacity<'_>) -> bool {
+        let devices = free
+            .devices
+            .iter()
+            .filter(|free_share| **free_share >= self.share);
+        self.cpu <= free.cpu
+            && self.memory <= free.memory
             && (self.devices == 0 || devices.count() >= self.devices as usize)
     }
 }
 
 /// The best devices of a host for a request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
-    /// The devices to take, as indexes into [`Room::devices`].
+pub struct DeviceChoice {
+    /// The devices to take, as indexes into [`FreeCapacity::devices`].
     pub devices: SmallVec<[usize; 8]>,
     /// The growth of the host's fragmentation, in shares; less is better.
     pub growth: f64,
 }
 
-/// A decaying histogram of the kinds of requests.
+/// A histogram of demands in which older requests weigh less (exponential decay).
 #[derive(Clone, Debug)]
 pub struct DemandHistogram {
     weights: BTreeMap<Demand, f64>,
-    unit: f64,
+    /// The weight of the next request. It grows, which has the effect of a decay of all older
+    /// weights.
+    new_weight: f64,
 }
 
 impl Default for DemandHistogram {
     fn default() -> Self {
         Self {
             weights: BTreeMap::new(),
-            unit: 1.0,
+            new_weight: 1.0,
         }
     }
 }
 
 impl DemandHistogram {
     /// Records a request in the histogram.
-    pub fn note(&mut self, demand: Demand) {
-        *self.weights.entry(demand).or_default() += self.unit;
-        // Instead of scaling all older weights down, the weight of new requests grows.
-        self.unit *= DECAY;
-        if self.weights.len() > 2 * KINDS_MAX {
+    pub fn record(&mut self, demand: Demand) {
+        *self.weights.entry(demand).or_default() += self.new_weight;
+        // New requests get more weight, because reducing all older weights costs more.
+        self.new_weight *= DECAY;
+        if self.weights.len() > 2 * DEMANDS_MAX {
             let mut weights: Vec<f64> = self.weights.values().copied().collect();
             weights.sort_by(|a, b| b.total_cmp(a));
-            let least = weights[KINDS_MAX];
-            self.weights.retain(|_, weight| *weight > least);
+            let threshold = weights[DEMANDS_MAX];
+            self.weights.retain(|_, weight| *weight > threshold);
         }
-        if self.unit > 1e100 {
+        if self.new_weight > 1e100 {
             for weight in self.weights.values_mut() {
-                *weight /= self.unit;
+                *weight /= self.new_weight;
             }
-            self.unit = 1.0;
+            self.new_weight = 1.0;
         }
     }
 
-    /// Derives the expectation for future requests. Takes about 0.1 ms, and is used for some
+    /// Derives the forecast of coming requests. This takes about 0.1 ms; one forecast serves some
     /// hundred decisions.
     #[must_use]
     pub fn forecast(&self) -> DemandForecast {
@@ -150,11 +157,11 @@ impl DemandHistogram {
     }
 }
 
-/// The expected loss of devices, given the distribution of future requests.
+/// The expected loss of devices, given the distribution of coming requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DemandForecast {
-    /// By remaining steps of a device: the share that is expected to stay unused.
-    lost: [f64; STEPS + 1],
+    /// By the free steps of a device: the share that is expected to stay unused.
+    expected_loss: [f64; STEPS + 1],
     /// The average number of CPUs for each requested share.
     cpu_per_share: f64,
     /// The average amount of memory for each requested share.
@@ -168,140 +175,143 @@ impl Default for DemandForecast {
 }
 
 impl DemandForecast {
-    /// The expectation for these kinds of requests with their weights.
+    /// The forecast for these demands with their weights.
     #[must_use]
-    pub fn new(kinds: impl Iterator<Item = (Demand, f64)>) -> Self {
+    pub fn new(demands: impl Iterator<Item = (Demand, f64)>) -> Self {
         let mut by_steps = [0.0; STEPS + 1];
         let (mut share, mut cpu, mut memory) = (0.0, 0.0, 0.0);
-        for (demand, weight) in kinds.filter(|(demand, _)| demand.total_share() > 0.0) {
+        for (demand, weight) in demands.filter(|(demand, _)| demand.total_share() > 0.0) {
             let steps = demand.share.div_ceil(STEP) as usize;
             by_steps[steps.min(STEPS)] += weight;
             share += weight * demand.total_share();
             cpu += weight * demand.cpu as f64;
             memory += weight * demand.memory as f64;
         }
-        let all: f64 = by_steps.iter().sum();
-        let chances = by_steps
+        let total_weight: f64 = by_steps.iter().sum();
+        let probabilities = by_steps
             .iter()
             .enumerate()
             .filter(|(_, weight)| **weight > 0.0);
-        let chances: Vec<(usize, f64)> = chances
-            .map(|(steps, weight)| (steps, weight / all))
+        let probabilities: Vec<(usize, f64)> = probabilities
+            .map(|(steps, weight)| (steps, weight / total_weight))
             .collect();
-        let used = expected_use(&chances);
-        let mut lost = [0.0; STEPS + 1];
-        for (steps, lost) in lost.iter_mut().enumerate() {
-            *lost = (steps as f64 - used[steps]) * f64::from(STEP);
+        let used_steps = expected_use(&probabilities);
+        let mut expected_loss = [0.0; STEPS + 1];
+        for (steps, loss) in expected_loss.iter_mut().enumerate() {
+            *loss = (steps as f64 - used_steps[steps]) * f64::from(STEP);
         }
         Self {
-            lost,
+            expected_loss,
             cpu_per_share: if share > 0.0 { cpu / share } else { 0.0 },
             memory_per_share: if share > 0.0 { memory / share } else { 0.0 },
         }
     }
 
-    /// The share of a device that is expected to stay unused, given its remaining shares.
+    /// The share of a device that is expected to stay unused, given its free share.
     #[must_use]
     #[inline]
-    pub fn lost(&self, left: u32) -> f64 {
-        let steps = (left.min(WHOLE) / STEP) as usize;
-        // A remainder of less than a step is lost.
-        self.lost[steps] + f64::from(left % STEP)
+    pub fn expected_loss(&self, free_share: u32) -> f64 {
+        let steps = (free_share.min(WHOLE_DEVICE) / STEP) as usize;
+        // What exceeds a whole number of steps counts as lost.
+        self.expected_loss[steps] + f64::from(free_share % STEP)
     }
 
-    /// The shares that stay idle for lack of CPUs or memory.
+    /// The free shares that stay unused for lack of CPUs or memory.
     fn stranded(&self, cpu: u64, memory: u64, share: f64) -> f64 {
-        let fed = |amount: u64, per_share: f64| {
+        let usable_share = |amount: u64, per_share: f64| {
             if per_share > 0.0 {
                 amount as f64 / per_share
             } else {
                 f64::INFINITY
             }
         };
-        let fed_by_both = fed(cpu, self.cpu_per_share).min(fed(memory, self.memory_per_share));
-        (share - fed_by_both).max(0.0)
+        let by_cpu = usable_share(cpu, self.cpu_per_share);
+        let by_memory = usable_share(memory, self.memory_per_share);
+        (share - by_cpu.min(by_memory)).max(0.0)
     }
 
-    /// The shares of a host's devices that are expected to stay unused. A share that is idle for
-    /// two reasons counts twice.
+    /// The shares of a host's devices that are expected to stay unused. A share that is unusable
+    /// for two reasons counts twice.
     #[must_use]
-    pub fn fragmentation(&self, room: &Room<'_>) -> f64 {
-        let lost: f64 = room.devices.iter().map(|left| self.lost(*left)).sum();
-        let share: u32 = room.devices.iter().sum();
-        lost + self.stranded(room.cpu, room.memory, f64::from(share))
+    pub fn fragmentation(&self, free: &FreeCapacity<'_>) -> f64 {
+        let losses = free.devices.iter().map(|share| self.expected_loss(*share));
+        let loss: f64 = losses.sum();
+        let share: u32 = free.devices.iter().sum();
+        loss + self.stranded(free.cpu, free.memory, f64::from(share))
     }
 
-    /// The growth of the expected loss of devices by the best choice of them for a request;
-    /// infinite if too few are sufficient.
+    /// The growth of the expected loss of a host's devices if a request takes the best of them;
+    /// infinite if too few have enough free shares.
     fn loss(&self, devices: &[u32], demand: &Demand) -> f64 {
-        let wanted = demand.devices as usize;
-        let gradients = devices.iter().filter_map(|left| {
-            let rest = left.checked_sub(demand.share)?;
-            Some(self.lost(rest) - self.lost(*left))
+        let device_count = demand.devices as usize;
+        let gradients = devices.iter().filter_map(|free_share| {
+            let remainder = free_share.checked_sub(demand.share)?;
+            Some(self.expected_loss(remainder) - self.expected_loss(*free_share))
         });
-        match wanted {
+        match device_count {
             0 => 0.0,
             1 => gradients.fold(f64::INFINITY, f64::min),
             _ => {
                 let mut gradients: SmallVec<[f64; 16]> = gradients.collect();
-                if gradients.len() < wanted {
+                if gradients.len() < device_count {
                     return f64::INFINITY;
                 }
                 gradients.sort_unstable_by(f64::total_cmp);
-                gradients[..wanted].iter().sum()
+                gradients[..device_count].iter().sum()
             }
         }
     }
 
     /// The best devices of a host for a request; `None` if it does not fit.
     #[must_use]
-    pub fn place(&self, room: &Room<'_>, demand: &Demand) -> Option<Place> {
-        let cpu = room.cpu.checked_sub(demand.cpu)?;
-        let memory = room.memory.checked_sub(demand.memory)?;
-        let wanted = demand.devices as usize;
-        let mut choices: SmallVec<[(f64, usize); 16]> = SmallVec::new();
-        if wanted > 0 {
-            for (device, left) in room.devices.iter().enumerate() {
-                if let Some(rest) = left.checked_sub(demand.share) {
-                    choices.push((self.lost(rest) - self.lost(*left), device));
+    pub fn choose_devices(&self, free: &FreeCapacity<'_>, demand: &Demand) -> Option<DeviceChoice> {
+        let cpu = free.cpu.checked_sub(demand.cpu)?;
+        let memory = free.memory.checked_sub(demand.memory)?;
+        let device_count = demand.devices as usize;
+        let mut growths: SmallVec<[(f64, usize); 16]> = SmallVec::new();
+        if device_count > 0 {
+            for (device, free_share) in free.devices.iter().enumerate() {
+                if let Some(remainder) = free_share.checked_sub(demand.share) {
+                    let growth = self.expected_loss(remainder) - self.expected_loss(*free_share);
+                    growths.push((growth, device));
                 }
             }
-            if choices.len() < wanted {
+            if growths.len() < device_count {
                 return None;
             }
             // A stable sort, so that equal devices are taken in their order.
-            choices.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-            choices.truncate(wanted);
+            growths.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            growths.truncate(device_count);
         }
-        let share = f64::from(room.devices.iter().sum::<u32>());
-        let before = self.stranded(room.cpu, room.memory, share);
+        let share = f64::from(free.devices.iter().sum::<u32>());
+        let before = self.stranded(free.cpu, free.memory, share);
         let after = self.stranded(cpu, memory, share - demand.total_share());
-        let lost: f64 = choices.iter().map(|(growth, _)| growth).sum();
-        Some(Place {
-            devices: choices.iter().map(|(_, device)| *device).collect(),
-            growth: lost + after - before,
+        let device_growth: f64 = growths.iter().map(|(growth, _)| growth).sum();
+        Some(DeviceChoice {
+            devices: growths.iter().map(|(_, device)| *device).collect(),
+            growth: device_growth + after - before,
         })
     }
 }
 
-/// By remaining steps of a device: how many are expected to be used if [`HORIZON`] requests are
-/// offered it and it takes only those that are best for it in the end (dynamic programming).
-fn expected_use(chances: &[(usize, f64)]) -> [f64; STEPS + 1] {
-    let mut used = [0.0; STEPS + 1];
+/// By the free steps of a device: how many of them are used in the end if the device is offered
+/// [`HORIZON`] requests and accepts only those that maximise its final use (dynamic programming).
+fn expected_use(probabilities: &[(usize, f64)]) -> [f64; STEPS + 1] {
+    let mut used_steps = [0.0; STEPS + 1];
     for _ in 0..HORIZON {
-        let mut next = used;
-        for (left, next) in next.iter_mut().enumerate() {
-            let without = used[left];
-            let gains = chances.iter().take_while(|(steps, _)| *steps <= left);
-            let gain = |(steps, chance): &(usize, f64)| {
-                let with = *steps as f64 + used[left - steps];
-                chance * (with - without).max(0.0)
+        let mut next_used = used_steps;
+        for (free_steps, used_after) in next_used.iter_mut().enumerate() {
+            let refused = used_steps[free_steps];
+            let fits = |(steps, _): &&(usize, f64)| *steps <= free_steps;
+            let gain = |(steps, probability): &(usize, f64)| {
+                let accepted = *steps as f64 + used_steps[free_steps - steps];
+                probability * (accepted - refused).max(0.0)
             };
-            *next = without + gains.map(gain).sum::<f64>();
+            *used_after = refused + probabilities.iter().take_while(fits).map(gain).sum::<f64>();
         }
-        used = next;
+        used_steps = next_used;
     }
-    used
+    used_steps
 }
 
 #[cfg(test)]
@@ -317,123 +327,126 @@ mod tests {
         }
     }
 
-    fn forecast(kinds: &[(Demand, f64)]) -> DemandForecast {
-        DemandForecast::new(kinds.iter().copied())
+    fn forecast(demands: &[(Demand, f64)]) -> DemandForecast {
+        DemandForecast::new(demands.iter().copied())
     }
 
     #[test]
-    fn what_nobody_asks_for_is_lost() {
+    fn a_share_that_no_request_fits_is_lost() {
         let forecast = forecast(&[(demand(1, 1, 810), 0.5), (demand(1, 1, 1000), 0.5)]);
-        assert!((forecast.lost(190) - 190.0).abs() < 1e-9);
-        assert!((forecast.lost(805) - 805.0).abs() < 1e-9);
-        assert!((forecast.lost(810) - 0.0).abs() < 1e-9);
+        assert!((forecast.expected_loss(190) - 190.0).abs() < 1e-9);
+        assert!((forecast.expected_loss(805) - 805.0).abs() < 1e-9);
+        assert!((forecast.expected_loss(810) - 0.0).abs() < 1e-9);
         assert!(
-            forecast.lost(1000) < 1.0,
+            forecast.expected_loss(1000) < 1.0,
             "a whole device waits for a whole demand"
         );
-        assert_eq!(forecast.lost(0), 0.0);
+        assert_eq!(forecast.expected_loss(0), 0.0);
     }
 
     #[test]
-    fn a_hole_is_kept_for_what_fills_it() {
-        let kinds = [
+    fn a_request_takes_the_device_that_it_fills_best() {
+        let demands = [
             (demand(1, 1, 470), 0.4),
             (demand(1, 1, 320), 0.2),
             (demand(1, 1, 1000), 0.4),
         ];
-        let forecast = forecast(&kinds);
-        let room = Room {
+        let forecast = forecast(&demands);
+        let free = FreeCapacity {
             cpu: 100,
             memory: 0,
             devices: &[530, 680],
         };
-        let place = forecast.place(&room, &kinds[0].0).expect("fits");
-        assert_eq!(place.devices.as_slice(), [0]);
-        let place = forecast.place(&room, &kinds[1].0).expect("fits");
-        assert_eq!(place.devices.as_slice(), [1]);
+        let choice = forecast.choose_devices(&free, &demands[0].0).expect("fits");
+        assert_eq!(choice.devices.as_slice(), [0]);
+        let choice = forecast.choose_devices(&free, &demands[1].0).expect("fits");
+        assert_eq!(choice.devices.as_slice(), [1]);
     }
 
     #[test]
-    fn devices_go_with_cpus() {
+    fn devices_without_enough_cpus_count_as_fragmentation() {
         let forecast = forecast(&[(demand(8, 1, 1000), 1.0)]);
-        let lean = Room {
+        let few_cpus = FreeCapacity {
             cpu: 16,
             memory: 0,
             devices: &[1000, 1000],
         };
-        let rich = Room { cpu: 64, ..lean };
-        let greedy = demand(12, 1, 1000);
-        let growth = |room| forecast.place(room, &greedy).expect("fits").growth;
-        assert!(growth(&lean) > growth(&rich));
+        let many_cpus = FreeCapacity {
+            cpu: 64,
+            ..few_cpus
+        };
+        let cpu_heavy = demand(12, 1, 1000);
+        let growth = |free, demand| forecast.choose_devices(free, demand).expect("fits").growth;
+        assert!(growth(&few_cpus, &cpu_heavy) > growth(&many_cpus, &cpu_heavy));
         let without_device = demand(10, 0, 0);
-        let growth = |room| forecast.place(room, &without_device).expect("fits").growth;
-        assert!(growth(&lean) > 0.0 && growth(&rich) == 0.0);
+        assert!(growth(&few_cpus, &without_device) > 0.0);
+        assert!(growth(&many_cpus, &without_device) == 0.0);
     }
 
     #[test]
     fn growth_is_the_difference_of_fragmentation() {
-        let kinds = [(demand(3, 1, 300), 1.0), (demand(9, 2, 1000), 1.0)];
-        let forecast = forecast(&kinds);
-        let room = Room {
+        let demands = [(demand(3, 1, 300), 1.0), (demand(9, 2, 1000), 1.0)];
+        let forecast = forecast(&demands);
+        let free = FreeCapacity {
             cpu: 20,
             memory: 0,
             devices: &[1000, 700, 1000, 155],
         };
-        for (wanted, _) in kinds {
-            let place = forecast.place(&room, &wanted).expect("fits");
-            let mut devices = room.devices.to_vec();
-            for device in &place.devices {
-                devices[*device] -= wanted.share;
+        for (demand, _) in demands {
+            let choice = forecast.choose_devices(&free, &demand).expect("fits");
+            let mut devices = free.devices.to_vec();
+            for device in &choice.devices {
+                devices[*device] -= demand.share;
             }
-            let after = Room {
-                cpu: room.cpu - wanted.cpu,
+            let after = FreeCapacity {
+                cpu: free.cpu - demand.cpu,
                 devices: &devices,
-                ..room
+                ..free
             };
-            let difference = forecast.fragmentation(&after) - forecast.fragmentation(&room);
-            assert!((place.growth - difference).abs() < 1e-9);
+            let difference = forecast.fragmentation(&after) - forecast.fragmentation(&free);
+            assert!((choice.growth - difference).abs() < 1e-9);
         }
-        assert_eq!(forecast.place(&room, &demand(21, 1, 300)), None);
-        assert_eq!(forecast.place(&room, &demand(1, 3, 1000)), None);
+        assert_eq!(forecast.choose_devices(&free, &demand(21, 1, 300)), None);
+        assert_eq!(forecast.choose_devices(&free, &demand(1, 3, 1000)), None);
     }
 
     #[test]
-    fn the_loss_cache_says_what_a_look_at_the_host_says() {
-        let kinds = [
+    fn the_loss_cache_equals_the_computation_for_one_host() {
+        let demands = [
             (demand(3, 1, 300), 2.0),
             (demand(9, 2, 1000), 1.0),
             (demand(2, 0, 0), 1.0),
             (demand(1, 1, 450), 1.0),
         ];
         let (mut loss_cache, mut number) = (LossCache::default(), 7u32);
-        let mut next = |end: u32| {
+        let mut below = |end: u32| {
             number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (number >> 8) % end
         };
         let mut hosts = vec![(0u64, Vec::new()); 20];
         for round in 0..20_000u32 {
-            let host = next(20);
-            let devices: Vec<u32> = (0..next(5)).map(|_| next(11) * 100).collect();
-            let cpu = u64::from(next(30));
-            let room = Room {
+            let host = below(20);
+            let devices: Vec<u32> = (0..below(5)).map(|_| below(11) * 100).collect();
+            let cpu = u64::from(below(30));
+            let free = FreeCapacity {
                 cpu,
                 memory: 5,
                 devices: &devices,
             };
-            loss_cache.set(host, &room);
+            loss_cache.set(host, &free);
             hosts[host as usize] = (cpu, devices);
             if round % 700 == 0 {
-                let some = kinds.iter().copied().skip(round as usize % 3);
-                loss_cache.set_forecast(DemandForecast::new(some));
+                let demands_subset = demands.iter().copied().skip(round as usize % 3);
+                loss_cache.set_forecast(DemandForecast::new(demands_subset));
             }
-            // One class falls behind by more changes than the log remembers.
-            let kind = if round % 9_001 == 9_000 { 3 } else { next(3) };
-            let (wanted, _) = kinds[kind as usize];
-            loss_cache.ready(&wanted);
-            let gradients = loss_cache.gradients(wanted).expect("it is ready");
-            let host = next(20);
+            // The last class falls behind by more changes than the log holds.
+            let kind = if round % 9_001 == 9_000 { 3 } else { below(3) };
+            let (demand, _) = demands[kind as usize];
+            loss_cache.update(&demand);
+            let gradients = loss_cache.gradients(demand).expect("it is ready");
+            let host = below(20);
             let (cpu, devices) = &hosts[host as usize];
-            let room = Room {
+            let free = FreeCapacity {
                 cpu: *cpu,
                 memory: if devices.is_empty() && *cpu == 0 {
                     0
@@ -442,37 +455,37 @@ mod tests {
                 },
                 devices,
             };
-            let looked = loss_cache.forecast().place(&room, &wanted);
-            match (gradients.of(host), looked) {
-                (Some(kept), Some(place)) => assert!((kept - place.growth).abs() < 1e-6),
+            let computed = loss_cache.forecast().choose_devices(&free, &demand);
+            match (gradients.growth(host), computed) {
+                (Some(cached), Some(choice)) => assert!((cached - choice.growth).abs() < 1e-6),
                 (None, None) => {}
-                (kept, looked) => panic!("{kept:?} is not {looked:?}"),
+                (cached, computed) => panic!("{cached:?} is not {computed:?}"),
             }
         }
     }
 
     #[test]
-    fn popularity_forgets_and_stays_small() {
+    fn the_histogram_decays_and_stays_small() {
         let mut histogram = DemandHistogram::default();
         for number in 0..200_000 {
-            histogram.note(demand(number, 1, 500));
+            histogram.record(demand(number, 1, 500));
         }
         for _ in 0..40_000 {
-            histogram.note(demand(1, 1, 250));
+            histogram.record(demand(1, 1, 250));
         }
-        assert!(histogram.weights.len() <= 2 * KINDS_MAX);
+        assert!(histogram.weights.len() <= 2 * DEMANDS_MAX);
         let forecast = histogram.forecast();
-        assert!(forecast.lost(250) < 1.0 && forecast.cpu_per_share < 1.0);
+        assert!(forecast.expected_loss(250) < 1.0 && forecast.cpu_per_share < 1.0);
     }
 
     #[test]
-    fn nothing_is_known_of_no_requests() {
+    fn a_forecast_without_requests_expects_all_devices_to_be_lost() {
         let forecast = DemandHistogram::default().forecast();
-        let room = Room {
+        let free = FreeCapacity {
             cpu: 1,
             memory: 1,
             devices: &[1000],
         };
-        assert_eq!(forecast.fragmentation(&room), 1000.0);
+        assert_eq!(forecast.fragmentation(&free), 1000.0);
     }
 }

@@ -1,50 +1,52 @@
-//! The data of the fragmentation weigher: which devices hosts have left, and what requests want of
-//! them.
+//! The data of the fragmentation weigher: the free devices of hosts, and the devices that requests
+//! need.
 //!
-//! A device is a provider in a host's tree with an inventory of the configured class, of which a
-//! whole device has [`WHOLE`].
+//! A device is a provider in a host's tree with an inventory of the configured class. A whole
+//! device has [`WHOLE_DEVICE`] of it.
 
 use placewright_placement::candidates::CandidateView;
 use placewright_placement::{ClassId, ProviderId, State};
 use smallvec::SmallVec;
 
 use crate::hosts::amounts::Amounts;
-use crate::hosts::fragmentation::{Demand, DemandHistogram, LossCache, Room, WHOLE};
+use crate::hosts::fragmentation::{Demand, DemandHistogram, FreeCapacity, LossCache, WHOLE_DEVICE};
 use crate::request::RequestSpec;
 
-/// The statistics of requests are evaluated anew after this many of them.
-const LEARNING_INTERVAL: u64 = 100;
+/// The forecast is renewed after this many requests.
+const FORECAST_INTERVAL: u64 = 100;
 
-/// The devices of all hosts, and the frequency of each kind of request.
+/// The free devices of all hosts, and the frequency of each demand.
 #[derive(Clone, Debug)]
 pub struct DevicePacking {
-    class: String,
-    /// The device class with the version of placement's names for which it was looked up.
-    found: Option<(u64, Option<ClassId>)>,
+    class_name: String,
+    /// The identifier of the device class, with the version of placement's structure in which it
+    /// was looked up.
+    class_id: Option<(u64, Option<ClassId>)>,
     loss_cache: LossCache,
     histogram: DemandHistogram,
-    noted: u64,
+    /// The number of requests that were recorded.
+    request_count: u64,
 }
 
 impl DevicePacking {
-    /// Starts without knowledge of any device of a resource class.
-    pub(crate) fn new(class: &str) -> Self {
+    /// An empty value for devices of a resource class.
+    pub(crate) fn new(class_name: &str) -> Self {
         Self {
-            class: class.to_owned(),
-            found: None,
+            class_name: class_name.to_owned(),
+            class_id: None,
             loss_cache: LossCache::default(),
             histogram: DemandHistogram::default(),
-            noted: 0,
+            request_count: 0,
         }
     }
 
-    /// The expected loss of each host, by class of request.
+    /// The expected loss of devices, by host and demand class.
     #[must_use]
     pub fn loss_cache(&self) -> &LossCache {
         &self.loss_cache
     }
 
-    /// What a request asks of one host.
+    /// The amounts that a request needs of one host.
     #[must_use]
     pub fn demand(&self, request: &RequestSpec) -> Demand {
         let mut demand = Demand {
@@ -56,14 +58,14 @@ impl DevicePacking {
         for (key, value) in &request.flavor.extra_specs {
             let class = key
                 .strip_prefix("resources")
-                .and_then(|rest| rest.split_once(':'));
-            if class.is_none_or(|(_, class)| class != self.class) {
+                .and_then(|suffix| suffix.split_once(':'));
+            if class.is_none_or(|(_, class)| class != self.class_name) {
                 continue;
             }
-            let share = value.parse().unwrap_or(0).min(WHOLE);
+            let share = value.parse().unwrap_or(0).min(WHOLE_DEVICE);
             if share > 0 {
                 demand.devices += 1;
-                // If the groups want different shares, the largest counts for all.
+                // If the groups need different shares, the largest counts for all.
                 demand.share = demand.share.max(share);
             }
         }
@@ -71,26 +73,28 @@ impl DevicePacking {
     }
 
     /// Records a request, and updates the cached losses of its class.
-    pub(crate) fn note(&mut self, request: &RequestSpec) {
+    pub(crate) fn record(&mut self, request: &RequestSpec) {
         let demand = self.demand(request);
-        self.histogram.note(demand);
-        if self.noted.is_multiple_of(LEARNING_INTERVAL) || self.noted.is_power_of_two() {
+        self.histogram.record(demand);
+        if self.request_count.is_multiple_of(FORECAST_INTERVAL)
+            || self.request_count.is_power_of_two()
+        {
             self.loss_cache.set_forecast(self.histogram.forecast());
         }
-        self.noted += 1;
-        self.loss_cache.ready(&demand);
+        self.request_count += 1;
+        self.loss_cache.update(&demand);
     }
 
     fn class_id(&mut self, state: &State) -> Option<ClassId> {
         let structure = state.touched().structure();
-        let known = self.found.filter(|(known, _)| *known == structure);
-        let (_, id) = known.unwrap_or_else(|| (structure, state.class_id(&self.class)));
-        self.found = Some((structure, id));
+        let current = self.class_id.filter(|(version, _)| *version == structure);
+        let (_, id) = current.unwrap_or_else(|| (structure, state.class_id(&self.class_name)));
+        self.class_id = Some((structure, id));
         id
     }
 
     /// Reads the free amounts and devices of a host.
-    pub(crate) fn follow(&mut self, state: &State, root: ProviderId, amounts: &Amounts) {
+    pub(crate) fn refresh_host(&mut self, state: &State, root: ProviderId, amounts: &Amounts) {
         let class = self.class_id(state);
         let mut devices: SmallVec<[u32; 16]> = SmallVec::new();
         for provider in state
@@ -100,62 +104,68 @@ impl DevicePacking {
         {
             let records = provider.inventories.iter();
             for record in records.filter(|record| Some(record.class) == class) {
-                devices.push(left_of(
+                devices.push(free_share(
                     record.inventory.total,
                     record.inventory.reserved,
                     record.used,
                 ));
             }
         }
-        let room = Room {
-            cpu: whole_number(amounts.cpus_free()),
+        let free = FreeCapacity {
+            cpu: round_down(amounts.cpus_free()),
             memory: u64::try_from(amounts.ram_free_mb).unwrap_or(0),
             devices: &devices,
         };
-        self.loss_cache.set(root.0, &room);
+        self.loss_cache.set(root.0, &free);
     }
 
-    /// Removes a host by recording that it has nothing free.
-    pub(crate) fn forget(&mut self, slot: u32) {
-        let room = Room {
+    /// Removes a host, by setting its free capacity to nothing.
+    pub(crate) fn remove_host(&mut self, slot: u32) {
+        let free = FreeCapacity {
             cpu: 0,
             memory: 0,
             devices: &[],
         };
-        self.loss_cache.set(slot, &room);
+        self.loss_cache.set(slot, &free);
     }
 
-    /// The growth of the expected loss of devices if a candidate is taken; 0 without devices.
+    /// The growth of the expected loss of devices if an allocation candidate is claimed; 0 for one
+    /// without devices.
     pub(crate) fn loss(&self, state: &State, candidate: &CandidateView<'_>) -> f64 {
-        let Some(class) = self.found.and_then(|(_, id)| id) else {
+        let Some(class) = self.class_id.and_then(|(_, id)| id) else {
             return 0.0;
         };
         let forecast = self.loss_cache.forecast();
-        let taken = candidate
+        let device_allocations = candidate
             .allocations()
             .iter()
-            .filter(|one| one.class == class);
-        let losses = taken.filter_map(|one| {
-            let mut records = state.provider(one.provider)?.inventories.iter();
+            .filter(|allocation| allocation.class == class);
+        let losses = device_allocations.filter_map(|allocation| {
+            let mut records = state.provider(allocation.provider)?.inventories.iter();
             let record = records.find(|record| record.class == class)?;
-            let left = left_of(
+            let free = free_share(
                 record.inventory.total,
                 record.inventory.reserved,
                 record.used,
             );
-            Some(forecast.lost(left.saturating_sub(one.amount)) - forecast.lost(left))
+            Some(
+                forecast.expected_loss(free.saturating_sub(allocation.amount))
+                    - forecast.expected_loss(free),
+            )
         });
         losses.sum()
     }
 }
 
-/// The unallocated amount of a device.
-fn left_of(total: i32, reserved: i32, used: i64) -> u32 {
-    let left = i64::from(total) - i64::from(reserved) - used;
-    u32::try_from(left.max(0)).unwrap_or(WHOLE).min(WHOLE)
+/// The unallocated share of a device.
+fn free_share(total: i32, reserved: i32, used: i64) -> u32 {
+    let free = i64::from(total) - i64::from(reserved) - used;
+    u32::try_from(free.max(0))
+        .unwrap_or(WHOLE_DEVICE)
+        .min(WHOLE_DEVICE)
 }
 
-/// Rounds an amount down.
-fn whole_number(amount: f64) -> u64 {
+/// Rounds an amount down; negative amounts become 0.
+fn round_down(amount: f64) -> u64 {
     if amount > 0.0 { amount as u64 } else { 0 }
 }

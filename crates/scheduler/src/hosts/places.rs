@@ -1,23 +1,23 @@
-//! The operator's topology: for each level (rack, row, …) the place of every host.
+//! The topology that the operator configured: the place of every host at each level (rack, row, …).
 
 use hashbrown::HashMap;
 use placewright_placement::{ProviderId, State};
 use smallvec::SmallVec;
 
-/// The place of a host that is in no place of a level.
-pub const NOWHERE: u32 = u32::MAX;
+/// Stands for the place of a host that is in no place of a level.
+pub const NO_PLACE: u32 = u32::MAX;
 
-/// The places of a host by level, from the smallest level on.
-pub type Chain = SmallVec<[u32; 4]>;
+/// The places of a host by level, the smallest level first.
+pub type PlacePath = SmallVec<[u32; 4]>;
 
 /// The topology of all hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     levels: Vec<LevelPlaces>,
-    /// The operator's distances by pair of places, the smaller number first.
+    /// The distances that the operator configured, by pair of places, the smaller number first.
     distances: HashMap<(u32, u32), u32, foldhash::fast::FixedState>,
-    farthest: u32,
-    /// The version of placement's topology that this was read from; `None` at first.
+    distance_max: u32,
+    /// The version of placement's structure that this was read from; `None` at first.
     structure: Option<u64>,
 }
 
@@ -25,41 +25,44 @@ pub struct Places {
 #[derive(Clone, Debug)]
 pub struct LevelPlaces {
     name: String,
-    /// By slot: the place of the host, or [`NOWHERE`].
-    of_host: Vec<u32>,
-    /// By place: the number of hosts in it.
-    hosts: HashMap<u32, u32, foldhash::fast::FixedState>,
+    /// By slot: the place of the host, or [`NO_PLACE`].
+    place_of_host: Vec<u32>,
+    /// By place: the number of its hosts.
+    host_counts: HashMap<u32, u32, foldhash::fast::FixedState>,
 }
 
 impl LevelPlaces {
-    /// The place of a host, or [`NOWHERE`].
+    /// The place of a host, or [`NO_PLACE`].
     #[must_use]
     #[inline]
-    pub fn of(&self, slot: u32) -> u32 {
-        self.of_host.get(slot as usize).copied().unwrap_or(NOWHERE)
+    pub fn place_of(&self, slot: u32) -> u32 {
+        self.place_of_host
+            .get(slot as usize)
+            .copied()
+            .unwrap_or(NO_PLACE)
     }
 
-    /// The places that hold a host, in no order that means anything.
-    pub fn all(&self) -> impl Iterator<Item = u32> + '_ {
-        self.hosts.keys().copied()
+    /// The places that have hosts, in arbitrary order.
+    pub fn places(&self) -> impl Iterator<Item = u32> + '_ {
+        self.host_counts.keys().copied()
     }
 
     fn set(&mut self, slot: u32, place: u32) {
         let index = slot as usize;
-        if index >= self.of_host.len() {
-            self.of_host.resize(index + 1, NOWHERE);
+        if index >= self.place_of_host.len() {
+            self.place_of_host.resize(index + 1, NO_PLACE);
         }
-        let before = std::mem::replace(&mut self.of_host[index], place);
-        if before != NOWHERE
-            && let Some(count) = self.hosts.get_mut(&before)
+        let previous = std::mem::replace(&mut self.place_of_host[index], place);
+        if previous != NO_PLACE
+            && let Some(count) = self.host_counts.get_mut(&previous)
         {
             *count -= 1;
             if *count == 0 {
-                self.hosts.remove(&before);
+                self.host_counts.remove(&previous);
             }
         }
-        if place != NOWHERE {
-            *self.hosts.entry(place).or_default() += 1;
+        if place != NO_PLACE {
+            *self.host_counts.entry(place).or_default() += 1;
         }
     }
 }
@@ -73,22 +76,27 @@ impl Places {
 
     /// The places of a host at all levels.
     #[must_use]
-    pub fn chain(&self, slot: u32) -> Chain {
-        self.levels.iter().map(|level| level.of(slot)).collect()
+    pub fn place_path(&self, slot: u32) -> PlacePath {
+        self.levels
+            .iter()
+            .map(|level| level.place_of(slot))
+            .collect()
     }
 
-    /// How far apart two different hosts with these places are.
+    /// The distance between two different hosts with these places.
     ///
-    /// From the smallest level on: what the operator said of their two places, or else, where it is
-    /// one place, the hops up to it and down again. Hosts without a place in common go over the top.
+    /// The smallest level decides at which the operator configured a distance of the two places, or
+    /// at which they are the same place. Without a configured distance, it is the number of hops
+    /// from one host up to the common place and down to the other; hosts without a common place
+    /// meet above the largest level.
     #[must_use]
-    pub fn distance(&self, one: &[u32], other: &[u32]) -> u32 {
+    pub fn distance(&self, path: &[u32], other_path: &[u32]) -> u32 {
         let mut hops = 2;
-        for (a, b) in one.iter().zip(other) {
-            if *a != NOWHERE && *b != NOWHERE {
+        for (a, b) in path.iter().zip(other_path) {
+            if *a != NO_PLACE && *b != NO_PLACE {
                 let pair = (*a.min(b), *a.max(b));
-                if let Some(said) = self.distances.get(&pair) {
-                    return *said;
+                if let Some(configured) = self.distances.get(&pair) {
+                    return *configured;
                 }
                 if a == b {
                     return hops;
@@ -101,12 +109,13 @@ impl Places {
 
     /// An upper bound of the distance between two hosts.
     #[must_use]
-    pub fn farthest(&self) -> u32 {
-        self.farthest
+    pub fn distance_max(&self) -> u32 {
+        self.distance_max
     }
 
-    /// Takes over the levels if they changed; whether they did, so that every host has to be put.
-    pub(super) fn follow(&mut self, state: &State) -> bool {
+    /// Reads the levels and distances from placement if they changed. Returns whether they did:
+    /// every host then needs a call of [`Self::refresh_host`].
+    pub(super) fn refresh_levels(&mut self, state: &State) -> bool {
         let structure = state.touched().structure();
         if self.structure == Some(structure) {
             return false;
@@ -114,36 +123,36 @@ impl Places {
         self.structure = Some(structure);
         let levels = state.levels().iter().map(|level| LevelPlaces {
             name: level.name.clone(),
-            of_host: Vec::new(),
-            hosts: HashMap::default(),
+            place_of_host: Vec::new(),
+            host_counts: HashMap::default(),
         });
         self.levels = levels.collect();
         let hops = u32::try_from(2 * (self.levels.len() + 1)).unwrap_or(u32::MAX);
-        let said = state.distances().iter();
-        self.farthest = said.map(|one| one.distance).fold(hops, u32::max);
-        let pairs = state.distances().iter().filter_map(|one| {
+        let configured = state.distances().iter();
+        self.distance_max = configured.map(|entry| entry.distance).fold(hops, u32::max);
+        let by_pair = state.distances().iter().filter_map(|entry| {
             let (from, to) = (
-                state.aggregate_id(&one.from)?.0,
-                state.aggregate_id(&one.to)?.0,
+                state.aggregate_id(&entry.from)?.0,
+                state.aggregate_id(&entry.to)?.0,
             );
-            Some(((from.min(to), from.max(to)), one.distance))
+            Some(((from.min(to), from.max(to)), entry.distance))
         });
-        self.distances = pairs.collect();
+        self.distances = by_pair.collect();
         true
     }
 
-    /// Puts a host where placement says that it is.
-    pub(super) fn put(&mut self, state: &State, host: ProviderId) {
-        for (number, level) in self.levels.iter_mut().enumerate() {
-            let place = state.place_at(host, number);
-            level.set(host.0, place.map_or(NOWHERE, |place| place.0));
+    /// Reads the places of a host from placement.
+    pub(super) fn refresh_host(&mut self, state: &State, host: ProviderId) {
+        for (index, level) in self.levels.iter_mut().enumerate() {
+            let place = state.place_at(host, index);
+            level.set(host.0, place.map_or(NO_PLACE, |place| place.0));
         }
     }
 
-    /// Takes a host away.
-    pub(super) fn forget(&mut self, slot: u32) {
+    /// Removes a host from its places.
+    pub(super) fn remove_host(&mut self, slot: u32) {
         for level in &mut self.levels {
-            level.set(slot, NOWHERE);
+            level.set(slot, NO_PLACE);
         }
     }
 }
@@ -153,18 +162,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_what_was_said_or_hops() {
+    fn distances_are_configured_or_counted_in_hops() {
         let mut places = Places {
             levels: Vec::new(),
             distances: HashMap::default(),
-            farthest: 6,
+            distance_max: 6,
             structure: None,
         };
         // Racks 1, 2 and 3; rows 10 and 11.
         assert_eq!(places.distance(&[1, 10], &[1, 10]), 2);
         assert_eq!(places.distance(&[1, 10], &[2, 10]), 4);
         assert_eq!(places.distance(&[1, 10], &[3, 11]), 6);
-        assert_eq!(places.distance(&[NOWHERE, 10], &[NOWHERE, 10]), 4);
+        assert_eq!(places.distance(&[NO_PLACE, 10], &[NO_PLACE, 10]), 4);
         places.distances.insert((10, 11), 40);
         places.distances.insert((1, 1), 1);
         places.distances.insert((1, 2), 3);

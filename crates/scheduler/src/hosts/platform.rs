@@ -1,5 +1,5 @@
-//! The platforms of hosts: hardware and hypervisor. A fleet has few, so filters that depend on the
-//! platform alone are evaluated once for each.
+//! The platforms of hosts: hardware and hypervisor. A fleet has few platforms, so a filter that
+//! depends on nothing else is evaluated once for each of them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 pub use placewright_types::platform::Platform;
 
-/// A platform, the hosts that have it, and values derived from it.
+/// A platform with the hosts that have it.
 #[derive(Clone, Debug, Default)]
 pub struct PlatformGroup {
     /// The hardware and hypervisor of these hosts.
@@ -20,33 +20,36 @@ pub struct PlatformGroup {
 }
 
 impl PlatformGroup {
-    /// The parsed description of the CPU; null if there is none or it is no JSON.
+    /// The parsed description of the CPU; null if it is absent or not JSON.
     #[must_use]
     pub fn cpu_info(&self) -> &Value {
         self.cpu_info.get_or_init(|| {
             let text = self.platform.cpu_info.as_deref();
-            let read = text.and_then(|text| serde_json::from_str(text).ok());
-            read.unwrap_or_default()
+            let parsed = text.and_then(|text| serde_json::from_str(text).ok());
+            parsed.unwrap_or_default()
         })
     }
 
-    /// The width of physical addresses of the CPU in bits, if it is described.
+    /// The width of the CPU's physical addresses in bits, if the platform describes it.
     #[must_use]
     pub fn physical_address_bits(&self) -> Option<i64> {
         self.cpu_info().get("maxphysaddr")?.get("bits")?.as_i64()
     }
 }
 
-/// All platforms that occur, and the platform of each host.
+/// The platforms that hosts have, and the platform of each host.
 #[derive(Clone, Debug, Default)]
 pub struct Platforms {
     groups: Vec<PlatformGroup>,
+    /// By platform: its index in `groups`.
     by_platform: HashMap<Arc<Platform>, u32, foldhash::quality::FixedState>,
-    free: Vec<u32>,
+    /// The unused indexes of `groups`.
+    free_indexes: Vec<u32>,
+    /// By slot: the index in `groups`, or [`NO_PLATFORM`].
     group_of: Vec<u32>,
 }
 
-/// Marks a slot without a host.
+/// Stands for the platform of a slot without a host.
 const NO_PLATFORM: u32 = u32::MAX;
 
 impl Platforms {
@@ -65,46 +68,46 @@ impl Platforms {
 
     /// The platform of a host.
     #[must_use]
-    pub fn of(&self, slot: u32) -> Option<&PlatformGroup> {
-        let number = *self.group_of.get(slot as usize)?;
-        self.groups.get(number as usize)
+    pub fn of_host(&self, slot: u32) -> Option<&PlatformGroup> {
+        let index = *self.group_of.get(slot as usize)?;
+        self.groups.get(index as usize)
     }
 
     /// The shared copy of a platform.
     pub(crate) fn shared(&self, platform: &Platform) -> Arc<Platform> {
-        let known = self.by_platform.get_key_value(platform);
-        known.map_or_else(|| Arc::new(platform.clone()), |(shared, _)| shared.clone())
+        let entry = self.by_platform.get_key_value(platform);
+        entry.map_or_else(|| Arc::new(platform.clone()), |(shared, _)| shared.clone())
     }
 
     /// Sets the platform of a host.
-    pub(crate) fn set(&mut self, slot: u32, platform: &Arc<Platform>) {
-        self.forget(slot);
-        let number = match self.by_platform.get(platform) {
-            Some(number) => *number,
+    pub(crate) fn set_host(&mut self, slot: u32, platform: &Arc<Platform>) {
+        self.remove_host(slot);
+        let group_index = match self.by_platform.get(platform) {
+            Some(index) => *index,
             None => self.add(platform.clone()),
         };
-        let index = slot as usize;
-        if index >= self.group_of.len() {
-            self.group_of.resize(index + 1, NO_PLATFORM);
+        let slot_index = slot as usize;
+        if slot_index >= self.group_of.len() {
+            self.group_of.resize(slot_index + 1, NO_PLATFORM);
         }
-        self.group_of[index] = number;
-        self.groups[number as usize].hosts.insert(slot);
+        self.group_of[slot_index] = group_index;
+        self.groups[group_index as usize].hosts.insert(slot);
     }
 
     /// Removes a host, and its platform if no other host has it.
-    pub(crate) fn forget(&mut self, slot: u32) {
-        let Some(number) = self.group_of.get_mut(slot as usize) else {
+    pub(crate) fn remove_host(&mut self, slot: u32) {
+        let Some(host_group) = self.group_of.get_mut(slot as usize) else {
             return;
         };
-        let number = std::mem::replace(number, NO_PLATFORM);
-        let Some(group) = self.groups.get_mut(number as usize) else {
+        let index = std::mem::replace(host_group, NO_PLATFORM);
+        let Some(group) = self.groups.get_mut(index as usize) else {
             return;
         };
         group.hosts.remove(slot);
         if group.hosts.is_empty() {
             self.by_platform.remove(&group.platform);
             *group = PlatformGroup::default();
-            self.free.push(number);
+            self.free_indexes.push(index);
         }
     }
 
@@ -113,14 +116,14 @@ impl Platforms {
             platform: platform.clone(),
             ..PlatformGroup::default()
         };
-        let number = if let Some(number) = self.free.pop() {
-            self.groups[number as usize] = group;
-            number
+        let index = if let Some(index) = self.free_indexes.pop() {
+            self.groups[index as usize] = group;
+            index
         } else {
             self.groups.push(group);
             u32::try_from(self.groups.len() - 1).unwrap_or(u32::MAX)
         };
-        self.by_platform.insert(platform, number);
-        number
+        self.by_platform.insert(platform, index);
+        index
     }
 }

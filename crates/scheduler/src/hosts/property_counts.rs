@@ -1,4 +1,4 @@
-//! Counts the instances of each host by image property.
+//! The number of instances on each host by image property.
 
 use std::borrow::Cow;
 
@@ -9,25 +9,30 @@ use crate::image::known::kind;
 
 type Map<K, V> = HashMap<K, V, foldhash::quality::FixedState>;
 
-/// A reference-counted dictionary of property values, with the number of instances that have each,
-/// by host.
+/// For each host, how many of its instances have which property value. Each pair of a property and
+/// a value has a number, as long as any instance has it.
 #[derive(Clone, Debug, Default)]
 pub struct PropertyCounts {
     numbers: Map<(Box<str>, Box<str>), u32>,
-    entries: Vec<Entry>,
-    free: Vec<u32>,
+    /// By number: the pair that has it.
+    pairs: Vec<CountedPair>,
+    /// The numbers that no pair has.
+    free_numbers: Vec<u32>,
+    /// By slot: numbers of pairs with the number of instances, sorted by the former.
     by_host: Vec<Vec<(u32, u32)>>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Entry {
+struct CountedPair {
+    /// The property and its value.
     pair: (Box<str>, Box<str>),
-    uses: usize,
+    /// The number of instances with this pair, on all hosts.
+    instance_count: usize,
 }
 
-/// The properties of an image that are compared, each as one text.
+/// The properties of an image that are counted, each with its value as text.
 #[must_use]
-pub fn compared(properties: &ImageProperties) -> Vec<(&str, Cow<'_, str>)> {
+pub fn counted_properties(properties: &ImageProperties) -> Vec<(&str, Cow<'_, str>)> {
     let simple = properties.iter().filter(|(name, _)| kind(name).is_some());
     let simple = simple.map(|(name, value)| (name, Cow::Borrowed(value)));
     let traits: Vec<&str> = properties.traits_required().collect();
@@ -52,15 +57,15 @@ pub fn compared(properties: &ImageProperties) -> Vec<(&str, Cow<'_, str>)> {
 }
 
 impl PropertyCounts {
-    /// The number of a property value, if any instance has it.
+    /// The number of a property with a value, if any instance has it.
     #[must_use]
     pub fn number(&self, name: &str, value: &str) -> Option<u32> {
-        // The look-up allocates a key because the map owns its keys; it happens a few times a
+        // The look-up allocates a key, because the map owns its keys. It happens a few times for a
         // request.
         self.numbers.get(&(name.into(), value.into())).copied()
     }
 
-    /// How many instances of a host have a property value.
+    /// How many instances of a host have the property and value of this number.
     #[must_use]
     pub fn count(&self, slot: u32, number: u32) -> u32 {
         let counts = self
@@ -72,29 +77,29 @@ impl PropertyCounts {
             .map_or(0, |index| counts[index].1)
     }
 
-    /// Adds references to an instance's properties; returns their numbers.
-    pub(super) fn enter(&mut self, properties: &ImageProperties) -> Box<[u32]> {
-        let compared = compared(properties).into_iter();
-        compared
-            .map(|(name, value)| self.use_number(name, &value))
+    /// Adds the properties of an instance, and returns their numbers.
+    pub(super) fn add_instance(&mut self, properties: &ImageProperties) -> Box<[u32]> {
+        let counted = counted_properties(properties).into_iter();
+        counted
+            .map(|(name, value)| self.add_instance_of_pair(name, &value))
             .collect()
     }
 
-    /// Drops the references to an instance's properties.
-    pub(super) fn leave(&mut self, numbers: &[u32]) {
+    /// Removes the properties of an instance.
+    pub(super) fn remove_instance(&mut self, numbers: &[u32]) {
         for number in numbers {
-            let entry = &mut self.entries[*number as usize];
-            entry.uses -= 1;
-            if entry.uses == 0 {
-                self.numbers.remove(&entry.pair);
-                entry.pair = Default::default();
-                self.free.push(*number);
+            let counted_pair = &mut self.pairs[*number as usize];
+            counted_pair.instance_count -= 1;
+            if counted_pair.instance_count == 0 {
+                self.numbers.remove(&counted_pair.pair);
+                counted_pair.pair = Default::default();
+                self.free_numbers.push(*number);
             }
         }
     }
 
     /// Adds an instance's properties to the counts of a host.
-    pub(super) fn count_in(&mut self, slot: u32, numbers: &[u32]) {
+    pub(super) fn add_to_host(&mut self, slot: u32, numbers: &[u32]) {
         let index = slot as usize;
         if index >= self.by_host.len() {
             self.by_host.resize_with(index + 1, Vec::new);
@@ -102,43 +107,44 @@ impl PropertyCounts {
         let counts = &mut self.by_host[index];
         for number in numbers {
             match counts.binary_search_by_key(number, |(number, _)| *number) {
-                Ok(place) => counts[place].1 += 1,
-                Err(place) => counts.insert(place, (*number, 1)),
+                Ok(index) => counts[index].1 += 1,
+                Err(index) => counts.insert(index, (*number, 1)),
             }
         }
     }
 
     /// Removes an instance's properties from the counts of a host.
-    pub(super) fn count_out(&mut self, slot: u32, numbers: &[u32]) {
+    pub(super) fn remove_from_host(&mut self, slot: u32, numbers: &[u32]) {
         let Some(counts) = self.by_host.get_mut(slot as usize) else {
             return;
         };
         for number in numbers {
-            if let Ok(place) = counts.binary_search_by_key(number, |(number, _)| *number) {
-                counts[place].1 -= 1;
-                if counts[place].1 == 0 {
-                    counts.remove(place);
+            if let Ok(index) = counts.binary_search_by_key(number, |(number, _)| *number) {
+                counts[index].1 -= 1;
+                if counts[index].1 == 0 {
+                    counts.remove(index);
                 }
             }
         }
     }
 
-    fn use_number(&mut self, name: &str, value: &str) -> u32 {
+    /// Counts one more instance with a pair, and returns the pair's number.
+    fn add_instance_of_pair(&mut self, name: &str, value: &str) -> u32 {
         let pair: (Box<str>, Box<str>) = (name.into(), value.into());
         if let Some(number) = self.numbers.get(&pair).copied() {
-            self.entries[number as usize].uses += 1;
+            self.pairs[number as usize].instance_count += 1;
             return number;
         }
-        let entry = Entry {
+        let counted_pair = CountedPair {
             pair: pair.clone(),
-            uses: 1,
+            instance_count: 1,
         };
-        let number = if let Some(number) = self.free.pop() {
-            self.entries[number as usize] = entry;
+        let number = if let Some(number) = self.free_numbers.pop() {
+            self.pairs[number as usize] = counted_pair;
             number
         } else {
-            self.entries.push(entry);
-            u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
+            self.pairs.push(counted_pair);
+            u32::try_from(self.pairs.len() - 1).unwrap_or(u32::MAX)
         };
         self.numbers.insert(pair, number);
         number

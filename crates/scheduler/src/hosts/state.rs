@@ -1,4 +1,4 @@
-//! The soft state of a host as the scheduler holds it, and the updates that change it.
+//! The soft state of a host in the scheduler.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use crate::hosts::platform::Platform;
 pub struct HostState {
     /// The compute node's UUID: that of its root provider.
     pub uuid: Uuid,
-    /// Names, cell and address of the host.
+    /// The names, cell and address of the host.
     pub names: HostNames,
-    /// Hardware and hypervisor; shared between all hosts of one platform.
+    /// The hardware and hypervisor, shared by all hosts of the platform.
     pub platform: Arc<Platform>,
     /// Further statistics that the host reports, by name.
     pub stats: BTreeMap<String, String>,
     /// The load that the agent reported last.
     pub load: Load,
-    /// All measured values, in the order of the report.
+    /// The metrics, in the order of the report.
     pub metrics: Vec<Metric>,
-    /// The reason why no new instance may come; `None` if the host is enabled.
+    /// The reason why the host is disabled; `None` if it is enabled.
     pub disabled: Option<String>,
     /// Whether an operator declared it down.
     pub is_forced_down: bool,
     /// The time of the last update or heartbeat.
     pub heard_at: Timestamp,
-    /// The last update that was applied: incarnation and sequence.
+    /// The incarnation and sequence of the last update that was applied.
     pub position: (u64, u64),
-    /// Instances that it has or that are expected on it, by UUID.
+    /// By UUID: the instances on the host, and the pending ones.
     pub instances: BTreeMap<Uuid, HostInstance>,
 }
 
@@ -44,33 +44,32 @@ pub struct HostInstance {
     pub group: Option<Uuid>,
     /// Whether it was claimed for this host and the agent has not reported it yet.
     pub is_pending: bool,
-    /// Its image properties, as sorted numbers of the table's dictionary.
+    /// Its image properties, as numbers of the table's `PropertyCounts`.
     pub(crate) properties: Box<[u32]>,
 }
 
 impl HostState {
-    /// The number of expected instances that the agent has not reported yet.
+    /// The number of pending instances.
     #[must_use]
     pub fn pending_count(&self) -> u32 {
-        let expected = self
+        let pending = self
             .instances
             .values()
             .filter(|instance| instance.is_pending);
-        u32::try_from(expected.count()).unwrap_or(u32::MAX)
+        u32::try_from(pending.count()).unwrap_or(u32::MAX)
     }
 
     /// The value of a metric, if the host reports it.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<f64> {
-        // Of several metrics with one name the last counts, as in a dictionary built from the
-        // list.
-        let found = self.metrics.iter().rfind(|metric| metric.name == name);
-        found.map(|metric| metric.value)
+        // Of several metrics with the same name the last counts, as in the reference.
+        let last_reported = self.metrics.iter().rfind(|metric| metric.name == name);
+        last_reported.map(|metric| metric.value)
     }
 
     /// Whether an update is the next one of the agent's stream.
     #[must_use]
-    pub fn receive(&self, numbered: &NumberedUpdate) -> Receipt {
+    pub fn check_sequence(&self, numbered: &NumberedUpdate) -> Receipt {
         numbered.after(self.position)
     }
 }

@@ -1,12 +1,12 @@
 //! The table of all hosts that filters and weighers read, by slot.
 //!
-//! A host's slot is that of its root provider in placement. What a pass over many hosts reads is
-//! stored in [`Column`]s and [`SlotSet`]s; the rest is in one [`HostState`] for each host.
+//! A host's slot is that of its root provider in placement. Data that is read for many hosts at
+//! once is in [`Column`]s and [`SlotSet`]s; everything else is in one [`HostState`] for each host.
 //!
-//! The table changes in three ways. Agents' updates arrive through [`HostTable::apply`]. Changes
-//! of placement (providers, free amounts, aggregates) are read by [`HostTable::follow`]. Time
-//! advances with [`HostTable::advance`]. An instance that was just claimed counts at once, from
-//! [`HostTable::add_pending_instance`] on, until its host's agent reports it.
+//! The table changes in four ways. [`HostTable::apply`] applies the updates of agents.
+//! [`HostTable::catch_up_with_placement`] reads what changed in placement: providers, free amounts,
+//! aggregates. [`HostTable::advance`] advances the time. [`HostTable::add_pending_instance`] counts
+//! an instance that was just claimed, until its host's agent reports it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -36,24 +36,23 @@ use track::SlotList;
 
 type Map<K, V> = HashMap<K, V, foldhash::quality::FixedState>;
 
-/// The options of the scheduler's configuration on which the values that the table derives from
-/// the states of hosts depend.
+/// The options that determine which values the table derives from the states of hosts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DerivedConfig {
     /// How long a host may be silent before it is down, in microseconds.
     down_after_us: i64,
-    /// Metrics and their ratios.
+    /// The metrics that count, with their ratios.
     metrics: Vec<(String, f64)>,
-    /// The raw weight of a host that lacks a metric.
+    /// The raw value of a host that lacks a metric.
     metric_unavailable: f64,
     /// Whether image properties of instances are counted.
     image_properties: bool,
 }
 
 impl DerivedConfig {
-    /// These options of a configuration.
+    /// Takes these options from a configuration.
     #[must_use]
-    pub fn of(config: &SchedulerConfig) -> Self {
+    pub fn new(config: &SchedulerConfig) -> Self {
         Self {
             down_after_us: i64::from(config.service_down_time_s) * 1_000_000,
             metrics: config::pairs(&config.metrics.weight_setting).0,
@@ -63,21 +62,21 @@ impl DerivedConfig {
     }
 }
 
-/// A change of a host, for readers that cache results.
+/// A change of a host, for caches of results that depend on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostChange {
     /// The slot of the host.
     pub slot: u32,
-    /// The kind of the change.
-    pub what: ChangeKind,
+    /// What may have changed.
+    pub kind: ChangeKind,
 }
 
 impl HostChange {
-    /// A change of unknown kind.
+    /// A change that may concern anything about the host.
     fn anything(slot: u32) -> Self {
         Self {
             slot,
-            what: ChangeKind::Anything,
+            kind: ChangeKind::Anything,
         }
     }
 }
@@ -88,17 +87,17 @@ pub struct HostTable {
     derived_config: DerivedConfig,
     hosts: Vec<Option<Box<HostState>>>,
     slot_of: Map<Uuid, u32>,
-    /// Hosts with agents but without a provider so far.
+    /// Hosts whose agents reported and that have no provider, hence no slot, so far.
     unbound: Map<Uuid, Box<HostState>>,
-    /// Hosts that were heard of for the first time since placement was last followed, and are in
-    /// `unbound`. Their providers may have existed before, so that no change tells of them.
+    /// The hosts that were added to `unbound` since the table last caught up with placement. Their
+    /// providers may be older than that, and are then not among placement's changes.
     newly_unbound: Vec<Uuid>,
     by_service_host: Map<Box<str>, SlotList>,
     by_instance: Map<Uuid, SlotList>,
     by_group: Map<Uuid, BTreeSet<Uuid>>,
     by_cell: Map<Uuid, SlotSet>,
     platforms: Platforms,
-    known: SlotSet,
+    slots: SlotSet,
     enabled: SlotSet,
     up: SlotSet,
     usable: SlotSet,
@@ -110,14 +109,14 @@ pub struct HostTable {
     places: Places,
     /// The devices of hosts for the fragmentation weigher, if it is enabled.
     packing: Option<DevicePacking>,
-    /// A heap of times at which hosts that are up have to be checked again, soonest first.
-    wake_ups: BinaryHeap<Reverse<(Timestamp, u32)>>,
-    /// The hosts that are in `wake_ups`, each once.
-    watched: SlotSet,
+    /// A heap of the times at which hosts that are up have to be checked again, earliest first.
+    liveness_checks: BinaryHeap<Reverse<(Timestamp, u32)>>,
+    /// The hosts that are in `liveness_checks`.
+    with_liveness_check: SlotSet,
     now: Timestamp,
-    /// The position in placement's tree change log up to which it was followed; `None` at first.
-    followed: Option<u64>,
-    /// Placement's resource classes, with the version of its names for which they hold.
+    /// The position in placement's tree change log up to which it was read; `None` at first.
+    placement_position: Option<u64>,
+    /// The identifiers of resource classes, with the version of placement's structure they are of.
     classes: Option<(u64, Classes)>,
     /// Changes since the last call of [`Self::drain_changes`].
     changes: Vec<HostChange>,
@@ -128,7 +127,7 @@ impl HostTable {
     #[must_use]
     pub fn new(config: &SchedulerConfig) -> Self {
         Self {
-            derived_config: DerivedConfig::of(config),
+            derived_config: DerivedConfig::new(config),
             hosts: Vec::new(),
             slot_of: Map::default(),
             unbound: Map::default(),
@@ -138,7 +137,7 @@ impl HostTable {
             by_group: Map::default(),
             by_cell: Map::default(),
             platforms: Platforms::default(),
-            known: SlotSet::default(),
+            slots: SlotSet::default(),
             enabled: SlotSet::default(),
             up: SlotSet::default(),
             usable: SlotSet::default(),
@@ -150,10 +149,10 @@ impl HostTable {
             places: Places::default(),
             packing: (config.fragmentation_weight_multiplier != 0.0)
                 .then(|| DevicePacking::new(&config.fragmentation_device_class)),
-            wake_ups: BinaryHeap::new(),
-            watched: SlotSet::default(),
+            liveness_checks: BinaryHeap::new(),
+            with_liveness_check: SlotSet::default(),
             now: Timestamp::default(),
-            followed: None,
+            placement_position: None,
             classes: None,
             changes: Vec::new(),
         }
@@ -161,17 +160,17 @@ impl HostTable {
 
     /// The slots of all hosts.
     #[must_use]
-    pub fn known(&self) -> &SlotSet {
-        &self.known
+    pub fn slots(&self) -> &SlotSet {
+        &self.slots
     }
 
-    /// The hosts that are not disabled, up or not.
+    /// The hosts that are not disabled, whether up or not.
     #[must_use]
     pub fn enabled(&self) -> &SlotSet {
         &self.enabled
     }
 
-    /// The hosts that reported lately and were not declared down.
+    /// The hosts that are neither silent nor forced down.
     #[must_use]
     pub fn up(&self) -> &SlotSet {
         &self.up
@@ -189,7 +188,7 @@ impl HostTable {
         self.by_cell.get(&cell)
     }
 
-    /// The hosts that lack a metric which has a ratio.
+    /// The hosts that lack one of the metrics that count.
     #[must_use]
     pub fn lacking_metrics(&self) -> &SlotSet {
         &self.lacks_metric
@@ -211,7 +210,7 @@ impl HostTable {
 
     /// The nodes of a service host, whose name is compared without regard to case.
     #[must_use]
-    pub fn nodes_of_any_case(&self, service_host: &str) -> &[u32] {
+    pub fn nodes_ignoring_case(&self, service_host: &str) -> &[u32] {
         self.by_service_host
             .get(service_host.to_lowercase().as_str())
             .map_or(&[], |slots| slots.as_slice())
@@ -219,7 +218,7 @@ impl HostTable {
 
     /// The nodes of a service host, by its exact name.
     pub fn nodes_of(&self, service_host: &str) -> impl Iterator<Item = u32> {
-        let nodes = self.nodes_of_any_case(service_host).iter().copied();
+        let nodes = self.nodes_ignoring_case(service_host).iter().copied();
         nodes.filter(move |slot| {
             let state = self.get(*slot);
             state.is_some_and(|state| state.names.service_host == service_host)
@@ -240,18 +239,18 @@ impl HostTable {
             .map_or(&[], |slots| slots.as_slice())
     }
 
-    /// The instances on hosts that are members of a server group, in rising order.
+    /// The members of a server group that are on hosts, by rising UUID.
     pub fn members_of(&self, group: Uuid) -> impl Iterator<Item = Uuid> + '_ {
         self.by_group.get(&group).into_iter().flatten().copied()
     }
 
-    /// One past the highest slot of a host.
+    /// An upper bound of the slots of hosts, exclusive.
     #[must_use]
     pub fn slot_count(&self) -> usize {
         self.hosts.len()
     }
 
-    /// All columns; see [`mod@column`] for which is which.
+    /// All columns, by the indexes that are defined in [`mod@column`].
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns
@@ -269,12 +268,12 @@ impl HostTable {
         &self.aggregates
     }
 
-    /// All host aggregates, for changing their names and metadata.
+    /// The host aggregates, to change their names and metadata.
     pub fn aggregates_mut(&mut self) -> &mut Aggregates {
         &mut self.aggregates
     }
 
-    /// How many instances of each host have which image property.
+    /// The number of instances of each host by image property.
     #[must_use]
     pub fn properties(&self) -> &PropertyCounts {
         &self.properties
@@ -286,10 +285,10 @@ impl HostTable {
         self.packing.as_ref()
     }
 
-    /// Records a request, for the statistics of the fragmentation weigher.
-    pub(crate) fn note_request(&mut self, request: &RequestSpec) {
+    /// Records a request in the demand histogram of the fragmentation weigher.
+    pub(crate) fn record_request(&mut self, request: &RequestSpec) {
         if let Some(packing) = &mut self.packing {
-            packing.note(request);
+            packing.record(request);
         }
     }
 
@@ -305,7 +304,7 @@ impl HostTable {
         self.derived_config.image_properties
     }
 
-    /// The time up to which hosts were checked.
+    /// The time for which the table says whether hosts are up.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
@@ -315,20 +314,20 @@ impl HostTable {
     /// once with the strongest kind of its changes. Cached results about them have to be updated.
     pub fn drain_changes(&mut self) -> impl Iterator<Item = HostChange> + '_ {
         if self.changes.len() > 1 {
-            (self.changes).sort_unstable_by_key(|change| (change.slot, Reverse(change.what)));
+            (self.changes).sort_unstable_by_key(|change| (change.slot, Reverse(change.kind)));
             self.changes.dedup_by_key(|change| change.slot);
         }
         self.changes.drain(..)
     }
 
-    /// Applies a change of a host's soft state. A change of an unknown host is ignored: its agent
-    /// must send the complete state first.
+    /// Applies an update of a host's soft state. An update of an unknown host is ignored, unless it
+    /// is the complete state, which its agent has to send first.
     ///
-    /// Returns whether it was taken.
+    /// Returns whether the update was applied.
     pub fn apply(&mut self, host: Uuid, at: Timestamp, update: &HostUpdate) -> bool {
-        let found = self.take_state(host);
+        let taken = self.take_state(host);
         if matches!(update, HostUpdate::Gone) {
-            if let Some((slot, state)) = found {
+            if let Some((slot, state)) = taken {
                 let state = match slot {
                     Some(slot) => {
                         self.hosts[slot as usize] = Some(state);
@@ -341,13 +340,13 @@ impl HostTable {
             return true;
         }
         let is_full = matches!(update, HostUpdate::Full(_));
-        let unknown = || is_full.then(|| (None, track::unknown(host)));
-        let Some((slot, mut state)) = found.or_else(unknown) else {
+        let initial = || is_full.then(|| (None, track::initial_state(host)));
+        let Some((slot, mut state)) = taken.or_else(initial) else {
             return false;
         };
         state.heard_at = state.heard_at.max(at);
-        self.change(slot, &mut state, update);
-        let what = match update {
+        self.apply_update(slot, &mut state, update);
+        let kind = match update {
             // These change nothing but the load and the instances. Whatever a filter reads of
             // them, it is evaluated in each search.
             HostUpdate::Load(_)
@@ -356,11 +355,11 @@ impl HostTable {
             | HostUpdate::Alive => ChangeKind::Room,
             _ => ChangeKind::Anything,
         };
-        self.put_back(slot, state, what);
+        self.put_back(slot, state, kind);
         true
     }
 
-    /// Applies a change if it is the next one of its agent's stream.
+    /// Applies an update if it is the next one of its agent's stream.
     pub fn apply_numbered(
         &mut self,
         host: Uuid,
@@ -369,7 +368,7 @@ impl HostTable {
     ) -> Receipt {
         let is_full = matches!(numbered.update, HostUpdate::Full(_));
         let receipt = match self.state(host) {
-            Some(state) => state.receive(numbered),
+            Some(state) => state.check_sequence(numbered),
             None if is_full => Receipt::Applied,
             None => Receipt::Gap,
         };
@@ -386,7 +385,7 @@ impl HostTable {
         receipt
     }
 
-    /// A host's state, with or without a slot.
+    /// The state of a host, whether it has a slot or not.
     #[must_use]
     pub fn state(&self, host: Uuid) -> Option<&HostState> {
         match self.slot_of.get(&host) {
@@ -395,46 +394,47 @@ impl HostTable {
         }
     }
 
-    /// Whether hosts were added since placement was last followed.
+    /// Whether hosts without slots were added since the table last caught up with placement.
     #[must_use]
     pub fn has_newly_unbound(&self) -> bool {
         !self.newly_unbound.is_empty()
     }
 
-    /// Advances the time: hosts that were silent for too long are down from here on.
+    /// Advances the time. Hosts that are silent by then are down.
     pub fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
-        while let Some(Reverse((due, slot))) = self.wake_ups.peek().copied() {
+        while let Some(Reverse((due, slot))) = self.liveness_checks.peek().copied() {
             if due >= self.now {
                 break;
             }
-            self.wake_ups.pop();
-            self.watched.remove(slot);
+            self.liveness_checks.pop();
+            self.with_liveness_check.remove(slot);
             self.refresh_up(slot);
         }
     }
 
-    /// Reads what changed in placement since the last time: new and removed providers, free
+    /// Reads what changed in placement since the last call: new and removed providers, free
     /// amounts, aggregates.
-    pub fn follow(&mut self, state: &State) {
+    pub fn catch_up_with_placement(&mut self, state: &State) {
         let log = state.touched();
-        let is_known = |(structure, _): &(u64, Classes)| *structure == log.structure();
-        let known = self.classes.filter(is_known);
+        let is_current = |(structure, _): &(u64, Classes)| *structure == log.structure();
+        let current = self.classes.filter(is_current);
         let (_, classes) = *self
             .classes
-            .insert(known.unwrap_or_else(|| (log.structure(), Classes::of(state))));
-        if self.places.follow(state) {
-            for slot in self.known.iter() {
-                self.places.put(state, ProviderId(slot));
+            .insert(current.unwrap_or_else(|| (log.structure(), Classes::look_up(state))));
+        if self.places.refresh_levels(state) {
+            for slot in self.slots.iter() {
+                self.places.refresh_host(state, ProviderId(slot));
             }
         }
-        let since = self.followed.and_then(|position| log.since(position));
-        if let Some(changed) = since {
+        let position = self.placement_position;
+        let changes = position.and_then(|position| log.since(position));
+        if let Some(changed) = changes {
             let mut changed: SmallVec<[TreeChange; 16]> = changed.collect();
             changed.sort_unstable_by_key(|change| (change.root, Reverse(change.what)));
             changed.dedup_by_key(|change| change.root);
             for change in changed {
-                self.follow_root(state, &classes, change);
+                self.refresh_tree(state, &classes, change);
             }
         } else {
             let highest = state.provider_slots().max(self.hosts.len());
@@ -443,7 +443,7 @@ impl HostTable {
                     root: ProviderId(slot),
                     what: ChangeKind::Anything,
                 };
-                self.follow_root(state, &classes, change);
+                self.refresh_tree(state, &classes, change);
             }
         }
         for host in std::mem::take(&mut self.newly_unbound) {
@@ -452,27 +452,29 @@ impl HostTable {
                 .filter(|_| self.unbound.contains_key(&host))
             {
                 let what = ChangeKind::Anything;
-                self.follow_root(state, &classes, TreeChange { root, what });
+                self.refresh_tree(state, &classes, TreeChange { root, what });
             }
         }
-        self.followed = Some(log.position());
+        self.placement_position = Some(log.position());
     }
 
-    fn follow_root(&mut self, state: &State, classes: &Classes, change: TreeChange) {
+    /// Updates the host whose root provider changed.
+    fn refresh_tree(&mut self, state: &State, classes: &Classes, change: TreeChange) {
         let (root, slot) = (change.root, change.root.0);
-        if change.what != ChangeKind::Anything && self.known.contains(slot) {
-            // The slot still belongs to the same provider, or the change would be of kind
-            // `Anything`.
-            let amounts = Amounts::read_as(state, root, classes);
+        if change.what != ChangeKind::Anything && self.slots.contains(slot) {
+            // The slot still belongs to the same provider: if it did not, the change would be of
+            // kind `Anything`.
+            let amounts = Amounts::read_classes(state, root, classes);
             self.change_amounts(slot, amounts, change.what);
-            self.follow_devices(state, root, &amounts);
+            self.refresh_devices(state, root, &amounts);
             return;
         }
         let provider = state.provider(root).filter(|found| found.root == root);
         let uuid = provider.map(|provider| provider.uuid);
         let bound = self.get(slot).map(|host| host.uuid);
         if bound.is_some() && bound != uuid {
-            // The host's provider is gone, or its slot was reused; its agent may still be running.
+            // The host's provider was deleted or its slot reused. The state is kept, because the
+            // host's agent may still be running.
             if let Some(host) = self.unbind(slot) {
                 self.unbound.insert(host.uuid, host);
             }
@@ -482,23 +484,23 @@ impl HostTable {
             self.bind(slot, host);
         }
         if self.get(slot).is_some() {
-            let amounts = Amounts::read_as(state, root, classes);
+            let amounts = Amounts::read_classes(state, root, classes);
             self.set_amounts(slot, amounts);
-            self.follow_devices(state, root, &amounts);
+            self.refresh_devices(state, root, &amounts);
             let aggregates = provider.aggregates.iter();
             let uuids = aggregates.filter_map(|id| state.aggregate_uuid(*id).parse().ok());
             self.aggregates.set_membership(slot, uuids);
-            self.places.put(state, root);
+            self.places.refresh_host(state, root);
         }
     }
 
-    fn follow_devices(&mut self, state: &State, root: ProviderId, amounts: &Amounts) {
+    fn refresh_devices(&mut self, state: &State, root: ProviderId, amounts: &Amounts) {
         if let Some(packing) = &mut self.packing {
-            packing.follow(state, root, amounts);
+            packing.refresh_host(state, root, amounts);
         }
     }
 
-    /// Binds a host to a slot directly, for tables without placement, such as in tests.
+    /// Binds a host to a slot without placement, as in tests.
     pub fn bind_to_slot(&mut self, host: Uuid, slot: u32) {
         if let Some(state) = self.unbound.remove(&host) {
             self.bind(slot, state);

@@ -1,17 +1,17 @@
-//! The verdict of a filter over all hosts, in the most compact form that it allows.
+//! The verdict of a filter over all hosts, in the cheapest form that the filter allows.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use placewright_placement::slot_set::SlotSet;
 
-/// Up to this many sets are merged word by word; beyond it, a look-up for each slot is faster.
+/// Up to this number, sets are merged word by word; with more, a look-up for each slot is faster.
 const SETS_MAX: usize = 16;
 
 /// A filter's verdict for one request.
 ///
-/// The forms are ordered by cost: decided for all hosts at once, for 64 at a time, or for each
-/// host that passed everything else.
+/// The variants are ordered by cost: decided for all hosts at once, for 64 hosts at a time, or for
+/// each host that passes all other filters.
 pub enum Verdict<'a> {
     /// Every host passes the filter.
     All,
@@ -20,8 +20,8 @@ pub enum Verdict<'a> {
     /// Only hosts in the set pass.
     Within(Cow<'a, SlotSet>),
     /// Only hosts outside of the set pass.
-    Outside(Cow<'a, SlotSet>),
-    /// Hosts of some kinds pass, such as those of a platform or combination of aggregates.
+    AllBut(Cow<'a, SlotSet>),
+    /// The hosts of some parts of a partition pass, such as those with certain platforms.
     Partition(Partition<'a>),
     /// A predicate that has to be evaluated host by host.
     Each(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
@@ -37,7 +37,7 @@ impl fmt::Debug for Verdict<'_> {
             Self::All => "All",
             Self::None => "None",
             Self::Within(_) => "Within",
-            Self::Outside(_) => "Outside",
+            Self::AllBut(_) => "Outside",
             Self::Partition(_) => "Partition",
             Self::Each(_) => "Each",
             Self::EachByAmounts(_) => "EachByAmounts",
@@ -45,26 +45,29 @@ impl fmt::Debug for Verdict<'_> {
     }
 }
 
-/// A partition of hosts into kinds, each of which passes or does not.
+/// A partition of the hosts, of which some parts pass.
 #[derive(Clone, Debug)]
 pub struct Partition<'a> {
-    kind_of: &'a [u32],
+    /// By slot: the part of the host.
+    part_of: &'a [u32],
+    /// By part: whether its hosts pass.
     passes: Vec<bool>,
-    /// The hosts of the kinds that pass, or of those that do not; empty if both are too many to
-    /// merge.
-    few: Vec<&'a SlotSet>,
-    few_pass: bool,
+    /// The hosts of the parts that pass, or of those that do not, whichever are fewer; empty if
+    /// they are too many to merge.
+    listed: Vec<&'a SlotSet>,
+    /// Whether the listed parts are those that pass.
+    listed_pass: bool,
 }
 
 impl<'a> Partition<'a> {
-    /// The verdict over kinds, from the kind of each slot, and for each kind its hosts and whether
-    /// they pass. A slot whose kind is out of range does not pass.
+    /// The verdict over a partition, from the part of each slot, and for each part its hosts and
+    /// whether they pass. A slot whose part is out of range does not pass.
     pub fn verdict(
-        kind_of: &'a [u32],
-        kinds: impl Iterator<Item = (&'a SlotSet, bool)>,
+        part_of: &'a [u32],
+        parts: impl Iterator<Item = (&'a SlotSet, bool)>,
     ) -> Verdict<'a> {
         let (mut passes, mut passing, mut failing) = (Vec::new(), Vec::new(), Vec::new());
-        for (hosts, does_pass) in kinds {
+        for (hosts, does_pass) in parts {
             passes.push(does_pass);
             if !hosts.is_empty() {
                 if does_pass {
@@ -80,59 +83,62 @@ impl<'a> Partition<'a> {
         if passing.is_empty() {
             return Verdict::None;
         }
-        let few_pass = passing.len() <= failing.len();
-        let mut few = if few_pass { passing } else { failing };
-        if few.len() > SETS_MAX {
-            few.clear();
+        let listed_pass = passing.len() <= failing.len();
+        let mut listed = if listed_pass { passing } else { failing };
+        if listed.len() > SETS_MAX {
+            listed.clear();
         }
         Verdict::Partition(Self {
-            kind_of,
+            part_of,
             passes,
-            few,
-            few_pass,
+            listed,
+            listed_pass,
         })
     }
 
     fn passes(&self, slot: u32) -> bool {
-        let kind = self.kind_of.get(slot as usize).copied();
-        let verdict = kind.and_then(|kind| self.passes.get(kind as usize));
+        let part = self.part_of.get(slot as usize).copied();
+        let verdict = part.and_then(|part| self.passes.get(part as usize));
         verdict.copied().unwrap_or(false)
     }
 
     fn word(&self, word: usize) -> u64 {
-        if self.few.is_empty() {
+        if self.listed.is_empty() {
             let start = word * 64;
-            let end = (start + 64).min(self.kind_of.len());
-            let kinds = self.kind_of.get(start..end).unwrap_or_default();
-            let bit = |kind: &u32| self.passes.get(*kind as usize).copied().unwrap_or(false);
-            let bits = kinds.iter().map(bit).enumerate();
-            return bits.fold(0, |mask, (place, bit)| mask | u64::from(bit) << place);
+            let end = (start + 64).min(self.part_of.len());
+            let parts = self.part_of.get(start..end).unwrap_or_default();
+            let bit = |part: &u32| self.passes.get(*part as usize).copied().unwrap_or(false);
+            let bits = parts.iter().map(bit).enumerate();
+            return bits.fold(0, |mask, (index, bit)| mask | u64::from(bit) << index);
         }
-        let joined = self.few.iter().fold(0, |mask, set| mask | set.word(word));
-        if self.few_pass { joined } else { !joined }
+        let union = self
+            .listed
+            .iter()
+            .fold(0, |mask, set| mask | set.word(word));
+        if self.listed_pass { union } else { !union }
     }
 }
 
 impl Verdict<'_> {
-    /// A verdict that only these hosts pass.
+    /// The verdict that only these hosts pass.
     #[must_use]
     pub fn only(slots: impl IntoIterator<Item = u32>) -> Self {
         Self::Within(Cow::Owned(collect(slots)))
     }
 
-    /// A verdict that all but these hosts pass.
+    /// The verdict that all hosts but these pass.
     #[must_use]
     pub fn all_but(slots: impl IntoIterator<Item = u32>) -> Self {
-        let refused = collect(slots);
-        if refused.is_empty() {
+        let failing = collect(slots);
+        if failing.is_empty() {
             Self::All
         } else {
-            Self::Outside(Cow::Owned(refused))
+            Self::AllBut(Cow::Owned(failing))
         }
     }
 
-    /// Which of the 64 slots from `64 * word` on may pass. Hosts that need the predicate count as
-    /// passing, and so do slots without a host.
+    /// The mask of the hosts that may pass among the 64 slots from `64 * word` on. Where a
+    /// predicate has to decide, all slots count as passing, even those without a host.
     #[must_use]
     #[inline]
     pub fn word(&self, word: usize) -> u64 {
@@ -140,8 +146,8 @@ impl Verdict<'_> {
             Self::All | Self::Each(_) | Self::EachByAmounts(_) => !0,
             Self::None => 0,
             Self::Within(set) => set.word(word),
-            Self::Outside(set) => !set.word(word),
-            Self::Partition(kinds) => kinds.word(word),
+            Self::AllBut(set) => !set.word(word),
+            Self::Partition(partition) => partition.word(word),
         }
     }
 
@@ -152,9 +158,9 @@ impl Verdict<'_> {
             Self::All => true,
             Self::None => false,
             Self::Within(set) => set.contains(slot),
-            Self::Outside(set) => !set.contains(slot),
-            Self::Partition(kinds) => kinds.passes(slot),
-            Self::Each(asks) | Self::EachByAmounts(asks) => asks(slot),
+            Self::AllBut(set) => !set.contains(slot),
+            Self::Partition(partition) => partition.passes(slot),
+            Self::Each(predicate) | Self::EachByAmounts(predicate) => predicate(slot),
         }
     }
 
@@ -164,7 +170,7 @@ impl Verdict<'_> {
         matches!(self, Self::Each(_) | Self::EachByAmounts(_))
     }
 
-    /// Whether a host's verdict can change with the amounts that are free on it.
+    /// Whether a host's verdict can change with its free amounts.
     #[must_use]
     pub fn reads_amounts(&self) -> bool {
         matches!(self, Self::EachByAmounts(_))

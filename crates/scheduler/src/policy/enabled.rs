@@ -53,7 +53,7 @@ pub fn enabled_filters(
 ///
 /// # Errors
 ///
-/// Everything that is wrong with any of them.
+/// All errors of all expressions.
 pub fn load_expressions(config: &SchedulerConfig) -> Result<Vec<Expression>, Vec<ConfigError>> {
     let (mut loaded, mut errors) = (Vec::new(), Vec::new());
     for (index, expression) in config.expressions.iter().enumerate() {

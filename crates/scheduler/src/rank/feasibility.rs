@@ -1,10 +1,10 @@
 //! Which hosts are feasible: tests by masks for 64 hosts at a time, exact tests for single hosts.
 //!
-//! The conditions of a request are in two parts. Those of its *class* are the same for all equal
-//! requests (capacity, traits, most filters), so what is found out about them can be kept. Those
-//! of the single *request* (its server group, excluded hosts) are tested in each search anew.
+//! The conditions of a request are in two parts. Those of its *request class* are the same for all
+//! requests of the class (capacity, traits, most filters), so that test results can be cached.
+//! Those of the *single request* (its server group, excluded hosts) are tested anew in each search.
 
-/// The feasibility of 64 hosts for a class of requests, as far as masks can tell.
+/// The feasibility of the hosts of a block for a request class, as far as masks decide it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockFeasibility {
     /// Hosts that are feasible.
@@ -14,7 +14,7 @@ pub struct BlockFeasibility {
 }
 
 impl BlockFeasibility {
-    /// The hosts that are feasible or may be.
+    /// The hosts that are feasible or undecided.
     #[must_use]
     pub fn possible(&self) -> u64 {
         self.feasible | self.undecided
@@ -23,8 +23,7 @@ impl BlockFeasibility {
 
 /// Decides which hosts are feasible for a request.
 pub trait Feasibility {
-    /// Tests the 64 hosts of a block for the class by masks. No host is both feasible and
-    /// undecided.
+    /// Tests the hosts of a block for the class by masks. No host is both feasible and undecided.
     fn class_block(&self, block: usize) -> BlockFeasibility;
 
     /// The hosts of a block that satisfy everything of the class but capacity.
@@ -33,13 +32,13 @@ pub trait Feasibility {
     /// The exact test of an undecided host for the class.
     fn decide_for_class(&self, slot: u32) -> bool;
 
-    /// Whether a host is feasible for the class: [`Self::class_block`] and
-    /// [`Self::decide_for_class`] for one host, without the cost of its neighbours.
+    /// Whether a host is feasible for the class: combines [`Self::class_block`] and
+    /// [`Self::decide_for_class`] for one host, which is cheaper than testing its whole block.
     fn is_feasible_for_class(&self, slot: u32) -> bool;
 
-    /// The hosts of a mask that this single request does not exclude by masks.
+    /// The hosts of a mask, without those that masks exclude for this single request.
     fn request_block(&self, block: usize, mask: u64) -> u64;
 
-    /// The exact test of a host that [`Self::request_block`] let pass for this single request.
+    /// The exact test for this single request of a host that [`Self::request_block`] returned.
     fn is_feasible_for_request(&self, slot: u32) -> bool;
 }

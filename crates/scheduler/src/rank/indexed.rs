@@ -1,29 +1,28 @@
-//! Finds the best of very many hosts, repeatedly, without visiting all of them.
+//! The indexed ranking, which finds the best of very many hosts without visiting all of them.
 //!
 //! The score of a host is the sum of `multiplier * (value - low) / (high - low)`, as in Nova,
 //! where `low` and `high` are the term's extremes over the feasible hosts of the request. In a
-//! fleet with balanced load, thousands of hosts score within a hair of the best, so pruning by
-//! upper bounds that are computed anew for each request would have to visit them all. Therefore
-//! scores are kept, and updated for the hosts that changed:
+//! fleet with balanced load, the scores of thousands of hosts are almost equal to the best, so a
+//! search with upper bounds that are computed anew for each request would visit them all. Therefore
+//! scores are cached, and updated for the hosts that changed:
 //!
 //! - A [`ScoreTable`](scores::ScoreTable) has the score of every host under one set of scales, and
 //!   the best score of each block of 64 hosts, regardless of feasibility. Requests of many classes
 //!   share a table, because the hosts at the extremes are feasible for most of them.
-//! - A [`ClassIndex`] belongs to one class of requests. It has a superset of the feasible hosts,
-//!   and for each block an upper bound of their scores. A change of a host can raise its block's
-//!   bound and never lowers it; a bound that is too high comes first in the search and is then
-//!   corrected.
+//! - A [`ClassIndex`] belongs to one request class. It has a superset of the feasible hosts, and for
+//!   each block an upper bound of their scores. A change of a host can raise its block's bound and
+//!   never lowers it; a bound that is too high is corrected when the search visits the block.
 //! - The extremes are found in the same way, with bounds for each block. While the host at the
-//!   extreme of the whole fleet is feasible for the class, it is the answer, and the bounds are
-//!   not even updated.
+//!   extreme of the whole fleet is feasible for the class, it is the result, and the bounds are not
+//!   even updated.
 //! - Bounds have two layers, blocks and groups of blocks, so that a search opens few groups.
-//! - A [`ScoreCache`] has what all classes with the same weighers share: the tables, and the
-//!   extremes of each block in each term.
+//! - A [`ScoreCache`] has the data that all classes with the same weighers share: the score tables,
+//!   and the extremes of each block in each term.
 //!
-//! So a decision visits few blocks, and deciding for a new class costs little more. The masks of a
-//! class may contain infeasible hosts but never miss a feasible one: a host is tested when it has
-//! the best score, and removed from the mask if it is infeasible. Tests that cost more than a mask
-//! (trees, topology rules) are made only for such hosts: see [`Feasibility`].
+//! So a decision visits few blocks, and the first decision for a class costs little more. The masks
+//! of a class may contain infeasible hosts but never miss a feasible one: a host is tested when it
+//! has the best score, and removed from the mask if it is infeasible. Exact tests (trees, topology
+//! rules) are made only for such hosts: see [`Feasibility`].
 
 use super::feasibility::Feasibility;
 use super::{Ranked, Ranker};
@@ -50,7 +49,7 @@ pub use class_index::ClassIndex;
 pub use fleet::Fleet;
 pub use scores::ScoreCache;
 
-/// The maximum number of lists of terms with kept scores.
+/// The maximum number of score caches, each for one list of terms.
 const SCORE_CACHES_MAX: usize = 8;
 
 /// Ranks with the index of the request's class.
@@ -66,19 +65,19 @@ pub struct Indexed<'r> {
 
 impl Ranker for Indexed<'_> {
     fn best<F: Feasibility>(&mut self, count: usize, feasibility: &F) -> Vec<Ranked> {
-        // A single feasible host is not weighed, so it matters whether there is a second.
-        let mut found = self
+        // A single feasible host is not weighed, so the search has to look for a second one.
+        let mut ranked = self
             .index
             .best(self.scores, count.max(2), feasibility, &self.fleet);
-        if let [single] = &mut found[..] {
+        if let [single] = &mut ranked[..] {
             single.score = 0.0;
         }
-        found.truncate(count);
-        found
+        ranked.truncate(count);
+        ranked
     }
 }
 
-/// What the indexes of all classes share: the log of changes, and the scores.
+/// The data that the indexes of all classes share: the change log and the score caches.
 #[derive(Debug, Default)]
 pub struct SharedScores {
     log: ChangeLog,
@@ -86,27 +85,27 @@ pub struct SharedScores {
 }
 
 impl SharedScores {
-    /// Records hosts that changed; their columns must already have the new values.
-    pub fn note(&mut self, changes: impl Iterator<Item = HostChange>) {
-        self.log.note(changes);
+    /// Appends changes of hosts. The columns must already have the new values.
+    pub fn append(&mut self, changes: impl Iterator<Item = HostChange>) {
+        self.log.append(changes);
     }
 
-    /// The scores for a list of terms, and the state of the hosts that they follow.
-    pub fn of<'s>(
+    /// The score cache for a list of terms, and the state of the hosts that it is computed from.
+    pub fn for_terms<'s>(
         &'s mut self,
         terms: &[Term],
         hosts: &'s HostTable,
     ) -> (&'s mut ScoreCache, Fleet<'s>) {
-        let known = self.caches.position(|cache| cache.terms() == terms);
-        let number = known.unwrap_or_else(|| {
+        let cached = self.caches.position(|cache| cache.terms() == terms);
+        let index = cached.unwrap_or_else(|| {
             let make = |_| ScoreCache::new(terms.to_vec());
             self.caches.insert(SCORE_CACHES_MAX, make)
         });
         let fleet = Fleet {
             log: &self.log,
             columns: hosts.columns(),
-            hosts: hosts.known(),
+            hosts: hosts.slots(),
         };
-        (self.caches.get(number), fleet)
+        (self.caches.get(index), fleet)
     }
 }

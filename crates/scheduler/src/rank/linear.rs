@@ -1,4 +1,4 @@
-//! Ranks by weighing every feasible host: the definition of a ranking.
+//! The linear ranking, which weighs every feasible host. It defines the correct result.
 
 use placewright_placement::slot_set::{SlotSet, bits};
 
@@ -10,13 +10,13 @@ use crate::weighers::CompiledWeighers;
 /// Tests every host, and weighs all that are feasible.
 #[derive(Debug)]
 pub struct Linear<'r, 'a> {
-    /// The number of blocks of 64 slots in which hosts are.
+    /// The number of blocks that have hosts.
     pub blocks: usize,
     /// The weighers of the request.
     pub weighers: &'r CompiledWeighers<'a>,
     /// If set, only these hosts are considered.
-    pub among: Option<&'r SlotSet>,
-    /// If set, it gets the contribution of each weigher to the scores of the hosts returned.
+    pub candidates: Option<&'r SlotSet>,
+    /// If set, the contributions of the weighers to the scores are written here.
     pub weights: Option<&'r mut Weights>,
 }
 
@@ -24,26 +24,28 @@ impl Ranker for Linear<'_, '_> {
     fn best<F: Feasibility>(&mut self, count: usize, feasibility: &F) -> Vec<Ranked> {
         let slots = self.feasible(feasibility);
         let scales = self.weighers.scales(&slots);
-        let weighed = slots.iter().map(|slot| Ranked {
+        let scored = slots.iter().map(|slot| Ranked {
             slot: *slot,
             score: scales.weight(*slot),
         });
-        let mut ranked: Vec<Ranked> = weighed.collect();
+        let mut ranked: Vec<Ranked> = scored.collect();
         ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.slot.cmp(&b.slot)));
         if let Some(weights) = &mut self.weights {
-            let of_host = |one: &Ranked| scales.shares(one.slot).map(Weight::from).collect();
+            let host_weights =
+                |ranked: &Ranked| scales.shares(ranked.slot).map(Weight::from).collect();
             weights.compared = slots.len();
-            weights.of_hosts = ranked.iter().take(count).map(of_host).collect();
-            let asked = &weights.asked;
-            let is_asked = |(_, one): &(usize, &Ranked)| asked.binary_search(&one.slot).is_ok();
-            let asked = ranked.iter().enumerate().filter(is_asked);
-            let of_asked = asked.map(|(place, one)| RankedWeights {
-                slot: one.slot,
-                rank: place + 1,
-                score: one.score,
-                weights: of_host(one),
+            weights.of_best = ranked.iter().take(count).map(host_weights).collect();
+            let requested = &weights.requested_slots;
+            let is_requested =
+                |(_, ranked): &(usize, &Ranked)| requested.binary_search(&ranked.slot).is_ok();
+            let requested = ranked.iter().enumerate().filter(is_requested);
+            let of_requested = requested.map(|(index, ranked)| RankedWeights {
+                slot: ranked.slot,
+                rank: index + 1,
+                score: ranked.score,
+                weights: host_weights(ranked),
             });
-            weights.of_asked = of_asked.collect();
+            weights.of_requested = of_requested.collect();
         }
         ranked.truncate(count);
         ranked
@@ -55,15 +57,17 @@ impl Linear<'_, '_> {
     fn feasible<F: Feasibility>(&self, feasibility: &F) -> Vec<u32> {
         let mut slots = Vec::new();
         for block in 0..self.blocks {
-            let among = self.among.map_or(u64::MAX, |among| among.word(block));
-            if among == 0 {
+            let candidates = self
+                .candidates
+                .map_or(u64::MAX, |candidates| candidates.word(block));
+            if candidates == 0 {
                 continue;
             }
             let class = feasibility.class_block(block);
-            let possible = among & class.possible();
+            let possible = candidates & class.possible();
             for slot in bits(feasibility.request_block(block, possible), block) {
-                let is_decided = class.feasible >> (slot % 64) & 1 == 1;
-                if (is_decided || feasibility.decide_for_class(slot))
+                let is_surely_feasible = class.feasible >> (slot % 64) & 1 == 1;
+                if (is_surely_feasible || feasibility.decide_for_class(slot))
                     && feasibility.is_feasible_for_request(slot)
                 {
                     slots.push(slot);

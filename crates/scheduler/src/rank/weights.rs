@@ -5,27 +5,27 @@ use crate::weighers::Share;
 /// The contributions of weighers to the scores of ranked hosts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Weights {
-    /// The slots of hosts of which the caller asks, wherever they are in the ranking; rising.
-    pub(crate) asked: Vec<u32>,
+    /// Slots for which the caller requests the contributions, whatever their rank; in rising order.
+    pub(crate) requested_slots: Vec<u32>,
     /// The number of feasible hosts that were compared.
     pub compared: usize,
-    /// By ranked host: the contribution of each weigher. Empty where a single host is feasible and
-    /// nothing is weighed.
-    pub of_hosts: Vec<Vec<Weight>>,
-    /// Of the hosts that the caller asks of, those that were compared, best first.
-    pub of_asked: Vec<RankedWeights>,
+    /// For each of the best hosts, in order: the contribution of each weigher. Empty if a single
+    /// host is feasible, because nothing is weighed then.
+    pub of_best: Vec<Vec<Weight>>,
+    /// For the requested hosts that were compared, best first: their ranks and contributions.
+    pub of_requested: Vec<RankedWeights>,
 }
 
-/// A host's place in the ranking, with the contribution of each weigher to its score.
+/// A host's rank, with the contribution of each weigher to its score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankedWeights {
     /// The slot of the host.
     pub slot: u32,
-    /// Its place among all hosts that were compared; the best host has place 1.
+    /// Its rank among all hosts that were compared; the best host has rank 1.
     pub rank: usize,
     /// Its score.
     pub score: f64,
-    /// As in [`Weights::of_hosts`].
+    /// The contribution of each weigher.
     pub weights: Vec<Weight>,
 }
 
@@ -34,7 +34,7 @@ pub struct RankedWeights {
 pub struct Weight {
     /// The name of the weigher.
     pub weigher: String,
-    /// The host's raw value, within the declared ends.
+    /// The host's raw value, clamped to the declared ends of the range.
     pub number: f64,
     /// The raw value normalised over the compared hosts, from 0 to 1.
     pub normalised: f64,

@@ -1,4 +1,4 @@
-//! The candidates of a host for a request, ready to be claimed.
+//! The allocation candidates of a host for a request, in the form of a claim.
 
 use std::cmp::Ordering;
 
@@ -13,12 +13,12 @@ use super::scope::SelectRefusal;
 use super::search_context::CANDIDATES_TRIED_MAX;
 use crate::translate::prepare::Prepared;
 
-/// Which providers serve each group of a granular request, by suffix, as in Placement's allocation
-/// candidates. Empty for a request that is not granular.
+/// By suffix of a granular group: the providers that serve it, as in Placement's allocation
+/// candidates. Empty for a query without granular groups.
 pub type Mappings = Vec<(String, Vec<Uuid>)>;
 
 impl Scheduler {
-    /// The candidates of a host for a request, at most `most` of them, ready to be claimed.
+    /// The candidates of a host for a request, at most `limit` of them.
     ///
     /// # Errors
     ///
@@ -28,10 +28,13 @@ impl Scheduler {
         state: &State,
         prepared: &Prepared,
         slot: u32,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<IntentCandidate>, SelectRefusal> {
-        let found = self.candidates_with_mappings(state, prepared, slot, most)?;
-        Ok(found.into_iter().map(|(candidate, _)| candidate).collect())
+        let candidates = self.candidates_with_mappings(state, prepared, slot, limit)?;
+        Ok(candidates
+            .into_iter()
+            .map(|(candidate, _)| candidate)
+            .collect())
     }
 
     /// As [`Self::candidates`], with the providers that serve each group.
@@ -44,66 +47,67 @@ impl Scheduler {
         state: &State,
         prepared: &Prepared,
         slot: u32,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<(IntentCandidate, Mappings)>, SelectRefusal> {
         let host = ProviderId(slot);
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
             let is_fallback = !std::ptr::eq(query, &prepared.query);
-            let kept = prepared
+            let cached = prepared
                 .class
-                .and_then(|class| self.classes.resolved(state, class, is_fallback));
-            let search = match kept {
+                .and_then(|class| self.classes.prepared_query(state, class, is_fallback));
+            let search = match cached {
                 Some(search) => search,
                 None => match HostSearch::new(state, query)? {
                     Some(search) => search,
                     None => continue,
                 },
             };
-            let found = self.of_host(state, &search, query, prepared, host, most);
-            if !found.is_empty() {
-                return Ok(found);
+            let candidates = self.candidates_of_host(state, &search, query, prepared, host, limit);
+            if !candidates.is_empty() {
+                return Ok(candidates);
             }
         }
         Ok(Vec::new())
     }
 
-    fn of_host(
+    /// The candidates of a host for one query that satisfy the request's rules, best first.
+    fn candidates_of_host(
         &self,
         state: &State,
         search: &HostSearch<'_>,
         query: &CandidateQuery,
         prepared: &Prepared,
         host: ProviderId,
-        most: usize,
+        limit: usize,
     ) -> Vec<(IntentCandidate, Mappings)> {
         let rules = &prepared.translation.rules;
         let packing = self.hosts.packing();
-        let tried = if rules.is_empty() && packing.is_none() {
-            most
+        let tried_max = if rules.is_empty() && packing.is_none() {
+            limit
         } else {
-            CANDIDATES_TRIED_MAX.max(most)
+            CANDIDATES_TRIED_MAX.max(limit)
         };
-        let of_host = search.of_host(host, tried);
+        let tried = search.of_host(host, tried_max);
         let Some(provider) = state.provider(host) else {
             return Vec::new();
         };
-        let keeps_rules = |candidate: &CandidateView<'_>| {
+        let satisfies_rules = |candidate: &CandidateView<'_>| {
             let mut rules = rules.iter();
             rules.all(|rule| rule.admits(state, query, *candidate))
         };
-        let mut usable: Vec<CandidateView<'_>> = of_host.iter().filter(keeps_rules).collect();
+        let mut usable: Vec<CandidateView<'_>> = tried.iter().filter(satisfies_rules).collect();
         if let Some(packing) = packing.filter(|_| usable.len() > 1) {
             // Candidates with the least expected loss of devices come first.
-            usable.sort_by_cached_key(|one| TotalOrder(packing.loss(state, one)));
+            usable.sort_by_cached_key(|candidate| TotalOrder(packing.loss(state, candidate)));
         }
-        let found = usable.iter().take(most).map(|candidate| {
-            let ready = IntentCandidate {
+        let candidates = usable.iter().take(limit).map(|candidate| {
+            let intent_candidate = IntentCandidate {
                 host: provider.uuid,
                 allocations: allocations(state, candidate),
             };
-            (ready, mappings(state, query, candidate))
+            (intent_candidate, mappings(state, query, candidate))
         });
-        found.collect()
+        candidates.collect()
     }
 }
 
@@ -125,23 +129,24 @@ impl PartialOrd for TotalOrder {
     }
 }
 
+/// The allocations of a candidate, grouped by provider.
 fn allocations(state: &State, candidate: &CandidateView<'_>) -> Vec<AllocationRequest> {
     let mut allocations: Vec<AllocationRequest> = Vec::new();
-    for one in candidate.allocations() {
-        let Some(from) = state.provider(one.provider) else {
+    for allocation in candidate.allocations() {
+        let Some(provider) = state.provider(allocation.provider) else {
             continue;
         };
         let amount = (
-            state.class_name(one.class).to_owned(),
-            i64::from(one.amount),
+            state.class_name(allocation.class).to_owned(),
+            i64::from(allocation.amount),
         );
         match allocations
             .last_mut()
-            .filter(|last| last.provider == from.uuid)
+            .filter(|last| last.provider == provider.uuid)
         {
             Some(last) => last.resources.push(amount),
             None => allocations.push(AllocationRequest {
-                provider: from.uuid,
+                provider: provider.uuid,
                 resources: vec![amount],
             }),
         }
@@ -154,12 +159,12 @@ fn mappings(state: &State, query: &CandidateQuery, candidate: &CandidateView<'_>
         return Vec::new();
     }
     let groups = query.groups.iter().zip(candidate.mappings());
-    let named = groups.map(|(group, providers)| {
+    let by_suffix = groups.map(|(group, providers)| {
         let providers = providers.iter().filter_map(|id| state.provider(*id));
         (
             group.suffix.clone(),
-            providers.map(|one| one.uuid).collect(),
+            providers.map(|provider| provider.uuid).collect(),
         )
     });
-    named.collect()
+    by_suffix.collect()
 }

@@ -1,5 +1,5 @@
-//! Estimates how many more instances of a request fit, by simulating the scheduler's own decisions
-//! on a copy.
+//! Estimates how many more instances of a request fit, by simulating the scheduler's decisions on a
+//! copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,17 +16,18 @@ use crate::rank::indexed::SharedScores;
 use crate::request::RequestSpec;
 use crate::translate::prepare::Prepared;
 
-/// The number of candidates that are tried of each host.
-const CANDIDATES_OF_HOST: usize = 4;
-/// The number of hosts that one claim tries.
-const HOSTS_OF_CLAIM: usize = 8;
+/// The maximum number of candidates of each host in a claim.
+const CANDIDATES_PER_HOST: usize = 4;
+/// The maximum number of hosts in a claim.
+const HOSTS_PER_CLAIM: usize = 8;
 
-/// How many instances of a request would find a host if they were placed one after another now.
+/// The number of instances of a request that would find a host now, if they were requested one
+/// after another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// The number of instances placed.
     pub count: usize,
-    /// Whether the limit was reached, so that more might fit.
+    /// Whether the limit was reached and at least one more would fit.
     pub is_cut: bool,
     /// The number of hosts that got at least one instance.
     pub hosts: usize,
@@ -35,7 +36,7 @@ pub struct Capacity {
 }
 
 impl Scheduler {
-    /// An independent scheduler with the same knowledge, for simulations.
+    /// An independent copy of the scheduler with empty caches, for simulations.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {
@@ -48,11 +49,11 @@ impl Scheduler {
         }
     }
 
-    /// Places up to `most` instances of a request, until one finds no host. Call it on a
+    /// Claims up to `limit` instances of a request, until one finds no host. Call it on a
     /// [`Self::fork`] with a copy of the state, because both are changed.
     ///
-    /// Each instance is ranked and claimed as [`Self::rank`] and a claim would, so the number is what
-    /// would really be placed: filters, weights, groups and topology included.
+    /// Each instance is ranked and claimed as a real one would be, so the result takes account of
+    /// filters, weights, groups and topology.
     ///
     /// # Errors
     ///
@@ -62,43 +63,44 @@ impl Scheduler {
         mut state: State,
         request: &RequestSpec,
         prepared: &Prepared,
-        most: usize,
+        limit: usize,
         at: Timestamp,
     ) -> Result<Capacity, SelectRefusal> {
-        know_group(&mut state, request);
+        create_group(&mut state, request);
         let mut request = request.clone();
-        let mut used = BTreeSet::new();
-        let mut found = Capacity::default();
-        // Simulated instances get the lowest UUIDs; one that exists is skipped.
+        let mut used_slots = BTreeSet::new();
+        let mut capacity = Capacity::default();
+        // Simulated instances get the lowest UUIDs that no consumer has.
         for number in 1.. {
             let instance = Uuid::from_u128(number);
             if state.consumer(ConsumerUuid::from_uuid(instance)).is_some() {
                 continue;
             }
             self.observe(&state, at);
-            let Some(slot) = self.place(&mut state, &request, prepared, instance, at)? else {
+            let Some(slot) = self.claim_best_host(&mut state, &request, prepared, instance, at)?
+            else {
                 break;
             };
-            if found.count == most {
-                found.is_cut = true;
+            if capacity.count == limit {
+                capacity.is_cut = true;
                 break;
             }
-            found.count += 1;
-            used.insert(slot);
+            capacity.count += 1;
+            used_slots.insert(slot);
             if !request.topology_rules.is_empty() {
                 request.siblings.insert(instance);
             }
             if let Some(host) = self.hosts.get(slot) {
-                *found.by_cell.entry(host.names.cell).or_default() += 1;
+                *capacity.by_cell.entry(host.names.cell).or_default() += 1;
             }
         }
-        found.hosts = used.len();
-        Ok(found)
+        capacity.hosts = used_slots.len();
+        Ok(capacity)
     }
 }
 
 /// Creates the request's group in placement, as a claim would.
-fn know_group(state: &mut State, request: &RequestSpec) {
+fn create_group(state: &mut State, request: &RequestSpec) {
     let Some(group) = &request.instance_group else {
         return;
     };
@@ -107,11 +109,12 @@ fn know_group(state: &mut State, request: &RequestSpec) {
             group: group.uuid,
             rules: of_group(group),
         };
-        carry_out(state, &command);
+        execute(state, &command);
     }
 }
 
-fn carry_out(state: &mut State, command: &Command) -> Option<Outcome> {
+/// Decides and applies a command; `None` if it is refused.
+fn execute(state: &mut State, command: &Command) -> Option<Outcome> {
     let mut changes = Vec::new();
     let outcome = decide(state, command, &mut changes).ok()?;
     for change in &changes {
@@ -122,7 +125,7 @@ fn carry_out(state: &mut State, command: &Command) -> Option<Outcome> {
 
 impl Scheduler {
     /// Claims the best host for an instance and returns its slot.
-    fn place(
+    fn claim_best_host(
         &mut self,
         state: &mut State,
         request: &RequestSpec,
@@ -130,12 +133,12 @@ impl Scheduler {
         instance: Uuid,
         at: Timestamp,
     ) -> Result<Option<u32>, SelectRefusal> {
-        let mut without = Vec::new();
+        let mut excluded_slots = Vec::new();
         loop {
             let scope = Scope {
                 instance,
-                count: HOSTS_OF_CLAIM,
-                without: without.clone(),
+                count: HOSTS_PER_CLAIM,
+                excluded_slots: excluded_slots.clone(),
                 ..Scope::default()
             };
             let ranked = self.rank(state, request, prepared, &scope)?;
@@ -143,15 +146,11 @@ impl Scheduler {
                 return Ok(None);
             }
             let mut candidates = Vec::new();
-            for one in &ranked {
-                candidates.extend(self.candidates(
-                    state,
-                    prepared,
-                    one.slot,
-                    CANDIDATES_OF_HOST,
-                )?);
+            for host in &ranked {
+                let slot = host.slot;
+                candidates.extend(self.candidates(state, prepared, slot, CANDIDATES_PER_HOST)?);
             }
-            let hosts: Vec<Uuid> = candidates.iter().map(|one| one.host).collect();
+            let hosts: Vec<Uuid> = candidates.iter().map(|candidate| candidate.host).collect();
             let intent = Intent {
                 consumer: ConsumerUuid::from_uuid(instance),
                 generation: ConsumerGeneration::Is(None),
@@ -168,11 +167,11 @@ impl Scheduler {
                 least: 1,
                 at,
             };
-            let Some(Outcome::Claimed(chosen)) = carry_out(state, &command) else {
-                without.extend(ranked.iter().map(|one| one.slot));
+            let Some(Outcome::Claimed(chosen_candidates)) = execute(state, &command) else {
+                excluded_slots.extend(ranked.iter().map(|host| host.slot));
                 continue;
             };
-            let chosen = chosen.first().copied().flatten();
+            let chosen = chosen_candidates.first().copied().flatten();
             let host = chosen.and_then(|index| hosts.get(index as usize));
             let slot = host
                 .and_then(|host| self.hosts.by_uuid(*host))

@@ -1,8 +1,8 @@
 //! Checks whether an instance may be rebuilt in place from another image.
 //!
-//! Placement is not asked and nothing is claimed: the instance already holds what it needs, and a
-//! query for capacity would count it twice. The check consists of the filters that depend on
-//! images, the traits of the providers that the instance uses, and the layout of the guest.
+//! Nothing is searched or claimed in placement: the instance already has its allocations, which a
+//! query for capacity would count a second time. The check consists of the filters that depend on
+//! images, the traits of the providers that the instance uses, and the guest's NUMA layout.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::translate::translate;
 /// Why an instance may not be rebuilt in place from an image.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RebuildRefusal {
-    /// The image or the request with it contradicts itself.
+    /// The image is invalid, or contradicts the rest of the request.
     #[error(transparent)]
     BadRequest(#[from] BadRequest),
     /// The scheduler has no report of the host.
@@ -28,46 +28,50 @@ pub enum RebuildRefusal {
     /// A filter rejects the host.
     #[error("{0} refuses its host")]
     Filter(String),
-    /// No provider that the instance uses has traits that the image requires.
+    /// The image requires traits that none of the providers has which the instance uses.
     #[error("its host has not {}", .0.join(", "))]
     MissingTraits(Vec<String>),
-    /// The image wants other NUMA cells or processors than the instance has.
+    /// The image requires another NUMA layout than the instance has.
     #[error("the image asks for another NUMA layout than the instance has")]
     NumaLayout,
 }
 
 impl Scheduler {
-    /// Checks whether an instance may be rebuilt in place. `request` is the one that the instance
-    /// was placed with, with the new image; `before` is the same with the old image.
+    /// Checks whether an instance may be rebuilt in place on its host. `request` is the request of
+    /// the instance with the new image, `old_request` the same with the old image.
     ///
     /// # Errors
     ///
-    /// [`RebuildRefusal`].
+    /// [`RebuildRefusal`] if it may not.
     pub fn check_rebuild(
         &self,
         state: &State,
         (instance, host): (Uuid, Uuid),
         request: &RequestSpec,
-        before: &RequestSpec,
+        old_request: &RequestSpec,
     ) -> Result<(), RebuildRefusal> {
         let (slot, _) = self
             .hosts()
             .by_uuid(host)
             .ok_or(RebuildRefusal::UnknownHost)?;
-        let mut asked = request.clone();
-        // The host that was forced at creation is irrelevant to a rebuild.
-        asked.force_hosts.clear();
-        asked.force_nodes.clear();
-        asked.ignore_hosts.clear();
-        asked.requested_destination = None;
+        let mut checked_request = request.clone();
+        // The restrictions to hosts at creation do not matter to a rebuild.
+        checked_request.force_hosts.clear();
+        checked_request.force_nodes.clear();
+        checked_request.ignore_hosts.clear();
+        checked_request.requested_destination = None;
         let check = vec!["rebuild".to_owned()];
-        asked.scheduler_hints.insert(CHECK_HINT.to_owned(), check);
-        let compiled = self.policy.compile(&asked, &self.hosts, instance)?;
-        if let Some(filter) = compiled.filters.refused_by(slot) {
+        checked_request
+            .scheduler_hints
+            .insert(CHECK_HINT.to_owned(), check);
+        let compiled = self
+            .policy
+            .compile(&checked_request, &self.hosts, instance)?;
+        if let Some(filter) = compiled.filters.rejecting_filter(slot) {
             return Err(RebuildRefusal::Filter(filter.to_owned()));
         }
         let options = &self.options.translate;
-        if translate(request, options)?.numa != translate(before, options)?.numa {
+        if translate(request, options)?.numa != translate(old_request, options)?.numa {
             return Err(RebuildRefusal::NumaLayout);
         }
         let missing = missing_traits(state, instance, request);
@@ -79,15 +83,15 @@ impl Scheduler {
     }
 }
 
-/// The traits that the image requires and that none of the providers used by the instance has.
+/// The traits that the image requires and that none of the instance's providers has.
 fn missing_traits(state: &State, instance: Uuid, request: &RequestSpec) -> Vec<String> {
     let consumer = state.consumer(ConsumerUuid::from_uuid(instance));
-    let held = consumer
+    let allocated = consumer
         .iter()
         .flat_map(|consumer| &consumer.allocations)
-        .map(|held| held.provider);
-    let providers: BTreeSet<_> = held.collect();
-    let has = |name: &str| {
+        .map(|allocation| allocation.provider);
+    let providers: BTreeSet<_> = allocated.collect();
+    let some_provider_has = |name: &str| {
         let Some(id) = state.trait_id(name) else {
             return false;
         };
@@ -96,6 +100,6 @@ fn missing_traits(state: &State, instance: Uuid, request: &RequestSpec) -> Vec<S
     };
     let image = request.image.iter();
     let required = image.flat_map(|image| image.properties.traits_required());
-    let missing = required.filter(|name| !has(name));
+    let missing = required.filter(|name| !some_provider_has(name));
     missing.map(str::to_owned).collect()
 }

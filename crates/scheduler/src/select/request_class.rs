@@ -1,14 +1,13 @@
-//! Classes of requests: which requests are equal for the purpose of a search.
+//! Request classes: which requests are equal for the purpose of a search.
 //!
-//! A request's server group and topology rules say which other instances matter to one instance;
-//! the prepared query does not depend on them. Requests that differ in nothing else are of one
-//! class.
+//! The prepared query of a request does not depend on the members of its server group and on its
+//! topology rules. Requests that differ in nothing else are of one class.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
 use crate::request::RequestSpec;
 
-/// A hash that is equal for requests of one class. It leaves out what rarely differs.
+/// A hash that is equal for requests of one class. It leaves out fields that rarely differ.
 pub(super) fn hash_of(request: &RequestSpec) -> u64 {
     let mut hasher = foldhash::quality::FixedState::default().build_hasher();
     request.flavor.vcpus.hash(&mut hasher);
@@ -19,28 +18,29 @@ pub(super) fn hash_of(request: &RequestSpec) -> u64 {
     request.project_id.hash(&mut hasher);
     request.availability_zone.hash(&mut hasher);
     request.scheduler_hints.hash(&mut hasher);
-    if let Some(wanted) = &request.requested_destination {
-        wanted.cell.hash(&mut hasher);
-        wanted.aggregates.hash(&mut hasher);
+    if let Some(destination) = &request.requested_destination {
+        destination.cell.hash(&mut hasher);
+        destination.aggregates.hash(&mut hasher);
     }
     hasher.finish()
 }
 
-/// Requests with more bytes of texts and items are not kept, because clients choose the length of
-/// lists.
+/// Requests of more bytes are not cached, because clients determine the lengths of lists.
 const BYTES_MAX: usize = 64 << 10;
+/// The assumed size of an element of a list or map besides its texts, in bytes.
 const ITEM_BYTES: usize = 64;
 
-/// Whether a request is small enough to be kept.
+/// Whether a request is small enough to be cached.
 pub(super) fn has_cacheable_size(request: &RequestSpec) -> bool {
-    let texts = |map: &mut dyn Iterator<Item = (&String, &String)>| -> usize {
+    let map_bytes = |map: &mut dyn Iterator<Item = (&String, &String)>| -> usize {
         map.map(|(key, value)| key.len() + value.len() + ITEM_BYTES)
             .sum()
     };
-    let listed = |list: &[String]| -> usize { list.iter().map(|one| one.len() + ITEM_BYTES).sum() };
+    let list_bytes =
+        |list: &[String]| -> usize { list.iter().map(|text| text.len() + ITEM_BYTES).sum() };
     let hints = request.scheduler_hints.iter();
     let hints: usize = hints
-        .map(|(key, list)| key.len() + ITEM_BYTES + listed(list))
+        .map(|(key, list)| key.len() + ITEM_BYTES + list_bytes(list))
         .sum();
     let properties = request
         .image
@@ -49,34 +49,34 @@ pub(super) fn has_cacheable_size(request: &RequestSpec) -> bool {
     let properties: usize = properties
         .map(|(key, value)| key.len() + value.len() + ITEM_BYTES)
         .sum();
-    let wanted = request.requested_destination.iter();
-    let aggregates: usize = wanted
-        .flat_map(|wanted| &wanted.aggregates)
-        .map(|any| any.len() + 1)
+    let destination = request.requested_destination.iter();
+    let aggregates: usize = destination
+        .flat_map(|destination| &destination.aggregates)
+        .map(|alternatives| alternatives.len() + 1)
         .sum();
     let groups = request.requested_resources.len() + request.pci_requests.len();
     let profiles = request.device_profiles.len() + request.topology_rules.len();
-    texts(&mut request.flavor.extra_specs.iter())
+    map_bytes(&mut request.flavor.extra_specs.iter())
         + hints
         + properties
-        + listed(&request.ignore_hosts)
+        + list_bytes(&request.ignore_hosts)
         + (aggregates + request.siblings.len()) * ITEM_BYTES
         + (groups + profiles) * 16 * ITEM_BYTES
         <= BYTES_MAX
 }
 
-/// Whether the prepared form depends on single hosts or networks too, so that it cannot be kept.
+/// Whether the prepared form depends on single hosts or networks too, so that it cannot be cached.
 pub(super) fn depends_on_hosts_or_networks(request: &RequestSpec) -> bool {
     let names_host = request
         .requested_destination
         .as_ref()
-        .is_some_and(|wanted| wanted.host.is_some() || wanted.node.is_some());
+        .is_some_and(|destination| destination.host.is_some() || destination.node.is_some());
     names_host || request.is_forced() || !request.requested_networks.is_empty()
 }
 
 /// Whether two requests are equal except for the members of the server group and the topology
 /// rules.
-pub(super) fn is_same_class(one: &RequestSpec, other: &RequestSpec) -> bool {
+pub(super) fn is_same_class(request: &RequestSpec, other: &RequestSpec) -> bool {
     let RequestSpec {
         flavor,
         image,
@@ -96,10 +96,10 @@ pub(super) fn is_same_class(one: &RequestSpec, other: &RequestSpec) -> bool {
         pci_requests,
         requested_networks,
         device_profiles,
-        // Evaluated in each search, together with the instances that they are about.
+        // Evaluated in each search, together with the instances that they concern.
         topology_rules: _,
         siblings: _,
-    } = one;
+    } = request;
     let group = |request: &RequestSpec| {
         let group = request.instance_group.as_ref();
         group.map(|group| (group.policy, group.max_server_per_host))
@@ -116,7 +116,7 @@ pub(super) fn is_same_class(one: &RequestSpec, other: &RequestSpec) -> bool {
         && *force_nodes == other.force_nodes
         && *requested_destination == other.requested_destination
         && *scheduler_hints == other.scheduler_hints
-        && group(one) == group(other)
+        && group(request) == group(other)
         && *requested_resources == other.requested_resources
         && *request_level_params == other.request_level_params
         && *pci_requests == other.pci_requests

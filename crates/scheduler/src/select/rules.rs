@@ -1,7 +1,7 @@
-//! Hard rules between the places of instances, evaluated during a search.
+//! The hard rules between the places of instances, evaluated during a search.
 //!
-//! Placement enforces the same rules with the claim; here they only avoid candidates that would be
-//! refused.
+//! Placement enforces the same rules when it decides a claim. Here they only exclude hosts for
+//! which a claim would be refused.
 
 use std::collections::BTreeSet;
 
@@ -14,23 +14,23 @@ use crate::error::BadRequest;
 use crate::request::group::{HOST_LEVEL, Strength, TopologyRelation, check_topology};
 use crate::request::{GroupPolicy, RequestSpec, ServerGroup, TopologyRule};
 
-/// A rule bound to the places of the other instances.
+/// A rule, with the places of the other instances that it compares with.
 #[derive(Debug)]
 struct BoundRule {
     scope: RuleScope,
-    /// The only places that satisfy a [`Relation::Same`] rule, if there are others.
-    only: Option<Vec<Place>>,
+    /// If set, only these places satisfy the rule.
+    allowed: Option<Vec<Place>>,
     /// The places that cannot take another instance, in rising order.
     full: Vec<Place>,
 }
 
-/// The hard rules of one request, bound to the present places.
+/// The hard rules of one request, bound to the present places of the other instances.
 #[derive(Debug, Default)]
 pub struct Rules {
     bound: Vec<BoundRule>,
 }
 
-/// The hard rules that hold between the members of a server group.
+/// The hard rules between the members of a server group.
 #[must_use]
 pub fn of_group(group: &ServerGroup) -> Vec<Rule> {
     let relation = match group.policy {
@@ -40,15 +40,15 @@ pub fn of_group(group: &ServerGroup) -> Vec<Rule> {
         }
         Some(GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity) | None => None,
     };
-    let by_policy = relation.map(|relation| Rule {
+    let policy_rule = relation.map(|relation| Rule {
         scope: RuleScope::Host,
         relation,
     });
-    let by_topology = group.topology_rules.iter().filter_map(hard);
-    by_policy.into_iter().chain(by_topology).collect()
+    let topology_rules = group.topology_rules.iter().filter_map(hard_rule);
+    policy_rule.into_iter().chain(topology_rules).collect()
 }
 
-/// The hard topology rules of a request, with the instances that each compares with.
+/// The hard topology rules of a request, each with the instances that it compares with.
 pub fn of_topology(request: &RequestSpec) -> impl Iterator<Item = IntentRule> + '_ {
     request.topology_rules.iter().filter_map(|rule| {
         let group = request.instance_group.as_ref();
@@ -59,16 +59,16 @@ pub fn of_topology(request: &RequestSpec) -> impl Iterator<Item = IntentRule> + 
             rule.to.clone()
         };
         Some(IntentRule {
-            rule: hard(rule)?,
+            rule: hard_rule(rule)?,
             others: others.into_iter().map(ConsumerUuid::from_uuid).collect(),
             with_group: rule.to.is_empty() && group.is_some(),
         })
     })
 }
 
-/// The rule that a claim has to satisfy for a topology rule; `None` for a soft one.
+/// Placement's form of a hard topology rule; `None` for a soft one.
 #[must_use]
-pub fn hard(rule: &TopologyRule) -> Option<Rule> {
+pub fn hard_rule(rule: &TopologyRule) -> Option<Rule> {
     let relation = match rule.relation {
         TopologyRelation::Same => Relation::Same,
         TopologyRelation::Different => Relation::FewerThan(1),
@@ -83,26 +83,26 @@ pub fn hard(rule: &TopologyRule) -> Option<Rule> {
 }
 
 impl Rules {
-    /// The rules of a request for an instance, bound to the present places of the others.
+    /// Binds the rules of a request to the present places of the instances other than this one.
     ///
     /// # Errors
     ///
     /// [`BadRequest`] for topology rules that contradict themselves or name no level.
-    pub fn of(
+    pub fn bind(
         state: &State,
         request: &RequestSpec,
         instance: ConsumerUuid,
     ) -> Result<Self, BadRequest> {
-        Self::beside(state, request, instance, &[])
+        Self::bind_with_placed(state, request, instance, &[])
     }
 
-    /// As [`Self::of`], where other instances of the request are about to be claimed on some hosts,
-    /// together with this one.
+    /// As [`Self::bind`], with other instances of the request that will be claimed together with
+    /// this one, and their hosts.
     ///
     /// # Errors
     ///
-    /// As [`Self::of`].
-    pub fn beside(
+    /// As [`Self::bind`].
+    pub fn bind_with_placed(
         state: &State,
         request: &RequestSpec,
         instance: ConsumerUuid,
@@ -114,24 +114,27 @@ impl Rules {
         let mut rules = Self::default();
         let mut members = Vec::new();
         if let Some(group) = &request.instance_group {
-            let kept = state.group(group.uuid);
+            let stored = state.group(group.uuid);
             let hosts = if group.members.is_empty() && request.topology_rules.is_empty() {
-                // Only the hosts of the members matter here, and placement stores them in the group.
-                let itself = state.consumer_id(instance);
-                kept.map_or_else(Vec::new, |kept| kept.hosts(itself).collect())
+                // Only the hosts of the members matter here, and placement stores them in the
+                // group.
+                let consumer = state.consumer_id(instance);
+                stored.map_or_else(Vec::new, |stored| stored.hosts(consumer).collect())
             } else {
-                members = siblings(state, kept, &group.members, instance);
+                members = other_members(state, stored, &group.members, instance);
                 state.hosts_of(&members).collect()
             };
             let mut hosts: Vec<ProviderId> = hosts;
             hosts.extend(placed.iter().map(|(_, host)| *host));
-            let of_request = || of_group(group);
-            for rule in kept.map_or_else(of_request, |kept| kept.rules.clone()) {
+            let requested_rules = || of_group(group);
+            for rule in stored.map_or_else(requested_rules, |stored| stored.rules.clone()) {
                 rules.add(state, &rule, &hosts);
             }
         }
         for rule in &request.topology_rules {
-            let Some(hard) = hard(rule) else { continue };
+            let Some(hard) = hard_rule(rule) else {
+                continue;
+            };
             let mut others: Vec<ConsumerUuid>;
             if rule.to.is_empty() {
                 let siblings = request.siblings.iter().copied();
@@ -140,21 +143,22 @@ impl Rules {
                 others.sort_unstable();
                 others.dedup();
             } else {
-                let named = rule.to.iter().copied();
-                others = named.map(ConsumerUuid::from_uuid).collect();
+                let targets = rule.to.iter().copied();
+                others = targets.map(ConsumerUuid::from_uuid).collect();
             }
             others.retain(|other| *other != instance);
             let mut hosts: Vec<ProviderId> = state.hosts_of(&others).collect();
             let with_group = rule.to.is_empty() && request.instance_group.is_some();
-            let concerned = placed
+            let compared = placed
                 .iter()
                 .filter(|(other, _)| with_group || others.binary_search(other).is_ok());
-            hosts.extend(concerned.map(|(_, host)| *host));
+            hosts.extend(compared.map(|(_, host)| *host));
             rules.add(state, &hard, &hosts);
         }
         Ok(rules)
     }
 
+    /// Adds a rule that compares with instances on these hosts.
     fn add(&mut self, state: &State, rule: &Rule, others: &[ProviderId]) {
         let mut places: Vec<Option<Place>> = others
             .iter()
@@ -163,112 +167,116 @@ impl Rules {
         places.sort_unstable();
         let mut bound = BoundRule {
             scope: rule.scope.clone(),
-            only: None,
+            allowed: None,
             full: Vec::new(),
         };
         match rule.relation {
             Relation::Same => {
                 places.dedup();
-                // If the others are in different places, or one is nowhere, no host satisfies the
-                // rule.
-                let all_there = places.len() == 1 && places[0].is_some();
+                // If the others are in different places, or one is in no place of the scope, no
+                // host satisfies the rule.
+                let are_in_one_place = places.len() == 1 && places[0].is_some();
                 if !places.is_empty() {
-                    let only = if all_there {
+                    let allowed = if are_in_one_place {
                         places.into_iter().flatten().collect()
                     } else {
                         vec![]
                     };
-                    bound.only = Some(only);
+                    bound.allowed = Some(allowed);
                 }
             }
-            Relation::FewerThan(most) => {
-                let most = usize::try_from(most).unwrap_or(usize::MAX);
+            Relation::FewerThan(limit) => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
                 for run in places.chunk_by(|a, b| a == b) {
-                    if run.len() >= most {
+                    if run.len() >= limit {
                         bound.full.extend(run[0]);
                     }
                 }
-                if most == 0 {
-                    bound.only = Some(Vec::new());
+                if limit == 0 {
+                    bound.allowed = Some(Vec::new());
                 }
             }
             Relation::Spread(skew) => {
                 let skew = usize::try_from(skew).unwrap_or(usize::MAX);
                 let places: Vec<Place> = places.into_iter().flatten().collect();
-                let least = state.least(&places, &rule.scope);
+                let minimum = state.least(&places, &rule.scope);
                 for run in places.chunk_by(|a, b| a == b) {
-                    if run.len() >= skew.saturating_add(least) {
+                    if run.len() >= skew.saturating_add(minimum) {
                         bound.full.push(run[0]);
                     }
                 }
-                // With a skew of 0 no place is allowed, because any would exceed the emptiest.
+                // With a skew of 0 no place is allowed: one more instance makes any place exceed
+                // the minimum.
                 if skew == 0 {
-                    bound.only = Some(Vec::new());
+                    bound.allowed = Some(Vec::new());
                 }
             }
         }
         self.bound.push(bound);
     }
 
-    /// The hosts that a rule allows, if some rule allows only explicitly listed places.
+    /// The hosts in the only places that a rule allows; `None` if no rule lists allowed places.
     #[must_use]
-    pub fn named(&self, state: &State) -> Option<SlotSet> {
-        let only = self.bound.iter().find_map(|bound| bound.only.as_ref())?;
-        let mut named = SlotSet::default();
-        for place in only {
+    pub fn listed_hosts(&self, state: &State) -> Option<SlotSet> {
+        let allowed = self.bound.iter().find_map(|bound| bound.allowed.as_ref())?;
+        let mut hosts = SlotSet::default();
+        for place in allowed {
             match place {
                 Place::Host(host) => {
-                    named.insert(host.0);
+                    hosts.insert(host.0);
                 }
                 Place::Aggregate(aggregate) => {
                     for slot in state.aggregate_members(*aggregate).iter() {
-                        named.insert(slot);
+                        hosts.insert(slot);
                     }
                 }
             }
         }
-        Some(named)
+        Some(hosts)
     }
 
-    /// The hosts of a mask that satisfy all rules at host scope. `word` is the index of the mask.
+    /// The hosts of a mask that satisfy all rules at host scope. `word` is the index of the mask:
+    /// its slots begin at `64 * word`.
     #[must_use]
     pub fn word(&self, word: usize, mask: u64) -> u64 {
         let base = u32::try_from(word * 64).unwrap_or(u32::MAX);
-        let about_hosts = self
+        let host_rules = self
             .bound
             .iter()
             .filter(|bound| bound.scope == RuleScope::Host);
-        about_hosts.fold(mask, |mask, bound| mask & bound.host_word(base))
+        host_rules.fold(mask, |mask, bound| mask & bound.host_word(base))
     }
 
-    /// The hosts of a mask that satisfy all rules. `word` is the index of the mask.
+    /// The hosts of a mask that satisfy all rules. `word` is as in [`Self::word`].
     #[must_use]
-    pub fn left_of(&self, state: &State, word: usize, mask: u64) -> u64 {
-        let left = bits(self.word(word, mask), word);
-        let keeping = left.filter(|slot| self.keeps(state, ProviderId(*slot)));
-        keeping.fold(0, |mask, slot| mask | 1 << (slot % 64))
+    pub fn satisfying(&self, state: &State, word: usize, mask: u64) -> u64 {
+        let slots = bits(self.word(word, mask), word);
+        let satisfying = slots.filter(|slot| self.level_rules_allow(state, ProviderId(*slot)));
+        satisfying.fold(0, |mask, slot| mask | 1 << (slot % 64))
     }
 
-    /// Whether a host that [`Self::word`] admits satisfies the rules at level scope.
+    /// Whether a host satisfies the rules at level scope.
     #[must_use]
-    pub fn keeps(&self, state: &State, host: ProviderId) -> bool {
-        let mut others = self
+    pub fn level_rules_allow(&self, state: &State, host: ProviderId) -> bool {
+        let mut level_rules = self
             .bound
             .iter()
             .filter(|bound| bound.scope != RuleScope::Host);
-        others.all(|bound| bound.keeps(state.place(host, &bound.scope)))
+        level_rules.all(|bound| bound.allows(state.place(host, &bound.scope)))
     }
 }
 
 impl BoundRule {
-    fn keeps(&self, place: Option<Place>) -> bool {
+    /// Whether another instance may be in a place.
+    fn allows(&self, place: Option<Place>) -> bool {
         let Some(place) = place else { return false };
-        self.only.as_ref().is_none_or(|only| only.contains(&place))
+        self.allowed
+            .as_ref()
+            .is_none_or(|allowed| allowed.contains(&place))
             && self.full.binary_search(&place).is_err()
     }
 
-    /// The hosts of a word that satisfy a rule at host scope; most words contain no relevant
-    /// place.
+    /// The mask of the hosts from slot `base` on that satisfy the rule, which has host scope.
     fn host_word(&self, base: u32) -> u64 {
         let bits = |places: &[Place]| {
             let start = places.partition_point(|place| *place < Place::Host(ProviderId(base)));
@@ -280,22 +288,26 @@ impl BoundRule {
                 })
                 .fold(0, |mask, bit| mask | bit)
         };
-        let only = self.only.as_ref().map_or(u64::MAX, |only| bits(only));
-        only & !bits(&self.full)
+        let allowed = self
+            .allowed
+            .as_ref()
+            .map_or(u64::MAX, |allowed| bits(allowed));
+        allowed & !bits(&self.full)
     }
 }
 
-/// A group's other members, as known to placement and as given by the request.
-fn siblings(
+/// The members of a group other than the instance: those that placement stores, and those that the
+/// request names.
+fn other_members(
     state: &State,
-    kept: Option<&Group>,
-    named: &BTreeSet<Uuid>,
+    stored: Option<&Group>,
+    requested: &BTreeSet<Uuid>,
     instance: ConsumerUuid,
 ) -> Vec<ConsumerUuid> {
-    let kept = kept.iter().flat_map(|group| &group.members);
-    let kept = kept.filter_map(|member| state.consumer_by_id(member.consumer));
-    let mut members: Vec<ConsumerUuid> = kept.map(|consumer| consumer.uuid).collect();
-    members.extend(named.iter().copied().map(ConsumerUuid::from_uuid));
+    let stored = stored.iter().flat_map(|group| &group.members);
+    let consumers = stored.filter_map(|member| state.consumer_by_id(member.consumer));
+    let mut members: Vec<ConsumerUuid> = consumers.map(|consumer| consumer.uuid).collect();
+    members.extend(requested.iter().copied().map(ConsumerUuid::from_uuid));
     members.sort_unstable();
     members.dedup();
     members.retain(|member| *member != instance);

@@ -1,4 +1,4 @@
-//! What a search is asked besides the request, and why none is made.
+//! The parameters of a search besides the request, and the reasons for refusing it.
 
 use placewright_placement::{ConsumerUuid, ProviderId, QueryRefusal};
 use thiserror::Error;
@@ -9,28 +9,28 @@ use crate::error::BadRequest;
 /// The parameters of a search besides the request.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// The instance that is placed.
+    /// The instance for which hosts are searched.
     pub instance: Uuid,
-    /// The number of hosts wanted.
+    /// The maximum number of hosts to return.
     pub count: usize,
     /// If set, only hosts of this cell are considered.
     pub cell: Option<Uuid>,
-    /// Hosts of these cells are excluded.
-    pub without_cells: Vec<Uuid>,
-    /// These slots are excluded, in any order.
-    pub without: Vec<u32>,
-    /// Other instances of the request that are about to be claimed together with this one, with
-    /// their hosts: the hard rules of groups and topology hold beside them.
+    /// Cells whose hosts are excluded.
+    pub excluded_cells: Vec<Uuid>,
+    /// Slots of hosts that are excluded, in any order.
+    pub excluded_slots: Vec<u32>,
+    /// Other instances of the request that will be claimed together with this one, with their
+    /// hosts. The hard rules of groups and topology take them into account.
     pub placed: Vec<(ConsumerUuid, ProviderId)>,
 }
 
-/// Why no search is made.
+/// The reason why a search is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectRefusal {
     /// The request is invalid.
     #[error(transparent)]
     BadRequest(#[from] BadRequest),
-    /// The request names a resource class or trait that does not exist.
+    /// The query is invalid, for example because of an unknown resource class or trait.
     #[error(transparent)]
     Query(#[from] QueryRefusal),
 }

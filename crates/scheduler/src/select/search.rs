@@ -14,20 +14,20 @@ use crate::rank::linear::Linear;
 use crate::rank::weights::Weights;
 use crate::rank::{Ranked, Ranker};
 
-/// The ranker that is used.
+/// The ranker that a search uses.
 pub(super) enum RankingMethod<'w> {
-    /// An index where possible.
+    /// An index if possible, else the linear ranker.
     Indexed,
-    /// The linear one, which reports the weights if asked to.
+    /// The linear ranker, which can return the weights.
     Linear(Option<&'w mut Weights>),
 }
 
-/// The best hosts for a query, best first. If hosts are `named`, no other host can be feasible, and
-/// they are so few that each is weighed.
+/// The best hosts for a query, best first. If hosts are `listed`, no other host can be feasible,
+/// and each of them is weighed because they are few.
 pub(super) fn best(
     context: &RequestContext<'_>,
     query: &CandidateQuery,
-    named: Option<&SlotSet>,
+    listed: Option<&SlotSet>,
     mut caches: QueryCaches<'_>,
     shared: &mut SharedScores,
     method: &mut RankingMethod<'_>,
@@ -35,7 +35,7 @@ pub(super) fn best(
     let Some(search) = caches.search(context.state, query)? else {
         return Ok(Vec::new());
     };
-    let version = StateVersion::of(context.state, &search);
+    let version = StateVersion::current(context.state, &search);
     caches.trees.start(caches.key, version);
     let feasibility = SearchContext {
         request: context,
@@ -44,11 +44,11 @@ pub(super) fn best(
         trees: RefCell::new(caches.trees),
     };
     let (blocks, count) = (search.words(), context.scope.count);
-    let is_indexed = matches!(method, RankingMethod::Indexed) && named.is_none();
+    let is_indexed = matches!(method, RankingMethod::Indexed) && listed.is_none();
     let terms = is_indexed.then(|| context.compiled.weighers.terms());
     if let Some(terms) = terms.flatten() {
-        let (scores, fleet) = shared.of(&terms, context.hosts);
-        let valid_for = IndexKey {
+        let (scores, fleet) = shared.for_terms(&terms, context.hosts);
+        let key = IndexKey {
             query: caches.key,
             aggregates: context.hosts.aggregates().version(),
             cell: context.scope.cell,
@@ -56,7 +56,7 @@ pub(super) fn best(
         };
         let (cached, is_one_off) = (caches.index, caches.is_one_off);
         let mut ranker = Indexed {
-            index: cached.ready(valid_for, terms, blocks, &fleet, is_one_off),
+            index: cached.updated(key, terms, blocks, &fleet, is_one_off),
             scores,
             fleet,
         };
@@ -65,7 +65,7 @@ pub(super) fn best(
     let mut ranker = Linear {
         blocks,
         weighers: &context.compiled.weighers,
-        among: named,
+        candidates: listed,
         weights: match method {
             RankingMethod::Indexed => None,
             RankingMethod::Linear(weights) => weights.as_deref_mut(),

@@ -1,4 +1,4 @@
-//! The feasibility test of one search, for both rankers.
+//! The feasibility tests of one search, for both rankers.
 
 use std::cell::RefCell;
 
@@ -13,14 +13,14 @@ use crate::policy::CompiledPolicy;
 use crate::rank::feasibility::{BlockFeasibility, Feasibility};
 use crate::translate::prepare::Prepared;
 
-/// The number of candidates of a host that are tried in order to find one that satisfies the
-/// request's own rules.
+/// The maximum number of candidates of a host that are tried to find one that satisfies the rules
+/// of the request's translation.
 pub(super) const CANDIDATES_TRIED_MAX: usize = 256;
 
-/// If at most this many hosts are named explicitly, each of them is weighed.
-const NAMED_MAX: usize = 1_000;
+/// If at most this number of hosts is listed, each of them is weighed.
+const LISTED_MAX: usize = 1_000;
 
-/// What the searches of one request have in common.
+/// The inputs that the searches of one request have in common.
 pub(super) struct RequestContext<'a> {
     pub(super) state: &'a State,
     pub(super) hosts: &'a HostTable,
@@ -28,8 +28,8 @@ pub(super) struct RequestContext<'a> {
     pub(super) rules: Rules,
     pub(super) prepared: &'a Prepared,
     pub(super) scope: &'a Scope,
-    /// Whether masks alone do not decide feasibility for the class even on flat hosts, so that
-    /// every host needs the exact test.
+    /// Whether every host needs the exact test for the class, because masks do not decide it even
+    /// for flat hosts.
     class_needs_exact_test: bool,
 }
 
@@ -42,11 +42,11 @@ impl<'a> RequestContext<'a> {
         prepared: &'a Prepared,
         scope: &'a Scope,
     ) -> Self {
-        // With rules of its own, a request can have candidates on a flat host of which none
-        // satisfies the rules.
-        let has_own_rules = !prepared.translation.rules.is_empty();
+        // If the translation has rules, a flat host may have candidates of which none satisfies
+        // them.
+        let has_rules = !prepared.translation.rules.is_empty();
         Self {
-            class_needs_exact_test: has_own_rules || compiled.filters.needs_predicate(true),
+            class_needs_exact_test: has_rules || compiled.filters.needs_predicate(true),
             state,
             hosts,
             compiled,
@@ -56,29 +56,31 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// The hosts that filters or rules list explicitly, so that no other can be feasible, if they
-    /// are few.
-    pub(super) fn named<'n>(&'n self, by_rules: Option<&'n SlotSet>) -> Option<&'n SlotSet> {
-        let named = match (by_rules, self.compiled.filters.named()) {
-            (Some(one), Some(other)) if other.len() < one.len() => Some(other),
-            (one, other) => one.or(other),
+    /// The hosts that filters or rules list, so that no other host can be feasible; `None` if there
+    /// is no list, or if it is long.
+    pub(super) fn listed_hosts<'n>(&'n self, by_rules: Option<&'n SlotSet>) -> Option<&'n SlotSet> {
+        let listed = match (by_rules, self.compiled.filters.listed_hosts()) {
+            (Some(by_rules), Some(by_filters)) if by_filters.len() < by_rules.len() => {
+                Some(by_filters)
+            }
+            (by_rules, by_filters) => by_rules.or(by_filters),
         };
-        named.filter(|named| named.len() <= NAMED_MAX)
+        listed.filter(|listed| listed.len() <= LISTED_MAX)
     }
 }
 
-/// The inputs of one search, from which it follows which hosts are feasible.
+/// The inputs of one search, which determine the feasible hosts.
 pub(super) struct SearchContext<'j, 'a> {
     pub(super) request: &'j RequestContext<'a>,
     pub(super) search: &'j HostSearch<'a>,
     pub(super) query: &'j CandidateQuery,
-    /// The results of earlier tests of trees.
+    /// The cached results of testing trees.
     pub(super) trees: RefCell<&'j mut TreeResults>,
 }
 
 impl Feasibility for SearchContext<'_, '_> {
     fn class_block(&self, block: usize) -> BlockFeasibility {
-        let mut mask = self.filtered(block);
+        let mut mask = self.passing_class_filters(block);
         if mask == 0 {
             return BlockFeasibility::default();
         }
@@ -96,7 +98,7 @@ impl Feasibility for SearchContext<'_, '_> {
     }
 
     fn class_eligible(&self, block: usize) -> u64 {
-        match self.filtered(block) {
+        match self.passing_class_filters(block) {
             0 => 0,
             mask => mask & self.search.eligible_word(block),
         }
@@ -112,8 +114,8 @@ impl Feasibility for SearchContext<'_, '_> {
     }
 
     fn is_feasible_for_class(&self, slot: u32) -> bool {
-        let one = 1 << (slot % 64);
-        if self.filtered(slot as usize / 64) & one == 0 {
+        let host_bit = 1 << (slot % 64);
+        if self.passing_class_filters(slot as usize / 64) & host_bit == 0 {
             return false;
         }
         let capacity = self.search.one(ProviderId(slot));
@@ -125,11 +127,11 @@ impl Feasibility for SearchContext<'_, '_> {
 
     fn request_block(&self, block: usize, mut mask: u64) -> u64 {
         mask &= self.request.compiled.filters.word(block, false);
-        for cell in &self.request.scope.without_cells {
+        for cell in &self.request.scope.excluded_cells {
             let hosts = self.request.hosts.of_cell(*cell);
             mask &= !hosts.map_or(0, |hosts| hosts.word(block));
         }
-        for slot in &self.request.scope.without {
+        for slot in &self.request.scope.excluded_slots {
             if *slot as usize / 64 == block {
                 mask &= !(1 << (slot % 64));
             }
@@ -140,14 +142,15 @@ impl Feasibility for SearchContext<'_, '_> {
     fn is_feasible_for_request(&self, slot: u32) -> bool {
         self.request
             .rules
-            .keeps(self.request.state, ProviderId(slot))
+            .level_rules_allow(self.request.state, ProviderId(slot))
             && self.request.compiled.filters.passes_predicates(slot, false)
     }
 }
 
 impl SearchContext<'_, '_> {
-    /// The hosts of a block that pass the filters of the class and are in the cell of the search.
-    fn filtered(&self, block: usize) -> u64 {
+    /// The hosts of a block that are in the cell of the search, and pass the masks of the filters
+    /// that are once per request.
+    fn passing_class_filters(&self, block: usize) -> u64 {
         let mask = self.request.compiled.filters.word(block, true);
         match self.request.scope.cell {
             None => mask,
@@ -158,7 +161,7 @@ impl SearchContext<'_, '_> {
         }
     }
 
-    /// Whether a host has a candidate that satisfies the request's own rules.
+    /// Whether a host has a candidate that satisfies the rules of the request's translation.
     fn has_candidate(&self, host: ProviderId) -> bool {
         let rules = &self.request.prepared.translation.rules;
         if rules.is_empty() {

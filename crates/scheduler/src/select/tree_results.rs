@@ -1,31 +1,32 @@
-//! Which provider trees are feasible for a query, kept until the trees change.
+//! A cache of the provider trees that are feasible for a query, valid until the trees change.
 
 use placewright_placement::{HostSearch, ProviderId, State};
 
 /// The minimum and maximum number of entries.
 const ENTRIES: (usize, usize) = (64, 1 << 14);
 
-/// Which query of which class a result belongs to. Numbers are never used twice.
+/// Identifies the query to which a result belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueryKey {
-    /// The number of the entry of the class.
+    /// The number of the request class; numbers are never reused.
     pub(super) number: u64,
-    /// Whether it is the query that is searched when the first finds nothing.
+    /// Whether it is the fallback query.
     pub(super) is_fallback: bool,
 }
 
-/// The versions of placement's state that a result depends on, besides the hosts in the change
-/// log.
+/// The versions of placement's state that a result depends on, besides the hosts in the change log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StateVersion {
+    /// The version of placement's structure.
     structure: u64,
+    /// The version of the sharing providers, plus 1; 0 if the query uses none.
     sharing: u64,
 }
 
 impl StateVersion {
-    pub(super) fn of(state: &State, search: &HostSearch<'_>) -> Self {
+    pub(super) fn current(state: &State, search: &HostSearch<'_>) -> Self {
         let log = state.touched();
-        // Changes of sharing providers matter only to queries that may take from them.
+        // Changes of sharing providers only matter to queries that may use them.
         let sharing = if search.takes_shared() {
             log.sharing() + 1
         } else {
@@ -38,7 +39,7 @@ impl StateVersion {
     }
 }
 
-/// The results of one query: a direct-mapped table by the root of the tree.
+/// The results for one query: a direct-mapped cache by the root of the tree.
 #[derive(Debug, Default)]
 pub(super) struct TreeResults {
     valid_for: Option<(QueryKey, StateVersion)>,
@@ -52,8 +53,8 @@ pub(super) struct TreeResults {
 struct Entry {
     root: u32,
     generation: u32,
-    /// The position of the tree's last change for which the result holds, shifted left; the lowest
-    /// bit is the result.
+    /// The lowest bit is the result. The other bits are the position of the tree's last change for
+    /// which it is valid.
     result: u64,
 }
 
@@ -64,7 +65,7 @@ const NO_ENTRY: Entry = Entry {
 };
 
 impl TreeResults {
-    /// Forgets all results unless they are for this query and version.
+    /// Clears the results unless they are valid for this query and version.
     pub(super) fn start(&mut self, query: QueryKey, version: StateVersion) {
         if self.valid_for == Some((query, version)) {
             return;
@@ -76,7 +77,7 @@ impl TreeResults {
         }
     }
 
-    /// Whether a tree is feasible: as it was found before, or by a test now.
+    /// Whether a tree is feasible, from the cache or by a test now.
     pub(super) fn is_feasible(
         &mut self,
         state: &State,
@@ -85,8 +86,8 @@ impl TreeResults {
     ) -> bool {
         if self.entries.is_empty() {
             // Twice as many entries as trees, so that collisions are few.
-            let wanted = (state.parents().len() * 2).next_power_of_two();
-            self.entries = vec![NO_ENTRY; wanted.clamp(ENTRIES.0, ENTRIES.1)];
+            let count = (state.parents().len() * 2).next_power_of_two();
+            self.entries = vec![NO_ENTRY; count.clamp(ENTRIES.0, ENTRIES.1)];
         }
         let position = state.touched().last(root);
         let generation = self.generation;
@@ -102,9 +103,9 @@ impl TreeResults {
     }
 
     fn entry(&mut self, root: ProviderId) -> &mut Entry {
-        // Spreads neighbouring roots; the length is a power of two.
-        let spread = root.0.wrapping_mul(0x9e37_79b1) >> 8;
-        let number = spread as usize & (self.entries.len() - 1);
-        &mut self.entries[number]
+        // The hash spreads neighbouring roots. The length is a power of two.
+        let hash = root.0.wrapping_mul(0x9e37_79b1) >> 8;
+        let index = hash as usize & (self.entries.len() - 1);
+        &mut self.entries[index]
     }
 }

@@ -1,7 +1,7 @@
-//! Device profiles of the accelerator service.
+//! Device profiles of the accelerator service (Cyborg) as request groups.
 
-use super::outside::Outside;
-use super::read_group::ReadGroup;
+use super::extra_groups::ExtraGroup;
+use super::parse_group::ParseGroup;
 use crate::error::{BadRequest, Warning};
 use crate::extra_spec::ExtraSpecKey;
 use crate::flavor::extra_spec_field;
@@ -14,23 +14,23 @@ pub(crate) const DEVICE_PROFILE_KEY: &str = "accel:device_profile";
 /// Adds a group for each group of the device profiles that the flavor and the ports name.
 pub(super) fn add_groups(
     spec: &RequestSpec,
-    outside: &mut Vec<Outside>,
+    extra_groups: &mut Vec<ExtraGroup>,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), BadRequest> {
-    // A request with ready-made groups need not include the profile.
-    let of_flavor = spec.flavor.filled_extra_spec(DEVICE_PROFILE_KEY);
-    if let Some(name) = of_flavor
-        && !is_ready_made(spec)
+    // If the request has the groups of the flavor's profile, it need not include the profile.
+    let flavor_profile = spec.flavor.filled_extra_spec(DEVICE_PROFILE_KEY);
+    if let Some(name) = flavor_profile
+        && !has_profile_groups(spec)
     {
-        let profile = find(spec, name, || extra_spec_field(DEVICE_PROFILE_KEY))?;
-        add_profile(profile, "", outside, warnings);
+        let profile = find_profile(spec, name, || extra_spec_field(DEVICE_PROFILE_KEY))?;
+        add_profile(profile, "", extra_groups, warnings);
     }
     for (index, nic) in spec.requested_networks.iter().enumerate() {
         let Some(name) = &nic.device_profile else {
             continue;
         };
         let field = || format!("requested_networks[{index}].device_profile");
-        let profile = find(spec, name, field)?;
+        let profile = find_profile(spec, name, field)?;
         if device_count(profile, field)? > 1 {
             return Err(BadRequest::invalid(
                 field(),
@@ -43,28 +43,32 @@ pub(super) fn add_groups(
                 "its device profile is known by it",
             ));
         };
-        add_profile(profile, &port.to_string(), outside, warnings);
+        add_profile(profile, &port.to_string(), extra_groups, warnings);
     }
     Ok(())
 }
 
-fn is_ready_made(spec: &RequestSpec) -> bool {
+/// Whether the request has the groups of the flavor's device profile already.
+fn has_profile_groups(spec: &RequestSpec) -> bool {
     let mut groups = spec.requested_resources.iter();
     groups.any(|group| group.requester_id == suffix(0, ""))
 }
 
+/// The suffix of a profile's group. `owner` is the UUID of the port, or empty for the flavor's
+/// profile.
 fn suffix(index: usize, owner: &str) -> String {
     format!("device_profile_{index}{owner}")
 }
 
-fn find<'a>(
+/// The device profile of a name. `field` is the field of the request that has the name.
+fn find_profile<'a>(
     spec: &'a RequestSpec,
     name: &str,
     field: impl FnOnce() -> String,
 ) -> Result<&'a DeviceProfile, BadRequest> {
     let mut profiles = spec.device_profiles.iter();
-    let found = profiles.find(|profile| profile.name == name);
-    found.ok_or_else(|| {
+    let profile = profiles.find(|profile| profile.name == name);
+    profile.ok_or_else(|| {
         BadRequest::missing("device_profiles", format!("{} names {name:?}", field()))
     })
 }
@@ -72,15 +76,15 @@ fn find<'a>(
 fn add_profile(
     profile: &DeviceProfile,
     owner: &str,
-    outside: &mut Vec<Outside>,
+    extra_groups: &mut Vec<ExtraGroup>,
     warnings: &mut Vec<Warning>,
 ) {
-    for (index, described) in profile.groups.iter().enumerate() {
+    for (index, profile_group) in profile.groups.iter().enumerate() {
         let mut group = RequestGroup {
             requester_id: suffix(index, owner),
             ..RequestGroup::default()
         };
-        for (key, value) in &described.properties {
+        for (key, value) in &profile_group.properties {
             let field = || {
                 format!(
                     "device_profiles[{:?}].groups[{index}][{key:?}]",
@@ -89,21 +93,21 @@ fn add_profile(
             };
             match ExtraSpecKey::parse(key) {
                 ExtraSpecKey::Resources { class, .. } => {
-                    group.read_resource(class, value, field, warnings);
+                    group.parse_resource(class, value, field, warnings);
                 }
-                ExtraSpecKey::Trait { name, .. } => group.read_trait(name, value, field, warnings),
+                ExtraSpecKey::Trait { name, .. } => group.parse_trait(name, value, field, warnings),
                 ExtraSpecKey::AnyTrait { .. } | ExtraSpecKey::GroupPolicy | ExtraSpecKey::Other => {
                 }
             }
         }
-        outside.push(Outside {
+        extra_groups.push(ExtraGroup {
             group,
             field: format!("device_profiles[{:?}].groups[{index}]", profile.name),
         });
     }
 }
 
-/// The number of devices of a profile's group.
+/// The number of devices of a profile.
 fn device_count(
     profile: &DeviceProfile,
     field: impl FnOnce() -> String,

@@ -8,68 +8,69 @@ use crate::translate::guest_requirements::{
 use placewright_types::cpu_set::{CPU_LIMIT, CpuSet, parse_cpu_set};
 use placewright_types::text::means_true;
 
-/// Whether guest processors are pinned to host processors.
+/// How guest processors run on host processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CpuPolicy {
-    /// All float over the host's shared processors.
+    /// All run on any of the host's shared processors.
     Shared,
-    /// Each is pinned to a host processor of its own.
+    /// Each is pinned to a separate host processor.
     Dedicated,
-    /// Some are pinned, the others float.
+    /// Some are dedicated, the others shared.
     Mixed,
 }
 
 /// How dedicated processors relate to hardware threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CpuThreadPolicy {
-    /// On sibling threads if the host has any.
+    /// They run on sibling threads if the host has any.
     Prefer,
-    /// Each on a core that nothing else uses.
+    /// Each runs on a core that nothing else uses.
     Isolate,
-    /// On sibling threads; the host must have them.
+    /// They run on sibling threads, which the host must have.
     Require,
 }
 
-/// Where the emulator threads run.
+/// Which host processors run the emulator threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EmulatorThreadsPolicy {
-    /// On the host's shared processors.
+    /// The host's shared processors.
     Share,
-    /// On a processor of their own.
+    /// A dedicated processor.
     Isolate,
 }
 
 const EMULATOR_THREADS_POLICIES: &[&str] = &["share", "isolate"];
 
 impl<'a> GuestRequirements<'a> {
-    /// The processor policy: the flavor's, or the image's where the flavor leaves it open.
+    /// The CPU policy of the flavor or, if it has none, of the image.
     pub fn cpu_policy(&self) -> Result<Option<CpuPolicy>, BadRequest> {
-        let (of_flavor, of_image) = self.words("cpu_policy", CPU_POLICIES)?;
-        let of_flavor = of_flavor.map(read_policy);
-        let of_image = of_image.map(read_policy);
-        let refused = match of_flavor {
-            Some(CpuPolicy::Mixed) => of_image == Some(CpuPolicy::Dedicated),
+        let (flavor_value, image_value) = self.checked_keywords("cpu_policy", CPU_POLICIES)?;
+        let flavor_value = flavor_value.map(parse_policy);
+        let image_value = image_value.map(parse_policy);
+        let is_conflict = match flavor_value {
+            Some(CpuPolicy::Mixed) => image_value == Some(CpuPolicy::Dedicated),
             Some(CpuPolicy::Shared) => {
-                matches!(of_image, Some(CpuPolicy::Mixed | CpuPolicy::Dedicated))
+                matches!(image_value, Some(CpuPolicy::Mixed | CpuPolicy::Dedicated))
             }
             Some(CpuPolicy::Dedicated) | None => false,
         };
-        if refused {
+        if is_conflict {
             return Err(BadRequest::conflict(
                 image_field("hw", "cpu_policy"),
                 flavor_field("hw", "cpu_policy"),
                 "an image cannot ask for more dedicated processors than the flavor",
             ));
         }
-        Ok(of_flavor.or(of_image))
+        Ok(flavor_value.or(image_value))
     }
 
     /// The thread policy for dedicated processors, merged between flavor and image.
     pub fn cpu_thread_policy(&self) -> Result<Option<CpuThreadPolicy>, BadRequest> {
-        let (of_flavor, of_image) = self.words("cpu_thread_policy", CPU_THREAD_POLICIES)?;
-        let of_flavor = of_flavor.map(read_thread_policy);
-        let of_image = of_image.map(read_thread_policy);
-        match (of_flavor, of_image) {
+        let (flavor_value, image_value) =
+            self.checked_keywords("cpu_thread_policy", CPU_THREAD_POLICIES)?;
+        let flavor_value = flavor_value.map(parse_thread_policy);
+        let image_value = image_value.map(parse_thread_policy);
+        match (flavor_value, image_value) {
             (Some(flavor), Some(image)) if flavor != CpuThreadPolicy::Prefer && flavor != image => {
                 Err(BadRequest::conflict(
                     image_field("hw", "cpu_thread_policy"),
@@ -77,14 +78,13 @@ impl<'a> GuestRequirements<'a> {
                     "an image cannot change what the flavor fixes",
                 ))
             }
-            // A flavor's "prefer" stays in force, but an image may name any policy beside it
-            // without a conflict.
-            (Some(CpuThreadPolicy::Prefer), _) => Ok(of_flavor),
-            _ => Ok(of_flavor.or(of_image)),
+            // With the flavor's policy "prefer", the image's policy is ignored and no conflict.
+            (Some(CpuThreadPolicy::Prefer), _) => Ok(flavor_value),
+            _ => Ok(flavor_value.or(image_value)),
         }
     }
 
-    /// The emulator threads' policy; only a flavor has one.
+    /// The policy for emulator threads, which only a flavor can set.
     pub fn emulator_threads_policy(&self) -> Result<Option<EmulatorThreadsPolicy>, BadRequest> {
         let Some(value) = self.flavor.filled_extra_spec("hw:emulator_threads_policy") else {
             return Ok(None);
@@ -97,22 +97,22 @@ impl<'a> GuestRequirements<'a> {
         }))
     }
 
-    /// The dedicated processors of a guest with the mixed policy.
+    /// The processors that the mask of the mixed policy dedicates; `None` without a mask.
     pub fn dedicated_cpus(&self) -> Result<Option<CpuSet>, BadRequest> {
         let key = "hw:cpu_dedicated_mask";
         let Some(mask) = self.flavor.filled_extra_spec(key) else {
             return Ok(None);
         };
         let field = || flavor_field("hw", "cpu_dedicated_mask");
-        let dedicated = self.read_mask(mask, field)?;
-        let all = self.guest_cpus()?;
-        if dedicated.is_empty() || dedicated.is_superset(&all) {
+        let dedicated = self.parse_mask(mask, field)?;
+        let guest_cpus = self.guest_cpus()?;
+        if dedicated.is_empty() || dedicated.is_superset(&guest_cpus) {
             return Err(BadRequest::invalid(
                 field(),
                 "a mixed guest has dedicated and shared processors, at least one of each",
             ));
         }
-        if !dedicated.is_subset(&all) {
+        if !dedicated.is_subset(&guest_cpus) {
             return Err(BadRequest::invalid(
                 field(),
                 "the flavor has fewer processors",
@@ -121,35 +121,37 @@ impl<'a> GuestRequirements<'a> {
         Ok(Some(dedicated))
     }
 
-    /// The real-time processors of a guest.
+    /// The real-time processors of a guest; `None` if it has none.
     pub fn realtime_cpus(&self) -> Result<Option<CpuSet>, BadRequest> {
-        let wanted = self.flavor.extra_spec("hw:cpu_realtime");
-        if !wanted.is_some_and(means_true) {
+        let flag = self.flavor.extra_spec("hw:cpu_realtime");
+        if !flag.is_some_and(means_true) {
             return Ok(None);
         }
         let key = "cpu_realtime_mask";
-        let all = self.guest_cpus()?;
-        // The image's mask takes precedence: it knows its own workload better than the flavor.
-        let of_image = self.of_image("hw", key).filter(|mask| !mask.is_empty());
-        let of_flavor = self.of_flavor("hw", key).filter(|mask| !mask.is_empty());
-        let (realtime, field) = match (of_image, of_flavor) {
+        let guest_cpus = self.guest_cpus()?;
+        // The image's mask takes precedence, because it is made for the image's workload.
+        let image_value = self.image_value("hw", key).filter(|mask| !mask.is_empty());
+        let flavor_value = self.flavor_value("hw", key).filter(|mask| !mask.is_empty());
+        let (realtime, field) = match (image_value, flavor_value) {
             (Some(mask), _) => {
                 let field = image_field("hw", key);
-                (self.read_mask(mask, || field.clone())?, field)
+                (self.parse_mask(mask, || field.clone())?, field)
             }
             (None, Some(mask)) => {
                 let field = flavor_field("hw", key);
-                (self.read_mask(mask, || field.clone())?, field)
+                (self.parse_mask(mask, || field.clone())?, field)
             }
-            (None, None) => (all.clone(), flavor_field("hw", key)),
+            (None, None) => (guest_cpus.clone(), flavor_field("hw", key)),
         };
-        if realtime.is_empty() || (realtime == all && self.emulator_threads_policy()?.is_none()) {
+        if realtime.is_empty()
+            || (realtime == guest_cpus && self.emulator_threads_policy()?.is_none())
+        {
             return Err(BadRequest::invalid(
                 field,
                 "realtime processors need at least one that is not, or an emulator threads policy",
             ));
         }
-        if !realtime.is_subset(&all) {
+        if !realtime.is_subset(&guest_cpus) {
             return Err(BadRequest::invalid(
                 field,
                 "the flavor has fewer processors",
@@ -169,33 +171,34 @@ impl<'a> GuestRequirements<'a> {
         Ok((0..self.flavor.vcpus).collect())
     }
 
-    /// Parses a mask; one that begins with `^` excludes from the set of all processors.
-    fn read_mask(&self, mask: &str, field: impl Fn() -> String) -> Result<CpuSet, BadRequest> {
-        let read = if mask.trim().starts_with('^') {
+    /// Parses a mask. A mask that begins with `^` lists the processors to exclude from all.
+    fn parse_mask(&self, mask: &str, field: impl Fn() -> String) -> Result<CpuSet, BadRequest> {
+        let cpus = if mask.trim().starts_with('^') {
             let last = i64::from(self.flavor.vcpus) - 1;
             parse_cpu_set(&format!("0-{last},{mask}"))
         } else {
             parse_cpu_set(mask)
         };
-        read.ok_or_else(|| BadRequest::malformed(field(), mask, "a set of processors"))
+        cpus.ok_or_else(|| BadRequest::malformed(field(), mask, "a set of processors"))
     }
 
-    /// The values of flavor and image, each checked against a set of words.
-    fn words(
+    /// The values of flavor and image. The flavor's is checked against the allowed words; the
+    /// image's was checked when the image was parsed.
+    fn checked_keywords(
         &self,
         key: &str,
         allowed: &'static [&'static str],
     ) -> Result<(Option<&'a str>, Option<&'a str>), BadRequest> {
-        let of_flavor = self.of_flavor("hw", key).filter(|text| !text.is_empty());
-        if let Some(value) = of_flavor {
+        let flavor_value = self.flavor_value("hw", key).filter(|text| !text.is_empty());
+        if let Some(value) = flavor_value {
             let field = flavor_field("hw", key);
             check_keyword(&SourcedValue { value, field }, allowed)?;
         }
-        Ok((of_flavor, self.of_image("hw", key)))
+        Ok((flavor_value, self.image_value("hw", key)))
     }
 }
 
-fn read_policy(word: &str) -> CpuPolicy {
+fn parse_policy(word: &str) -> CpuPolicy {
     match word {
         "dedicated" => CpuPolicy::Dedicated,
         "mixed" => CpuPolicy::Mixed,
@@ -203,7 +206,7 @@ fn read_policy(word: &str) -> CpuPolicy {
     }
 }
 
-fn read_thread_policy(word: &str) -> CpuThreadPolicy {
+fn parse_thread_policy(word: &str) -> CpuThreadPolicy {
     match word {
         "isolate" => CpuThreadPolicy::Isolate,
         "require" => CpuThreadPolicy::Require,

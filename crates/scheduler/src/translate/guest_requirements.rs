@@ -1,4 +1,4 @@
-//! Requirements that both flavor and image can express, and how conflicts are resolved.
+//! Requirements that both flavor and image can express, and the resolution of conflicts.
 
 use crate::error::BadRequest;
 use crate::flavor::{Flavor, extra_spec_field};
@@ -25,44 +25,46 @@ pub(crate) struct SourcedValue<'a> {
 impl<'a> GuestRequirements<'a> {
     /// The flavor and image of a request.
     #[must_use]
-    pub fn of(spec: &'a RequestSpec) -> Self {
+    pub fn new(spec: &'a RequestSpec) -> Self {
         Self {
             flavor: &spec.flavor,
             image: spec.image.as_ref().map(|image| &image.properties),
         }
     }
 
-    /// The flavor's extra spec `hw:<key>`, or one with another scope.
-    pub(crate) fn of_flavor(&self, scope: &str, key: &str) -> Option<&'a str> {
+    /// The value of the flavor's extra spec `<scope>:<key>`.
+    pub(crate) fn flavor_value(&self, scope: &str, key: &str) -> Option<&'a str> {
         let specs = &self.flavor.extra_specs;
-        joined(specs.is_empty(), [scope, ":", key], |name| {
+        look_up_joined(specs.is_empty(), [scope, ":", key], |name| {
             self.flavor.extra_spec(name)
         })
     }
 
-    /// The image's property `hw_<key>`, or one with another scope.
-    pub(crate) fn of_image(&self, scope: &str, key: &str) -> Option<&'a str> {
+    /// The value of the image's property `<scope>_<key>`.
+    pub(crate) fn image_value(&self, scope: &str, key: &str) -> Option<&'a str> {
         let image = self.image?;
-        joined(!image.has_values(), [scope, "_", key], |name| {
+        look_up_joined(!image.has_values(), [scope, "_", key], |name| {
             image.get(name)
         })
     }
 
-    /// The value of flavor or image, which must not contradict each other; an empty text counts as
+    /// The value of flavor or image. Fails if both have different values. An empty text counts as
     /// absent.
     pub(crate) fn merged(
         &self,
         scope: &str,
         key: &str,
     ) -> Result<Option<SourcedValue<'a>>, BadRequest> {
-        let of_flavor = self.of_flavor(scope, key).filter(|text| !text.is_empty());
-        let of_image = self.of_image(scope, key).filter(|text| !text.is_empty());
-        if let (Some(flavor), Some(image)) = (of_flavor, of_image)
+        let flavor_value = self
+            .flavor_value(scope, key)
+            .filter(|text| !text.is_empty());
+        let image_value = self.image_value(scope, key).filter(|text| !text.is_empty());
+        if let (Some(flavor), Some(image)) = (flavor_value, image_value)
             && flavor != image
         {
             return Err(contradiction(scope, key, flavor, image));
         }
-        Ok(match (of_flavor, of_image) {
+        Ok(match (flavor_value, image_value) {
             (Some(value), _) => Some(SourcedValue {
                 value,
                 field: flavor_field(scope, key),
@@ -75,36 +77,39 @@ impl<'a> GuestRequirements<'a> {
         })
     }
 
-    /// As [`Self::merged`], checked against a set of words.
+    /// As [`Self::merged`]; fails if the value is not one of the allowed words.
     pub(crate) fn merged_keyword(
         &self,
         scope: &str,
         key: &str,
         allowed: &'static [&'static str],
     ) -> Result<Option<&'a str>, BadRequest> {
-        let Some(given) = self.merged(scope, key)? else {
+        let Some(sourced) = self.merged(scope, key)? else {
             return Ok(None);
         };
-        check_keyword(&given, allowed)?;
-        Ok(Some(given.value))
+        check_keyword(&sourced, allowed)?;
+        Ok(Some(sourced.value))
     }
 
-    /// Whether flavor or image set a flag, if they do not set it to opposite values.
+    /// Whether flavor or image set a flag. Fails if they set it to opposite values.
     pub(crate) fn merged_flag(&self, key: &str) -> Result<bool, BadRequest> {
-        let of_flavor = self.of_flavor("hw", key);
-        let of_image = self.of_image("hw", key);
-        if let (Some(flavor), Some(image)) = (of_flavor, of_image)
+        let flavor_value = self.flavor_value("hw", key);
+        let image_value = self.image_value("hw", key);
+        if let (Some(flavor), Some(image)) = (flavor_value, image_value)
             && means_true(flavor) != means_true(image)
         {
             return Err(contradiction("hw", key, flavor, image));
         }
-        Ok([of_flavor, of_image].into_iter().flatten().any(means_true))
+        Ok([flavor_value, image_value]
+            .into_iter()
+            .flatten()
+            .any(means_true))
     }
 }
 
-/// Looks up a name composed of parts. The empty map is checked first, because plain requests are
-/// asked for dozens of names and have none.
-fn joined<'a>(
+/// Looks up the name that some parts form. An empty map is checked first, because dozens of names
+/// are looked up for each request and plain requests have none of them.
+fn look_up_joined<'a>(
     is_empty: bool,
     parts: [&str; 3],
     look_up: impl FnOnce(&str) -> Option<&'a str>,
@@ -115,35 +120,35 @@ fn joined<'a>(
     look_up(&parts.concat())
 }
 
-/// Refuses a word that is not one of those allowed.
+/// Refuses a value that is not one of the allowed words.
 pub(crate) fn check_keyword(
-    given: &SourcedValue<'_>,
+    sourced: &SourcedValue<'_>,
     allowed: &'static [&'static str],
 ) -> Result<(), BadRequest> {
-    if allowed.contains(&given.value) {
+    if allowed.contains(&sourced.value) {
         return Ok(());
     }
     Err(BadRequest::NotAllowed {
-        field: given.field.clone(),
-        value: given.value.to_owned(),
+        field: sourced.field.clone(),
+        value: sourced.value.to_owned(),
         allowed,
     })
 }
 
-/// The name of an extra spec in messages.
+/// The name of an extra spec in error messages.
 pub(crate) fn flavor_field(scope: &str, key: &str) -> String {
     extra_spec_field(&format!("{scope}:{key}"))
 }
 
-/// The name of an image property in messages.
+/// The name of an image property in error messages.
 pub(crate) fn image_field(scope: &str, key: &str) -> String {
     image::field(&format!("{scope}_{key}"))
 }
 
-fn contradiction(scope: &str, key: &str, of_flavor: &str, of_image: &str) -> BadRequest {
+fn contradiction(scope: &str, key: &str, flavor_value: &str, image_value: &str) -> BadRequest {
     BadRequest::conflict(
         image_field(scope, key),
         flavor_field(scope, key),
-        format!("the image says {of_image:?}, the flavor {of_flavor:?}"),
+        format!("the image says {image_value:?}, the flavor {flavor_value:?}"),
     )
 }

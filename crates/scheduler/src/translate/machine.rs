@@ -1,4 +1,4 @@
-//! Firmware and devices of a guest that only some hosts can offer.
+//! Firmware and devices of a guest that only some hosts support.
 
 use crate::error::BadRequest;
 use crate::image::known::{
@@ -20,7 +20,7 @@ pub struct Tpm {
 }
 
 impl<'a> GuestRequirements<'a> {
-    /// The emulated TPM, if a version is given; its model is TIS by default.
+    /// The emulated TPM, if the request has a TPM version. The default model is TIS.
     pub fn tpm(&self) -> Result<Option<Tpm>, BadRequest> {
         let Some(version) = self.merged_keyword("hw", "tpm_version", TPM_VERSIONS)? else {
             return Ok(None);
@@ -51,7 +51,7 @@ impl<'a> GuestRequirements<'a> {
         Ok(policy == Some("required"))
     }
 
-    /// The host trait for the requested mode of guest addresses, if any.
+    /// The host trait for the requested mode of physical guest addresses, if the request has one.
     pub fn address_mode_trait(&self) -> Result<Option<&'static str>, BadRequest> {
         let mode = self.merged_keyword("hw", "maxphysaddr_mode", ADDRESS_MODES)?;
         Ok(mode.map(|mode| match mode {
@@ -60,7 +60,7 @@ impl<'a> GuestRequirements<'a> {
         }))
     }
 
-    /// Whether the guest's firmware is stateless, which only UEFI supports.
+    /// Whether the guest's firmware is stateless; only UEFI can be.
     #[must_use]
     pub fn stateless_firmware(&self) -> bool {
         let Some(image) = self.image else {
@@ -101,8 +101,8 @@ impl<'a> GuestRequirements<'a> {
         self.merged_keyword("hw", "sound_model", SOUND_MODELS)
     }
 
-    /// The host trait for the security mode of a TPM's secret. Only a flavor can ask for it,
-    /// because a rebuild with another image could not change it any more.
+    /// The host trait for the security mode of a TPM's secret. Only a flavor can set it, because a
+    /// rebuild with another image could not change it.
     pub fn tpm_secret_trait(&self) -> Result<&'static str, BadRequest> {
         let key = "tpm_secret_security";
         let value = self.flavor.filled_extra_spec("hw:tpm_secret_security");

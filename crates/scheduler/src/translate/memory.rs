@@ -1,4 +1,4 @@
-//! Pages, locking, persistence and encryption of guest memory.
+//! The page size, locking, persistence and encryption of guest memory.
 
 use crate::error::BadRequest;
 use crate::image::known::MEMORY_ENCRYPTION_MODELS;
@@ -10,9 +10,9 @@ use placewright_types::text::means_true;
 /// The size of the pages of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageSize {
-    /// The smallest size of the host.
+    /// The smallest size that the host has.
     Small,
-    /// Any size but the smallest.
+    /// Any size of the host but the smallest.
     Large,
     /// Any size of the host.
     Any,
@@ -54,12 +54,13 @@ impl MemoryEncryption {
 }
 
 impl GuestRequirements<'_> {
-    /// The page size; an image can set it only where the flavor allows that.
+    /// The page size. An image can only set it if the flavor has a policy that allows it.
     pub fn page_size(&self) -> Result<Option<PageSize>, BadRequest> {
         let key = "mem_page_size";
-        let of_image = self.of_image("hw", key).filter(|text| !text.is_empty());
-        let Some(of_flavor) = self.of_flavor("hw", key).filter(|text| !text.is_empty()) else {
-            return match of_image {
+        let image_value = self.image_value("hw", key).filter(|text| !text.is_empty());
+        let Some(flavor_value) = self.flavor_value("hw", key).filter(|text| !text.is_empty())
+        else {
+            return match image_value {
                 Some(_) => Err(BadRequest::conflict(
                     image_field("hw", key),
                     flavor_field("hw", key),
@@ -68,16 +69,16 @@ impl GuestRequirements<'_> {
                 None => Ok(None),
             };
         };
-        let read = |text, field: String| {
-            read_page_size(text).ok_or_else(|| {
+        let parse = |text, field: String| {
+            parse_page_size(text).ok_or_else(|| {
                 BadRequest::malformed(field, text, "\"small\", \"large\", \"any\" or a size")
             })
         };
-        let size = read(of_flavor, flavor_field("hw", key))?;
-        match (of_image, size) {
+        let size = parse(flavor_value, flavor_field("hw", key))?;
+        match (image_value, size) {
             (None, size) => Ok(Some(size)),
             (Some(text), PageSize::Any | PageSize::Large) => {
-                Ok(Some(read(text, image_field("hw", key))?))
+                Ok(Some(parse(text, image_field("hw", key))?))
             }
             (Some(_), PageSize::Small | PageSize::Kib(_)) => Err(BadRequest::conflict(
                 image_field("hw", key),
@@ -89,9 +90,9 @@ impl GuestRequirements<'_> {
 
     /// Whether guest memory must never be swapped out.
     pub fn locked_memory(&self) -> Result<bool, BadRequest> {
-        let of_flavor = self.of_flavor("hw", "locked_memory").map(means_true);
-        let of_image = self.of_image("hw", "locked_memory").map(means_true);
-        if let (Some(flavor), Some(image)) = (of_flavor, of_image)
+        let flavor_value = self.flavor_value("hw", "locked_memory").map(means_true);
+        let image_value = self.image_value("hw", "locked_memory").map(means_true);
+        if let (Some(flavor), Some(image)) = (flavor_value, image_value)
             && flavor != image
         {
             return Err(BadRequest::conflict(
@@ -100,9 +101,9 @@ impl GuestRequirements<'_> {
                 "they say different things",
             ));
         }
-        let is_locked = of_flavor.or(of_image).unwrap_or(false);
+        let is_locked = flavor_value.or(image_value).unwrap_or(false);
         let key = "mem_page_size";
-        let sizes = [self.of_flavor("hw", key), self.of_image("hw", key)];
+        let sizes = [self.flavor_value("hw", key), self.image_value("hw", key)];
         let has_size = sizes.iter().flatten().any(|text| !text.is_empty());
         if is_locked && !has_size {
             return Err(BadRequest::missing(
@@ -116,7 +117,8 @@ impl GuestRequirements<'_> {
         Ok(is_locked)
     }
 
-    /// The labels of persistent memory namespaces, each as often as it is requested.
+    /// The labels of the requested persistent memory namespaces; a label occurs once for each
+    /// namespace.
     #[must_use]
     pub fn persistent_memory(&self) -> Vec<&str> {
         let labels = self.flavor.extra_spec("hw:pmem").unwrap_or_default();
@@ -124,15 +126,15 @@ impl GuestRequirements<'_> {
         labels.filter(|label| !label.is_empty()).collect()
     }
 
-    /// How guest memory is to be encrypted, if at all.
+    /// The encryption of guest memory; `None` if it is not requested.
     pub fn memory_encryption(&self) -> Result<Option<MemoryEncryption>, BadRequest> {
         if !self.merged_flag("mem_encryption")? {
             return Ok(None);
         }
         let key = "mem_encryption_model";
-        let of_flavor = self.of_flavor("hw", key);
-        let of_image = self.of_image("hw", key);
-        if let (Some(flavor), Some(image)) = (of_flavor, of_image)
+        let flavor_value = self.flavor_value("hw", key);
+        let image_value = self.image_value("hw", key);
+        if let (Some(flavor), Some(image)) = (flavor_value, image_value)
             && flavor != image
         {
             return Err(BadRequest::conflict(
@@ -141,47 +143,47 @@ impl GuestRequirements<'_> {
                 format!("the image says {image:?}, the flavor {flavor:?}"),
             ));
         }
-        let given = of_image.or(of_flavor).filter(|text| !text.is_empty());
-        let model = match given {
+        let model_name = image_value.or(flavor_value).filter(|text| !text.is_empty());
+        let model = match model_name {
             None => MemoryEncryption::AmdSev,
             Some(value) => {
                 let field = flavor_field("hw", key);
                 check_keyword(&SourcedValue { value, field }, MEMORY_ENCRYPTION_MODELS)?;
-                read_model(value)
+                parse_model(value)
             }
         };
         self.check_encrypted_machine(model)?;
         Ok(Some(model))
     }
 
-    /// Refuses encryption for an image that does not support it.
+    /// Refuses encryption for an image whose machine does not support it.
     fn check_encrypted_machine(&self, model: MemoryEncryption) -> Result<(), BadRequest> {
-        let of_image = |name| self.image.and_then(|image| image.get(name));
-        let refuse = |key, needed| {
+        let image_value = |name| self.image.and_then(|image| image.get(name));
+        let conflict_with = |key, requirement| {
             Err(BadRequest::conflict(
                 image_field("hw", key),
                 "hw:mem_encryption or hw_mem_encryption",
-                format!("encrypted memory needs {needed}"),
+                format!("encrypted memory needs {requirement}"),
             ))
         };
-        if of_image("hw_firmware_type") != Some("uefi") {
-            return refuse("firmware_type", "\"uefi\"");
+        if image_value("hw_firmware_type") != Some("uefi") {
+            return conflict_with("firmware_type", "\"uefi\"");
         }
-        if of_image("hw_machine_type").is_some_and(|machine| !machine.contains("q35")) {
-            return refuse("machine_type", "a q35 machine");
+        if image_value("hw_machine_type").is_some_and(|machine| !machine.contains("q35")) {
+            return conflict_with("machine_type", "a q35 machine");
         }
         if model.needs_stateless_firmware() && !self.stateless_firmware() {
-            return refuse("firmware_stateless", "stateless firmware with this model");
+            return conflict_with("firmware_stateless", "stateless firmware with this model");
         }
-        let has_video = of_image("hw_video_model") != Some("none");
+        let has_video = image_value("hw_video_model") != Some("none");
         if model == MemoryEncryption::IntelTdx && has_video {
-            return refuse("video_model", "\"none\" with this model");
+            return conflict_with("video_model", "\"none\" with this model");
         }
         Ok(())
     }
 }
 
-fn read_model(word: &str) -> MemoryEncryption {
+fn parse_model(word: &str) -> MemoryEncryption {
     match word {
         "amd-sev-es" => MemoryEncryption::AmdSevEs,
         "amd-sev-snp" => MemoryEncryption::AmdSevSnp,
@@ -190,21 +192,21 @@ fn read_model(word: &str) -> MemoryEncryption {
     }
 }
 
-fn read_page_size(text: &str) -> Option<PageSize> {
+fn parse_page_size(text: &str) -> Option<PageSize> {
     match text {
         "any" => Some(PageSize::Any),
         "large" => Some(PageSize::Large),
         "small" => Some(PageSize::Small),
         _ if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok().map(PageSize::Kib),
-        _ => size_in_kib(text).map(PageSize::Kib),
+        _ => parse_size_kib(text).map(PageSize::Kib),
     }
 }
 
-/// Parses a size with a unit, such as `2MB` or `1GiB`, both in powers of two, or `Mbit`; in whole
-/// KiB.
-fn size_in_kib(text: &str) -> Option<u64> {
-    let unit_at = text.find(|letter: char| letter.is_ascii_alphabetic())?;
-    let (number, unit) = text.split_at(unit_at);
+/// Parses a size with a unit, such as `2MB`, `1GiB` or `16Mbit`, into whole KiB. All units are
+/// powers of two.
+fn parse_size_kib(text: &str) -> Option<u64> {
+    let unit_start = text.find(|letter: char| letter.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(unit_start);
     let magnitude: f64 = number.parse().ok()?;
     let (prefix, is_bits) = if let Some(prefix) = unit.strip_suffix("bit") {
         (prefix, true)
@@ -252,7 +254,7 @@ mod tests {
             ("2 MB", None),
         ];
         for (text, size) in cases {
-            assert_eq!(read_page_size(text), size, "{text:?}");
+            assert_eq!(parse_page_size(text), size, "{text:?}");
         }
     }
 }

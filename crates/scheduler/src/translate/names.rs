@@ -1,6 +1,6 @@
 //! Names of custom resource classes and traits.
 
-/// Normalises a free name to that of a custom resource class or trait, as Nova does.
+/// Converts any text to the name of a custom resource class or trait, as Nova does.
 #[must_use]
 pub(crate) fn custom_name(name: &str) -> String {
     let mut custom = String::from(placewright_placement::names::CUSTOM_PREFIX);
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn custom_names_are_upper_case_with_one_line_for_each_gap() {
+    fn custom_names_are_upper_case_with_one_underscore_for_each_gap() {
         assert_eq!(custom_name("my-gpu  x"), "CUSTOM_MY_GPU_X");
         assert_eq!(custom_name("a__b"), "CUSTOM_A_B");
     }

@@ -9,55 +9,55 @@ use crate::translate::memory::PageSize;
 use placewright_types::cpu_set::{CpuSet, parse_cpu_set};
 use placewright_types::text::whole_number;
 
-/// The maximum number of cells: as many as numbered extra specs can describe.
+/// The maximum number of cells, which is the number that extra specs can describe.
 const CELLS_MAX: u32 = NUMA_NODES_MAX as u32;
 
 /// The NUMA topology of a guest and its layout on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestTopology {
-    /// The cells, in rising order of number from 0.
+    /// The cells, by number.
     pub cells: Vec<GuestCell>,
     /// The page size of all cells; `None` leaves it to the host.
     pub page_size: Option<PageSize>,
-    /// How guest processors are assigned to host processors.
+    /// How guest processors run on host processors.
     pub cpu_policy: Option<CpuPolicy>,
     /// How dedicated processors relate to hardware threads.
     pub cpu_thread_policy: Option<CpuThreadPolicy>,
-    /// Where the emulator threads run.
+    /// Which host processors run the emulator threads.
     pub emulator_threads_policy: Option<EmulatorThreadsPolicy>,
 }
 
 /// One NUMA cell of a guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestCell {
-    /// Processors that float over the host's shared ones.
+    /// Processors that run on any of the host's shared processors.
     pub shared_cpus: CpuSet,
-    /// Processors that are pinned to host processors of their own.
+    /// Processors that are each pinned to a separate host processor.
     pub dedicated_cpus: CpuSet,
     /// The memory of the cell in MiB.
     pub memory_mb: u64,
 }
 
-/// The NUMA cells that flavor and image describe; `None` for a guest without NUMA requirements.
+/// The NUMA topology that flavor and image describe; `None` for a guest without NUMA requirements.
 ///
-/// A guest has cells when it names their number, a page size, persistent memory, or has dedicated
-/// processors; one cell unless a number is given.
+/// A guest has NUMA cells if flavor or image specify their number, a page size or persistent
+/// memory, or if it has dedicated processors. The default number is 1.
 ///
 /// # Errors
 ///
-/// [`BadRequest`] where flavor and image contradict themselves or each other.
+/// [`BadRequest`] if flavor and image contradict themselves or each other.
 pub fn guest_topology(
     requirements: &GuestRequirements<'_>,
 ) -> Result<Option<GuestTopology>, BadRequest> {
-    let policies = Policies::of(requirements)?;
-    let nodes = node_count(requirements)?;
+    let policies = Policies::new(requirements)?;
+    let cell_count = cell_count(requirements)?;
     let page_size = requirements.page_size()?;
     requirements.locked_memory()?;
-    let is_pinned = matches!(policies.cpu, Some(CpuPolicy::Dedicated | CpuPolicy::Mixed));
-    let has_cells = nodes.is_some()
+    let has_dedicated = matches!(policies.cpu, Some(CpuPolicy::Dedicated | CpuPolicy::Mixed));
+    let has_cells = cell_count.is_some()
         || page_size.is_some()
         || !requirements.persistent_memory().is_empty()
-        || is_pinned;
+        || has_dedicated;
     if !has_cells {
         return Ok(None);
     }
@@ -66,7 +66,7 @@ pub fn guest_topology(
         Some(CpuPolicy::Mixed) => policies.dedicated_cpus,
         Some(CpuPolicy::Shared) | None => CpuSet::new(),
     };
-    let cells = cells(requirements, nodes.unwrap_or(1), &dedicated)?;
+    let cells = cells(requirements, cell_count.unwrap_or(1), &dedicated)?;
     Ok(Some(GuestTopology {
         cells,
         page_size,
@@ -76,36 +76,37 @@ pub fn guest_topology(
     }))
 }
 
-/// The effective policies, after explicit resources and traits are taken into account.
+/// The effective CPU policies, which take account of explicit resources and traits.
 struct Policies {
     cpu: Option<CpuPolicy>,
     threads: Option<CpuThreadPolicy>,
     emulator: Option<EmulatorThreadsPolicy>,
+    /// The dedicated processors of a guest with the mixed policy.
     dedicated_cpus: CpuSet,
 }
 
 impl Policies {
-    fn of(requirements: &GuestRequirements<'_>) -> Result<Self, BadRequest> {
+    fn new(requirements: &GuestRequirements<'_>) -> Result<Self, BadRequest> {
         let emulator = requirements.emulator_threads_policy()?;
         let realtime = requirements.realtime_cpus()?;
         let dedicated = requirements.dedicated_cpus()?;
-        let cpu = policy_of_explicit(requirements, requirements.cpu_policy()?, emulator)?;
-        let threads = threads_of_trait(requirements, requirements.cpu_thread_policy()?)?;
+        let cpu = policy_of_explicit_resources(requirements, requirements.cpu_policy()?, emulator)?;
+        let threads = thread_policy_of_trait(requirements, requirements.cpu_thread_policy()?)?;
         check_masks(cpu, dedicated.is_some(), realtime.is_some())?;
         let is_shared = matches!(cpu, Some(CpuPolicy::Shared) | None);
-        let needs_pinning = |field| {
+        let needs_dedicated_cpus = |field| {
             let policy = flavor_field("hw", "cpu_policy");
             let reason = "only dedicated processors can have it";
             Err(BadRequest::conflict(field, policy, reason))
         };
         if is_shared && threads.is_some() {
-            return needs_pinning(match requirements.cpu_thread_policy()? {
+            return needs_dedicated_cpus(match requirements.cpu_thread_policy()? {
                 Some(_) => flavor_field("hw", "cpu_thread_policy"),
                 None => "trait:HW_CPU_HYPERTHREADING".to_owned(),
             });
         }
         if is_shared && emulator == Some(EmulatorThreadsPolicy::Isolate) {
-            return needs_pinning(flavor_field("hw", "emulator_threads_policy"));
+            return needs_dedicated_cpus(flavor_field("hw", "emulator_threads_policy"));
         }
         Ok(Self {
             cpu,
@@ -116,22 +117,22 @@ impl Policies {
     }
 }
 
-/// The CPU policy implied by explicit amounts of VCPU and PCPU.
-fn policy_of_explicit(
+/// The CPU policy, which explicit amounts of VCPU or PCPU in the flavor can imply.
+fn policy_of_explicit_resources(
     requirements: &GuestRequirements<'_>,
     policy: Option<CpuPolicy>,
     emulator: Option<EmulatorThreadsPolicy>,
 ) -> Result<Option<CpuPolicy>, BadRequest> {
     let vcpus = explicit_amount(requirements, "VCPU");
     let pcpus = explicit_amount(requirements, "PCPU");
-    let named = if pcpus == 0 {
+    let key = if pcpus == 0 {
         "resources:VCPU"
     } else {
         "resources:PCPU"
     };
     if policy.is_some() && (vcpus != 0 || pcpus != 0) {
         return Err(BadRequest::conflict(
-            extra_spec_field(named),
+            extra_spec_field(key),
             "hw:cpu_policy or hw_cpu_policy",
             "use one or the other",
         ));
@@ -144,8 +145,8 @@ fn policy_of_explicit(
         ));
     }
     if pcpus != 0 {
-        let isolated = emulator == Some(EmulatorThreadsPolicy::Isolate);
-        let expected = i64::from(requirements.flavor.vcpus) + i64::from(isolated);
+        let isolates_emulator = emulator == Some(EmulatorThreadsPolicy::Isolate);
+        let expected = i64::from(requirements.flavor.vcpus) + i64::from(isolates_emulator);
         if pcpus != expected {
             return Err(BadRequest::conflict(
                 extra_spec_field("resources:PCPU"),
@@ -162,7 +163,7 @@ fn policy_of_explicit(
     })
 }
 
-/// The sum of a class over the unsuffixed and the numbered groups of the flavor.
+/// The sum of the amounts of a class in the unsuffixed and the numbered groups of the flavor.
 fn explicit_amount(requirements: &GuestRequirements<'_>, class: &str) -> i64 {
     let specs = requirements.flavor.extra_specs.iter();
     let amounts = specs.filter(|(key, _)| is_numbered_key(key, "resources", class));
@@ -171,38 +172,40 @@ fn explicit_amount(requirements: &GuestRequirements<'_>, class: &str) -> i64 {
         .fold(0, i64::saturating_add)
 }
 
-/// Whether a key is `<head>[N]:<name>…` with a number without leading zeros.
-fn is_numbered_key(key: &str, head: &str, name: &str) -> bool {
-    let Some((number, rest)) = key.strip_prefix(head).and_then(|rest| rest.split_once(':')) else {
+/// Whether a key begins with `<prefix>:<name>` or, with a number N without leading zeros,
+/// `<prefix>N:<name>`.
+fn is_numbered_key(key: &str, prefix: &str, name: &str) -> bool {
+    let numbered = key.strip_prefix(prefix);
+    let Some((number, suffix)) = numbered.and_then(|key| key.split_once(':')) else {
         return false;
     };
     let is_number = number.is_empty()
         || (!number.starts_with('0') && number.bytes().all(|byte| byte.is_ascii_digit()));
-    is_number && rest.starts_with(name)
+    is_number && suffix.starts_with(name)
 }
 
-/// The thread policy implied by the hyper-threading trait.
-fn threads_of_trait(
+/// The thread policy, which the hyper-threading trait can imply.
+fn thread_policy_of_trait(
     requirements: &GuestRequirements<'_>,
     policy: Option<CpuThreadPolicy>,
 ) -> Result<Option<CpuThreadPolicy>, BadRequest> {
     let name = "HW_CPU_HYPERTHREADING";
     let specs = requirements.flavor.extra_specs.iter();
-    let of_flavor = specs
+    let flavor_value = specs
         .filter(|(key, _)| is_numbered_key(key, "trait", name))
         .map(|(_, value)| value.as_str())
         .next();
-    let mut of_image = requirements
+    let mut image_value = requirements
         .image
         .iter()
         .flat_map(|image| image.traits_required());
-    let given = match of_flavor {
+    let trait_value = match flavor_value {
         Some(value) => Some(value),
-        None => of_image
+        None => image_value
             .any(|required| required == name)
             .then_some("required"),
     };
-    let Some(given) = given.filter(|value| !value.is_empty()) else {
+    let Some(trait_value) = trait_value.filter(|value| !value.is_empty()) else {
         return Ok(policy);
     };
     if policy.is_some() {
@@ -212,29 +215,29 @@ fn threads_of_trait(
             "use one or the other",
         ));
     }
-    Ok(match given {
+    Ok(match trait_value {
         "forbidden" => Some(CpuThreadPolicy::Isolate),
         "required" => Some(CpuThreadPolicy::Require),
         _ => policy,
     })
 }
 
-/// Refuses masks that the policy does not use, and a mixed policy without a mask.
+/// Refuses masks that do not go with the policy, and a mixed policy without exactly one mask.
 fn check_masks(
     policy: Option<CpuPolicy>,
     has_dedicated: bool,
     has_realtime: bool,
 ) -> Result<(), BadRequest> {
     let mask = extra_spec_field("hw:cpu_dedicated_mask");
-    let of_policy = extra_spec_field("hw:cpu_policy");
+    let policy_field = extra_spec_field("hw:cpu_policy");
     match policy {
         Some(CpuPolicy::Shared) | None if has_realtime => Err(BadRequest::conflict(
             extra_spec_field("hw:cpu_realtime"),
-            of_policy,
+            policy_field,
             "only dedicated processors can be realtime",
         )),
         Some(CpuPolicy::Shared | CpuPolicy::Dedicated) | None if has_dedicated => Err(
-            BadRequest::conflict(mask, of_policy, "the mask needs the policy \"mixed\""),
+            BadRequest::conflict(mask, policy_field, "the mask needs the policy \"mixed\""),
         ),
         Some(CpuPolicy::Mixed) if has_dedicated == has_realtime => Err(BadRequest::invalid(
             mask,
@@ -244,34 +247,31 @@ fn check_masks(
     }
 }
 
-/// The number of cells, if one is given.
-fn node_count(requirements: &GuestRequirements<'_>) -> Result<Option<u32>, BadRequest> {
-    let of_flavor = requirements.flavor.filled_extra_spec("hw:numa_nodes");
-    let of_image = requirements.of_image("hw", "numa_nodes");
-    let (given, field) = match (of_flavor, of_image) {
+/// The number of cells, if flavor or image specify it.
+fn cell_count(requirements: &GuestRequirements<'_>) -> Result<Option<u32>, BadRequest> {
+    let flavor_value = requirements.flavor.filled_extra_spec("hw:numa_nodes");
+    let image_value = requirements.image_value("hw", "numa_nodes");
+    let (text, field) = match (flavor_value, image_value) {
         (Some(_), Some(image)) if image != "0" => {
-            return Err(image_forbidden("numa_nodes"));
+            return Err(image_conflict("numa_nodes"));
         }
-        (Some(given), _) => (given, flavor_field("hw", "numa_nodes")),
-        (None, Some(given)) => (given, image_field("hw", "numa_nodes")),
+        (Some(text), _) => (text, flavor_field("hw", "numa_nodes")),
+        (None, Some(text)) => (text, image_field("hw", "numa_nodes")),
         (None, None) => return Ok(None),
     };
-    // "02" and " 2" are accepted as numbers elsewhere, but not here.
-    let count = given
+    // Unlike other numbers, this one may have no leading zero or space.
+    let count = text
         .parse::<u32>()
         .ok()
-        .filter(|count| (1..=CELLS_MAX).contains(count) && given == count.to_string());
+        .filter(|count| (1..=CELLS_MAX).contains(count) && text == count.to_string());
     match count {
         Some(count) => Ok(Some(count)),
-        None => Err(BadRequest::malformed(
-            field,
-            given,
-            "a number from 1 to 128",
-        )),
+        None => Err(BadRequest::malformed(field, text, "a number from 1 to 128")),
     }
 }
 
-fn image_forbidden(key: &str) -> BadRequest {
+/// The refusal of an image property that contradicts the flavor's cells.
+fn image_conflict(key: &str) -> BadRequest {
     BadRequest::conflict(
         image_field("hw", key),
         flavor_field("hw", key),
@@ -279,6 +279,7 @@ fn image_forbidden(key: &str) -> BadRequest {
     )
 }
 
+/// The cells, either equal ones or those that flavor or image describe.
 fn cells(
     requirements: &GuestRequirements<'_>,
     count: u32,
@@ -309,47 +310,50 @@ fn cells(
     }
 }
 
+/// The processors of each cell, if flavor or image describe them.
 fn cell_cpus(requirements: &GuestRequirements<'_>) -> Result<Option<Vec<CpuSet>>, BadRequest> {
-    let of_flavor = numbered(requirements, "hw:numa_cpus", |field, value| {
+    let flavor_value = parse_numbered(requirements, "hw:numa_cpus", |field, value| {
         parse_cpu_set(value)
             .ok_or_else(|| BadRequest::malformed(field, value, "a set of processors"))
     })?;
-    let of_image = requirements.image.and_then(|image| image.numa_cpus());
-    match (of_flavor, of_image) {
-        (Some(_), Some(_)) => Err(image_forbidden("numa_cpus.0")),
+    let image_value = requirements.image.and_then(|image| image.numa_cpus());
+    match (flavor_value, image_value) {
+        (Some(_), Some(_)) => Err(image_conflict("numa_cpus.0")),
         (Some(cpus), None) => Ok(Some(cpus)),
-        (None, of_image) => Ok(of_image.map(<[CpuSet]>::to_vec)),
+        (None, image_value) => Ok(image_value.map(<[CpuSet]>::to_vec)),
     }
 }
 
+/// The memory of each cell in MiB, if flavor or image describe it.
 fn cell_memory(requirements: &GuestRequirements<'_>) -> Result<Option<Vec<u64>>, BadRequest> {
-    let of_flavor = numbered(requirements, "hw:numa_mem", |field, value| {
+    let flavor_value = parse_numbered(requirements, "hw:numa_mem", |field, value| {
         let amount = whole_number(value).and_then(|amount| u64::try_from(amount).ok());
         amount.ok_or_else(|| BadRequest::malformed(field, value, "an amount of MiB"))
     })?;
-    let of_image = requirements.image.and_then(|image| image.numa_memory_mb());
-    match (of_flavor, of_image) {
-        (Some(_), Some(_)) => Err(image_forbidden("numa_mem.0")),
+    let image_value = requirements.image.and_then(|image| image.numa_memory_mb());
+    match (flavor_value, image_value) {
+        (Some(_), Some(_)) => Err(image_conflict("numa_mem.0")),
         (Some(memory_mb), None) => Ok(Some(memory_mb)),
-        (None, of_image) => Ok(of_image.map(<[u64]>::to_vec)),
+        (None, image_value) => Ok(image_value.map(<[u64]>::to_vec)),
     }
 }
 
-/// The values of `key.0`, `key.1` and so on, up to the first that is absent.
-fn numbered<T>(
+/// The parsed values of the extra specs `key.0`, `key.1` and so on, up to the first that is absent;
+/// `None` if there is no `key.0`.
+fn parse_numbered<T>(
     requirements: &GuestRequirements<'_>,
     key: &str,
-    read: impl Fn(String, &str) -> Result<T, BadRequest>,
+    parse: impl Fn(String, &str) -> Result<T, BadRequest>,
 ) -> Result<Option<Vec<T>>, BadRequest> {
-    let mut found = Vec::new();
+    let mut values = Vec::new();
     for cell in 0..NUMA_NODES_MAX {
         let key = format!("{key}.{cell}");
         let Some(value) = requirements.flavor.extra_spec(&key) else {
             break;
         };
-        found.push(read(extra_spec_field(&key), value)?);
+        values.push(parse(extra_spec_field(&key), value)?);
     }
-    Ok((!found.is_empty()).then_some(found))
+    Ok((!values.is_empty()).then_some(values))
 }
 
 /// Divides processors and memory equally between cells.
@@ -373,8 +377,8 @@ fn equal_cells(
     let cpus_per_cell = flavor.vcpus / count;
     requirements.guest_cpus()?;
     let cells = (0..count).map(|cell| {
-        let first = cell * cpus_per_cell;
-        let cpus = (first..first + cpus_per_cell).collect();
+        let first_cpu = cell * cpus_per_cell;
+        let cpus = (first_cpu..first_cpu + cpus_per_cell).collect();
         GuestCell::new(&cpus, dedicated, u64::from(flavor.memory_mb / count))
     });
     Ok(cells.collect())

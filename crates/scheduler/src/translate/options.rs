@@ -9,14 +9,14 @@ use crate::request::device::{PciDeviceSpec, PciNumaPolicy};
 /// PCI aliases by name.
 pub type PciAliases = BTreeMap<String, PciAlias>;
 
-/// A name by which flavors refer to devices.
+/// The devices that a PCI alias stands for in flavors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PciAlias {
     /// The NUMA affinity of the devices, unless flavor or image override it.
     #[serde(default)]
     pub numa_policy: PciNumaPolicy,
-    /// The acceptable devices, as alternatives.
+    /// The alternative descriptions of acceptable devices.
     pub spec: Vec<PciDeviceSpec>,
 }
 
@@ -24,16 +24,17 @@ pub struct PciAlias {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TranslateOptions {
-    /// Whether each guest NUMA cell becomes a group, for hosts whose NUMA nodes are providers with
-    /// VCPU, PCPU and MEMORY_MB of their own. A guest of one cell also fits hosts without.
+    /// Whether each guest NUMA cell becomes a request group, for hosts whose NUMA nodes are
+    /// providers with inventories of VCPU, PCPU and MEMORY_MB. A guest with one cell also fits
+    /// hosts without such providers.
     pub numa_in_placement: bool,
-    /// Whether each PCI device becomes a group, for hosts whose devices are providers.
+    /// Whether each PCI device becomes a request group, for hosts whose devices are providers.
     pub pci_in_placement: bool,
     /// The PCI aliases that flavors can name.
     pub pci_aliases: PciAliases,
-    /// Whether a pinned request has a fallback with VCPU in place of PCPU.
+    /// Whether a request for dedicated processors has a fallback query with VCPU in place of PCPU.
     pub pcpu_fallback: bool,
-    /// The `limit` of the query string; our own search has none.
+    /// The `limit` of the query string. Searches of this scheduler have none.
     pub max_placement_results: u32,
 }
 
@@ -41,7 +42,7 @@ pub struct TranslateOptions {
 const MAX_PLACEMENT_RESULTS: u32 = 1000;
 
 impl Default for TranslateOptions {
-    /// NUMA cells and PCI devices as resources; pinned CPUs as PCPU.
+    /// NUMA cells and PCI devices are request groups; dedicated processors are requested as PCPU.
     fn default() -> Self {
         Self {
             numa_in_placement: true,
@@ -54,8 +55,8 @@ impl Default for TranslateOptions {
 }
 
 impl TranslateOptions {
-    /// Nova's defaults: filters handle NUMA cells and PCI devices, and pinned requests have a
-    /// fallback.
+    /// Nova's defaults: filters handle NUMA cells and PCI devices, and requests for dedicated
+    /// processors have a fallback.
     #[must_use]
     pub fn nova() -> Self {
         Self {

@@ -1,12 +1,12 @@
-//! PCI devices as resources: one group for each device.
+//! PCI devices as request groups, one for each device.
 
 use placewright_placement::names::{is_custom, is_standard_class, standard_traits};
 
-use super::cells;
+use super::extra_groups::ExtraGroup;
+use super::guest_cells;
 use super::names::custom_name;
 use super::options::TranslateOptions;
 pub use super::options::{PciAlias, PciAliases};
-use super::outside::Outside;
 use super::translation::Translation;
 use crate::error::BadRequest;
 use crate::flavor::extra_spec_field;
@@ -19,15 +19,16 @@ use placewright_types::text::whole_number;
 /// The extra spec that lists a flavor's PCI devices: `alias:count,alias:count`.
 pub const ALIAS_KEY: &str = "pci_passthrough:alias";
 
-/// The maximum number of devices of one request: each becomes a group, which the search has to
-/// place.
+/// The maximum number of devices of one request. Each becomes a request group, and many groups make
+/// a search slow.
 pub const DEVICES_MAX: u32 = 256;
 
-/// The PCI devices of a request: those it lists, or else those of the flavor's aliases.
+/// The PCI devices of a request: those that it lists or, if it lists none, those of the flavor's
+/// aliases.
 ///
 /// # Errors
 ///
-/// [`BadRequest`] for an alias that does not exist or a list that cannot be read.
+/// [`BadRequest`] for an unknown alias or a malformed list.
 pub fn requests(spec: &RequestSpec, aliases: &PciAliases) -> Result<Vec<PciRequest>, BadRequest> {
     let Some(list) = spec.flavor.extra_spec(ALIAS_KEY) else {
         return Ok(spec.pci_requests.clone());
@@ -35,9 +36,9 @@ pub fn requests(spec: &RequestSpec, aliases: &PciAliases) -> Result<Vec<PciReque
     if !spec.pci_requests.is_empty() {
         return Ok(spec.pci_requests.clone());
     }
-    let policy = GuestRequirements::of(spec).pci_numa_policy()?;
+    let policy = GuestRequirements::new(spec).pci_numa_policy()?;
     let field = || extra_spec_field(ALIAS_KEY);
-    let mut found = Vec::new();
+    let mut requests = Vec::new();
     for (index, item) in list.split(',').enumerate() {
         let malformed = || BadRequest::malformed(field(), item, "\"alias:count\"");
         let (name, count) = item.split_once(':').ok_or_else(malformed)?;
@@ -50,7 +51,7 @@ pub fn requests(spec: &RequestSpec, aliases: &PciAliases) -> Result<Vec<PciReque
                 format!("there is no PCI alias {name:?}"),
             ));
         };
-        found.push(PciRequest {
+        requests.push(PciRequest {
             request_id: format!("pci_alias_{index}"),
             count,
             alias_name: Some(name.to_owned()),
@@ -59,22 +60,22 @@ pub fn requests(spec: &RequestSpec, aliases: &PciAliases) -> Result<Vec<PciReque
             spec: alias.spec.clone(),
         });
     }
-    Ok(found)
+    Ok(requests)
 }
 
-/// Adds a group for each device, except for those of ports, whose groups come from the network
-/// service.
+/// Adds a group for each device. Devices of ports are left out, because the network service
+/// supplies their groups.
 pub(super) fn add_groups(
     spec: &RequestSpec,
     options: &TranslateOptions,
-    nested_cells: usize,
-    outside: &mut Vec<Outside>,
+    grouped_cell_count: usize,
+    extra_groups: &mut Vec<ExtraGroup>,
     translation: &mut Translation,
 ) -> Result<(), BadRequest> {
     let requests = requests(spec, &options.pci_aliases)?;
-    let of_flavor = requests.iter().filter(|request| !request.from_port);
+    let without_ports = requests.iter().filter(|request| !request.from_port);
     let mut total = 0_u32;
-    for (index, request) in of_flavor.enumerate() {
+    for (index, request) in without_ports.enumerate() {
         let field = match &request.alias_name {
             Some(name) => format!("{ALIAS_KEY} {name:?}"),
             None => format!("pci_requests[{index}]"),
@@ -100,14 +101,14 @@ pub(super) fn add_groups(
         for number in 0..request.count {
             let suffix = format!("{}-{number}", request.request_id);
             translation.pci_groups.push(suffix.clone());
-            if needs_affinity(request.numa_policy) && nested_cells > 0 {
-                translation.rules.push(CandidateRule::NearAny {
+            if needs_affinity(request.numa_policy) && grouped_cell_count > 0 {
+                translation.rules.push(CandidateRule::BelowAnyCell {
                     group: suffix.clone(),
-                    cells: (0..nested_cells).map(cells::suffix).collect(),
-                    may_be_nowhere: request.numa_policy == PciNumaPolicy::Legacy,
+                    cells: (0..grouped_cell_count).map(guest_cells::suffix).collect(),
+                    may_lack_numa_node: request.numa_policy == PciNumaPolicy::Legacy,
                 });
             }
-            outside.push(Outside {
+            extra_groups.push(ExtraGroup {
                 group: RequestGroup {
                     requester_id: suffix,
                     ..group.clone()
@@ -119,8 +120,8 @@ pub(super) fn add_groups(
     Ok(())
 }
 
-/// The resource class of a device: the configured one, normalised, or one made of vendor and
-/// product.
+/// The resource class of a device: the configured one, normalised, or else one with the identifiers
+/// of vendor and product.
 fn resource_class(device: &PciDeviceSpec, field: &str) -> Result<String, BadRequest> {
     if let Some(name) = device
         .resource_class
@@ -145,7 +146,7 @@ fn resource_class(device: &PciDeviceSpec, field: &str) -> Result<String, BadRequ
 /// The traits of a comma-separated list, normalised.
 fn traits(list: &str) -> std::collections::BTreeSet<String> {
     let names = list.split(',').filter(|name| !name.is_empty());
-    let in_form = names.map(|name| {
+    let normalised = names.map(|name| {
         let upper = name.to_uppercase();
         if is_custom(&upper) {
             return upper;
@@ -155,14 +156,14 @@ fn traits(list: &str) -> std::collections::BTreeSet<String> {
         }
         custom_name(&upper)
     });
-    in_form.collect()
+    normalised.collect()
 }
 
-/// Whether devices with this policy have to be on the guest's NUMA nodes.
+/// Whether devices with this policy have to be on the NUMA nodes of the guest.
 fn needs_affinity(policy: PciNumaPolicy) -> bool {
     match policy {
         PciNumaPolicy::Required | PciNumaPolicy::Legacy => true,
-        // Nova only asks for a host that supports socket affinity and leaves the rest to it.
+        // For socket affinity only a trait of the host is required.
         PciNumaPolicy::Preferred | PciNumaPolicy::Socket => false,
     }
 }

@@ -1,24 +1,24 @@
-//! The resources that ports request.
+//! The resource requests of ports.
 
-use super::outside::{Outside, OutsideGroups};
+use super::extra_groups::{ExtraGroup, ExtraGroups};
 use crate::error::BadRequest;
 use crate::request::{PortResourceRequest, RequestGroup, RequestSpec};
 
-/// Adds the groups of all ports: one a port with the port's UUID for a suffix, or several with
-/// identifiers of their own that lie under one provider.
+/// Adds the groups of all ports. In the old format a port has one group, whose suffix is the port's
+/// UUID; in the new format it has any number of groups with separate suffixes.
 pub(super) fn add_groups(
     spec: &RequestSpec,
-    outside: &mut OutsideGroups,
+    extra_groups: &mut ExtraGroups,
 ) -> Result<(), BadRequest> {
     for (index, nic) in spec.requested_networks.iter().enumerate() {
-        let Some(asked) = &nic.resource_request else {
+        let Some(request) = &nic.resource_request else {
             continue;
         };
         let field = format!("requested_networks[{index}]");
-        check(asked, &field)?;
-        if let Some(groups) = &asked.request_groups {
+        check(request, &field)?;
+        if let Some(groups) = &request.request_groups {
             for (number, group) in groups.iter().enumerate() {
-                outside.groups.push(Outside {
+                extra_groups.groups.push(ExtraGroup {
                     group: RequestGroup {
                         requester_id: group.id.clone(),
                         resources: group.resources.clone(),
@@ -28,12 +28,12 @@ pub(super) fn add_groups(
                     field: format!("{field}.resource_request.request_groups[{number}].id"),
                 });
             }
-            if !asked.same_subtree.is_empty() {
-                outside.same_subtree.push(asked.same_subtree.clone());
+            if !request.same_subtree.is_empty() {
+                extra_groups.same_subtree.push(request.same_subtree.clone());
             }
             continue;
         }
-        if asked.resources.is_empty() {
+        if request.resources.is_empty() {
             continue;
         }
         let Some(port) = nic.port_id else {
@@ -42,11 +42,11 @@ pub(super) fn add_groups(
                 "its resource request is known by it",
             ));
         };
-        outside.groups.push(Outside {
+        extra_groups.groups.push(ExtraGroup {
             group: RequestGroup {
                 requester_id: port.to_string(),
-                resources: asked.resources.clone(),
-                required_traits: asked.required.clone(),
+                resources: request.resources.clone(),
+                required_traits: request.required.clone(),
                 ..RequestGroup::default()
             },
             field: format!("{field}.port_id"),
@@ -55,16 +55,17 @@ pub(super) fn add_groups(
     Ok(())
 }
 
-fn check(asked: &PortResourceRequest, nic: &str) -> Result<(), BadRequest> {
+/// Refuses a resource request that mixes the formats or is incomplete.
+fn check(request: &PortResourceRequest, nic: &str) -> Result<(), BadRequest> {
     let field = |name| format!("{nic}.resource_request.{name}");
-    let Some(groups) = &asked.request_groups else {
-        if !asked.same_subtree.is_empty() {
+    let Some(groups) = &request.request_groups else {
+        if !request.same_subtree.is_empty() {
             return Err(BadRequest::missing(
                 field("request_groups"),
                 "same_subtree names groups",
             ));
         }
-        if asked.resources.is_empty() && !asked.required.is_empty() {
+        if request.resources.is_empty() && !request.required.is_empty() {
             return Err(BadRequest::missing(
                 field("resources"),
                 "traits alone choose no provider",
@@ -72,14 +73,14 @@ fn check(asked: &PortResourceRequest, nic: &str) -> Result<(), BadRequest> {
         }
         return Ok(());
     };
-    if !asked.resources.is_empty() || !asked.required.is_empty() {
+    if !request.resources.is_empty() || !request.required.is_empty() {
         return Err(BadRequest::conflict(
             field("resources"),
             field("request_groups"),
             "use one format or the other",
         ));
     }
-    for id in &asked.same_subtree {
+    for id in &request.same_subtree {
         if !groups.iter().any(|group| group.id == *id) {
             return Err(BadRequest::invalid(
                 field("same_subtree"),

@@ -1,14 +1,15 @@
-//! Placement constraints that follow from a request besides amounts: zones, tenants, image types.
+//! Pre-filters, which add constraints to the query because of zones, tenants, image types and the
+//! like.
 //!
-//! Pre-filters run before the search and make it smaller. Each has a switch; the defaults are
-//! Nova's. Source: Nova 34, `scheduler/request_filter.py`. Deliberately different:
+//! They run before the search, so that it considers fewer hosts. Each can be switched on or off;
+//! the defaults are Nova's. Source: Nova 34, `scheduler/request_filter.py`. Deliberately different:
 //!
-//! - An image property without a standard trait is ignored with a warning; Nova drops the
-//!   traits of all other properties with it.
-//! - The trait of an IOMMU model is the one that its hosts report, `COMPUTE_VIOMMU_MODEL_…`; Nova
-//!   looks for `COMPUTE_VIOMMU_…`, which does not exist.
-//! - A zone that no aggregate carries is refused unless it is the default one. Nova's API refuses
-//!   it too, but its scheduler would look everywhere.
+//! - An image property for which there is no standard trait is ignored with a warning; Nova then
+//!   ignores all other properties too.
+//! - The trait of an IOMMU model is the one that hosts report, `COMPUTE_VIOMMU_MODEL_…`; Nova requires
+//!   `COMPUTE_VIOMMU_…`, which does not exist.
+//! - A zone that no aggregate has is refused, unless it is the default one. Nova's API refuses it too,
+//!   but Nova's scheduler would ignore it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,22 +26,22 @@ use crate::translate::translation::Translation;
 mod aggregate;
 mod capability;
 
-/// The first version of the compute service that marks its providers with `OWNER_NOVA`.
+/// The first version of the compute service that adds the trait `OWNER_NOVA` to its providers.
 pub const COMPUTE_VERSION_OWNER: u32 = 73;
 
 /// The switches of the pre-filters, under the names in Nova's configuration or code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrefilterOptions {
-    /// Only hosts in the tenant's own aggregates, where it has some (metadata `filter_tenant_id…`).
+    /// Only hosts in the tenant's aggregates (metadata `filter_tenant_id…`), if it has any.
     pub limit_tenants_to_placement_aggregate: bool,
-    /// Refuse tenants that have no aggregate of their own.
+    /// Refuse requests of tenants that have no aggregate.
     pub placement_aggregate_required_for_tenants: bool,
-    /// Only hosts in the zone that was asked for.
+    /// Only hosts in the requested zone.
     pub map_az_to_placement_aggregate: bool,
-    /// The zone of hosts without another one; requesting it restricts nothing.
+    /// The zone of hosts that have no other. Requesting it adds no constraint.
     pub default_availability_zone: String,
-    /// Only hosts that can use the image's disk format.
+    /// Only hosts that support the image's disk format.
     pub query_placement_for_image_type_support: bool,
     /// Only hosts that are not disabled.
     pub compute_status_filter: bool,
@@ -48,21 +49,22 @@ pub struct PrefilterOptions {
     pub enable_isolated_aggregate_filtering: bool,
     /// Only hosts with the device models of the image.
     pub image_metadata_prefilter: bool,
-    /// Only hosts that support accelerators, where the flavor has some.
+    /// Only hosts that support accelerators, if the flavor has any.
     pub accelerators_filter: bool,
-    /// Only hosts that support packed virtqueues, where they are requested.
+    /// Only hosts that support packed virtqueues, if they are requested.
     pub packed_virtqueue_filter: bool,
     /// Only hosts in the segments of routed networks.
     pub query_placement_for_routed_network_aggregates: bool,
-    /// Only hosts that support remote-managed ports, where the request has one.
+    /// Only hosts that support remote-managed ports, if the request has one.
     pub remote_managed_ports_filter: bool,
-    /// Only hosts that can encrypt local disks, where that is requested.
+    /// Only hosts that can encrypt local disks, if that is requested.
     pub ephemeral_encryption_filter: bool,
-    /// Only hosts with virtio sound devices, where one is asked for.
+    /// Only hosts with virtio sound devices, if one is requested.
     pub virtio_sound_filter: bool,
     /// Only hosts with the requested security mode of TPM secrets.
     pub tpm_secret_security_filter: bool,
-    /// Only providers of the compute service's own, once all of its agents mark them.
+    /// Only providers with the trait `OWNER_NOVA`, if all compute services are new enough to add
+    /// it.
     pub owner_nova_filter: bool,
 }
 
@@ -89,7 +91,7 @@ impl Default for PrefilterOptions {
     }
 }
 
-/// A pre-filter, in the order in which they run.
+/// The pre-filters, in the order in which they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(
     missing_docs,
@@ -112,8 +114,7 @@ pub enum Prefilter {
     OwnerNova,
 }
 
-/// The environment of the pre-filters and the [target](crate::translate::target): facts about the
-/// fleet.
+/// The data of the fleet that the pre-filters and the [target](crate::translate::target) need.
 pub trait Environment {
     /// Visits every host aggregate with its metadata, in rising order of UUID.
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>));
@@ -124,11 +125,11 @@ pub trait Environment {
     /// The lowest version among all compute services; 0 if there are none.
     fn compute_version_min(&self) -> u32;
 
-    /// The compute nodes that match a request's host or node.
+    /// The compute nodes that a target names.
     fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode>;
 }
 
-/// Why a pre-filter excludes every host.
+/// The reason why a pre-filter refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PrefilterRefusal {
     /// The tenant must have an aggregate and has none.
@@ -137,7 +138,7 @@ pub enum PrefilterRefusal {
         /// The project that has no aggregate.
         project: String,
     },
-    /// No aggregate carries the zone.
+    /// No aggregate has the zone.
     #[error("availability_zone: there is no zone {zone:?}")]
     NoSuchZone {
         /// The zone that no aggregate has.
@@ -155,11 +156,11 @@ pub enum PrefilterRefusal {
 }
 
 impl PrefilterRefusal {
-    /// The field to blame, where the request itself is wrong.
+    /// The field of the request that is the reason, if there is one.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         match self {
-            Self::BadRequest(bad) => Some(bad.field()),
+            Self::BadRequest(error) => Some(error.field()),
             Self::NoSuchZone { .. } => Some("availability_zone"),
             Self::NoTenantAggregate { .. } | Self::NoSegmentAggregate { .. } => None,
         }
@@ -169,19 +170,19 @@ impl PrefilterRefusal {
 /// The constraints that the pre-filters add to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddedConstraints {
-    /// Traits that the host itself must have.
+    /// Traits that the root provider must have.
     pub root_required: BTreeSet<String>,
-    /// Traits that the host itself must not have.
+    /// Traits that the root provider must not have.
     pub root_forbidden: BTreeSet<String>,
-    /// UUIDs of aggregates: the host is in one of each inner list.
+    /// The host must be in one aggregate of each inner list.
     pub aggregates: Vec<Vec<Uuid>>,
-    /// UUIDs of aggregates: the host is in none.
+    /// The host must not be in any of these aggregates.
     pub forbidden_aggregates: BTreeSet<Uuid>,
     /// A trait that every provider of a PCI device must have.
     pub pci_required: Option<&'static str>,
     /// The pre-filters that were enabled and applied to the request.
     pub applied: Vec<Prefilter>,
-    /// Parts of the request that were ignored.
+    /// Warnings about parts of the request that were ignored.
     pub warnings: Vec<Warning>,
 }
 
@@ -194,10 +195,10 @@ struct PrefilterInput<'a> {
     environment: &'a dyn Environment,
 }
 
-/// A pre-filter. It returns whether it applied to the request.
-type Step = fn(&PrefilterInput<'_>, &mut AddedConstraints) -> Result<bool, PrefilterRefusal>;
+/// The function of a pre-filter. It returns whether it applied to the request.
+type PrefilterFn = fn(&PrefilterInput<'_>, &mut AddedConstraints) -> Result<bool, PrefilterRefusal>;
 
-const STEPS: [(Prefilter, Step); 14] = [
+const PREFILTERS: [(Prefilter, PrefilterFn); 14] = [
     (Prefilter::RequireTenantAggregate, aggregate::tenant),
     (Prefilter::MapAzToPlacementAggregate, aggregate::zone),
     (Prefilter::RequireImageTypeSupport, capability::image_type),
@@ -221,7 +222,7 @@ const STEPS: [(Prefilter, Step); 14] = [
 ///
 /// # Errors
 ///
-/// [`PrefilterRefusal`] where one of them leaves no host.
+/// [`PrefilterRefusal`] if one of them refuses the request.
 pub fn apply(
     spec: &RequestSpec,
     translation: &Translation,
@@ -230,14 +231,14 @@ pub fn apply(
 ) -> Result<AddedConstraints, PrefilterRefusal> {
     let input = PrefilterInput {
         spec,
-        requirements: GuestRequirements::of(spec),
+        requirements: GuestRequirements::new(spec),
         translation,
         options,
         environment,
     };
     let mut added = AddedConstraints::default();
-    for (name, step) in STEPS {
-        if step(&input, &mut added)? {
+    for (name, prefilter) in PREFILTERS {
+        if prefilter(&input, &mut added)? {
             added.applied.push(name);
         }
     }
@@ -248,11 +249,11 @@ impl AddedConstraints {
     /// Adds the constraints to a translated request and its fallback.
     pub fn add_to(&self, translation: &mut Translation) {
         let pci_groups = &translation.pci_groups;
-        let forms = [
+        let requests = [
             Some(&mut translation.request),
             translation.fallback.as_mut(),
         ];
-        for request in forms.into_iter().flatten() {
+        for request in requests.into_iter().flatten() {
             let (required, forbidden) = (&self.root_required, &self.root_forbidden);
             request.root_required.extend(required.iter().cloned());
             request.root_forbidden.extend(forbidden.iter().cloned());

@@ -1,4 +1,4 @@
-//! Prepares a request for the search: translation, pre-filters and target.
+//! The preparation of a request for searches: translation, pre-filters and target.
 
 use placewright_placement::CandidateQuery;
 use thiserror::Error;
@@ -11,7 +11,7 @@ use crate::translate::prefilter::{
 use crate::translate::target::{self, TargetRefusal};
 use crate::translate::{self, TranslateOptions, Translation};
 
-/// How requests are prepared.
+/// The options of the preparation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrepareOptions {
     /// The options of the translation.
@@ -20,42 +20,41 @@ pub struct PrepareOptions {
     pub prefilter: PrefilterOptions,
 }
 
-/// A request that is ready for the search.
+/// A request after translation and pre-filters, ready for searches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prepared {
     /// The query that is searched first.
     pub query: CandidateQuery,
-    /// The query that is searched when the first has no candidates; see
-    /// [`TranslateOptions::pcpu_fallback`].
+    /// The query that is tried if the first finds nothing; see [`TranslateOptions::pcpu_fallback`].
     pub fallback: Option<CandidateQuery>,
-    /// The translated request behind the queries, and the rules that no query can express.
+    /// The translated request, and the rules that no query can express.
     pub translation: Translation,
-    /// The pre-filters that applied, in order of execution.
+    /// The pre-filters that applied, in the order in which they ran.
     pub prefilters: Vec<Prefilter>,
-    /// The equivalence class of the request; `None` if results for it are not cached.
-    pub class: Option<Class>,
+    /// The class of the request; `None` if results for it are not cached.
+    pub class: Option<RequestClass>,
 }
 
-/// An equivalence class of requests: those that are equal except for the members of the server
-/// group.
+/// A request class: the requests that are equal except for the instance and the members of the
+/// server group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Class {
+pub struct RequestClass {
     /// The number of the class, unique within a scheduler.
     pub number: u64,
     /// A hash that all requests of the class have.
     pub(crate) hash: u64,
-    /// Whether an equal request came before. For a first occurrence, which most likely is the
-    /// last, nothing is kept beyond what the claim that follows can use.
+    /// Whether a request of the class came before. For the first one, which most likely is a
+    /// one-off, only results are cached that the claim after the search can use.
     pub is_repeated: bool,
 }
 
-/// Why a request cannot be searched.
+/// The reason why a request cannot be prepared.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PrepareRefusal {
     /// The request contradicts itself.
     #[error(transparent)]
     BadRequest(#[from] BadRequest),
-    /// The host or node that it names does not exist.
+    /// The host or node that the request names does not exist.
     #[error("no such host - host: {} node: {}", host.as_deref().unwrap_or("any"), node.as_deref().unwrap_or("any"))]
     NoSuchHost {
         /// The host that was named.
@@ -63,7 +62,7 @@ pub enum PrepareRefusal {
         /// The node that was named.
         node: Option<String>,
     },
-    /// A pre-filter leaves no host.
+    /// A pre-filter refuses the request.
     #[error(transparent)]
     Prefilter(PrefilterRefusal),
 }
@@ -71,7 +70,7 @@ pub enum PrepareRefusal {
 impl From<PrefilterRefusal> for PrepareRefusal {
     fn from(refusal: PrefilterRefusal) -> Self {
         match refusal {
-            PrefilterRefusal::BadRequest(bad) => Self::BadRequest(bad),
+            PrefilterRefusal::BadRequest(error) => Self::BadRequest(error),
             PrefilterRefusal::NoTenantAggregate { .. }
             | PrefilterRefusal::NoSuchZone { .. }
             | PrefilterRefusal::NoSegmentAggregate { .. } => Self::Prefilter(refusal),
@@ -82,18 +81,19 @@ impl From<PrefilterRefusal> for PrepareRefusal {
 impl From<TargetRefusal> for PrepareRefusal {
     fn from(refusal: TargetRefusal) -> Self {
         match refusal {
-            TargetRefusal::BadRequest(bad) => Self::BadRequest(bad),
+            TargetRefusal::BadRequest(error) => Self::BadRequest(error),
             TargetRefusal::NoSuchHost { host, node } => Self::NoSuchHost { host, node },
         }
     }
 }
 
-/// Translates a request, runs the pre-filters and points it at the hosts that it names.
+/// Translates a request, runs the pre-filters, and restricts the queries to the hosts that it
+/// names.
 ///
 /// # Errors
 ///
-/// [`PrepareRefusal`]: the request is wrong, names a host that does not exist, or a pre-filter
-/// leaves none. Warnings are in the translation.
+/// [`PrepareRefusal`] if the request is invalid, names an unknown host, or is refused by a
+/// pre-filter. Warnings are in the translation.
 pub fn prepare(
     spec: &RequestSpec,
     options: &PrepareOptions,
@@ -102,12 +102,12 @@ pub fn prepare(
     let mut translation = translate::translate(spec, &options.translate)?;
     let added = prefilter::apply(spec, &translation, &options.prefilter, environment)?;
     added.add_to(&mut translation);
-    let forms = [
+    let requests = [
         Some(&mut translation.request),
         translation.fallback.as_mut(),
     ];
-    for request in forms.into_iter().flatten() {
-        target::point(request, spec, |target| environment.compute_nodes(target))?;
+    for request in requests.into_iter().flatten() {
+        target::apply(request, spec, |target| environment.compute_nodes(target))?;
     }
     let query = translation.request.to_candidate_query()?;
     translation.rules.extend(translation.request.host_rule());

@@ -1,4 +1,5 @@
-//! A resource request as a query: typed for our own search, and as text.
+//! The queries of a resource request: typed for this scheduler's search, and as Nova's query
+//! string.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -12,16 +13,16 @@ use crate::translate::resource_request::ResourceRequest;
 use crate::translate::rule::CandidateRule;
 
 impl ResourceRequest {
-    /// The query for our own search.
+    /// The query for this scheduler's search.
     ///
-    /// A group without a suffix whose amounts are all 0 cannot be asked for. What it says then
-    /// holds for the host itself: its traits are asked of the root, its tree of every other group,
-    /// and its aggregates are the [`host_rule`](Self::host_rule).
+    /// A query cannot have an unsuffixed group without resources. The constraints of such a group
+    /// are moved to the host: its traits are required of the root provider, its tree of every other
+    /// group, and its aggregates by the [`host_rule`](Self::host_rule).
     ///
     /// # Errors
     ///
-    /// [`BadRequest`] for what no provider can ever fulfil: a trait both required and forbidden, a
-    /// group that takes nothing, a set of groups with one that does not exist.
+    /// [`BadRequest`] for a request that no provider can ever serve: a trait that is both required
+    /// and forbidden, a group without resources, a set of suffixes of which one does not exist.
     pub fn to_candidate_query(&self) -> Result<CandidateQuery, BadRequest> {
         self.check()?;
         let mut query = CandidateQuery {
@@ -34,15 +35,16 @@ impl ResourceRequest {
             ..CandidateQuery::default()
         };
         let unsuffixed = self.unsuffixed.as_ref();
-        let taking = unsuffixed.filter(|group| !group.resources.is_empty());
-        let groups = taking.into_iter().chain(&self.suffixed);
+        let with_resources = unsuffixed.filter(|group| !group.resources.is_empty());
+        let groups = with_resources.into_iter().chain(&self.suffixed);
         query.groups.extend(groups.map(query_group));
         if let Some(group) = unsuffixed.filter(|group| group.resources.is_empty()) {
-            ask_of_host(group, &mut query);
+            require_of_host(group, &mut query);
         }
         Ok(query)
     }
 
+    /// Refuses a request that no provider can ever serve.
     fn check(&self) -> Result<(), BadRequest> {
         if self.groups().all(|group| group.resources.is_empty()) {
             return Err(BadRequest::invalid("flavor", "it asks for no resources"));
@@ -77,8 +79,8 @@ impl ResourceRequest {
         Ok(())
     }
 
-    /// The constraint on the host itself that no query can express, if any: see
-    /// [`to_candidate_query`](Self::to_candidate_query).
+    /// The constraint on the host that [`to_candidate_query`](Self::to_candidate_query) cannot
+    /// express, if there is one.
     #[must_use]
     pub fn host_rule(&self) -> Option<CandidateRule> {
         let group = self.unsuffixed.as_ref()?;
@@ -89,10 +91,10 @@ impl ResourceRequest {
         })
     }
 
-    /// The query string as Nova would write it, parameters in alphabetical order.
+    /// The query string that Nova would send, with parameters in alphabetical order.
     ///
-    /// For logs and comparison: also where Placement would refuse it, such as for a group without
-    /// a suffix that asks for traits but no resources.
+    /// It is for logs and comparisons. It is also defined for requests that Placement would refuse,
+    /// such as an unsuffixed group with traits but no resources.
     #[must_use]
     pub fn to_query_string(&self) -> String {
         let mut parameters = Vec::new();
@@ -106,9 +108,9 @@ impl ResourceRequest {
             };
             parameters.push(("group_policy".to_owned(), policy.to_owned()));
         }
-        let of_root = traits(&self.root_required, &self.root_forbidden);
-        if !of_root.is_empty() {
-            parameters.push(("root_required".to_owned(), of_root));
+        let root_traits = traits(&self.root_required, &self.root_forbidden);
+        if !root_traits.is_empty() {
+            parameters.push(("root_required".to_owned(), root_traits));
         }
         for suffixes in &self.same_subtree {
             let suffixes = to_list(suffixes).join(",");
@@ -125,8 +127,9 @@ impl ResourceRequest {
     }
 }
 
-/// Moves the constraints of an unsuffixed group without resources to the host.
-fn ask_of_host(group: &RequestGroup, query: &mut CandidateQuery) {
+/// Moves the traits and the tree of an unsuffixed group without resources to the root provider and
+/// the other groups.
+fn require_of_host(group: &RequestGroup, query: &mut CandidateQuery) {
     let add = |to: &mut Vec<String>, from: &BTreeSet<String>| {
         to.extend(from.iter().cloned());
         to.sort_unstable();
@@ -143,6 +146,7 @@ fn ask_of_host(group: &RequestGroup, query: &mut CandidateQuery) {
     }
 }
 
+/// A request group in the form of a query.
 fn query_group(group: &RequestGroup) -> QueryGroup {
     let resources = group.resources.iter();
     QueryGroup {
@@ -160,7 +164,7 @@ fn query_group(group: &RequestGroup) -> QueryGroup {
         member_of: group
             .aggregates
             .iter()
-            .map(|any| any.iter().map(Uuid::to_string).collect())
+            .map(|aggregates| aggregates.iter().map(Uuid::to_string).collect())
             .collect(),
         forbidden_aggregates: group
             .forbidden_aggregates
@@ -171,8 +175,9 @@ fn query_group(group: &RequestGroup) -> QueryGroup {
     }
 }
 
+/// Refuses a trait that is both required and forbidden. `owner` is who requires it, for the error.
 fn check_traits(
-    of: &str,
+    owner: &str,
     required: &BTreeSet<String>,
     forbidden: &BTreeSet<String>,
 ) -> Result<(), BadRequest> {
@@ -180,27 +185,27 @@ fn check_traits(
         None => Ok(()),
         Some(name) => Err(BadRequest::conflict(
             format!("trait:{name}"),
-            of,
+            owner,
             "it is both required and forbidden, counting flavor, image and what was added to them",
         )),
     }
 }
 
-/// Refuses a set of traits that are all forbidden, and a set without resources in the unsuffixed
-/// group, which no query can express.
-fn check_any_traits(of: &str, group: &RequestGroup) -> Result<(), BadRequest> {
+/// Refuses a set of alternative traits that are all forbidden, and such a set in an unsuffixed
+/// group without resources, which no query can express.
+fn check_any_traits(name: &str, group: &RequestGroup) -> Result<(), BadRequest> {
     let field = || format!("placewright:any_trait{}", group.requester_id);
     if group.resources.is_empty() && group.requester_id.is_empty() && !group.any_traits.is_empty() {
         return Err(BadRequest::invalid(
             field(),
-            format!("{of} asks for one of several traits but no resources"),
+            format!("{name} asks for one of several traits but no resources"),
         ));
     }
     let mut sets = group.any_traits.iter();
     if sets.any(|set| set.is_subset(&group.forbidden_traits)) {
         return Err(BadRequest::conflict(
             field(),
-            of,
+            name,
             "all of them are forbidden",
         ));
     }
@@ -211,12 +216,14 @@ fn to_list(set: &BTreeSet<String>) -> Vec<String> {
     set.iter().cloned().collect()
 }
 
+/// Required and forbidden traits in the format of query strings.
 fn traits(required: &BTreeSet<String>, forbidden: &BTreeSet<String>) -> String {
     let forbidden = forbidden.iter().map(|name| format!("!{name}"));
-    let all: Vec<_> = required.iter().cloned().chain(forbidden).collect();
-    all.join(",")
+    let signed_names: Vec<_> = required.iter().cloned().chain(forbidden).collect();
+    signed_names.join(",")
 }
 
+/// Adds the parameters of a request group.
 fn add_parameters(group: &RequestGroup, parameters: &mut Vec<(String, String)>) {
     let suffix = &group.requester_id;
     let mut add = |name: &str, value: String| parameters.push((format!("{name}{suffix}"), value));
@@ -230,26 +237,29 @@ fn add_parameters(group: &RequestGroup, parameters: &mut Vec<(String, String)>) 
     if !traits.is_empty() {
         add("required", traits);
     }
-    for any in &group.any_traits {
-        add("required", format!("in:{}", to_list(any).join(",")));
+    for alternatives in &group.any_traits {
+        add(
+            "required",
+            format!("in:{}", to_list(alternatives).join(",")),
+        );
     }
-    for any in &group.aggregates {
-        let mut any: Vec<_> = any.iter().map(Uuid::to_string).collect();
-        any.sort_unstable();
-        add("member_of", format!("in:{}", any.join(",")));
+    for alternatives in &group.aggregates {
+        let mut uuids: Vec<_> = alternatives.iter().map(Uuid::to_string).collect();
+        uuids.sort_unstable();
+        add("member_of", format!("in:{}", uuids.join(",")));
     }
     if let Some(uuid) = group.in_tree {
         add("in_tree", uuid.to_string());
     }
     if !group.forbidden_aggregates.is_empty() {
-        let none = group.forbidden_aggregates.iter().map(Uuid::to_string);
-        let none: Vec<_> = none.collect();
-        add("member_of", format!("!in:{}", none.join(",")));
+        let forbidden = group.forbidden_aggregates.iter().map(Uuid::to_string);
+        let forbidden: Vec<_> = forbidden.collect();
+        add("member_of", format!("!in:{}", forbidden.join(",")));
     }
 }
 
-/// Percent-encodes a text as forms do: `+` for a blank, `%XX` for all but letters, digits and
-/// `_.-~`.
+/// Percent-encodes a text as HTML forms do: a space becomes `+`, and all bytes but letters, digits
+/// and `_.-~` become `%XX`.
 fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

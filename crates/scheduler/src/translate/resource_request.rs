@@ -1,4 +1,4 @@
-//! Groups of requested resources, with the constraints on the request as a whole.
+//! A resource request: request groups, with the constraints on the request as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,28 +15,29 @@ use crate::request::RequestGroup;
 /// [`to_query_string`](Self::to_query_string) for the text that Nova would send.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResourceRequest {
-    /// The group without a suffix, whose resources may come from several providers of a host.
+    /// The group without a suffix, which several providers of a host may serve.
     pub unsuffixed: Option<RequestGroup>,
-    /// Groups that are each served by one provider, in the order in which they were added.
+    /// The groups with suffixes, each of which one provider serves, in the order of addition.
     pub suffixed: Vec<RequestGroup>,
-    /// How the suffixed groups relate to each other.
+    /// Whether several suffixed groups may be served by the same provider.
     pub group_policy: Option<GroupPolicy>,
-    /// Traits that the host itself must have.
+    /// Traits that the root provider must have.
     pub root_required: BTreeSet<String>,
-    /// Traits that the host itself must not have.
+    /// Traits that the root provider must not have.
     pub root_forbidden: BTreeSet<String>,
-    /// Sets of suffixes: the providers of each set lie under one of them.
+    /// Sets of suffixes. The providers of each set must be in one subtree, whose root is one of
+    /// them.
     pub same_subtree: Vec<BTreeSet<String>>,
     /// The `limit` of the query string.
     pub limit: Option<u32>,
-    /// The acceptable compute nodes, where the request names a host; empty for all.
+    /// The acceptable compute nodes if the request names a host; otherwise empty.
     pub nodes: BTreeSet<Uuid>,
-    /// How many of the suffixed groups come from the flavor.
-    pub suffixed_in_flavor: usize,
+    /// The number of suffixed groups that come from the flavor.
+    pub flavor_group_count: usize,
 }
 
 impl ResourceRequest {
-    /// The group with a suffix, created if it does not exist.
+    /// The group with a suffix, which is added if it does not exist.
     pub fn group(&mut self, suffix: &str) -> &mut RequestGroup {
         if suffix.is_empty() {
             return self.unsuffixed.get_or_insert_default();
@@ -81,12 +82,12 @@ impl ResourceRequest {
             .collect()
     }
 
-    /// Adds a group from outside the flavor.
+    /// Adds a group that does not come from the flavor.
     ///
     /// # Errors
     ///
-    /// [`BadRequest`] for a group that asks for nothing, or whose suffix is none or is taken.
-    /// `field` is how the caller knows the group.
+    /// [`BadRequest`] for a group that is empty, or whose suffix is invalid or taken. The error
+    /// names `field`.
     pub fn add_group(&mut self, group: RequestGroup, field: &str) -> Result<(), BadRequest> {
         let suffix = &group.requester_id;
         if !is_suffix(suffix) {
@@ -110,8 +111,8 @@ impl ResourceRequest {
         Ok(())
     }
 
-    /// Removes amounts of 0 and the groups that are empty without them: `resources:VCPU=0` is how a
-    /// flavor says that it needs no VCPU.
+    /// Removes amounts of 0, and groups that are empty without them. With `resources:VCPU=0` a
+    /// flavor requests that no VCPU are allocated.
     pub fn strip_zeros(&mut self) {
         let groups = self.unsuffixed.iter_mut().chain(&mut self.suffixed);
         for group in groups {
@@ -121,16 +122,17 @@ impl ResourceRequest {
         self.suffixed.retain(|group| !group.is_empty());
     }
 
-    /// Chooses a group policy where the flavor has none.
+    /// Chooses the group policy if it is missing.
     ///
     /// # Errors
     ///
-    /// [`BadRequest`] if the flavor has several suffixed groups of its own: only its author knows.
-    pub fn settle_group_policy(&mut self) -> Result<(), BadRequest> {
+    /// [`BadRequest`] if several suffixed groups come from the flavor, because the flavor has to
+    /// determine the policy then.
+    pub fn choose_group_policy(&mut self) -> Result<(), BadRequest> {
         if self.suffixed.len() < 2 || self.group_policy.is_some() {
             return Ok(());
         }
-        if self.suffixed_in_flavor > 1 {
+        if self.flavor_group_count > 1 {
             return Err(BadRequest::missing(
                 "flavor.extra_specs[\"group_policy\"]",
                 "the flavor has several suffixed groups; \"none\" lets them share a provider, \

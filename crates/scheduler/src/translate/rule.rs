@@ -1,4 +1,4 @@
-//! Rules for candidates that a query cannot express.
+//! Rules for allocation candidates that a query cannot express.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +9,25 @@ use uuid::Uuid;
 /// A condition on which providers serve which groups of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CandidateRule {
-    /// The groups are served by different providers, as the cells of a guest must be.
-    Apart {
+    /// Different providers serve the groups, as is required of guest NUMA cells.
+    DifferentProviders {
         /// The suffixes of the groups.
         groups: Vec<String>,
     },
-    /// The provider of a group is below that of one of the cells: a device near its guest.
-    NearAny {
+    /// The provider of a device is below the provider of one of the guest NUMA cells.
+    BelowAnyCell {
         /// The suffix of the device's group.
         group: String,
-        /// The suffixes of the cells' groups.
+        /// The suffixes of the groups of guest NUMA cells.
         cells: Vec<String>,
-        /// Whether a device without a NUMA node is acceptable.
-        may_be_nowhere: bool,
+        /// Whether a device that is below no NUMA node is acceptable.
+        may_lack_numa_node: bool,
     },
-    /// The aggregates of the host, where no resources of the host itself are requested.
+    /// The host's aggregates, for a query that requests no resources of the root provider.
     Host {
-        /// UUIDs of aggregates: the host is in one of each inner list.
+        /// The host must be in one aggregate of each inner list.
         member_of: Vec<Vec<Uuid>>,
-        /// UUIDs of aggregates: the host is in none.
+        /// The host must not be in any of these aggregates.
         forbidden_aggregates: BTreeSet<Uuid>,
     },
 }
@@ -48,7 +48,10 @@ impl CandidateRule {
             id.zip(state.provider(root))
                 .is_some_and(|(id, host)| host.in_aggregate(id))
         };
-        member_of.iter().all(|any| any.iter().any(is_in)) && !forbidden_aggregates.iter().any(is_in)
+        let is_member = member_of
+            .iter()
+            .all(|aggregates| aggregates.iter().any(is_in));
+        is_member && !forbidden_aggregates.iter().any(is_in)
     }
 
     /// Whether a candidate of the query satisfies the rule.
@@ -65,26 +68,28 @@ impl CandidateRule {
             serving.first().copied()
         };
         match self {
-            Self::Apart { groups } => {
+            Self::DifferentProviders { groups } => {
                 let mut providers: Vec<_> = groups.iter().filter_map(provider_of).collect();
                 let count = providers.len();
                 providers.sort_unstable();
                 providers.dedup();
                 providers.len() == count
             }
-            Self::NearAny {
+            Self::BelowAnyCell {
                 group,
                 cells,
-                may_be_nowhere,
+                may_lack_numa_node,
             } => {
                 let Some(device) = provider_of(group) else {
                     return true;
                 };
                 let cells: Vec<_> = cells.iter().filter_map(provider_of).collect();
-                let way_up = ancestors(state, device);
+                let device_and_ancestors = ancestors(state, device);
                 cells.is_empty()
-                    || way_up.iter().any(|provider| cells.contains(provider))
-                    || (*may_be_nowhere && !is_in_numa_node(state, &way_up))
+                    || device_and_ancestors
+                        .iter()
+                        .any(|provider| cells.contains(provider))
+                    || (*may_lack_numa_node && !is_in_numa_node(state, &device_and_ancestors))
             }
             Self::Host { .. } => {
                 let providers = candidate.mappings().flatten();
@@ -101,7 +106,7 @@ fn ancestors(state: &State, start: ProviderId) -> Vec<ProviderId> {
     std::iter::successors(Some(start), parent).collect()
 }
 
-/// Whether any of some providers is a NUMA node, judged by the standard trait.
+/// Whether any of some providers is a NUMA node, that is, has the standard trait.
 fn is_in_numa_node(state: &State, providers: &[ProviderId]) -> bool {
     let Some(numa) = state.trait_id("HW_NUMA_ROOT") else {
         return false;

@@ -1,13 +1,14 @@
-//! The steps from a request to its groups; where they conflict, their order decides.
+//! The steps of the translation from a request to its groups. Where two steps set the same amount,
+//! their order decides.
 
 use placewright_placement::GroupPolicy;
 
+use super::extra_groups::{ExtraGroup, ExtraGroups};
 use super::names::custom_name;
 use super::options::TranslateOptions;
-use super::outside::{Outside, OutsideGroups};
-use super::read_group::ReadGroup;
+use super::parse_group::ParseGroup;
 use super::translation::Translation;
-use super::{accelerator, cells, pci, port};
+use super::{accelerator, guest_cells, pci, port};
 use crate::error::{BadRequest, Warning};
 use crate::extra_spec::ExtraSpecKey;
 use crate::flavor::{Flavor, extra_spec_field};
@@ -25,46 +26,46 @@ pub(super) struct Input<'a> {
     pub(super) spec: &'a RequestSpec,
     pub(super) requirements: GuestRequirements<'a>,
     pub(super) options: &'a TranslateOptions,
-    pub(super) outside: &'a OutsideGroups,
+    pub(super) extra_groups: &'a ExtraGroups,
 }
 
-/// The groups of ports, PCI devices and accelerators, and ready-made ones; the rules between them
-/// are added to the translation.
-pub(super) fn groups_from_outside(
+/// The groups that the request contains, and those of ports, PCI devices and accelerators. Rules
+/// between them are added to the translation.
+pub(super) fn extra_groups(
     spec: &RequestSpec,
     options: &TranslateOptions,
     cell_count: usize,
     translation: &mut Translation,
-) -> Result<OutsideGroups, BadRequest> {
-    let ready_made = spec.requested_resources.iter().enumerate();
-    let ready_made = ready_made.map(|(index, group)| Outside {
+) -> Result<ExtraGroups, BadRequest> {
+    let requested = spec.requested_resources.iter().enumerate();
+    let requested = requested.map(|(index, group)| ExtraGroup {
         group: group.clone(),
         field: format!("requested_resources[{index}].requester_id"),
     });
-    let mut outside = OutsideGroups {
-        groups: ready_made.collect(),
+    let mut extra_groups = ExtraGroups {
+        groups: requested.collect(),
         same_subtree: Vec::new(),
     };
-    port::add_groups(spec, &mut outside)?;
-    let groups = &mut outside.groups;
+    port::add_groups(spec, &mut extra_groups)?;
+    let groups = &mut extra_groups.groups;
     accelerator::add_groups(spec, groups, &mut translation.warnings)?;
     if options.pci_in_placement {
-        let nested_cells = if options.numa_in_placement {
+        let grouped_cell_count = if options.numa_in_placement {
             cell_count
         } else {
             0
         };
-        pci::add_groups(spec, options, nested_cells, groups, translation)?;
+        pci::add_groups(spec, options, grouped_cell_count, groups, translation)?;
     }
-    Ok(outside)
+    Ok(extra_groups)
 }
 
-/// Builds the groups. `pinned` says whether dedicated processors are requested as PCPU; `nested`
-/// holds the guest's cells if each becomes a group.
+/// Builds the resource request. `uses_pcpu` says whether dedicated processors are requested as
+/// PCPU; `grouped_cells` has the guest's NUMA cells if each becomes a group.
 pub(super) fn build(
     input: &Input<'_>,
-    pinned: bool,
-    nested: Option<&GuestTopology>,
+    uses_pcpu: bool,
+    grouped_cells: Option<&GuestTopology>,
     warnings: &mut Vec<Warning>,
 ) -> Result<ResourceRequest, BadRequest> {
     let Input {
@@ -76,7 +77,7 @@ pub(super) fn build(
     };
     add_request_level(spec, &mut request);
     add_extra_specs(&spec.flavor, &mut request, warnings)?;
-    request.suffixed_in_flavor = request.suffixed.len();
+    request.flavor_group_count = request.suffixed.len();
     for name in requirements
         .image
         .iter()
@@ -84,26 +85,27 @@ pub(super) fn build(
     {
         request.group("").require(name);
     }
-    let explicit = nested.map(|_| request.merged_resources());
-    if pinned {
-        add_pinned_cpus(&requirements, &mut request)?;
+    let explicit = grouped_cells.map(|_| request.merged_resources());
+    if uses_pcpu {
+        add_dedicated_cpus(&requirements, &mut request)?;
     }
-    for outside in &input.outside.groups {
-        request.add_group(outside.group.clone(), &outside.field)?;
+    for extra in &input.extra_groups.groups {
+        request.add_group(extra.group.clone(), &extra.field)?;
     }
     request
         .same_subtree
-        .extend(input.outside.same_subtree.iter().cloned());
+        .extend(input.extra_groups.same_subtree.iter().cloned());
     add_defaults(spec, &mut request);
     add_memory_features(&requirements, &mut request)?;
     add_machine_features(&requirements, &mut request, warnings)?;
-    if let Some((guest, explicit)) = nested.zip(explicit) {
-        cells::split(guest, &explicit, &mut request)?;
+    if let Some((guest, explicit)) = grouped_cells.zip(explicit) {
+        guest_cells::split(guest, &explicit, &mut request)?;
     }
     request.strip_zeros();
     Ok(request)
 }
 
+/// Adds the constraints that the request itself makes on the host.
 fn add_request_level(spec: &RequestSpec, request: &mut ResourceRequest) {
     let params = &spec.request_level_params;
     request.root_required.clone_from(&params.root_required);
@@ -111,7 +113,7 @@ fn add_request_level(spec: &RequestSpec, request: &mut ResourceRequest) {
     request.same_subtree.clone_from(&params.same_subtree);
 }
 
-/// Adds what the flavor's extra specs request by name.
+/// Adds the resources, traits and the group policy of the flavor's extra specs.
 fn add_extra_specs(
     flavor: &Flavor,
     request: &mut ResourceRequest,
@@ -122,15 +124,15 @@ fn add_extra_specs(
         match ExtraSpecKey::parse(key) {
             ExtraSpecKey::Resources { suffix, class } => {
                 let group = request.group(suffix);
-                group.read_resource(class, value, field, warnings);
+                group.parse_resource(class, value, field, warnings);
             }
             ExtraSpecKey::Trait { suffix, name } => {
                 request
                     .group(suffix)
-                    .read_trait(name, value, field, warnings);
+                    .parse_trait(name, value, field, warnings);
             }
             ExtraSpecKey::AnyTrait { suffix } => {
-                request.group(suffix).read_any_trait(value, field)?;
+                request.group(suffix).parse_any_trait(value, field)?;
             }
             ExtraSpecKey::GroupPolicy => match value.as_str() {
                 "none" => request.group_policy = Some(GroupPolicy::None),
@@ -146,8 +148,8 @@ fn add_extra_specs(
     Ok(())
 }
 
-/// Requests dedicated processors as PCPU, and the thread policy as a trait.
-fn add_pinned_cpus(
+/// Requests dedicated processors as PCPU, and a host with the trait that the thread policy needs.
+fn add_dedicated_cpus(
     requirements: &GuestRequirements<'_>,
     request: &mut ResourceRequest,
 ) -> Result<(), BadRequest> {
@@ -167,9 +169,9 @@ fn add_pinned_cpus(
         Some(CpuPolicy::Shared) | None => None,
     };
     if let Some(dedicated) = dedicated {
-        let isolated =
+        let isolates_emulator =
             requirements.emulator_threads_policy()? == Some(EmulatorThreadsPolicy::Isolate);
-        let amount = dedicated + u64::from(isolated);
+        let amount = dedicated + u64::from(isolates_emulator);
         request.group("").set_resource("PCPU", amount);
     }
     match requirements.cpu_thread_policy()? {
@@ -180,15 +182,15 @@ fn add_pinned_cpus(
     Ok(())
 }
 
-/// Adds the flavor's own amounts, except for classes that some group already has.
+/// Adds the flavor's processors, memory and disk, except for classes that some group already has.
 fn add_defaults(spec: &RequestSpec, request: &mut ResourceRequest) {
     let flavor = &spec.flavor;
-    let is_named = |class| {
+    let has_class = |class| {
         let mut groups = request.groups();
         groups.any(|group| group.resources.contains_key(class))
     };
-    let has_cpus = is_named("VCPU") || is_named("PCPU");
-    let (has_memory, has_disk) = (is_named("MEMORY_MB"), is_named("DISK_GB"));
+    let has_cpus = has_class("VCPU") || has_class("PCPU");
+    let (has_memory, has_disk) = (has_class("MEMORY_MB"), has_class("DISK_GB"));
     if !has_cpus {
         let vcpus = u64::from(flavor.vcpus);
         request.group("").set_resource("VCPU", vcpus);
@@ -203,7 +205,7 @@ fn add_defaults(spec: &RequestSpec, request: &mut ResourceRequest) {
     }
 }
 
-/// Adds traits for encrypted memory and resources for persistent memory.
+/// Adds the resources and traits of encrypted and persistent memory.
 fn add_memory_features(
     requirements: &GuestRequirements<'_>,
     request: &mut ResourceRequest,
@@ -225,7 +227,7 @@ fn add_memory_features(
     Ok(())
 }
 
-/// Adds traits for firmware and devices.
+/// Adds the traits of firmware and devices.
 fn add_machine_features(
     requirements: &GuestRequirements<'_>,
     request: &mut ResourceRequest,

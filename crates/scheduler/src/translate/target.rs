@@ -1,4 +1,4 @@
-//! Restricts a translated request to the hosts that it names.
+//! The target of a request: the hosts that it names, to which the query is restricted.
 
 use thiserror::Error;
 use uuid::Uuid;
@@ -7,21 +7,21 @@ use crate::error::BadRequest;
 use crate::request::RequestSpec;
 use crate::translate::resource_request::ResourceRequest;
 
-/// A node of the compute service, as far as a request can name it.
+/// A node of the compute service, with the names by which a request can refer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComputeNode {
     /// The UUID of the node and of its resource provider.
     pub uuid: Uuid,
-    /// The name of the compute service that manages it.
+    /// Its service host.
     pub host: String,
-    /// The name of the node; a service can manage several.
+    /// The name of the node; a service host can have several.
     pub node: String,
 }
 
 /// The host or node that a request names, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
-    /// The name of the compute service, if given.
+    /// The service host, if given.
     pub host: Option<&'a str>,
     /// The name of the node, if given.
     pub node: Option<&'a str>,
@@ -29,7 +29,7 @@ pub struct Target<'a> {
     pub cell: Option<Uuid>,
 }
 
-/// Why a request cannot be restricted to its target.
+/// The reason why a request cannot be restricted to its target.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetRefusal {
     /// No node has these names.
@@ -45,38 +45,37 @@ pub enum TargetRefusal {
     BadRequest(#[from] BadRequest),
 }
 
-/// The host or node that a request names; a destination takes precedence over forced ones, part by
-/// part.
-///
-/// An empty name counts as none.
+/// The host and node that a request names. The host of a destination takes precedence over a forced
+/// host, and likewise the node. An empty name counts as absent.
 #[must_use]
 pub fn target(spec: &RequestSpec) -> Option<Target<'_>> {
-    fn first<'a>(of_destination: Option<&'a String>, forced: &'a [String]) -> Option<&'a str> {
+    fn first_name<'a>(of_destination: Option<&'a String>, forced: &'a [String]) -> Option<&'a str> {
         let mut names = [of_destination, forced.first()].into_iter().flatten();
         names.find(|name| !name.is_empty()).map(String::as_str)
     }
     let destination = spec.requested_destination.as_ref();
-    let host = first(
-        destination.and_then(|to| to.host.as_ref()),
+    let host = first_name(
+        destination.and_then(|destination| destination.host.as_ref()),
         &spec.force_hosts,
     );
-    let node = first(
-        destination.and_then(|to| to.node.as_ref()),
+    let node = first_name(
+        destination.and_then(|destination| destination.node.as_ref()),
         &spec.force_nodes,
     );
-    let cell = destination.and_then(|to| to.cell);
+    let cell = destination.and_then(|destination| destination.cell);
     (host.is_some() || node.is_some()).then_some(Target { host, node, cell })
 }
 
-/// Adds the host and the aggregates of a destination, and settles the group policy.
+/// Restricts a translated request to its target and the aggregates of its destination, and chooses
+/// the group policy if it is missing.
 ///
-/// `find` looks a host up among the compute nodes. With one node the search is for its tree; with
-/// several (bare metal behind one service) the answer is in [`ResourceRequest::nodes`].
+/// `find` returns the compute nodes of a target. If there is one, the query is restricted to its
+/// tree; if there are several, as with bare metal, they are returned in [`ResourceRequest::nodes`].
 ///
 /// # Errors
 ///
-/// [`TargetRefusal`] for a host that does not exist, or suffixed groups without a policy.
-pub fn point(
+/// [`TargetRefusal`] for an unknown host, or for suffixed groups without a policy.
+pub fn apply(
     request: &mut ResourceRequest,
     spec: &RequestSpec,
     find: impl FnOnce(Target<'_>) -> Vec<ComputeNode>,
@@ -109,13 +108,14 @@ pub fn point(
         }
         request.nodes = nodes.iter().map(|node| node.uuid).collect();
     }
-    let far_reaching = ["group", "same_host", "different_host"];
-    if far_reaching
+    // Hints that may exclude any number of hosts: a limit could leave only excluded ones.
+    let excluding_hints = ["group", "same_host", "different_host"];
+    if excluding_hints
         .iter()
         .any(|hint| spec.scheduler_hints.contains_key(*hint))
     {
         request.limit = None;
     }
-    request.settle_group_policy()?;
+    request.choose_group_policy()?;
     Ok(())
 }

@@ -1,23 +1,23 @@
-//! What a request is translated to.
+//! The result of translating a request.
 
 use super::numa::GuestTopology;
 use super::resource_request::ResourceRequest;
 use super::rule::CandidateRule;
 use crate::error::Warning;
 
-/// The result of translating a request.
+/// A translated request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Translation {
     /// The groups to request from placement.
     pub request: ResourceRequest,
-    /// The same with VCPU in place of PCPU, searched when the first has no candidates.
+    /// The same with VCPU in place of PCPU, for the fallback query.
     pub fallback: Option<ResourceRequest>,
-    /// The guest's NUMA cells, where it has any.
+    /// The guest's NUMA topology, if it has one.
     pub numa: Option<GuestTopology>,
-    /// The suffixes of the groups that are PCI devices.
+    /// The suffixes of the groups of PCI devices.
     pub pci_groups: Vec<String>,
-    /// Rules for candidates that a query cannot express.
+    /// Rules for allocation candidates that a query cannot express.
     pub rules: Vec<CandidateRule>,
-    /// Parts of the request that were ignored.
+    /// Warnings about parts of the request that were ignored.
     pub warnings: Vec<Warning>,
 }

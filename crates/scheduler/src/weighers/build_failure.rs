@@ -1,4 +1,4 @@
-//! `BuildFailureWeigher`: failed builds, the fewer the better.
+//! `BuildFailureWeigher`: the number of failed builds; lower is better.
 
 use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;

@@ -1,4 +1,4 @@
-//! `CrossCellWeigher`: a move stays in its cell where it can.
+//! `CrossCellWeigher`: a move prefers hosts of the instance's present cell.
 
 use placewright_placement::slot_set::SlotSet;
 
@@ -14,14 +14,14 @@ pub(super) const WEIGHER: Weigher = Weigher {
     high: None,
     compile: |context| {
         let destination = context.request.requested_destination.as_ref();
-        let destination = destination.filter(|wanted| wanted.allow_cross_cell_move);
-        let Some(cell) = destination.and_then(|wanted| wanted.cell) else {
+        let destination = destination.filter(|destination| destination.allow_cross_cell_move);
+        let Some(cell) = destination.and_then(|destination| destination.cell) else {
             return Ok(RawValues::Constant(0.0));
         };
-        let at_home: Option<&SlotSet> = context.hosts.of_cell(cell);
+        let cell_hosts: Option<&SlotSet> = context.hosts.of_cell(cell);
         Ok(RawValues::Each(Box::new(move |slot| {
-            let is_at_home = at_home.is_some_and(|hosts| hosts.contains(slot));
-            if is_at_home { 1.0 } else { -1.0 }
+            let is_in_cell = cell_hosts.is_some_and(|hosts| hosts.contains(slot));
+            if is_in_cell { 1.0 } else { -1.0 }
         })))
     },
 };

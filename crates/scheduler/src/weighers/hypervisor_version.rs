@@ -1,4 +1,4 @@
-//! `HypervisorVersionWeigher`: the hypervisor's version, the newer the better.
+//! `HypervisorVersionWeigher`: the hypervisor's version; newer is better by default.
 
 use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;

@@ -1,12 +1,13 @@
-//! `ImagePropertiesWeigher`: the number of instances on the host whose image has the same
+//! `ImagePropertiesWeigher`: the number of instances on the host that have the same image
 //! properties.
 //!
-//! Disabled while the configured multiplier is 0, whatever aggregates say.
+//! If the configured multiplier is 0, it is disabled even for aggregates that override the
+//! multiplier.
 
 use super::weigher::{RawValues, Weigher};
 use crate::config;
 use crate::context::Context;
-use crate::hosts::property_counts::compared;
+use crate::hosts::property_counts::counted_properties;
 
 /// The weigher as registered in [`super::ALL`].
 pub(super) const WEIGHER: Weigher = Weigher {
@@ -17,22 +18,22 @@ pub(super) const WEIGHER: Weigher = Weigher {
     low: None,
     high: None,
     compile: |context| {
-        let wanted = wanted(context);
-        if wanted.is_empty() {
+        let counted = properties_with_ratios(context);
+        if counted.is_empty() {
             return Ok(RawValues::Constant(0.0));
         }
         let properties = context.hosts.properties();
         Ok(RawValues::Each(Box::new(move |slot| {
-            let shares = wanted
+            let products = counted
                 .iter()
                 .map(|(number, ratio)| ratio * f64::from(properties.count(slot, *number)));
-            shares.sum()
+            products.sum()
         })))
     },
 };
 
-/// The request's image properties that any instance has, with their ratios.
-fn wanted(context: &Context<'_>) -> Vec<(u32, f64)> {
+/// The numbers of the request's image properties that any instance has, with their ratios.
+fn properties_with_ratios(context: &Context<'_>) -> Vec<(u32, f64)> {
     let Some(image) = context.request.image.as_ref() else {
         return Vec::new();
     };
@@ -44,12 +45,12 @@ fn wanted(context: &Context<'_>) -> Vec<(u32, f64)> {
         if ratios.is_empty() {
             return 1.0;
         }
-        // Of several ratios for a name the last counts.
-        let found = ratios.iter().rfind(|(property, _)| property == name);
-        found.map_or(0.0, |(_, ratio)| *ratio)
+        // Of several ratios for a property the last counts.
+        let configured = ratios.iter().rfind(|(property, _)| property == name);
+        configured.map_or(0.0, |(_, ratio)| *ratio)
     };
-    let compared = compared(&image.properties).into_iter();
-    let numbered = compared.filter_map(|(name, value)| {
+    let properties = counted_properties(&image.properties).into_iter();
+    let numbered = properties.filter_map(|(name, value)| {
         let number = context.hosts.properties().number(name, &value)?;
         Some((number, ratio_of(name)))
     });

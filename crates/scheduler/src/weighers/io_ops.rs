@@ -1,4 +1,4 @@
-//! `IoOpsWeigher`: busy instances; few are better by default.
+//! `IoOpsWeigher`: the number of busy instances; lower is better by default.
 
 use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;

@@ -1,7 +1,7 @@
 //! `MetricsWeigher`: the weighted sum of the host's metrics.
 //!
-//! A host that lacks a metric gets `weight_of_unavailable`. Where `[metrics] required` is set, it
-//! is rejected instead, in the weigher's name.
+//! A host that lacks a metric has the raw value `weight_of_unavailable`. If `[metrics] required` is
+//! set, the host is excluded instead, and explanations name the weigher as the filter.
 
 use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;
@@ -24,11 +24,10 @@ pub(super) const WEIGHER: Weigher = Weigher {
         if context.config.metrics.required || (overrides.is_none() && configured != 0.0) {
             return Ok(RawValues::Column(column::METRICS));
         }
-        // For a host whose multiplier is 0, missing metrics are ignored instead of giving the
-        // weight of unavailable metrics.
+        // For a host whose multiplier is 0, missing metrics are ignored.
         Ok(RawValues::Each(Box::new(move |slot| {
-            let other = overrides.and_then(|overrides| overrides.get(slot));
-            if other.unwrap_or(configured) == 0.0 {
+            let override_value = overrides.and_then(|overrides| overrides.get(slot));
+            if override_value.unwrap_or(configured) == 0.0 {
                 hosts.sum_of_metrics(slot)
             } else {
                 hosts.columns()[column::METRICS].get(slot)

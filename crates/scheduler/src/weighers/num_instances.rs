@@ -1,4 +1,5 @@
-//! `NumInstancesWeigher`: instances; off unless a multiplier says whether many or few are better.
+//! `NumInstancesWeigher`: the number of instances. By default the multiplier is 0, which disables
+//! it.
 
 use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;

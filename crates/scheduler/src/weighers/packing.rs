@@ -1,7 +1,7 @@
-//! `FragmentationWeigher`: prefers hosts where a request wastes the least of shared devices.
+//! `FragmentationWeigher`: prefers hosts whose fragmentation a request increases least.
 
 use super::weigher::{RawValues, Weigher};
-use crate::hosts::fragmentation::{Demand, WHOLE};
+use crate::hosts::fragmentation::{Demand, WHOLE_DEVICE};
 
 /// The weigher as registered in [`super::ALL`].
 pub(super) const WEIGHER: Weigher = Weigher {
@@ -16,22 +16,23 @@ pub(super) const WEIGHER: Weigher = Weigher {
             return Ok(RawValues::Constant(0.0));
         };
         let (loss_cache, demand) = (packing.loss_cache(), packing.demand(context.request));
-        let least = worst(&demand);
+        let worst_value = worst_value(&demand);
         Ok(match loss_cache.gradients(demand) {
             Some(gradients) => RawValues::Each(Box::new(move |slot| {
-                gradients.of(slot).map_or(least, |growth| -growth)
+                gradients.growth(slot).map_or(worst_value, |growth| -growth)
             })),
-            // No losses are cached for a request that was not searched for, so they are computed
-            // host by host.
+            // Losses are only cached for requests of searches. For others, as in explanations, they
+            // are computed host by host.
             None => RawValues::Each(Box::new(move |slot| {
-                let place = loss_cache.place(slot, &demand);
-                place.map_or(least, |place| -place.growth)
+                let choice = loss_cache.choose_devices(slot, &demand);
+                choice.map_or(worst_value, |choice| -choice.growth)
             })),
         })
     },
 };
 
-/// The value of a host whose devices do not fit the request: as if all of it were wasted.
-fn worst(demand: &Demand) -> f64 {
-    -f64::from(WHOLE) * f64::from(demand.devices.max(1))
+/// The raw value of a host whose devices do not fit the request: that of losing as many whole
+/// devices.
+fn worst_value(demand: &Demand) -> f64 {
+    -f64::from(WHOLE_DEVICE) * f64::from(demand.devices.max(1))
 }

@@ -1,5 +1,5 @@
-//! `PCIWeigher`: prefers few free PCI devices, so that hosts with many stay free for requests that
-//! need many.
+//! `PCIWeigher`: prefers hosts with few free PCI devices, so that hosts with many are kept for
+//! requests that need many.
 
 use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;

@@ -1,4 +1,4 @@
-//! The soft policies of server groups: members on the host count for it, or against it.
+//! The soft policies of server groups: hosts with many members are preferred, or hosts with few.
 
 use super::weigher::{RawValues, Weigher};
 use crate::context::Context;
@@ -27,8 +27,8 @@ pub(super) const ANTI_AFFINITY: Weigher = Weigher {
     compile: |context| Ok(members(context, GroupPolicy::SoftAntiAffinity, -1.0)),
 };
 
-/// The number of members of the request's group on every host, times `sign`, if the group has the
-/// policy.
+/// The number of members of the request's group on each host, times `sign`; 0 everywhere if the
+/// group does not have the policy.
 fn members<'a>(context: &Context<'a>, policy: GroupPolicy, sign: f64) -> RawValues<'a> {
     let group = context.request.instance_group.as_ref();
     let Some(group) = group.filter(|group| group.policy == Some(policy)) else {
@@ -36,9 +36,9 @@ fn members<'a>(context: &Context<'a>, policy: GroupPolicy, sign: f64) -> RawValu
     };
     let counts = members_by_host(context, group).into_iter();
     RawValues::Sparse {
-        few: counts
+        exceptions: counts
             .map(|(slot, count)| (slot, sign * f64::from(count)))
             .collect(),
-        rest: 0.0,
+        default: 0.0,
     }
 }

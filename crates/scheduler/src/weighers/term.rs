@@ -1,29 +1,29 @@
-//! The contribution of a weigher whose values are in a column.
+//! A weigher in a score whose raw values are in a column.
 
 use crate::block::{larger, smaller};
 
-/// The contribution of one weigher to the score.
+/// One weigher in a score: a column and a multiplier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Term {
     /// The index of the column with the raw values.
     pub column: usize,
-    /// The weight of the term in the sum.
+    /// The multiplier of the normalised value.
     pub multiplier: f64,
-    /// The lower end of the scale, if the weigher declares one.
+    /// The lower end of the range, if the weigher declares one.
     pub low: Option<f64>,
-    /// The upper end of the scale, if the weigher declares one.
+    /// The upper end of the range, if the weigher declares one.
     pub high: Option<f64>,
 }
 
 impl Term {
     /// Clamps a raw value to the declared ends.
     #[inline]
-    pub(crate) fn bounded(&self, raw: f64) -> f64 {
+    pub(crate) fn clamp(&self, raw: f64) -> f64 {
         let (low, high) = self.bounds();
         smaller(larger(raw, low), high)
     }
 
-    /// The declared ends of the scale, or the widest possible ones.
+    /// The declared ends of the range; for an end that is not declared, the most extreme number.
     pub(crate) fn bounds(&self) -> (f64, f64) {
         (self.low.unwrap_or(f64::MIN), self.high.unwrap_or(f64::MAX))
     }

@@ -1,7 +1,7 @@
-//! Soft topology rules: the preferences of a request and its server group.
+//! `TopologyWeigher`: the soft topology rules of a request and its server group.
 //!
-//! A host's value is the sum over the rules of `weight * value`, each value from 0 (not satisfied
-//! at all) to 1. A host that has no place at a rule's level has 0.
+//! The raw value of a host is the sum of `weight * value` over the rules. Each value is from 0 (the
+//! rule is not satisfied at all) to 1; it is 0 for a host without a place at the rule's level.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::weigher::{RawValues, Weigher};
 use crate::context::Context;
-use crate::hosts::places::{Chain, LevelPlaces, NOWHERE, Places};
+use crate::hosts::places::{LevelPlaces, NO_PLACE, PlacePath, Places};
 use crate::request::group::{HOST_LEVEL, Strength, TopologyRelation, TopologyRule};
 
 /// The weigher as registered in [`super::ALL`].
@@ -22,84 +22,89 @@ pub(super) const WEIGHER: Weigher = Weigher {
     high: None,
     compile: |context| {
         let group = context.request.instance_group.iter();
-        let of_group = group.flat_map(|group| &group.topology_rules);
-        let rules = context.request.topology_rules.iter().chain(of_group);
-        let soft = rules.filter(|rule| rule.strength == Strength::Soft);
-        let bound: Vec<BoundSoftRule<'_>> = soft
-            .filter_map(|rule| BoundSoftRule::of(context, rule))
+        let group_rules = group.flat_map(|group| &group.topology_rules);
+        let rules = context.request.topology_rules.iter().chain(group_rules);
+        let soft_rules = rules.filter(|rule| rule.strength == Strength::Soft);
+        let bound_rules: Vec<BoundSoftRule<'_>> = soft_rules
+            .filter_map(|rule| BoundSoftRule::bind(context, rule))
             .collect();
-        if bound.is_empty() {
+        if bound_rules.is_empty() {
             return Ok(RawValues::Constant(0.0));
         }
         Ok(RawValues::Each(Box::new(move |slot| {
-            bound.iter().fold(0.0, |sum, rule| sum + rule.value(slot))
+            bound_rules
+                .iter()
+                .fold(0.0, |sum, rule| sum + rule.value(slot))
         })))
     },
 };
 
-/// A soft rule bound to the present places of the other instances.
+/// A soft rule, with the places of the other instances that it compares with.
 struct BoundSoftRule<'a> {
     weight: f64,
-    values: Values<'a>,
+    values: RuleValues<'a>,
 }
 
 /// The values that a rule assigns to hosts.
-enum Values<'a> {
+enum RuleValues<'a> {
     /// All hosts of a place have the same value.
     ByPlace {
         /// `None` if each host is a place of its own.
         level: Option<&'a LevelPlaces>,
-        few: BTreeMap<u32, f64>,
-        rest: f64,
+        /// By place: its value, for the places that have any of the other instances.
+        of_used: BTreeMap<u32, f64>,
+        /// The value of all other places.
+        of_unused: f64,
     },
-    /// By the mean distance from some hosts.
+    /// A host's value depends on its mean distance from the other instances.
     ByDistance {
         places: &'a Places,
-        /// By host: how many of the other instances it has.
+        /// By host: the number of other instances on it.
         hosts: BTreeMap<u32, u32>,
-        /// By places of a host: how many of the other instances are on such hosts.
-        chains: BTreeMap<Chain, u32>,
+        /// By place path: the number of other instances on hosts with it.
+        paths: BTreeMap<PlacePath, u32>,
         /// The number of other instances.
         count: u32,
-        likes_near: bool,
+        /// Whether near hosts are better than far ones.
+        prefers_near: bool,
     },
 }
 
 impl<'a> BoundSoftRule<'a> {
-    /// `None` if the rule cannot influence the ranking.
-    fn of(context: &Context<'a>, rule: &TopologyRule) -> Option<Self> {
+    /// Binds a rule; `None` if it cannot influence the ranking.
+    fn bind(context: &Context<'a>, rule: &TopologyRule) -> Option<Self> {
         let hosts = hosts_of_others(context, rule);
         let places = context.hosts.places();
         let count = hosts.values().sum();
         let values = match rule.level.as_deref() {
             None if count == 0 => return None,
             None => {
-                let mut chains = BTreeMap::new();
+                let mut paths = BTreeMap::new();
                 for (host, count) in &hosts {
-                    *chains.entry(places.chain(*host)).or_default() += count;
+                    *paths.entry(places.place_path(*host)).or_default() += count;
                 }
-                Values::ByDistance {
+                RuleValues::ByDistance {
                     places,
                     hosts,
-                    chains,
+                    paths,
                     count,
-                    likes_near: rule.relation == TopologyRelation::Near,
+                    prefers_near: rule.relation == TopologyRelation::Near,
                 }
             }
             Some(HOST_LEVEL) => {
-                let all = context.hosts.known().len();
-                by_place(None, rule.relation, hosts, all)
+                let host_count = context.hosts.slots().len();
+                values_by_place(None, rule.relation, hosts, host_count)
             }
             Some(name) => {
                 let level = places.level(name)?;
                 let mut counts = BTreeMap::new();
                 for (host, count) in hosts {
-                    let place = level.of(host);
-                    if place != NOWHERE {
+                    let place = level.place_of(host);
+                    if place != NO_PLACE {
                         *counts.entry(place).or_default() += count;
                     }
                 }
-                by_place(Some(level), rule.relation, counts, level.all().count())
+                values_by_place(Some(level), rule.relation, counts, level.places().count())
             }
         };
         Some(Self {
@@ -109,76 +114,87 @@ impl<'a> BoundSoftRule<'a> {
     }
 
     fn value(&self, slot: u32) -> f64 {
-        self.weight * self.values.of(slot)
+        self.weight * self.values.value_of(slot)
     }
 }
 
-/// The values of a rule about places, given how many of the others each place has, and the number
-/// of places.
-fn by_place(
+/// The values of a rule about places, given the number of other instances in each place that has
+/// any, and the number of places.
+fn values_by_place(
     level: Option<&LevelPlaces>,
     relation: TopologyRelation,
     counts: BTreeMap<u32, u32>,
-    places: usize,
-) -> Values<'_> {
-    let all: u32 = counts.values().sum();
-    let most = counts.values().copied().max().unwrap_or(0);
-    let least = if counts.len() < places {
+    place_count: usize,
+) -> RuleValues<'_> {
+    let total: u32 = counts.values().sum();
+    let maximum = counts.values().copied().max().unwrap_or(0);
+    let minimum = if counts.len() < place_count {
         0
     } else {
         counts.values().copied().min().unwrap_or(0)
     };
     let value = |count: u32| match relation {
-        TopologyRelation::Same if all == 0 => 0.0,
-        TopologyRelation::Same => f64::from(count) / f64::from(all),
+        TopologyRelation::Same if total == 0 => 0.0,
+        TopologyRelation::Same => f64::from(count) / f64::from(total),
         TopologyRelation::Different => f64::from(u8::from(count == 0)),
-        TopologyRelation::Spread if most == least => 1.0,
-        TopologyRelation::Spread => f64::from(most - count) / f64::from(most - least),
+        TopologyRelation::Spread if maximum == minimum => 1.0,
+        TopologyRelation::Spread => f64::from(maximum - count) / f64::from(maximum - minimum),
         // Rules about distances have no level.
         TopologyRelation::Near | TopologyRelation::Far => 0.0,
     };
-    let few = counts.iter().map(|(place, count)| (*place, value(*count)));
-    Values::ByPlace {
+    let of_used = counts.iter().map(|(place, count)| (*place, value(*count)));
+    RuleValues::ByPlace {
         level,
-        few: few.collect(),
-        rest: value(0),
+        of_used: of_used.collect(),
+        of_unused: value(0),
     }
 }
 
-impl Values<'_> {
-    fn of(&self, slot: u32) -> f64 {
+impl RuleValues<'_> {
+    /// The value of a host.
+    fn value_of(&self, slot: u32) -> f64 {
         match self {
-            Self::ByPlace { level, few, rest } => {
-                let place = level.map_or(slot, |level| level.of(slot));
-                if level.is_some() && place == NOWHERE {
+            Self::ByPlace {
+                level,
+                of_used,
+                of_unused,
+            } => {
+                let place = level.map_or(slot, |level| level.place_of(slot));
+                if level.is_some() && place == NO_PLACE {
                     return 0.0;
                 }
-                few.get(&place).copied().unwrap_or(*rest)
+                of_used.get(&place).copied().unwrap_or(*of_unused)
             }
             Self::ByDistance {
                 places,
                 hosts,
-                chains,
+                paths,
                 count,
-                likes_near,
+                prefers_near,
             } => {
-                let own = places.chain(slot);
-                let of_chain = |(chain, count): (&Chain, &u32)| {
-                    f64::from(places.distance(&own, chain)) * f64::from(*count)
+                let host_path = places.place_path(slot);
+                let distance_sum = |(path, count): (&PlacePath, &u32)| {
+                    f64::from(places.distance(&host_path, path)) * f64::from(*count)
                 };
-                let mut sum: f64 = chains.iter().map(of_chain).sum();
+                let mut sum: f64 = paths.iter().map(distance_sum).sum();
                 // Instances on the host itself are at distance 0.
-                if let Some(here) = hosts.get(&slot) {
-                    sum -= f64::from(places.distance(&own, &own)) * f64::from(*here);
+                if let Some(count_here) = hosts.get(&slot) {
+                    sum -=
+                        f64::from(places.distance(&host_path, &host_path)) * f64::from(*count_here);
                 }
-                let far = sum / f64::from(*count) / f64::from(places.farthest().max(1));
-                if *likes_near { 1.0 - far } else { far }
+                let mean_distance = sum / f64::from(*count);
+                let farness = mean_distance / f64::from(places.distance_max().max(1));
+                if *prefers_near {
+                    1.0 - farness
+                } else {
+                    farness
+                }
             }
         }
     }
 }
 
-/// By host: how many of the instances that a rule compares with it has.
+/// By host: the number of instances on it that a rule compares with.
 fn hosts_of_others(context: &Context<'_>, rule: &TopologyRule) -> BTreeMap<u32, u32> {
     let mut others: BTreeSet<Uuid> = rule.to.clone();
     if others.is_empty() {

@@ -1,4 +1,4 @@
-//! What a weigher is, and how the values of all weighers become a score.
+//! The description of a weigher, and the computation of scores from the values of all weighers.
 
 use std::fmt;
 
@@ -9,41 +9,42 @@ use crate::error::BadRequest;
 use crate::hosts::aggregate::OverrideColumn;
 use crate::hosts::table::HostTable;
 
-/// A weigher: its name in the configuration, its scale, and how it is compiled.
+/// A weigher: its name in the configuration, its multiplier, the ends of its range, and its
+/// compiler.
 #[derive(Debug)]
 pub struct Weigher {
     /// The name by which `weight_classes` refers to it.
     pub name: &'static str,
-    /// The option with its multiplier; also the metadata key that overrides it for the hosts of an
-    /// aggregate.
+    /// The name of the option with its multiplier, which is also the metadata key by which an
+    /// aggregate overrides the multiplier for its hosts.
     pub multiplier_key: &'static str,
     /// Reads the multiplier from the configuration.
     pub multiplier: fn(&SchedulerConfig) -> f64,
     /// Whether the multiplier is negated, so that higher values are worse.
     pub is_subtracted: bool,
-    /// The declared lower end of the values, if any; lower values are raised to it.
+    /// The declared lower end of the range, if any; lower raw values are raised to it.
     pub low: Option<f64>,
-    /// The declared upper end of the values, if any; higher values are cut to it.
+    /// The declared upper end of the range, if any; higher raw values are lowered to it.
     pub high: Option<f64>,
     /// Compiles the weigher for a request.
     pub compile: Compile,
 }
 
-/// Compiles a request into the values of all hosts.
+/// Compiles a request into the raw values of all hosts.
 pub type Compile = for<'a> fn(&Context<'a>) -> Result<RawValues<'a>, BadRequest>;
 
-/// Where the raw values of the hosts are found.
+/// The raw values of all hosts, in the cheapest form that the weigher allows.
 pub enum RawValues<'a> {
     /// All hosts have the same value.
     Constant(f64),
     /// The values are in this column of the [`HostTable`].
     Column(usize),
-    /// A few hosts, in rising order of slot, have values of their own.
+    /// All hosts have the same value, with few exceptions.
     Sparse {
-        /// Slots with their values.
-        few: Vec<(u32, f64)>,
+        /// Slots with another value, in rising order.
+        exceptions: Vec<(u32, f64)>,
         /// The value of all other hosts.
-        rest: f64,
+        default: f64,
     },
     /// A function that computes the value of a slot.
     Each(Box<dyn Fn(u32) -> f64 + Send + Sync + 'a>),
@@ -54,7 +55,10 @@ impl fmt::Debug for RawValues<'_> {
         match self {
             Self::Constant(number) => write!(f, "Constant({number})"),
             Self::Column(column) => write!(f, "Column({column})"),
-            Self::Sparse { few, rest } => write!(f, "Sparse({} hosts, rest {rest})", few.len()),
+            Self::Sparse {
+                exceptions,
+                default,
+            } => write!(f, "Sparse({} hosts, rest {default})", exceptions.len()),
             Self::Each(_) => f.write_str("Each"),
         }
     }
@@ -69,11 +73,11 @@ pub struct Compiled<'a> {
     pub multiplier: f64,
     overrides: Option<OverrideColumn<'a>>,
     is_subtracted: bool,
-    /// The declared lower end of the values.
+    /// The declared lower end of the range.
     pub low: Option<f64>,
-    /// The declared upper end of the values.
+    /// The declared upper end of the range.
     pub high: Option<f64>,
-    /// Where the raw values of the hosts are found.
+    /// The raw values of the hosts.
     pub raw: RawValues<'a>,
 }
 
@@ -82,7 +86,7 @@ impl<'a> Compiled<'a> {
     ///
     /// # Errors
     ///
-    /// [`BadRequest`] when the request says something that the weigher cannot read.
+    /// [`BadRequest`] if the request has a value that the weigher cannot interpret.
     pub fn new(
         weigher: &'static Weigher,
         context: &Context<'a>,
@@ -127,16 +131,16 @@ impl<'a> Compiled<'a> {
         }
     }
 
-    /// Whether it cannot influence the ranking, whatever the hosts.
+    /// Whether the weigher cannot influence the ranking, whatever the state of the hosts.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let is_even =
+        let is_uniform =
             matches!(self.raw, RawValues::Constant(_)) && self.low.is_none() && self.high.is_none();
-        is_even || (self.multiplier == 0.0 && self.overrides.is_none())
+        is_uniform || (self.multiplier == 0.0 && self.overrides.is_none())
     }
 
-    /// The term for a cached ranking; `None` if the weigher needs more than a column and a common
-    /// multiplier.
+    /// The term for the indexed ranking; `None` if the raw values are not in a column, or hosts
+    /// have different multipliers.
     #[must_use]
     pub fn term(&self) -> Option<Term> {
         match self.raw {
@@ -156,8 +160,8 @@ impl<'a> Compiled<'a> {
     pub fn multiplier_of(&self, slot: u32) -> f64 {
         match self.overrides.and_then(|overrides| overrides.get(slot)) {
             None => self.multiplier,
-            Some(other) if self.is_subtracted => -other,
-            Some(other) => other,
+            Some(multiplier) if self.is_subtracted => -multiplier,
+            Some(multiplier) => multiplier,
         }
     }
 
@@ -168,10 +172,13 @@ impl<'a> Compiled<'a> {
         let number = match &self.raw {
             RawValues::Constant(number) => *number,
             RawValues::Column(column) => hosts.columns()[*column].get(slot),
-            RawValues::Sparse { few, rest } => few
+            RawValues::Sparse {
+                exceptions,
+                default,
+            } => exceptions
                 .binary_search_by_key(&slot, |(slot, _)| *slot)
-                .map_or(*rest, |index| few[index].1),
-            RawValues::Each(ask) => ask(slot),
+                .map_or(*default, |index| exceptions[index].1),
+            RawValues::Each(compute) => compute(slot),
         };
         let number = self
             .low
@@ -185,16 +192,14 @@ impl<'a> Compiled<'a> {
     pub fn scale(&self, hosts: &HostTable, slots: &[u32]) -> Scale {
         let numbers = || slots.iter().map(|slot| self.number(hosts, *slot));
         let high = self.high.unwrap_or_else(|| {
-            numbers().fold(
-                f64::NEG_INFINITY,
-                |most, next| if next > most { next } else { most },
-            )
+            numbers().fold(f64::NEG_INFINITY, |maximum, number| {
+                if number > maximum { number } else { maximum }
+            })
         });
         let low = self.low.unwrap_or_else(|| {
-            numbers().fold(
-                f64::INFINITY,
-                |least, next| if next < least { next } else { least },
-            )
+            numbers().fold(f64::INFINITY, |minimum, number| {
+                if number < minimum { number } else { minimum }
+            })
         });
         Scale {
             low,
@@ -203,7 +208,7 @@ impl<'a> Compiled<'a> {
     }
 }
 
-/// The affine map from raw values to the range 0 to 1, over the hosts that are compared.
+/// The affine map from raw values to the range 0 to 1, given their range over the compared hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     low: f64,
@@ -228,46 +233,47 @@ pub struct CompiledWeighers<'a> {
 }
 
 impl<'a> CompiledWeighers<'a> {
-    /// Combines compiled weighers with a table of hosts.
+    /// Compiled weighers with the host table from which they read.
     #[must_use]
     pub fn new(hosts: &'a HostTable, weighers: Vec<Compiled<'a>>) -> Self {
         Self { hosts, weighers }
     }
 
-    /// The weighers that can influence the ranking, in the order in which shares are added up.
+    /// The weighers that can influence the ranking, in the order in which their shares are added.
     #[must_use]
     pub fn weighers(&self) -> &[Compiled<'a>] {
         &self.weighers
     }
 
-    /// The terms of a cached ranking that gives the same order; `None` if a weigher needs more.
+    /// The terms of the weighers, for the indexed ranking; `None` if a weigher has no term.
     #[must_use]
     pub fn terms(&self) -> Option<Vec<Term>> {
         let columns = self.hosts.columns();
-        // A term is zero where all hosts have the same value and it is the lower end.
-        let counts = |term: &Term| match columns[term.column].uniform() {
+        // If all hosts have the same value, a term only counts if the value is above a declared low
+        // end.
+        let can_count = |term: &Term| match columns[term.column].uniform() {
             Some(number) => term.low.is_some_and(|low| number > low),
             None => true,
         };
         let mut terms = Vec::with_capacity(self.weighers.len());
         for weigher in self.weighers.iter().filter(|weigher| !weigher.is_idle()) {
-            terms.extend(Some(weigher.term()?).filter(counts));
+            terms.extend(Some(weigher.term()?).filter(can_count));
         }
         Some(terms)
     }
 
-    /// The scales of all weighers over some hosts; with fewer than two hosts nothing is weighed.
+    /// The scales of all weighers over some hosts. A single host is not weighed: its score is 0.
     #[must_use]
     pub fn scales(&self, slots: &[u32]) -> Scales<'_, 'a> {
         let scale = |weigher: &Compiled<'a>| weigher.scale(self.hosts, slots);
-        let is_weighed = slots.len() > 1;
+        let are_weighed = slots.len() > 1;
         Scales {
             weighers: self,
-            scales: is_weighed.then(|| self.weighers.iter().map(scale).collect()),
+            scales: are_weighed.then(|| self.weighers.iter().map(scale).collect()),
         }
     }
 
-    /// The scores of some hosts, compared with each other, in the same order.
+    /// The scores of some hosts that are compared with each other, in the order given.
     #[must_use]
     pub fn weights(&self, slots: &[u32]) -> Vec<f64> {
         let scales = self.scales(slots);
@@ -289,11 +295,11 @@ impl Scales<'_, '_> {
         self.shares(slot).fold(0.0, |sum, share| sum + share.share)
     }
 
-    /// The contribution of every weigher to one of the compared hosts, in order.
+    /// The contributions of the weighers to the score of one of the compared hosts, in order.
     pub fn shares(&self, slot: u32) -> impl Iterator<Item = Share<'_>> {
         let scales = self.scales.as_deref().unwrap_or_default();
-        let both = self.weighers.weighers.iter().zip(scales);
-        both.map(move |(weigher, scale)| {
+        let weighers = self.weighers.weighers.iter().zip(scales);
+        weighers.map(move |(weigher, scale)| {
             let number = weigher.number(self.weighers.hosts, slot);
             let multiplier = weigher.multiplier_of(slot);
             let normalised = scale.normalise(number);
@@ -323,8 +329,8 @@ pub struct Share<'a> {
     pub share: f64,
 }
 
-/// Sorts hosts by score, the highest first, equals in the order given. Returns indexes into
-/// `weights`.
+/// Sorts hosts by score, the highest first; equal scores stay in the order given. Returns indexes
+/// into `weights`.
 #[must_use]
 pub fn rank(weights: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..weights.len()).collect();

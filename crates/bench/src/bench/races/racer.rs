@@ -105,7 +105,7 @@ impl RacingScheduler {
         let requests: Vec<RequestSpec> = (0..SIZES).map(|_| request(&mut numbers)).collect();
         // Caches are filled before the race begins: a request is kept when it comes again.
         for request in requests.iter().chain(&requests) {
-            let prepared = scheduler.prepare_once(state, request)?;
+            let prepared = scheduler.prepare_cached(state, request)?;
             let scope = Scope {
                 count: 1,
                 ..Scope::default()

@@ -111,10 +111,10 @@ impl Placing {
             return Ok(());
         }
         let request = &self.demand.request;
-        let mut prepared = context.scheduler.prepare_once(context.state, request)?;
+        let mut prepared = context.scheduler.prepare_cached(context.state, request)?;
         if self.open.len() > 1 && prepared.class.is_some_and(|class| !class.is_repeated) {
             // Rankings are kept for requests that come more than once, as this one will.
-            prepared = context.scheduler.prepare_once(context.state, request)?;
+            prepared = context.scheduler.prepare_cached(context.state, request)?;
         }
         self.prepared = Some(prepared);
         let claims = self.slots.len();

@@ -1,17 +1,19 @@
-//! Caches by class of request how much of each host's devices a request would waste, updated for
-//! the hosts that changed.
+//! A cache of the expected loss of each host's devices by a request, updated for the hosts that
+//! changed.
 //!
-//! Requests for the same number of devices and the same share are of one class, whatever CPUs and
-//! memory they want: those only affect the idle part, which is a sum and needs no search.
+//! Requests for the same number of devices and the same share form a demand class, whatever CPUs
+//! and memory they need: those only affect the stranded shares, which are computed without a
+//! search.
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::{Demand, DemandForecast, Place, Room};
+use super::{Demand, DemandForecast, DeviceChoice, FreeCapacity};
 
-/// The capacity of the change log; a class that is further behind starts over.
-const REMEMBERED: usize = 4_096;
-/// The maximum number of classes that are cached.
+/// The number of changes that the change log holds at least. The losses of a class that is further
+/// behind are computed anew.
+const LOGGED_CHANGES: usize = 4_096;
+/// The maximum number of demand classes that are cached.
 const CLASSES_MAX: usize = 256;
 
 /// The free capacity of hosts, and the cached losses.
@@ -20,27 +22,29 @@ pub struct LossCache {
     hosts: Vec<Host>,
     forecast: DemandForecast,
     /// The version of the forecast.
-    forecasts: u64,
-    /// The log of changed hosts, and the number of changes dropped from its front.
-    changed: Vec<u32>,
-    forgotten: u64,
-    classes: HashMap<(u32, u32), Class, foldhash::fast::FixedState>,
+    forecast_version: u64,
+    /// The change log: the hosts that changed, oldest first.
+    changed_hosts: Vec<u32>,
+    /// The number of changes that were dropped from the front of the change log.
+    dropped_changes: u64,
+    /// By number of devices and share: the class.
+    classes: HashMap<(u32, u32), DemandClass, foldhash::fast::FixedState>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Host {
     cpu: u64,
     memory: u64,
-    /// The sum of the remaining shares of all devices.
+    /// The sum of the free shares of all devices.
     share: f64,
-    /// The shares that stay idle for lack of CPUs or memory, under the current forecast.
+    /// The free shares that stay unused for lack of CPUs or memory, by the current forecast.
     stranded: f64,
     devices: SmallVec<[u32; 8]>,
 }
 
 impl Host {
-    fn room(&self) -> Room<'_> {
-        Room {
+    fn free(&self) -> FreeCapacity<'_> {
+        FreeCapacity {
             cpu: self.cpu,
             memory: self.memory,
             devices: &self.devices,
@@ -50,12 +54,13 @@ impl Host {
 
 /// The cached losses for requests of the same number of devices and the same share.
 #[derive(Clone, Debug)]
-struct Class {
-    forecast: u64,
+struct DemandClass {
+    /// The version of the forecast that the losses were computed with.
+    forecast_version: u64,
     /// The position in the change log up to which the losses are valid.
     position: u64,
-    /// By host: the growth of the devices' expected loss; infinite where too few devices are
-    /// sufficient.
+    /// By host: the growth of the expected loss of its devices; infinite where too few have enough
+    /// free shares.
     losses: Vec<f64>,
 }
 
@@ -71,55 +76,55 @@ impl FragmentationGradients<'_> {
     /// The growth for one host; `None` if the request does not fit there.
     #[must_use]
     #[inline]
-    pub fn of(&self, host: u32) -> Option<f64> {
+    pub fn growth(&self, host: u32) -> Option<f64> {
         let loss = *self.losses.get(host as usize)?;
-        let room = self.loss_cache.hosts.get(host as usize)?;
+        let host = self.loss_cache.hosts.get(host as usize)?;
         if loss == f64::INFINITY {
             return None;
         }
-        let cpu = room.cpu.checked_sub(self.demand.cpu)?;
-        let memory = room.memory.checked_sub(self.demand.memory)?;
-        let share = room.share - self.demand.total_share();
+        let cpu = host.cpu.checked_sub(self.demand.cpu)?;
+        let memory = host.memory.checked_sub(self.demand.memory)?;
+        let share = host.share - self.demand.total_share();
         let after = self.loss_cache.forecast.stranded(cpu, memory, share);
-        Some(loss + after - room.stranded)
+        Some(loss + after - host.stranded)
     }
 }
 
 impl LossCache {
     /// Sets the free capacity of a host.
-    pub fn set(&mut self, host: u32, room: &Room<'_>) {
+    pub fn set(&mut self, host: u32, free: &FreeCapacity<'_>) {
         let index = host as usize;
         if index >= self.hosts.len() {
             self.hosts.resize_with(index + 1, Host::default);
         }
-        if self.hosts[index].room() == *room {
+        if self.hosts[index].free() == *free {
             return;
         }
-        let share = f64::from(room.devices.iter().sum::<u32>());
+        let share = f64::from(free.devices.iter().sum::<u32>());
         self.hosts[index] = Host {
-            cpu: room.cpu,
-            memory: room.memory,
+            cpu: free.cpu,
+            memory: free.memory,
             share,
-            stranded: self.forecast.stranded(room.cpu, room.memory, share),
-            devices: room.devices.into(),
+            stranded: self.forecast.stranded(free.cpu, free.memory, share),
+            devices: free.devices.into(),
         };
-        if self.changed.len() >= 2 * REMEMBERED {
-            self.changed.drain(..REMEMBERED);
-            self.forgotten += REMEMBERED as u64;
+        if self.changed_hosts.len() >= 2 * LOGGED_CHANGES {
+            self.changed_hosts.drain(..LOGGED_CHANGES);
+            self.dropped_changes += LOGGED_CHANGES as u64;
         }
-        self.changed.push(host);
+        self.changed_hosts.push(host);
     }
 
-    /// Sets the expectation for future requests.
+    /// Sets the forecast of coming requests.
     pub fn set_forecast(&mut self, forecast: DemandForecast) {
         self.forecast = forecast;
-        self.forecasts += 1;
+        self.forecast_version += 1;
         for host in &mut self.hosts {
             host.stranded = self.forecast.stranded(host.cpu, host.memory, host.share);
         }
     }
 
-    /// The expectation for future requests.
+    /// The forecast of coming requests.
     #[must_use]
     pub fn forecast(&self) -> &DemandForecast {
         &self.forecast
@@ -127,13 +132,13 @@ impl LossCache {
 
     /// The best devices of a host for a request; `None` if it does not fit.
     #[must_use]
-    pub fn place(&self, host: u32, demand: &Demand) -> Option<Place> {
+    pub fn choose_devices(&self, host: u32, demand: &Demand) -> Option<DeviceChoice> {
         let host = self.hosts.get(host as usize)?;
-        self.forecast.place(&host.room(), demand)
+        self.forecast.choose_devices(&host.free(), demand)
     }
 
     /// Updates the cached losses of a request's class.
-    pub fn ready(&mut self, demand: &Demand) {
+    pub fn update(&mut self, demand: &Demand) {
         let key = (demand.devices, demand.share);
         if !self.classes.contains_key(&key) && self.classes.len() >= CLASSES_MAX {
             let oldest = self
@@ -144,42 +149,42 @@ impl LossCache {
                 self.classes.remove(&oldest);
             }
         }
-        let end = self.forgotten + self.changed.len() as u64;
-        let class = self.classes.entry(key).or_insert_with(|| Class {
-            forecast: u64::MAX,
+        let end = self.dropped_changes + self.changed_hosts.len() as u64;
+        let class = self.classes.entry(key).or_insert_with(|| DemandClass {
+            forecast_version: u64::MAX,
             position: 0,
             losses: Vec::new(),
         });
-        let missed = class.position.checked_sub(self.forgotten);
-        let missed = missed.and_then(|missed| usize::try_from(missed).ok());
-        let is_known = class.forecast == self.forecasts;
+        let first_missed = class.position.checked_sub(self.dropped_changes);
+        let first_missed = first_missed.and_then(|first_missed| usize::try_from(first_missed).ok());
+        let has_forecast = class.forecast_version == self.forecast_version;
         let (hosts, forecast) = (&self.hosts, &self.forecast);
         let loss = |host: &Host| forecast.loss(&host.devices, demand);
         class.losses.resize(hosts.len(), f64::INFINITY);
-        match missed.filter(|_| is_known) {
-            Some(missed) => {
-                for host in &self.changed[missed..] {
+        match first_missed.filter(|_| has_forecast) {
+            Some(first_missed) => {
+                for host in &self.changed_hosts[first_missed..] {
                     class.losses[*host as usize] = loss(&hosts[*host as usize]);
                 }
             }
             None => {
-                for (kept, host) in class.losses.iter_mut().zip(hosts) {
-                    *kept = loss(host);
+                for (cached_loss, host) in class.losses.iter_mut().zip(hosts) {
+                    *cached_loss = loss(host);
                 }
             }
         }
-        class.forecast = self.forecasts;
+        class.forecast_version = self.forecast_version;
         class.position = end;
     }
 
-    /// The growth of the fragmentation of hosts by a request, if [`Self::ready`] was last called
-    /// for its class; `None` otherwise.
+    /// The growth of the fragmentation of hosts by a request; `None` if anything changed since
+    /// [`Self::update`] was called for its class.
     #[must_use]
     pub fn gradients(&self, demand: Demand) -> Option<FragmentationGradients<'_>> {
         let class = self.classes.get(&(demand.devices, demand.share))?;
-        let end = self.forgotten + self.changed.len() as u64;
-        let is_new = class.forecast == self.forecasts && class.position == end;
-        is_new.then_some(FragmentationGradients {
+        let end = self.dropped_changes + self.changed_hosts.len() as u64;
+        let is_current = class.forecast_version == self.forecast_version && class.position == end;
+        is_current.then_some(FragmentationGradients {
             loss_cache: self,
             losses: &class.losses,
             demand,

@@ -1,4 +1,4 @@
-//! Instances that were claimed for a host and that its agent has not reported yet.
+//! Pending instances: claimed for a host, and not reported by its agent yet.
 
 use placewright_placement::tree_changes::ChangeKind;
 use uuid::Uuid;
@@ -12,8 +12,7 @@ impl HostTable {
         let Some(mut state) = self.hosts.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
-        // If the agent reported the instance before the claim was seen here, it is counted
-        // already.
+        // The agent may report the instance before the claim is observed here.
         if !state.instances.contains_key(&instance.uuid) {
             self.put_instance(Some(slot), &mut state, instance, true);
         }
@@ -25,8 +24,8 @@ impl HostTable {
         let Some(mut state) = self.hosts.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
-        let found = state.instances.get(&instance);
-        if found.is_some_and(|instance| instance.is_pending) {
+        let counted = state.instances.get(&instance);
+        if counted.is_some_and(|instance| instance.is_pending) {
             self.take_instance(Some(slot), &mut state, instance);
         }
         self.put_back(Some(slot), state, ChangeKind::Room);

@@ -1,4 +1,4 @@
-//! Applies updates, and keeps columns, sets and indexes consistent with the states of hosts.
+//! Applies updates to the states of hosts, and updates the columns, sets and indexes with them.
 
 use std::cmp::Reverse;
 
@@ -16,11 +16,11 @@ use crate::hosts::state::{
 };
 use crate::image::ImageProperties;
 
-/// A larger number of free PCI devices makes no difference to the weigher.
+/// The number of free PCI devices from which on more make no difference to the weigher.
 const DEVICES_MAX: i64 = 99;
 
 impl HostTable {
-    /// Takes a host's state out of the table in order to change it.
+    /// Takes a host's state out of the table, with its slot if it has one.
     pub(super) fn take_state(&mut self, host: Uuid) -> Option<(Option<u32>, Box<HostState>)> {
         match self.slot_of.get(&host).copied() {
             Some(slot) => Some((Some(slot), self.hosts[slot as usize].take()?)),
@@ -30,10 +30,10 @@ impl HostTable {
 
     /// Puts a host's state back after a change of some kind, and updates everything derived from
     /// it.
-    pub(super) fn put_back(&mut self, slot: Option<u32>, state: Box<HostState>, what: ChangeKind) {
+    pub(super) fn put_back(&mut self, slot: Option<u32>, state: Box<HostState>, kind: ChangeKind) {
         if let Some(slot) = slot {
             self.hosts[slot as usize] = Some(state);
-            self.refresh(slot, what);
+            self.refresh(slot, kind);
         } else {
             let uuid = state.uuid;
             if self.unbound.insert(uuid, state).is_none() {
@@ -42,10 +42,15 @@ impl HostTable {
         }
     }
 
-    /// Applies an update to a state that was taken out.
-    pub(super) fn change(&mut self, slot: Option<u32>, state: &mut HostState, update: &HostUpdate) {
+    /// Applies an update to a state that was taken out of the table.
+    pub(super) fn apply_update(
+        &mut self,
+        slot: Option<u32>,
+        state: &mut HostState,
+        update: &HostUpdate,
+    ) {
         match update {
-            HostUpdate::Full(report) => self.replace(slot, state, report),
+            HostUpdate::Full(report) => self.replace_state(slot, state, report),
             HostUpdate::Facts(facts) => self.replace_facts(slot, state, facts),
             HostUpdate::Load(load) => state.load = *load,
             HostUpdate::Metrics(metrics) => state.metrics.clone_from(metrics),
@@ -63,17 +68,17 @@ impl HostTable {
         }
     }
 
-    fn replace(&mut self, slot: Option<u32>, state: &mut HostState, report: &HostReport) {
+    fn replace_state(&mut self, slot: Option<u32>, state: &mut HostState, report: &HostReport) {
         self.replace_facts(slot, state, &report.facts);
         state.load = report.load;
         state.metrics.clone_from(&report.metrics);
         state.disabled.clone_from(&report.disabled);
         state.is_forced_down = report.is_forced_down;
-        // Expected instances that are missing from the report are still under way.
-        let spoken_of =
+        // Pending instances that are missing from the report are still being built.
+        let reported_before =
             |(uuid, instance): (&Uuid, &HostInstance)| (!instance.is_pending).then_some(*uuid);
-        let gone: Vec<Uuid> = state.instances.iter().filter_map(spoken_of).collect();
-        for uuid in gone {
+        let replaced: Vec<Uuid> = state.instances.iter().filter_map(reported_before).collect();
+        for uuid in replaced {
             self.take_instance(slot, state, uuid);
         }
         for instance in &report.instances {
@@ -84,22 +89,22 @@ impl HostTable {
     fn replace_facts(&mut self, slot: Option<u32>, state: &mut HostState, facts: &HostFacts) {
         if state.names != facts.names {
             if let Some(slot) = slot {
-                self.unlink(slot, &state.names);
-                self.link(slot, &facts.names);
+                self.remove_names(slot, &state.names);
+                self.add_names(slot, &facts.names);
             }
             state.names.clone_from(&facts.names);
         }
         if *state.platform != facts.platform {
             state.platform = self.platforms.shared(&facts.platform);
             if let Some(slot) = slot {
-                self.platforms.set(slot, &state.platform);
+                self.platforms.set_host(slot, &state.platform);
             }
         }
         state.stats.clone_from(&facts.stats);
     }
 
-    /// Adds a host's names to the indexes.
-    fn link(&mut self, slot: u32, names: &HostNames) {
+    /// Adds a host to the indexes by service host and cell.
+    fn add_names(&mut self, slot: u32, names: &HostNames) {
         let name: Box<str> = names.service_host.to_lowercase().into();
         let nodes = self.by_service_host.entry(name).or_default();
         nodes.push(slot);
@@ -107,7 +112,8 @@ impl HostTable {
         self.by_cell.entry(names.cell).or_default().insert(slot);
     }
 
-    fn unlink(&mut self, slot: u32, names: &HostNames) {
+    /// Removes a host from the indexes by service host and cell.
+    fn remove_names(&mut self, slot: u32, names: &HostNames) {
         let name = names.service_host.to_lowercase();
         if let Some(nodes) = self.by_service_host.get_mut(name.as_str()) {
             nodes.retain(|node| *node != slot);
@@ -133,8 +139,8 @@ impl HostTable {
         self.take_instance(slot, state, report.uuid);
         let properties = if self.derived_config.image_properties {
             let canonical = ImageProperties::new(report.image_properties.clone());
-            // Properties that no image could have are dropped: no request matches them.
-            self.properties.enter(&canonical.unwrap_or_default())
+            // Invalid properties are dropped: no request has them.
+            self.properties.add_instance(&canonical.unwrap_or_default())
         } else {
             Box::default()
         };
@@ -144,7 +150,7 @@ impl HostTable {
             properties,
         };
         if let Some(slot) = slot {
-            self.link_instance(slot, report.uuid, &instance);
+            self.index_instance(slot, report.uuid, &instance);
         }
         state.instances.insert(report.uuid, instance);
     }
@@ -154,20 +160,20 @@ impl HostTable {
             return;
         };
         if let Some(slot) = slot {
-            self.unlink_instance(slot, uuid, &instance);
+            self.unindex_instance(slot, uuid, &instance);
         }
-        self.properties.leave(&instance.properties);
+        self.properties.remove_instance(&instance.properties);
     }
 
-    fn link_instance(&mut self, slot: u32, uuid: Uuid, instance: &HostInstance) {
+    fn index_instance(&mut self, slot: u32, uuid: Uuid, instance: &HostInstance) {
         self.by_instance.entry(uuid).or_default().push(slot);
         if let Some(group) = instance.group {
             self.by_group.entry(group).or_default().insert(uuid);
         }
-        self.properties.count_in(slot, &instance.properties);
+        self.properties.add_to_host(slot, &instance.properties);
     }
 
-    fn unlink_instance(&mut self, slot: u32, uuid: Uuid, instance: &HostInstance) {
+    fn unindex_instance(&mut self, slot: u32, uuid: Uuid, instance: &HostInstance) {
         if let Some(hosts) = self.by_instance.get_mut(&uuid) {
             hosts.retain(|host| *host != slot);
             if hosts.is_empty() {
@@ -183,23 +189,23 @@ impl HostTable {
                 self.by_group.remove(&group);
             }
         }
-        self.properties.count_out(slot, &instance.properties);
+        self.properties.remove_from_host(slot, &instance.properties);
     }
 
-    /// Binds a host to its slot.
+    /// Binds a host to a slot.
     pub(super) fn bind(&mut self, slot: u32, state: Box<HostState>) {
         let index = slot as usize;
         if index >= self.hosts.len() {
             self.hosts.resize_with(index + 1, || None);
         }
-        self.link(slot, &state.names);
-        self.platforms.set(slot, &state.platform);
+        self.add_names(slot, &state.names);
+        self.platforms.set_host(slot, &state.platform);
         for (uuid, instance) in &state.instances {
-            self.link_instance(slot, *uuid, instance);
+            self.index_instance(slot, *uuid, instance);
         }
         self.slot_of.insert(state.uuid, slot);
-        self.known.insert(slot);
-        self.watched.remove(slot);
+        self.slots.insert(slot);
+        self.with_liveness_check.remove(slot);
         self.aggregates.set_membership(slot, std::iter::empty());
         self.hosts[index] = Some(state);
         self.set_amounts(slot, Amounts::default());
@@ -209,19 +215,19 @@ impl HostTable {
     /// Removes a host from its slot and returns its state.
     pub(super) fn unbind(&mut self, slot: u32) -> Option<Box<HostState>> {
         let state = self.hosts.get_mut(slot as usize)?.take()?;
-        self.unlink(slot, &state.names);
-        self.platforms.forget(slot);
+        self.remove_names(slot, &state.names);
+        self.platforms.remove_host(slot);
         for (uuid, instance) in &state.instances {
-            self.unlink_instance(slot, *uuid, instance);
+            self.unindex_instance(slot, *uuid, instance);
         }
         self.slot_of.remove(&state.uuid);
-        self.aggregates.forget(slot);
-        self.places.forget(slot);
+        self.aggregates.remove_host(slot);
+        self.places.remove_host(slot);
         if let Some(packing) = &mut self.packing {
-            packing.forget(slot);
+            packing.remove_host(slot);
         }
         let sets: [&mut SlotSet; 5] = [
-            &mut self.known,
+            &mut self.slots,
             &mut self.enabled,
             &mut self.up,
             &mut self.usable,
@@ -238,14 +244,14 @@ impl HostTable {
         Some(state)
     }
 
-    /// Removes a host without a slot from the indexes.
+    /// Drops the state of a host without a slot, and its counts of image properties.
     pub(super) fn drop_state(&mut self, state: &HostState) {
         for instance in state.instances.values() {
-            self.properties.leave(&instance.properties);
+            self.properties.remove_instance(&instance.properties);
         }
     }
 
-    /// Sets the amounts of a host, and records that anything about it may have changed.
+    /// Sets the amounts of a host, and adds a change of kind `Anything`.
     pub fn set_amounts(&mut self, slot: u32, amounts: Amounts) {
         self.change_amounts(slot, amounts, ChangeKind::Anything);
     }
@@ -256,7 +262,7 @@ impl HostTable {
     }
 
     /// Sets the amounts of a host after a change of some kind, and records the change.
-    pub(super) fn change_amounts(&mut self, slot: u32, amounts: Amounts, what: ChangeKind) {
+    pub(super) fn change_amounts(&mut self, slot: u32, amounts: Amounts, kind: ChangeKind) {
         let index = slot as usize;
         if index >= self.amounts.len() {
             self.amounts.resize(index + 1, Amounts::default());
@@ -264,50 +270,50 @@ impl HostTable {
         // A host can gain although capacity was only taken from it in placement: when less was taken
         // than had been expected.
         let gains = !amounts.is_reduction_of(&self.amounts[index]);
-        let what = if gains {
-            what.max(ChangeKind::Room)
+        let kind = if gains {
+            kind.max(ChangeKind::Room)
         } else {
-            what
+            kind
         };
         self.amounts[index] = amounts;
         let devices = amounts.devices_free.min(DEVICES_MAX);
-        for (number, value) in [
+        for (column, value) in [
             (column::RAM_FREE_MB, amounts.ram_free_mb as f64),
             (column::CPUS_FREE, amounts.cpus_free()),
             (column::DISK_FREE_MB, amounts.disk_free_mb as f64),
             (column::FEW_DEVICES, (DEVICES_MAX + 1 - devices) as f64),
         ] {
-            self.columns[number].set(slot, value);
+            self.columns[column].set(slot, value);
         }
-        self.changes.push(HostChange { slot, what });
+        self.changes.push(HostChange { slot, kind });
     }
 
     /// Updates columns and sets from a host's state after a change of some kind.
-    fn refresh(&mut self, slot: u32, what: ChangeKind) {
+    fn refresh(&mut self, slot: u32, kind: ChangeKind) {
         let Some(state) = self.hosts[slot as usize].as_deref() else {
             return;
         };
-        let expected = state.pending_count();
-        let (metrics, lacks_metric) = self.derived_config.weigh_metrics(state);
+        let pending = state.pending_count();
+        let (metrics, lacks_metric) = self.derived_config.weighted_metrics(state);
         let version = state.platform.hypervisor_version.unwrap_or(0);
-        for (number, value) in [
-            // An expected instance counts as busy.
+        for (column, value) in [
+            // A pending instance counts as busy.
             (
                 column::IO_OPS,
-                f64::from(state.load.io_ops) + f64::from(expected),
+                f64::from(state.load.io_ops) + f64::from(pending),
             ),
             (column::INSTANCES, state.instances.len() as f64),
             (column::FAILED_BUILDS, f64::from(state.load.failed_builds)),
             (column::HYPERVISOR_VERSION, f64::from(version)),
             (column::METRICS, metrics),
         ] {
-            self.columns[number].set(slot, value);
+            self.columns[column].set(slot, value);
         }
         let is_enabled = state.disabled.is_none();
         self.enabled.set(slot, is_enabled);
         self.lacks_metric.set(slot, lacks_metric);
         self.refresh_up(slot);
-        self.changes.push(HostChange { slot, what });
+        self.changes.push(HostChange { slot, kind });
     }
 
     /// Updates whether a host is up, and schedules the next check.
@@ -328,19 +334,20 @@ impl HostTable {
         if is_up != was_up {
             self.changes.push(HostChange::anything(slot));
         }
-        let is_watched = self.watched.contains(slot);
+        let is_watched = self.with_liveness_check.contains(slot);
         if is_up && !is_watched {
-            self.watched.insert(slot);
-            self.wake_ups.push(Reverse((due, slot)));
+            self.with_liveness_check.insert(slot);
+            self.liveness_checks.push(Reverse((due, slot)));
         }
     }
 }
 
 impl DerivedConfig {
-    /// The weighted sum of a host's metrics, and whether one of them is missing.
+    /// The sum of a host's metrics, each multiplied by its ratio, and whether one of them is
+    /// missing.
     ///
-    /// A missing metric that would count makes it the raw weight of the unavailable.
-    fn weigh_metrics(&self, state: &HostState) -> (f64, bool) {
+    /// If a missing metric has a ratio other than 0, `metric_unavailable` replaces the sum.
+    fn weighted_metrics(&self, state: &HostState) -> (f64, bool) {
         let (mut sum, mut lacks, mut is_unavailable) = (0.0, false, false);
         for (name, ratio) in &self.metrics {
             if let Some(value) = state.metric(name) {
@@ -360,19 +367,19 @@ impl DerivedConfig {
 }
 
 impl HostTable {
-    /// The weighted sum of the metrics that a host has; missing ones are skipped.
+    /// The sum of the metrics that a host has, each multiplied by its ratio.
     pub(crate) fn sum_of_metrics(&self, slot: u32) -> f64 {
         let Some(state) = self.get(slot) else {
             return 0.0;
         };
         let metrics = self.derived_config.metrics.iter();
-        let known = metrics.filter_map(|(name, ratio)| Some(state.metric(name)? * ratio));
-        known.fold(0.0, |sum, share| sum + share)
+        let products = metrics.filter_map(|(name, ratio)| Some(state.metric(name)? * ratio));
+        products.fold(0.0, |sum, product| sum + product)
     }
 }
 
 /// The initial state of a host that has not reported.
-pub(super) fn unknown(uuid: Uuid) -> Box<HostState> {
+pub(super) fn initial_state(uuid: Uuid) -> Box<HostState> {
     Box::new(HostState {
         uuid,
         ..HostState::default()

@@ -1,73 +1,76 @@
-//! Best-first search over blocks: yields the block with the largest upper bound.
+//! The best-first search over blocks: it yields the block with the largest upper bound.
 
 use super::bounds::{Bounds, GROUP_BLOCKS};
 use crate::block::{self, smaller};
 
 /// The state of a search over blocks.
 ///
-/// A group is opened, that is, its blocks are looked at, when its bound is the largest; for all
-/// other groups the bound of the group suffices.
+/// When the bound of a group is the largest, the group is opened: the bounds of its blocks are
+/// computed. The blocks of other groups need not be looked at.
 #[derive(Debug, Default)]
 pub(super) struct BlockSearch {
     /// By block: its bound, valid where its group is open.
     bounds: Vec<f64>,
-    /// By group: its bound, which is that of its best block once it is open.
+    /// By group: its bound. In an open group, it is the largest bound of its blocks.
     groups: Vec<f64>,
+    /// By group: whether it is open.
     is_open: Vec<bool>,
-    /// By block: the hosts that are finished with; non-zero only in open groups.
+    /// By block: the hosts that the search has finished; non-zero only in open groups.
     finished: Vec<u64>,
 }
 
 impl BlockSearch {
-    /// Starts a search with two upper bounds for each block, of which the smaller counts.
-    pub(super) fn start(&mut self, own: &Bounds, shared: &Bounds) {
+    /// Starts a search with two upper bounds for each block: those of the class, and those that all
+    /// classes share. The smaller one counts.
+    pub(super) fn start(&mut self, of_class: &Bounds, shared: &Bounds) {
         let finished = self.finished.chunks_mut(GROUP_BLOCKS);
-        let open = self.is_open.iter().zip(finished);
-        open.filter(|(is_open, _)| **is_open)
+        let groups = self.is_open.iter().zip(finished);
+        groups
+            .filter(|(is_open, _)| **is_open)
             .for_each(|(_, finished)| finished.fill(0));
-        self.finished.resize(own.len(), 0);
-        let both = own.groups().iter().zip(shared.groups());
+        self.finished.resize(of_class.len(), 0);
+        let pairs = of_class.groups().iter().zip(shared.groups());
         self.groups.clear();
         self.groups
-            .extend(both.map(|(one, other)| smaller(*one, *other)));
+            .extend(pairs.map(|(class_bound, shared_bound)| smaller(*class_bound, *shared_bound)));
         self.is_open.clear();
         self.is_open.resize(self.groups.len(), false);
-        self.bounds.resize(own.len(), f64::NEG_INFINITY);
+        self.bounds.resize(of_class.len(), f64::NEG_INFINITY);
     }
 
-    /// The block with the largest bound and the bound, the first of equals; `None` when no block
-    /// is left. Bounds of groups are those at the start of the search; changes made since then are
-    /// seen when a group is opened.
-    pub(super) fn next(&mut self, own: &mut Bounds, shared: &Bounds) -> Option<(usize, f64)> {
+    /// The block with the largest bound, the first of equals, with its bound; `None` if no block
+    /// has a bound any more. Changes of bounds since the start of the search take effect when their
+    /// group is opened.
+    pub(super) fn next(&mut self, of_class: &mut Bounds, shared: &Bounds) -> Option<(usize, f64)> {
         loop {
-            let most = block::top(&self.groups);
-            if most == f64::NEG_INFINITY {
+            let largest = block::max(&self.groups);
+            if largest == f64::NEG_INFINITY {
                 return None;
             }
-            let group = block::position(&self.groups, most)?;
+            let group = block::position(&self.groups, largest)?;
             let start = group * GROUP_BLOCKS;
             let end = self.bounds.len().min(start + GROUP_BLOCKS);
-            let here = &mut self.bounds[start..end];
+            let bounds = &mut self.bounds[start..end];
             if self.is_open[group] {
-                let block = start + block::position(here, most)?;
-                return Some((block, most));
+                let block = start + block::position(bounds, largest)?;
+                return Some((block, largest));
             }
-            own.tighten(group);
-            let both = own.of_group(group).iter().zip(shared.of_group(group));
-            for (bound, (one, other)) in here.iter_mut().zip(both) {
-                *bound = smaller(*one, *other);
+            of_class.tighten(group);
+            let pairs = of_class.of_group(group).iter().zip(shared.of_group(group));
+            for (bound, (class_bound, shared_bound)) in bounds.iter_mut().zip(pairs) {
+                *bound = smaller(*class_bound, *shared_bound);
             }
-            self.groups[group] = block::top(here);
+            self.groups[group] = block::max(bounds);
             self.is_open[group] = true;
         }
     }
 
-    /// The hosts of a block that are finished with: returned already, or not feasible.
+    /// The hosts of a block that the search has finished: they were returned, or are not feasible.
     pub(super) fn finished(&self, block: usize) -> u64 {
         self.finished[block]
     }
 
-    /// Marks hosts of a block in an open group as finished.
+    /// Marks hosts of a block as finished. Its group must be open.
     pub(super) fn finish(&mut self, block: usize, hosts: u64) {
         self.finished[block] |= hosts;
     }
@@ -77,6 +80,6 @@ impl BlockSearch {
         self.bounds[block] = bound;
         let group = block / GROUP_BLOCKS;
         let end = self.bounds.len().min((group + 1) * GROUP_BLOCKS);
-        self.groups[group] = block::top(&self.bounds[group * GROUP_BLOCKS..end]);
+        self.groups[group] = block::max(&self.bounds[group * GROUP_BLOCKS..end]);
     }
 }

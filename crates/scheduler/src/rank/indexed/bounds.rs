@@ -1,5 +1,5 @@
-//! Upper bounds for blocks of hosts in two layers: a search visits few groups, and the blocks of
-//! fewer.
+//! Upper bounds for blocks of hosts and for groups of blocks: a search compares the bounds of
+//! groups, and looks at the blocks of few groups.
 
 use crate::block::{self, larger};
 
@@ -23,7 +23,7 @@ impl Bounds {
         self.groups.resize(blocks.div_ceil(GROUP_BLOCKS), bound);
     }
 
-    /// Gives all blocks and groups the same bound.
+    /// Sets the bounds of all blocks and groups.
     pub(super) fn fill(&mut self, bound: f64) {
         self.blocks.fill(bound);
         self.groups.fill(bound);
@@ -51,7 +51,7 @@ impl Bounds {
         &self.blocks[start..end]
     }
 
-    /// Raises the bound of a block to at least this value.
+    /// Raises the bounds of a block and its group to at least this value.
     #[inline]
     pub(super) fn raise(&mut self, block: usize, bound: f64) {
         if bound > self.blocks[block] {
@@ -61,27 +61,27 @@ impl Bounds {
         }
     }
 
-    /// Lowers the bound of a block; the bound of its group stays until it is
-    /// [tightened](Self::tighten).
+    /// Sets the bound of a block to a lower value. The bound of its group stays until
+    /// [`Self::tighten`].
     #[inline]
     pub(super) fn lower(&mut self, block: usize, bound: f64) {
         self.blocks[block] = bound;
     }
 
     /// Sets the bound of a block and tightens its group.
-    pub(super) fn put(&mut self, block: usize, bound: f64) {
-        let before = std::mem::replace(&mut self.blocks[block], bound);
+    pub(super) fn set(&mut self, block: usize, bound: f64) {
+        let previous = std::mem::replace(&mut self.blocks[block], bound);
         let group = block / GROUP_BLOCKS;
         if bound >= self.groups[group] {
             self.groups[group] = bound;
-        } else if before >= self.groups[group] {
+        } else if previous >= self.groups[group] {
             self.tighten(group);
         }
     }
 
     /// Sets the bound of a group to the largest of its blocks.
     pub(super) fn tighten(&mut self, group: usize) {
-        self.groups[group] = block::top(self.of_group(group));
+        self.groups[group] = block::max(self.of_group(group));
     }
 
     /// Changes the bounds of all blocks, then tightens all groups.

@@ -1,4 +1,4 @@
-//! Which hosts may be feasible for a class of requests.
+//! The hosts that may be feasible for a request class.
 
 use super::feasibility_cache::FeasibilityCache;
 use crate::rank::feasibility::Feasibility;
@@ -6,12 +6,13 @@ use crate::rank::feasibility::Feasibility;
 /// Supersets of the feasible hosts of the class.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    /// A superset of the hosts that satisfy everything but capacity. A host that gains capacity is
-    /// put back into `feasible` only if it is in here.
+    /// A superset of the eligible hosts. A host that gains capacity is added to `feasible` only if
+    /// it is eligible.
     pub(super) eligible: Vec<u64>,
     /// A superset of the feasible hosts.
     pub(super) feasible: Vec<u64>,
-    /// Whether `eligible` is narrowed; not for a request that most likely never comes again.
+    /// Whether infeasible hosts are removed from `eligible` too. It is not worth its cost for a
+    /// one-off request.
     pub(super) narrows_eligible: bool,
 }
 
@@ -20,14 +21,14 @@ impl Candidates {
     pub(super) fn retain_feasible<F: Feasibility>(
         &mut self,
         block: usize,
-        tests: &mut FeasibilityCache<'_, F>,
+        feasibility_cache: &mut FeasibilityCache<'_, F>,
     ) -> u64 {
-        let possible = tests.possible_for_class(block);
+        let possible = feasibility_cache.possible_for_class(block);
         let feasible = &mut self.feasible[block];
         if *feasible & !possible != 0 {
             *feasible &= possible;
             if self.narrows_eligible {
-                self.eligible[block] = tests.eligible(block);
+                self.eligible[block] = feasibility_cache.eligible(block);
             }
         }
         *feasible
@@ -38,9 +39,9 @@ impl Candidates {
         &mut self,
         block: usize,
         bit: usize,
-        tests: &mut FeasibilityCache<'_, F>,
+        feasibility_cache: &mut FeasibilityCache<'_, F>,
     ) {
-        self.retain_feasible(block, tests);
+        self.retain_feasible(block, feasibility_cache);
         self.feasible[block] &= !(1 << bit);
     }
 }

@@ -1,20 +1,20 @@
-//! A log of changed hosts, from which each reader continues where it stopped.
+//! The change log of hosts, which each reader reads on from its own position.
 
 use placewright_placement::tree_changes::ChangeKind;
 
 use crate::hosts::table::HostChange;
 
-/// The minimum number of changes that are remembered. A reader that is further behind starts over.
-const REMEMBERED: usize = 1 << 16;
+/// The number of changes that the log holds at least. A reader that is further behind starts over.
+const LOGGED_CHANGES: usize = 1 << 16;
 
 /// The changed hosts in order; a host can occur several times.
 #[derive(Debug, Default)]
 pub struct ChangeLog {
-    all: Recent,
-    /// The changes that can give a host more free capacity. The others are claims, about half of
-    /// all: they make no host feasible that was not, so most readers skip them. (Filters that read
-    /// free amounts are asked in each search.)
-    capacity_gains: Recent,
+    all: BoundedLog,
+    /// The changes that may give a host more free capacity. The others, about half of all, are
+    /// claims. A claim makes no host feasible, so most readers skip claims. (Filters that read free
+    /// amounts are evaluated in every search.)
+    capacity_gains: BoundedLog,
 }
 
 /// A reader's position in the log.
@@ -34,12 +34,12 @@ pub struct Changes<'a> {
 }
 
 impl ChangeLog {
-    /// Records changed hosts; the columns must already have their new values.
-    pub fn note(&mut self, changes: impl Iterator<Item = HostChange>) {
-        for one in changes {
-            self.all.changes.push(one);
-            if one.what != ChangeKind::LessRoom {
-                self.capacity_gains.changes.push(one);
+    /// Appends changes of hosts. The columns must already have the new values.
+    pub fn append(&mut self, changes: impl Iterator<Item = HostChange>) {
+        for change in changes {
+            self.all.changes.push(change);
+            if change.kind != ChangeKind::LessRoom {
+                self.capacity_gains.changes.push(change);
             }
         }
         self.all.trim();
@@ -55,7 +55,7 @@ impl ChangeLog {
         }
     }
 
-    /// The changes since a position; `None` if they are no longer remembered.
+    /// The changes since a position; `None` if some of them are no longer in the log.
     #[must_use]
     pub fn since(&self, position: Position) -> Option<Changes<'_>> {
         Some(Changes {
@@ -65,20 +65,21 @@ impl ChangeLog {
     }
 }
 
-/// A bounded log of one kind of changes.
+/// A log of bounded length.
 #[derive(Debug, Default)]
-struct Recent {
+struct BoundedLog {
     changes: Vec<HostChange>,
     /// The position of the first entry of `changes`.
     first: u64,
 }
 
-impl Recent {
+impl BoundedLog {
+    /// Drops the oldest changes if there are too many.
     fn trim(&mut self) {
-        if self.changes.len() > 2 * REMEMBERED {
-            let gone = self.changes.len() - REMEMBERED;
-            self.changes.drain(..gone);
-            self.first += gone as u64;
+        if self.changes.len() > 2 * LOGGED_CHANGES {
+            let dropped = self.changes.len() - LOGGED_CHANGES;
+            self.changes.drain(..dropped);
+            self.first += dropped as u64;
         }
     }
 

@@ -1,4 +1,4 @@
-//! The index of one class of requests, and the search for its best hosts.
+//! The index of one request class, and the search for its best hosts.
 
 use placewright_placement::tree_changes::ChangeKind;
 
@@ -17,31 +17,31 @@ use crate::rank::Ranked;
 use crate::rank::feasibility::Feasibility;
 use crate::weighers::Term;
 
-/// An upper bound of the rounding error of a score, for a multiplier of 1; the real error is far
+/// An upper bound of the rounding error of a score for a multiplier of 1. The actual error is far
 /// smaller.
 const ROUNDING: f64 = 1e-12;
 
-/// What is known of one class of requests: which hosts may be feasible, and how well they score.
+/// The index of one request class: which hosts may be feasible, and upper bounds of their scores.
 ///
-/// It knows too much rather than too little: a host that is feasible is always in the masks, and no
-/// score is above its bound.
+/// Every feasible host is in the masks, which may contain other hosts too. No score is above the
+/// bound of its block.
 #[derive(Debug, Default)]
 pub struct ClassIndex {
-    hosts: Candidates,
-    /// The scales under which `bounds` are valid.
+    candidates: Candidates,
+    /// The scales for which `bounds` are valid.
     scales: PerTerm<Scale>,
     /// By block: an upper bound of the scores of the hosts that may be feasible.
     bounds: Bounds,
-    /// The ends of ranges that no weigher declares.
-    ends: Vec<RangeEnd>,
+    /// The ends of ranges that the terms do not declare.
+    range_ends: Vec<RangeEnd>,
     /// The position in the change log up to which the masks are valid.
-    position: Position,
-    /// The position up to which the bounds of scores are valid.
-    scored: Position,
+    masks_position: Position,
+    /// The position in the change log up to which the bounds of scores are valid.
+    bounds_position: Position,
 }
 
 impl ClassIndex {
-    /// An index without knowledge: every host counts as possibly feasible.
+    /// An index for which no host was tested: every host counts as possibly feasible.
     #[must_use]
     pub fn new(terms: &[Term], blocks: usize, fleet: &Fleet<'_>) -> Self {
         let mut index = Self::default();
@@ -49,49 +49,50 @@ impl ClassIndex {
         index
     }
 
-    /// Forgets everything; as [`Self::new`], but reuses the memory.
+    /// Clears the index. Equivalent to [`Self::new`], but reuses the memory.
     pub fn reset(&mut self, terms: &[Term], blocks: usize, fleet: &Fleet<'_>) {
-        for words in [&mut self.hosts.eligible, &mut self.hosts.feasible] {
+        for words in [&mut self.candidates.eligible, &mut self.candidates.feasible] {
             words.clear();
             words.resize(blocks, u64::MAX);
         }
-        self.hosts.narrows_eligible = true;
+        self.candidates.narrows_eligible = true;
         self.scales.clear();
         self.bounds.reset(blocks, f64::INFINITY);
-        self.position = fleet.log.end();
-        RangeEnd::reset_all(&mut self.ends, terms, blocks, self.position);
-        self.scored = fleet.log.end();
+        self.masks_position = fleet.log.end();
+        RangeEnd::reset_all(&mut self.range_ends, terms, blocks, self.masks_position);
+        self.bounds_position = fleet.log.end();
     }
 
-    /// As [`Self::reset`], for a request that most likely never comes again: what only later
-    /// decisions would profit from is left out.
+    /// As [`Self::reset`], for a one-off request: work that only benefits later decisions is
+    /// skipped.
     pub fn reset_for_one_off(&mut self, terms: &[Term], blocks: usize, fleet: &Fleet<'_>) {
         self.reset(terms, blocks, fleet);
-        self.hosts.narrows_eligible = false;
+        self.candidates.narrows_eligible = false;
     }
 
-    /// Updates the masks from the change log. False if the log no longer reaches back far enough,
-    /// or the number of blocks changed; then it has to be reset.
+    /// Updates the masks from the change log. Returns false if that is impossible, because the log
+    /// does not reach back far enough or the number of blocks changed; the index then has to be
+    /// reset.
     #[must_use]
     pub fn catch_up(&mut self, blocks: usize, fleet: &Fleet<'_>) -> bool {
-        let is_same = |_: &_| self.bounds.len() == blocks;
-        let Some(changes) = fleet.log.since(self.position).filter(is_same) else {
+        let has_same_size = |_: &_| self.bounds.len() == blocks;
+        let Some(changes) = fleet.log.since(self.masks_position).filter(has_same_size) else {
             return false;
         };
         let Candidates {
             eligible, feasible, ..
-        } = &mut self.hosts;
+        } = &mut self.candidates;
         for change in changes.capacity_gains {
             let (block, bit) = (change.slot as usize / BLOCK_HOSTS, change.slot % 64);
             if block >= blocks {
                 return false;
             }
-            // A host that may have changed in any respect counts as possibly feasible until it is
+            // A host of which anything may have changed counts as possibly feasible until it is
             // tested.
-            eligible[block] |= u64::from(change.what == ChangeKind::Anything) << bit;
+            eligible[block] |= u64::from(change.kind == ChangeKind::Anything) << bit;
             feasible[block] |= eligible[block] & 1 << bit;
         }
-        self.position = fleet.log.end();
+        self.masks_position = fleet.log.end();
         true
     }
 
@@ -103,63 +104,66 @@ impl ClassIndex {
         feasibility: &F,
         fleet: &Fleet<'_>,
     ) -> Vec<Ranked> {
-        let mut tests = FeasibilityCache::new(feasibility);
+        let mut feasibility_cache = FeasibilityCache::new(feasibility);
         let blocks = self.bounds.len();
         scores.catch_up(blocks, fleet);
         let mut search = scores.take_block_search();
-        let scales = self.current_scales(scores, fleet, &mut tests, &mut search);
+        let scales = self.current_scales(scores, fleet, &mut feasibility_cache, &mut search);
         self.rescale(scores, &scales);
         let is_monotone = scores.is_monotone_in_capacity();
         let table = scores.table(&scales, blocks, fleet);
         self.raise_bounds(table, is_monotone, fleet);
-        let mut found = Vec::with_capacity(count.min(blocks * BLOCK_HOSTS));
+        let mut ranked = Vec::with_capacity(count.min(blocks * BLOCK_HOSTS));
         search.start(&self.bounds, table.maxima());
-        while found.len() < count
+        while ranked.len() < count
             && let Some((block, bound)) = search.next(&mut self.bounds, table.maxima())
         {
             let scores = table.block(block);
             let finished = search.finished(block);
-            let left = self.hosts.feasible[block] & !finished;
-            let most = block::most(scores, left);
-            if most < bound {
+            let remaining = self.candidates.feasible[block] & !finished;
+            let best_score = block::masked_max(scores, remaining);
+            if best_score < bound {
                 if finished == 0 {
-                    self.bounds.lower(block, most);
+                    self.bounds.lower(block, best_score);
                 }
-                search.set(block, most);
+                search.set(block, best_score);
                 continue;
             }
-            // Only this host is tested: it is most likely feasible, and its neighbours are not
-            // needed.
-            let bit = (block::at_least(scores, most) & left).trailing_zeros() as usize;
-            if !tests.is_feasible_for_class(block, bit) {
-                self.hosts.remove(block, bit, &mut tests);
+            // Only this host is tested: it is most likely feasible, and then the other hosts of its
+            // block are not needed.
+            let bit = (block::at_least(scores, best_score) & remaining).trailing_zeros() as usize;
+            if !feasibility_cache.is_feasible_for_class(block, bit) {
+                self.candidates.remove(block, bit, &mut feasibility_cache);
                 continue;
             }
-            let mut done = 1 << bit;
-            if tests.is_feasible_for_request(block, bit) {
+            let mut finished_now = 1 << bit;
+            if feasibility_cache.is_feasible_for_request(block, bit) {
                 let slot = slot_of(block, bit);
-                found.push(Ranked { slot, score: most });
+                ranked.push(Ranked {
+                    slot,
+                    score: best_score,
+                });
             } else {
-                // The neighbours are most likely excluded for the same reason, so the whole block
-                // is tested.
-                done |= left & !tests.possible_for_request(block);
+                // Other hosts of the block are most likely excluded for the same reason, so the
+                // whole block is tested.
+                finished_now |= remaining & !feasibility_cache.possible_for_request(block);
             }
-            search.finish(block, done);
-            search.set(block, block::most(scores, left & !done));
+            search.finish(block, finished_now);
+            search.set(block, block::masked_max(scores, remaining & !finished_now));
         }
         scores.put_block_search(search);
-        found
+        ranked
     }
 
     /// Raises the bounds of scores in the blocks of hosts that changed.
     fn raise_bounds(&mut self, table: &ScoreTable, is_monotone: bool, fleet: &Fleet<'_>) {
-        let changes = fleet.log.since(self.scored);
-        self.scored = fleet.log.end();
+        let changes = fleet.log.since(self.bounds_position);
+        self.bounds_position = fleet.log.end();
         let Some(changes) = changes else {
             self.bounds.fill(f64::INFINITY);
             return;
         };
-        // Where a loss of capacity raises no score, it raises no bound either.
+        // If a loss of capacity cannot raise a score, it cannot raise a bound either.
         let changes = if is_monotone {
             changes.capacity_gains
         } else {
@@ -167,7 +171,7 @@ impl ClassIndex {
         };
         for change in changes {
             let (block, bit) = (change.slot as usize / BLOCK_HOSTS, change.slot % 64);
-            let is_feasible = self.hosts.feasible[block] >> bit & 1 == 1;
+            let is_feasible = self.candidates.feasible[block] >> bit & 1 == 1;
             let score = table.block(block)[bit as usize];
             // Branch-free, as in [`RangeEnd::catch_up`].
             let score = if is_feasible {
@@ -181,34 +185,34 @@ impl ClassIndex {
 
     /// Adjusts the bounds of scores to other scales, so that they remain upper bounds.
     ///
-    /// Where the factor of a term grows, no score in a block grows by more than that of the
-    /// block's extreme; where it shrinks, no score grows.
+    /// If the factor of a term grows, no score in a block grows by more than a host at the block's
+    /// extreme would gain; if the factor shrinks, no score grows.
     fn rescale(&mut self, scores: &ScoreCache, scales: &PerTerm<Scale>) {
         if self.scales == *scales {
             return;
         }
         let old = std::mem::replace(&mut self.scales, scales.clone());
-        let starts_alike = |(old, new): (&Scale, &Scale)| old.low == new.low;
-        if old.len() != scales.len() || !old.iter().zip(scales).all(starts_alike) {
+        let has_same_low = |(old, new): (&Scale, &Scale)| old.low == new.low;
+        if old.len() != scales.len() || !old.iter().zip(scales).all(has_same_low) {
             self.bounds.fill(f64::INFINITY);
             return;
         }
         self.bounds.change(|bounds| {
-            let mut slack = 0.0;
-            for (number, (old, new)) in old.iter().zip(scales).enumerate() {
-                slack += ROUNDING * scores.terms()[number].multiplier.abs();
-                let more = new.factor - old.factor;
-                if more > 0.0 {
-                    let maxima = scores.block_extremes(number, Side::High).blocks();
+            let mut rounding_slack = 0.0;
+            for (index, (old, new)) in old.iter().zip(scales).enumerate() {
+                rounding_slack += ROUNDING * scores.terms()[index].multiplier.abs();
+                let growth = new.factor - old.factor;
+                if growth > 0.0 {
+                    let maxima = scores.block_extremes(index, Side::High).blocks();
                     for (bound, maximum) in bounds.iter_mut().zip(maxima) {
-                        *bound += more * larger(maximum - new.low, 0.0);
+                        *bound += growth * larger(maximum - new.low, 0.0);
                     }
                 }
             }
-            // A feasible host's share of a term is at most its multiplier, so this exceeds any
-            // difference from adding in another order.
+            // The contribution of a term to a feasible host's score is at most the multiplier, so
+            // the slack exceeds any rounding difference from another order of additions.
             for bound in bounds {
-                *bound += slack;
+                *bound += rounding_slack;
             }
         });
     }
@@ -218,26 +222,26 @@ impl ClassIndex {
         &mut self,
         scores: &ScoreCache,
         fleet: &Fleet<'_>,
-        tests: &mut FeasibilityCache<'_, F>,
+        feasibility_cache: &mut FeasibilityCache<'_, F>,
         search: &mut BlockSearch,
     ) -> PerTerm<Scale> {
         let mut scales = PerTerm::new();
-        let mut ends = self.ends.iter_mut();
-        let mut find = |declared: Option<f64>| match declared {
+        let mut range_ends = self.range_ends.iter_mut();
+        let mut declared_or_found = |declared: Option<f64>| match declared {
             Some(declared) => declared,
-            None => ends.next().map_or(f64::NAN, |end| {
+            None => range_ends.next().map_or(f64::NAN, |end| {
                 let range_search = RangeSearch {
                     scores,
                     fleet,
-                    hosts: &mut self.hosts,
+                    candidates: &mut self.candidates,
                 };
-                range_search.end(end, tests, search)
+                range_search.find(end, feasibility_cache, search)
             }),
         };
         for term in scores.terms() {
-            let (low, high) = (find(term.low), find(term.high));
-            let is_known = low.is_finite() && high.is_finite();
-            let (low, high) = if is_known { (low, high) } else { (0.0, 0.0) };
+            let (low, high) = (declared_or_found(term.low), declared_or_found(term.high));
+            let is_finite = low.is_finite() && high.is_finite();
+            let (low, high) = if is_finite { (low, high) } else { (0.0, 0.0) };
             scales.push(Scale::new(term.multiplier, low, high));
         }
         scales

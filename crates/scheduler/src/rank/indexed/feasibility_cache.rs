@@ -1,10 +1,10 @@
-//! The feasibility tests of one search, so that a block that is visited several times is tested
-//! once.
+//! A cache of the feasibility tests of one search, so that a block that is visited several times is
+//! tested once.
 
 use crate::block::BLOCK_HOSTS;
 use crate::rank::feasibility::{BlockFeasibility, Feasibility};
 
-/// The number of blocks that are remembered. A search visits few blocks, often the same ones.
+/// The number of blocks that are cached. A search visits few blocks, often the same ones.
 const ENTRIES: usize = 16;
 
 /// A direct-mapped cache of the tests of one search.
@@ -23,17 +23,18 @@ struct Entry {
 
 impl<'a, F: Feasibility> FeasibilityCache<'a, F> {
     pub(super) fn new(feasibility: &'a F) -> Self {
-        let nothing = Entry {
+        let empty = Entry {
             block: usize::MAX,
             class: BlockFeasibility::default(),
             request: 0,
         };
         Self {
             feasibility,
-            entries: [nothing; ENTRIES],
+            entries: [empty; ENTRIES],
         }
     }
 
+    /// The tests of a block, made now if they are not cached.
     fn entry(&mut self, block: usize) -> &mut Entry {
         let entry = &mut self.entries[block % ENTRIES];
         if entry.block != block {
@@ -51,7 +52,7 @@ impl<'a, F: Feasibility> FeasibilityCache<'a, F> {
         entry
     }
 
-    /// The hosts of a block that are or may be feasible for the class.
+    /// The hosts of a block that are feasible or undecided for the class.
     pub(super) fn possible_for_class(&mut self, block: usize) -> u64 {
         self.entry(block).class.possible()
     }
@@ -61,34 +62,34 @@ impl<'a, F: Feasibility> FeasibilityCache<'a, F> {
         self.feasibility.class_eligible(block)
     }
 
-    /// The hosts of a block that are or may be feasible for the class, and that masks do not
+    /// The hosts of a block that are feasible or undecided for the class, without those that masks
     /// exclude for the single request.
     pub(super) fn possible_for_request(&mut self, block: usize) -> u64 {
         self.entry(block).request
     }
 
-    /// Whether a host is feasible for the class. The exact test is made once and remembered.
+    /// Whether a host is feasible for the class. The result of the exact test is cached.
     pub(super) fn is_feasible_for_class(&mut self, block: usize, bit: usize) -> bool {
-        let one = 1 << bit;
+        let host_bit = 1 << bit;
         if self.entries[block % ENTRIES].block != block {
             return self.feasibility.is_feasible_for_class(slot_of(block, bit));
         }
         let class = self.entry(block).class;
-        if class.undecided & one == 0 {
-            return class.feasible & one != 0;
+        if class.undecided & host_bit == 0 {
+            return class.feasible & host_bit != 0;
         }
         let is_feasible = self.feasibility.decide_for_class(slot_of(block, bit));
         let entry = self.entry(block);
-        entry.class.undecided &= !one;
+        entry.class.undecided &= !host_bit;
         entry.class.feasible |= u64::from(is_feasible) << bit;
         is_feasible
     }
 
-    /// Whether a host that is feasible for the class is feasible for the single request too.
+    /// Whether a host that is feasible for the class is also feasible for the single request.
     pub(super) fn is_feasible_for_request(&mut self, block: usize, bit: usize) -> bool {
         if self.entries[block % ENTRIES].block != block {
-            let one = 1 << bit;
-            return self.feasibility.request_block(block, one) == one
+            let host_bit = 1 << bit;
+            return self.feasibility.request_block(block, host_bit) == host_bit
                 && self
                     .feasibility
                     .is_feasible_for_request(slot_of(block, bit));
@@ -107,7 +108,7 @@ impl<'a, F: Feasibility> FeasibilityCache<'a, F> {
     }
 }
 
-/// The slot of a host by its block and its place there.
+/// The slot of a host by its block and its bit in the block's mask.
 pub(super) fn slot_of(block: usize, bit: usize) -> u32 {
     u32::try_from(block * BLOCK_HOSTS + bit).unwrap_or(u32::MAX)
 }

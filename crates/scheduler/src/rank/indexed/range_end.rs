@@ -1,4 +1,4 @@
-//! The ends of the range of a term: its minimum and maximum over the feasible hosts of a class.
+//! The ends of a term's range: its minimum and maximum over the feasible hosts of a request class.
 
 use super::bounds::Bounds;
 use super::changes::{Changes, Position};
@@ -8,10 +8,10 @@ use crate::hosts::column::{OnLoss, on_loss};
 use crate::hosts::table::HostChange;
 use crate::weighers::Term;
 
-/// From this many changes for each block on, starting over is cheaper than following each.
+/// From this number of changes for each block on, starting over is cheaper than applying each.
 const CHANGES_MAX: usize = 16;
 
-/// Which end of a term's range is meant.
+/// One of the two ends of a term's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Low,
@@ -19,8 +19,9 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// Maps a value to how far out it lies on this side: the extreme of either side has the largest
-    /// such number, so that one search finds both. It is its own inverse.
+    /// Maps a value so that the extreme of this side is the largest: the value itself on the high
+    /// side, its negation on the low side. So one search for a maximum serves both sides. It is its
+    /// own inverse.
     pub(super) fn outwardness(self, value: f64) -> f64 {
         match self {
             Self::Low => -value,
@@ -35,7 +36,7 @@ impl Side {
 
     /// The hosts of a mask that are at the extreme.
     pub(super) fn hosts_at_extreme(self, values: &[f64; BLOCK_HOSTS], mask: u64) -> u64 {
-        let (low, high) = block::range(values, mask);
+        let (low, high) = block::masked_range(values, mask);
         mask & match self {
             Self::Low => block::at_most(values, low),
             Self::High => block::at_least(values, high),
@@ -68,15 +69,15 @@ impl Term {
         if mask == 0 {
             return [f64::NEG_INFINITY; 2];
         }
-        let (low, high) = block::range(values, mask);
+        let (low, high) = block::masked_range(values, mask);
         [
-            Side::Low.outwardness(self.bounded(low)),
-            Side::High.outwardness(self.bounded(high)),
+            Side::Low.outwardness(self.clamp(low)),
+            Side::High.outwardness(self.clamp(high)),
         ]
     }
 }
 
-/// The host at the end of a range.
+/// A host at the end of a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extremum {
     pub(super) slot: u32,
@@ -84,8 +85,8 @@ pub(super) struct Extremum {
     pub(super) outwardness: f64,
 }
 
-/// One end of the range of a term that the weigher does not declare, with the host that was found
-/// there last.
+/// An end of a term's range that the weigher does not declare, with the host that was last found at
+/// it.
 #[derive(Debug)]
 pub(super) struct RangeEnd {
     /// The index of the term.
@@ -93,15 +94,16 @@ pub(super) struct RangeEnd {
     pub(super) side: Side,
     /// By block: an upper bound of the outwardness of its possibly feasible hosts.
     pub(super) bounds: Bounds,
+    /// The host that was last found at this end.
     pub(super) extremum: Option<Extremum>,
-    /// The position in the change log. It is not advanced while the extremum is the extreme of the
-    /// whole fleet, because then nothing else matters.
+    /// The position in the change log up to which the bounds are valid. It is not advanced while
+    /// the extremum is the extreme of the whole fleet, because the bounds are not needed then.
     position: Position,
 }
 
 impl RangeEnd {
-    /// Resets the list to the ends that have to be searched, in the order of the terms, low before
-    /// high, without any knowledge.
+    /// Resets a list to the ends that the terms do not declare, in the order of the terms, low
+    /// before high, with infinite bounds.
     pub(super) fn reset_all(
         ends: &mut Vec<Self>,
         terms: &[Term],
@@ -109,14 +111,14 @@ impl RangeEnd {
         position: Position,
     ) {
         let mut count = 0;
-        for (number, term) in terms.iter().enumerate() {
+        for (index, term) in terms.iter().enumerate() {
             for (side, declared) in [(Side::Low, term.low), (Side::High, term.high)] {
                 if declared.is_some() {
                     continue;
                 }
                 if ends.len() == count {
                     ends.push(Self {
-                        term: number,
+                        term: index,
                         side,
                         bounds: Bounds::default(),
                         extremum: None,
@@ -124,7 +126,7 @@ impl RangeEnd {
                     });
                 }
                 let end = &mut ends[count];
-                (end.term, end.side, end.extremum) = (number, side, None);
+                (end.term, end.side, end.extremum) = (index, side, None);
                 end.position = position;
                 end.bounds.reset(blocks, f64::INFINITY);
                 count += 1;
@@ -145,8 +147,8 @@ impl RangeEnd {
                  capacity_gains,
              }| { if needs_losses { all } else { capacity_gains } },
         );
-        let is_little = |changes: &&[HostChange]| changes.len() < CHANGES_MAX * feasible.len();
-        let Some(changes) = changes.filter(is_little) else {
+        let are_few = |changes: &&[HostChange]| changes.len() < CHANGES_MAX * feasible.len();
+        let Some(changes) = changes.filter(are_few) else {
             self.extremum = None;
             self.bounds.fill(f64::INFINITY);
             return;
@@ -158,16 +160,18 @@ impl RangeEnd {
             // Branch-free, because feasibility varies from host to host and the branch predictor
             // cannot learn it.
             let is_feasible = feasible[block] >> (slot % 64) & 1 == 1;
-            let here = self.side.outwardness(term.bounded(column.get(*slot)));
-            let here = if is_feasible { here } else { f64::NEG_INFINITY };
-            farthest = larger(farthest, here);
-            self.bounds.raise(block, here);
+            let outwardness = self.side.outwardness(term.clamp(column.get(*slot)));
+            let outwardness = if is_feasible {
+                outwardness
+            } else {
+                f64::NEG_INFINITY
+            };
+            farthest = larger(farthest, outwardness);
+            self.bounds.raise(block, outwardness);
         }
         let stays = |extremum: &Extremum| {
-            let now = self
-                .side
-                .outwardness(term.bounded(column.get(extremum.slot)));
-            now == extremum.outwardness && farthest <= now
+            let current = self.side.outwardness(term.clamp(column.get(extremum.slot)));
+            current == extremum.outwardness && farthest <= current
         };
         self.extremum = self.extremum.filter(stays);
     }

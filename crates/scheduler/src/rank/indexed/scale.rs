@@ -1,11 +1,12 @@
-//! The scales by which raw values become shares of the score.
+//! The scales that map raw values to contributions to the score.
 
 use smallvec::SmallVec;
 
 /// A small vector with one entry for each term.
 pub(super) type PerTerm<T> = SmallVec<[T; 6]>;
 
-/// The affine map from raw values to shares of the score, given the range over some hosts.
+/// The affine map from raw values to contributions to the score, given the range over the feasible
+/// hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
     pub(super) low: f64,

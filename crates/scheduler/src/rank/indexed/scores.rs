@@ -1,4 +1,4 @@
-//! Scores of all hosts, kept for all classes of requests that are weighed alike.
+//! The scores of all hosts, cached for all request classes that have the same weighers.
 
 use super::block_search::BlockSearch;
 use super::bounds::Bounds;
@@ -11,20 +11,23 @@ use crate::clock::Clock;
 use crate::hosts::table::HostChange;
 use crate::weighers::Term;
 
-/// The minimum and maximum number of tables; between them [`TABLES_BYTES`] limits their memory.
+/// The minimum and maximum number of score tables. In between, [`TABLES_BYTES`] limits their
+/// memory.
 const TABLES: (usize, usize) = (16, 64);
 const TABLES_BYTES: usize = 16 << 20;
 
-/// From this many changes for each block on, computing a table anew is cheaper than updating it.
+/// From this number of changes for each block on, computing a table anew is cheaper than updating
+/// it.
 const UPDATES_MAX: usize = 3;
 
-/// The scores of all hosts under one set of scales.
+/// The scores of all hosts for one set of scales.
 #[derive(Debug, Default)]
 pub(super) struct ScoreTable {
     scales: PerTerm<Scale>,
     scores: Vec<[f64; BLOCK_HOSTS]>,
     /// By block: the best score, regardless of feasibility.
     maxima: Bounds,
+    /// The position in the change log up to which the scores are valid.
     position: Position,
 }
 
@@ -40,20 +43,22 @@ impl ScoreTable {
     }
 }
 
-/// What all classes of requests with the same terms share: tables of scores, and the extremes of
+/// The data that all request classes with the same terms share: score tables, and the extremes of
 /// blocks.
 #[derive(Debug)]
 pub struct ScoreCache {
     terms: Vec<Term>,
-    /// Whether a loss of free capacity can never raise a score: true if it is true of all terms.
+    /// Whether a loss of free capacity can never raise a score: it cannot raise the contribution of
+    /// any term.
     is_monotone_in_capacity: bool,
     tables: Clock<ScoreTable>,
-    /// By term and side: the extreme of each block, regardless of feasibility.
+    /// By term and side: the extremes of the blocks, regardless of feasibility.
     block_extremes: Vec<[Bounds; 2]>,
     /// By term and side: the extreme over all hosts.
     fleet_extremes: Vec<[f64; 2]>,
-    /// The number of blocks at the last update.
+    /// The number of blocks when the extremes were last updated.
     blocks: usize,
+    /// The position in the change log up to which the extremes are valid.
     position: Position,
     /// A reusable buffer for searches.
     block_search: BlockSearch,
@@ -96,10 +101,12 @@ impl ScoreCache {
         self.fleet_extremes[term][side as usize]
     }
 
+    /// Takes the buffer for searches; [`Self::put_block_search`] returns it.
     pub(super) fn take_block_search(&mut self) -> BlockSearch {
         std::mem::take(&mut self.block_search)
     }
 
+    /// Returns the buffer for searches.
     pub(super) fn put_block_search(&mut self, search: BlockSearch) {
         self.block_search = search;
     }
@@ -107,13 +114,13 @@ impl ScoreCache {
     /// Updates the extremes of the blocks that changed.
     pub(super) fn catch_up(&mut self, blocks: usize, fleet: &Fleet<'_>) {
         let changes = fleet.log.since(self.position).map(|changes| changes.all);
-        let is_little = |changes: &&[HostChange]| self.blocks == blocks && changes.len() < blocks;
-        let changes = changes.filter(is_little);
+        let are_few = |changes: &&[HostChange]| self.blocks == blocks && changes.len() < blocks;
+        let changes = changes.filter(are_few);
         if changes.is_some_and(<[HostChange]>::is_empty) {
             return;
         }
-        let kept = self.block_extremes.iter_mut().zip(&mut self.fleet_extremes);
-        for (term, (of_blocks, of_fleet)) in self.terms.iter().zip(kept) {
+        let extremes = self.block_extremes.iter_mut().zip(&mut self.fleet_extremes);
+        for (term, (of_blocks, of_fleet)) in self.terms.iter().zip(extremes) {
             if term.low.is_some() && term.high.is_some() {
                 continue;
             }
@@ -124,17 +131,18 @@ impl ScoreCache {
                 }
                 *of_fleet = [f64::NEG_INFINITY; 2];
             }
-            // Whether the block with the extreme of the fleet has moved away from it.
-            let mut is_lost = [false; 2];
+            // By side: whether a block that had the extreme of the fleet no longer has it.
+            let mut has_lost_extreme = [false; 2];
             let mut update = |block: usize| {
-                let now = term.extremes(column.block(block), fleet.hosts.word(block));
+                let current = term.extremes(column.block(block), fleet.hosts.word(block));
                 for side in [0, 1] {
-                    let Some(before) = of_blocks[side].blocks().get(block).copied() else {
+                    let Some(previous) = of_blocks[side].blocks().get(block).copied() else {
                         continue;
                     };
-                    is_lost[side] |= before >= of_fleet[side] && now[side] < before;
-                    of_fleet[side] = larger(of_fleet[side], now[side]);
-                    of_blocks[side].put(block, now[side]);
+                    has_lost_extreme[side] |=
+                        previous >= of_fleet[side] && current[side] < previous;
+                    of_fleet[side] = larger(of_fleet[side], current[side]);
+                    of_blocks[side].set(block, current[side]);
                 }
             };
             if let Some(changes) = changes {
@@ -144,8 +152,8 @@ impl ScoreCache {
                 (0..blocks).for_each(update);
             }
             for side in [0, 1] {
-                if is_lost[side] {
-                    of_fleet[side] = block::top(of_blocks[side].groups());
+                if has_lost_extreme[side] {
+                    of_fleet[side] = block::max(of_blocks[side].groups());
                 }
             }
         }
@@ -153,7 +161,7 @@ impl ScoreCache {
         self.position = fleet.log.end();
     }
 
-    /// The up-to-date table for a set of scales.
+    /// The table for a set of scales, up to date.
     pub(super) fn table(
         &mut self,
         scales: &PerTerm<Scale>,
@@ -161,17 +169,17 @@ impl ScoreCache {
         fleet: &Fleet<'_>,
     ) -> &ScoreTable {
         let terms = &self.terms;
-        let of_bytes = TABLES_BYTES / (blocks * size_of::<[f64; BLOCK_HOSTS]>()).max(1);
-        let tables_max = of_bytes.clamp(TABLES.0, TABLES.1);
-        let known = self.tables.position(|table| table.scales == *scales);
-        let number =
-            known.unwrap_or_else(|| self.tables.insert(tables_max, Option::unwrap_or_default));
-        let table = self.tables.get(number);
+        let fitting_memory = TABLES_BYTES / (blocks * size_of::<[f64; BLOCK_HOSTS]>()).max(1);
+        let tables_max = fitting_memory.clamp(TABLES.0, TABLES.1);
+        let cached = self.tables.position(|table| table.scales == *scales);
+        let index =
+            cached.unwrap_or_else(|| self.tables.insert(tables_max, Option::unwrap_or_default));
+        let table = self.tables.get(index);
         let changes = fleet.log.since(table.position).map(|changes| changes.all);
-        let is_little = |changes: &&[HostChange]| {
-            known.is_some() && table.scores.len() == blocks && changes.len() < blocks * UPDATES_MAX
+        let are_few = |changes: &&[HostChange]| {
+            cached.is_some() && table.scores.len() == blocks && changes.len() < blocks * UPDATES_MAX
         };
-        if let Some(changes) = changes.filter(is_little) {
+        if let Some(changes) = changes.filter(are_few) {
             for change in changes {
                 table.update_host(terms, change.slot, fleet);
             }
@@ -198,7 +206,7 @@ impl ScoreTable {
                 }
             }
             self.maxima
-                .raise(block, block::most(scores, fleet.hosts.word(block)));
+                .raise(block, block::masked_max(scores, fleet.hosts.word(block)));
         }
     }
 
@@ -220,8 +228,8 @@ impl ScoreTable {
         let was_maximum = scores[bit] >= maximum;
         scores[bit] = score;
         if was_maximum || score > maximum {
-            let maximum = block::most(scores, fleet.hosts.word(block));
-            self.maxima.put(block, maximum);
+            let maximum = block::masked_max(scores, fleet.hosts.word(block));
+            self.maxima.set(block, maximum);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The index finds what the plain definition of the score says, whatever changed in between.
+//! The index returns what the definition of the score determines, after any sequence of changes.
 
 use proptest::prelude::*;
 
@@ -12,18 +12,18 @@ use crate::rank::Ranked;
 use crate::rank::feasibility::{BlockFeasibility, Feasibility};
 use crate::weighers::Term;
 
-/// A change of one host: slot, feasible, values.
+/// A change of one host: its slot, whether it is feasible, and its values.
 type Change = (u32, bool, [u8; 3]);
 
-fn changes() -> impl Strategy<Value = Vec<Change>> {
+fn change_lists() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(
         (0u32..2500, prop::bool::weighted(0.8), any::<[u8; 3]>()),
         0..40,
     )
 }
 
-/// A [`Feasibility`] by predicates for the class and for the single request; hosts with odd slots
-/// are undecided, so that both tests are exercised.
+/// A [`Feasibility`] by a predicate for the class and one for the single request. Hosts with odd
+/// slots are undecided, so that both kinds of tests are made.
 struct ByPredicates<C, R>(C, R);
 
 impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> {
@@ -52,9 +52,9 @@ impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> 
 
     fn request_block(&self, block: usize, mask: u64) -> u64 {
         let start = u32::try_from(block * 64).expect("small");
-        let here = |bit: u32| !bit.is_multiple_of(3) || (self.1)(start + bit);
+        let passes_mask = |bit: u32| !bit.is_multiple_of(3) || (self.1)(start + bit);
         (0..64).fold(0, |word, bit| {
-            word | (mask >> bit & u64::from(here(bit))) << bit
+            word | (mask >> bit & u64::from(passes_mask(bit))) << bit
         })
     }
 
@@ -68,12 +68,12 @@ fn brute_force(
     terms: &[Term],
     feasible: &[bool],
     columns: &[Column],
-    admits: &impl Fn(u32) -> bool,
+    is_feasible: &impl Fn(u32) -> bool,
     count: usize,
 ) -> Vec<Ranked> {
     let slots: Vec<u32> = (0..feasible.len())
         .map(|slot| u32::try_from(slot).expect("small"))
-        .filter(|slot| feasible[*slot as usize] && admits(*slot))
+        .filter(|slot| feasible[*slot as usize] && is_feasible(*slot))
         .collect();
     let mut ranked: Vec<Ranked> = slots
         .iter()
@@ -109,9 +109,9 @@ fn brute_force(
 
 proptest! {
     #[test]
-    fn finds_what_looking_at_all_hosts_finds(
-        start in changes(),
-        rounds in prop::collection::vec((changes(), prop::collection::vec(0u32..2500, 0..5), 1usize..6, prop::sample::select(vec![1u32, 1, 1, 3, 70])), 1..12),
+    fn the_index_finds_what_scoring_all_hosts_finds(
+        start in change_lists(),
+        rounds in prop::collection::vec((change_lists(), prop::collection::vec(0u32..2500, 0..5), 1usize..6, prop::sample::select(vec![1u32, 1, 1, 3, 70])), 1..12),
         (coarse, starts_at_zero) in any::<(bool, bool)>(),
     ) {
         let terms = vec![
@@ -137,32 +137,32 @@ proptest! {
         (0..2500).for_each(|slot| { hosts.insert(slot); });
         let mut log = ChangeLog::default();
         let mut scores = ScoreCache::new(terms.clone());
-        // Two indexes share a table of scores, and one of them is rarely asked.
+        // Two indexes share a score cache, and one of them is used rarely.
         let mut indexes: [Option<ClassIndex>; 2] = [None, None];
-        for (round, (changes, left_out, count, rare)) in rounds.iter().enumerate() {
+        for (round, (changes, excluded, count, feasible_every)) in rounds.iter().enumerate() {
             for change in changes {
                 set(&mut columns, &mut feasible, change);
-                let what = if change.1 { ChangeKind::Room } else { ChangeKind::LessRoom };
-                log.note(std::iter::once(HostChange { slot: change.0, what }));
+                let kind = if change.1 { ChangeKind::Room } else { ChangeKind::LessRoom };
+                log.append(std::iter::once(HostChange { slot: change.0, kind }));
             }
-            // One host in `rare` is feasible, except for some that are left out.
-            let is_wanted = |slot: u32| slot.is_multiple_of(*rare) && !left_out.contains(&slot);
+            // One host in `feasible_every` is feasible for the request, except for some that it excludes.
+            let is_feasible_for_request = |slot: u32| slot.is_multiple_of(*feasible_every) && !excluded.contains(&slot);
             let odd_class = round % 3 == 2;
-            let does = |slot: u32| {
+            let is_feasible_for_class = |slot: u32| {
                 feasible.get(slot as usize).copied().unwrap_or(false) && !(odd_class && slot.is_multiple_of(5))
             };
-            let feasibility = ByPredicates(does, is_wanted);
+            let feasibility = ByPredicates(is_feasible_for_class, is_feasible_for_request);
             let index = &mut indexes[usize::from(odd_class)];
             let fleet = Fleet { log: &log, columns: &columns, hosts: &hosts };
-            let known = index.take().and_then(|mut index| {
-                let is_known = index.catch_up(blocks, &fleet);
-                is_known.then_some(index)
+            let current = index.take().and_then(|mut index| {
+                let is_current = index.catch_up(blocks, &fleet);
+                is_current.then_some(index)
             });
             let index = index
-                .insert(known.unwrap_or_else(|| ClassIndex::new(&terms, blocks, &fleet)));
+                .insert(current.unwrap_or_else(|| ClassIndex::new(&terms, blocks, &fleet)));
             let found = index.best(&mut scores, *count, &feasibility, &fleet);
-            let admits = |slot: u32| is_wanted(slot) && does(slot);
-            let expected = brute_force(&terms, &feasible, &columns, &admits, *count);
+            let is_feasible = |slot: u32| is_feasible_for_request(slot) && is_feasible_for_class(slot);
+            let expected = brute_force(&terms, &feasible, &columns, &is_feasible, *count);
             prop_assert_eq!(found, expected);
         }
     }

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use crate::translate::prefilter::{AddedConstraints, PrefilterInput, PrefilterRefusal};
 
-/// What the metadata keys of a tenant's own aggregates begin with.
+/// The prefix of the metadata keys that list tenants.
 const TENANT_KEY: &str = "filter_tenant_id";
 /// The metadata key of an aggregate's zone.
 const ZONE_KEY: &str = "availability_zone";
@@ -18,11 +18,11 @@ pub(super) fn tenant(
         return Ok(false);
     }
     let project = &input.spec.project_id;
-    let own = aggregates(input, |key, value| {
+    let tenant_aggregates = aggregates_with(input, |key, value| {
         key.starts_with(TENANT_KEY) && value == project
     });
-    if !own.is_empty() {
-        added.aggregates.push(own);
+    if !tenant_aggregates.is_empty() {
+        added.aggregates.push(tenant_aggregates);
     } else if input.options.placement_aggregate_required_for_tenants {
         return Err(PrefilterRefusal::NoTenantAggregate {
             project: project.clone(),
@@ -39,16 +39,18 @@ pub(super) fn zone(
     if !input.options.map_az_to_placement_aggregate {
         return Ok(false);
     }
-    let wanted = input.spec.availability_zone.as_deref();
-    let Some(wanted) = wanted.filter(|zone| !zone.is_empty()) else {
+    let requested_zone = input.spec.availability_zone.as_deref();
+    let Some(requested_zone) = requested_zone.filter(|zone| !zone.is_empty()) else {
         return Ok(false);
     };
-    let in_zone = aggregates(input, |key, value| key == ZONE_KEY && value == wanted);
-    if !in_zone.is_empty() {
-        added.aggregates.push(in_zone);
-    } else if wanted != input.options.default_availability_zone {
+    let zone_aggregates = aggregates_with(input, |key, value| {
+        key == ZONE_KEY && value == requested_zone
+    });
+    if !zone_aggregates.is_empty() {
+        added.aggregates.push(zone_aggregates);
+    } else if requested_zone != input.options.default_availability_zone {
         return Err(PrefilterRefusal::NoSuchZone {
-            zone: wanted.to_owned(),
+            zone: requested_zone.to_owned(),
         });
     }
     Ok(true)
@@ -62,19 +64,22 @@ pub(super) fn isolated(
     if !input.options.enable_isolated_aggregate_filtering {
         return Ok(false);
     }
-    // Traits added by pre-filters do not count, because the user did not ask for them.
+    // Traits that pre-filters added do not count, because the user did not request them.
     let request = &input.translation.request;
-    let asked = request.all_required_traits();
-    // When each NUMA cell of the guest is a request group of its own, the traits of flavor and
-    // image are in no group. They are required of the root provider instead, and count too. Traits that
-    // the request itself requires of the root do not.
-    let asked = |name: &str| {
-        let of_host = &request.root_required;
-        let named_by_caller = &input.spec.request_level_params.root_required;
-        asked.contains(name) || (of_host.contains(name) && !named_by_caller.contains(name))
+    let group_traits = request.all_required_traits();
+    // If the guest's NUMA cells are request groups, some traits of flavor and image are required of
+    // the root provider instead of a group. These count too, unlike traits that the request itself
+    // requires of the root.
+    let is_requested = |name: &str| {
+        let of_root = &request.root_required;
+        let of_root_by_caller = &input.spec.request_level_params.root_required;
+        group_traits.contains(name) || (of_root.contains(name) && !of_root_by_caller.contains(name))
     };
-    let reserved_for_others = aggregates(input, |key, value| {
-        value == "required" && key.strip_prefix("trait:").is_some_and(|name| !asked(name))
+    let reserved_for_others = aggregates_with(input, |key, value| {
+        value == "required"
+            && key
+                .strip_prefix("trait:")
+                .is_some_and(|name| !is_requested(name))
     });
     added.forbidden_aggregates.extend(reserved_for_others);
     Ok(true)
@@ -89,26 +94,27 @@ pub(super) fn routed_networks(
         return Ok(false);
     }
     for nic in &input.spec.requested_networks {
-        let mut of_nic = Vec::new();
+        let mut nic_aggregates = Vec::new();
         for segment in &nic.segments {
-            let found = input.environment.segment_aggregates(*segment);
-            let found = found.filter(|aggregates| !aggregates.is_empty());
-            of_nic.extend(found.ok_or(PrefilterRefusal::NoSegmentAggregate { segment: *segment })?);
+            let aggregates = input.environment.segment_aggregates(*segment);
+            let aggregates = aggregates.filter(|aggregates| !aggregates.is_empty());
+            let refusal = PrefilterRefusal::NoSegmentAggregate { segment: *segment };
+            nic_aggregates.extend(aggregates.ok_or(refusal)?);
         }
-        if !of_nic.is_empty() {
-            added.aggregates.push(of_nic);
+        if !nic_aggregates.is_empty() {
+            added.aggregates.push(nic_aggregates);
         }
     }
     Ok(true)
 }
 
-/// The aggregates with any metadata that matches, in rising order.
-fn aggregates(input: &PrefilterInput<'_>, matches: impl Fn(&str, &str) -> bool) -> Vec<Uuid> {
-    let mut found = Vec::new();
+/// The aggregates of which any metadata matches, by rising UUID.
+fn aggregates_with(input: &PrefilterInput<'_>, matches: impl Fn(&str, &str) -> bool) -> Vec<Uuid> {
+    let mut matching = Vec::new();
     input.environment.each_aggregate(&mut |uuid, metadata| {
         if metadata.iter().any(|(key, value)| matches(key, value)) {
-            found.push(uuid);
+            matching.push(uuid);
         }
     });
-    found
+    matching
 }

@@ -9,9 +9,10 @@ use crate::translate::prefilter::{
     AddedConstraints, COMPUTE_VERSION_OWNER, PrefilterInput, PrefilterRefusal,
 };
 
-const OWNER: &str = "OWNER_NOVA";
+/// The trait of the providers that belong to Nova's compute service.
+const OWNER_TRAIT: &str = "OWNER_NOVA";
 
-/// Image properties that name a device model, with the prefix of the trait for it.
+/// The image properties that name a device model, with the prefix of the trait for it.
 const DEVICE_TRAITS: [(&str, &str); 7] = [
     ("hw_cdrom_bus", "COMPUTE_STORAGE_BUS"),
     ("hw_disk_bus", "COMPUTE_STORAGE_BUS"),
@@ -22,7 +23,7 @@ const DEVICE_TRAITS: [(&str, &str); 7] = [
     ("hw_viommu_model", "COMPUTE_VIOMMU_MODEL"),
 ];
 
-/// Requires support of the image's disk format; not for volumes.
+/// Requires support of the image's disk format, unless the instance boots from a volume.
 pub(super) fn image_type(
     input: &PrefilterInput<'_>,
     added: &mut AddedConstraints,
@@ -78,8 +79,8 @@ pub(super) fn accelerators(
     added: &mut AddedConstraints,
 ) -> Result<bool, PrefilterRefusal> {
     let profile = input.spec.flavor.filled_extra_spec(DEVICE_PROFILE_KEY);
-    let is_wanted = input.options.accelerators_filter && profile.is_some();
-    Ok(require_if(is_wanted, "COMPUTE_ACCELERATORS", added))
+    let is_required = input.options.accelerators_filter && profile.is_some();
+    Ok(require_if(is_required, "COMPUTE_ACCELERATORS", added))
 }
 
 /// Requires support of packed virtqueues if they are requested.
@@ -87,8 +88,8 @@ pub(super) fn packed_rings(
     input: &PrefilterInput<'_>,
     added: &mut AddedConstraints,
 ) -> Result<bool, PrefilterRefusal> {
-    let is_wanted = input.options.packed_virtqueue_filter && input.requirements.packed_ring()?;
-    Ok(require_if(is_wanted, "COMPUTE_NET_VIRTIO_PACKED", added))
+    let is_required = input.options.packed_virtqueue_filter && input.requirements.packed_ring()?;
+    Ok(require_if(is_required, "COMPUTE_NET_VIRTIO_PACKED", added))
 }
 
 /// Requires remote-managed ports if the request has one.
@@ -97,12 +98,16 @@ pub(super) fn remote_managed_ports(
     added: &mut AddedConstraints,
 ) -> Result<bool, PrefilterRefusal> {
     let mut nics = input.spec.requested_networks.iter();
-    let is_wanted = input.options.remote_managed_ports_filter
+    let is_required = input.options.remote_managed_ports_filter
         && nics.any(|nic| nic.vnic_type.as_deref() == Some("remote-managed"));
-    Ok(require_if(is_wanted, "COMPUTE_REMOTE_MANAGED_PORTS", added))
+    Ok(require_if(
+        is_required,
+        "COMPUTE_REMOTE_MANAGED_PORTS",
+        added,
+    ))
 }
 
-/// Requires encryption of local disks, and the format if one is named.
+/// Requires encryption of local disks if it is requested, with the format if one is requested.
 pub(super) fn disk_encryption(
     input: &PrefilterInput<'_>,
     added: &mut AddedConstraints,
@@ -119,17 +124,17 @@ pub(super) fn disk_encryption(
     Ok(true)
 }
 
-/// Requires virtio sound devices if the image or flavor asks for one.
+/// Requires virtio sound devices if image or flavor request one.
 pub(super) fn sound(
     input: &PrefilterInput<'_>,
     added: &mut AddedConstraints,
 ) -> Result<bool, PrefilterRefusal> {
-    let is_wanted =
+    let is_required =
         input.options.virtio_sound_filter && input.requirements.sound_model()? == Some("virtio");
-    Ok(require_if(is_wanted, "COMPUTE_SOUND_MODEL_VIRTIO", added))
+    Ok(require_if(is_required, "COMPUTE_SOUND_MODEL_VIRTIO", added))
 }
 
-/// Requires the security mode of the TPM secret.
+/// Requires the security mode of the TPM's secret if the guest has a TPM.
 pub(super) fn tpm_secret(
     input: &PrefilterInput<'_>,
     added: &mut AddedConstraints,
@@ -151,24 +156,26 @@ pub(super) fn owner(
         return Ok(false);
     }
     let params = &input.spec.request_level_params;
-    if params.root_required.contains(OWNER) {
+    if params.root_required.contains(OWNER_TRAIT) {
         return Ok(true);
     }
     if input.environment.compute_version_min() < COMPUTE_VERSION_OWNER {
         return Ok(false);
     }
-    added.pci_required = Some(OWNER);
-    Ok(require_if(true, OWNER, added))
+    added.pci_required = Some(OWNER_TRAIT);
+    Ok(require_if(true, OWNER_TRAIT, added))
 }
 
-fn require_if(is_wanted: bool, name: &str, added: &mut AddedConstraints) -> bool {
-    if is_wanted {
+/// Requires a trait of the host on a condition, which is returned.
+fn require_if(is_required: bool, name: &str, added: &mut AddedConstraints) -> bool {
+    if is_required {
         added.root_required.insert(name.to_owned());
     }
-    is_wanted
+    is_required
 }
 
-/// Requires the host trait of this name if it is a standard one; warns otherwise.
+/// Requires a trait of the host if it is a standard trait; otherwise adds a warning. Returns
+/// whether it is one.
 fn require_standard(
     name: String,
     field: impl FnOnce() -> String,

@@ -1,4 +1,4 @@
-//! Reads the parts of a request group from the texts of extra specs.
+//! Parses the parts of a request group from the texts of extra specs.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use placewright_types::text::whole_number;
 use crate::error::{BadRequest, Warning};
 use crate::request::RequestGroup;
 
-/// Adds what texts ask for to a group.
-pub(super) trait ReadGroup {
-    /// Sets an amount from its text form, or warns.
-    fn read_resource(
+/// Adds resources and traits to a request group from their texts.
+pub(super) trait ParseGroup {
+    /// Sets the amount of a resource class. Adds a warning if the class or the amount is invalid.
+    fn parse_resource(
         &mut self,
         class: &str,
         amount: &str,
@@ -19,8 +19,8 @@ pub(super) trait ReadGroup {
         warnings: &mut Vec<Warning>,
     );
 
-    /// Requires or forbids a trait from its text form, or warns.
-    fn read_trait(
+    /// Requires or forbids a trait, according to `kind`. Adds a warning if `kind` is invalid.
+    fn parse_trait(
         &mut self,
         name: &str,
         kind: &str,
@@ -32,17 +32,17 @@ pub(super) trait ReadGroup {
     ///
     /// # Errors
     ///
-    /// [`BadRequest`] for a text that names none: whoever ignored it would place the instance where
-    /// it must not be.
-    fn read_any_trait(
+    /// [`BadRequest`] for a malformed list. It is no warning, because without the constraint the
+    /// instance could get a host that it must not use.
+    fn parse_any_trait(
         &mut self,
         names: &str,
         field: impl FnOnce() -> String,
     ) -> Result<(), BadRequest>;
 }
 
-impl ReadGroup for RequestGroup {
-    fn read_resource(
+impl ParseGroup for RequestGroup {
+    fn parse_resource(
         &mut self,
         class: &str,
         amount: &str,
@@ -65,7 +65,7 @@ impl ReadGroup for RequestGroup {
         }
     }
 
-    fn read_trait(
+    fn parse_trait(
         &mut self,
         name: &str,
         kind: &str,
@@ -82,26 +82,26 @@ impl ReadGroup for RequestGroup {
         }
     }
 
-    fn read_any_trait(
+    fn parse_any_trait(
         &mut self,
         names: &str,
         field: impl FnOnce() -> String,
     ) -> Result<(), BadRequest> {
         let is_name = |name: &str| {
-            let of_name = |byte: u8| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_');
-            !name.is_empty() && name.bytes().all(of_name)
+            let is_name_byte = |byte: u8| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_');
+            !name.is_empty() && name.bytes().all(is_name_byte)
         };
-        let any: BTreeSet<String> = names
+        let alternatives: BTreeSet<String> = names
             .split(',')
             .map(|name| name.trim().to_owned())
             .collect();
-        if !any.iter().all(|name| is_name(name)) {
-            let wanted = "names of traits with commas between them";
-            return Err(BadRequest::malformed(field(), names, wanted));
+        if !alternatives.iter().all(|name| is_name(name)) {
+            let expected = "names of traits with commas between them";
+            return Err(BadRequest::malformed(field(), names, expected));
         }
-        match any.first() {
-            Some(only) if any.len() == 1 => self.require(only),
-            _ => self.any_traits.push(any),
+        match alternatives.first() {
+            Some(name) if alternatives.len() == 1 => self.require(name),
+            _ => self.any_traits.push(alternatives),
         }
         Ok(())
     }

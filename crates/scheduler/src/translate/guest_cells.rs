@@ -1,4 +1,5 @@
-//! Guest NUMA cells as request groups: the processors and memory of a cell come from one provider.
+//! Guest NUMA cells as request groups, so that one provider serves the processors and memory of a
+//! cell.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +13,16 @@ use crate::translate::resource_request::ResourceRequest;
 use crate::translate::rule::CandidateRule;
 use crate::translate::translation::Translation;
 
-/// The suffix of a cell's group.
+/// The suffix of the group of a guest NUMA cell.
 pub(crate) fn suffix(cell: usize) -> String {
     format!("_NUMA{cell}")
 }
 
 /// Moves processors and memory from the unsuffixed group into a group for each cell.
 ///
-/// Amounts that the flavor set itself under `resources:` stay in their group, except for as many
-/// PCPU as it has processors: those are the guest's. Traits of hardware and of the compute service
-/// are required of the host if the unsuffixed group no longer includes processors.
+/// Amounts that the flavor sets with `resources:` stay in their group, except PCPU, which are
+/// always the guest's processors. If the unsuffixed group has no processors any more, its traits of
+/// hardware and of the compute service are required of the host.
 pub(super) fn split(
     guest: &GuestTopology,
     explicit: &BTreeMap<String, u64>,
@@ -38,12 +39,12 @@ pub(super) fn split(
     if has_cpus {
         unsuffixed.resources.remove("VCPU");
         unsuffixed.resources.remove("PCPU");
-        raise_traits(request);
+        move_host_traits(request);
     }
-    for (number, cell) in guest.cells.iter().enumerate() {
+    for (index, cell) in guest.cells.iter().enumerate() {
         let group = RequestGroup {
-            requester_id: suffix(number),
-            resources: resources(guest, number, cell, has_cpus, has_memory),
+            requester_id: suffix(index),
+            resources: cell_resources(guest, index, cell, has_cpus, has_memory),
             ..RequestGroup::default()
         };
         if !group.is_empty() {
@@ -53,16 +54,17 @@ pub(super) fn split(
     Ok(())
 }
 
-fn resources(
+/// The resources of the cell with an index.
+fn cell_resources(
     guest: &GuestTopology,
-    number: usize,
+    index: usize,
     cell: &GuestCell,
     has_cpus: bool,
     has_memory: bool,
 ) -> BTreeMap<String, u64> {
-    // The emulator's threads are placed with the first cell.
-    let isolated = guest.emulator_threads_policy == Some(EmulatorThreadsPolicy::Isolate);
-    let for_emulator = u64::from(isolated && number == 0);
+    // The emulator threads get their processor from the provider of the first cell.
+    let isolates_emulator = guest.emulator_threads_policy == Some(EmulatorThreadsPolicy::Isolate);
+    let emulator_cpus = u64::from(isolates_emulator && index == 0);
     let mut resources = BTreeMap::new();
     let mut add = |class: &str, amount: u64| {
         if amount > 0 {
@@ -71,7 +73,7 @@ fn resources(
     };
     if has_cpus {
         add("VCPU", cell.shared_cpus.len() as u64);
-        add("PCPU", cell.dedicated_cpus.len() as u64 + for_emulator);
+        add("PCPU", cell.dedicated_cpus.len() as u64 + emulator_cpus);
     }
     if has_memory {
         add("MEMORY_MB", cell.memory_mb);
@@ -79,47 +81,47 @@ fn resources(
     resources
 }
 
-/// Moves traits that belong to the host from the unsuffixed group to the root requirements.
-fn raise_traits(request: &mut ResourceRequest) {
-    let is_of_host = |name: &str| name.starts_with("HW_") || name.starts_with("COMPUTE_");
+/// Moves traits of the host from the unsuffixed group to those that the root provider must have.
+fn move_host_traits(request: &mut ResourceRequest) {
+    let is_host_trait = |name: &str| name.starts_with("HW_") || name.starts_with("COMPUTE_");
     let Some(group) = &mut request.unsuffixed else {
         return;
     };
     let required = group
         .required_traits
-        .extract_if(.., |name| is_of_host(name));
+        .extract_if(.., |name| is_host_trait(name));
     request.root_required.extend(required);
     let forbidden = group
         .forbidden_traits
-        .extract_if(.., |name| is_of_host(name));
+        .extract_if(.., |name| is_host_trait(name));
     request.root_forbidden.extend(forbidden);
 }
 
-/// Adds the relations of cells: different cells are on different providers, and the devices of a
-/// guest with one cell are below the cell's provider.
-pub(super) fn relate(guest: &GuestTopology, translation: &mut Translation) {
+/// Adds the relations of guest NUMA cells: different cells are on different providers, and if there
+/// is one cell, the devices are below its provider.
+pub(super) fn add_relations(guest: &GuestTopology, translation: &mut Translation) {
     let Translation { request, rules, .. } = translation;
     let cells: Vec<_> = (0..guest.cells.len()).map(suffix).collect();
-    let are_groups = cells.iter().all(|cell| {
+    let have_groups = cells.iter().all(|cell| {
         let mut groups = request.suffixed.iter();
         groups.any(|group| group.requester_id == *cell)
     });
-    if !are_groups {
+    if !have_groups {
         return;
     }
     if let [_] = &*cells {
         rules.retain(|rule| match rule {
-            CandidateRule::NearAny {
+            CandidateRule::BelowAnyCell {
                 group,
                 cells,
-                may_be_nowhere: false,
+                may_lack_numa_node: false,
             } => {
-                let near = cells.iter().chain([group]).cloned();
-                request.same_subtree.push(near.collect());
+                let suffixes = cells.iter().chain([group]).cloned();
+                request.same_subtree.push(suffixes.collect());
                 false
             }
-            CandidateRule::NearAny { .. }
-            | CandidateRule::Apart { .. }
+            CandidateRule::BelowAnyCell { .. }
+            | CandidateRule::DifferentProviders { .. }
             | CandidateRule::Host { .. } => true,
         });
         return;
@@ -129,6 +131,6 @@ pub(super) fn relate(guest: &GuestTopology, translation: &mut Translation) {
     }
     if request.group_policy != Some(GroupPolicy::Isolate) {
         let groups = cells;
-        rules.push(CandidateRule::Apart { groups });
+        rules.push(CandidateRule::DifferentProviders { groups });
     }
 }
