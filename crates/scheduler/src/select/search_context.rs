@@ -116,7 +116,7 @@ impl Feasibility for SearchContext<'_, '_> {
         if self.filtered(slot as usize / 64) & one == 0 {
             return false;
         }
-        let capacity = self.search.one(ProviderId(slot));
+        let capacity = self.search.classify(ProviderId(slot));
         if capacity.feasible != 0 && !self.request.class_needs_exact_test {
             return true;
         }
