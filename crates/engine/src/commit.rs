@@ -13,8 +13,9 @@ use crate::error::{StoreError, SubmitError};
 use crate::shared::{CommandBatch, Decided, Progress, Shared, State};
 use crate::{Commit, Machine, snapshot};
 
-/// Figures of a successful append, from which the writer decides how long to gather commands.
+/// Figures of a successful append, by which the writer decides how long to gather commands.
 pub(crate) struct Appended {
+    /// How long the append took.
     pub(crate) took: Duration,
     /// The time at which the callers got their answers.
     pub(crate) answered: Instant,
@@ -40,7 +41,7 @@ pub(crate) fn commit<M: Machine>(
         }
     }
     if records.is_empty() {
-        // Only refusals: what they were decided on has become durable meanwhile.
+        // Only refusals. The state on which they were decided has become durable meanwhile.
         finish(shared, batches);
         return None;
     }
@@ -50,15 +51,16 @@ pub(crate) fn commit<M: Machine>(
     let entries = records.len();
     match appended {
         Ok(()) => {
-            let appended = succeed(shared, batches, entries, took);
-            // By the writer itself, although the next commands may wait: waking a thread for it costs
-            // more processor time, and meanwhile more of them gather for the next append.
+            let appended = publish_append(shared, batches, entries, took);
+            // The writer does this itself, although the next commands may already wait: waking a
+            // thread for it costs more processor time, and meanwhile more commands gather for the
+            // next append.
             journal.finish_deferred();
             return Some(appended);
         }
         Err(AppendError::Conflict { .. }) => decide_again(shared, journal, batches),
         Err(AppendError::Failed(error)) => {
-            fail(shared, batches, &Arc::new(StoreError::Journal(error)));
+            undo_failed_append(shared, batches, &Arc::new(StoreError::Journal(error)));
         }
     }
     None
@@ -81,7 +83,7 @@ fn finish<M: Machine>(shared: &Shared<M>, mut batches: VecDeque<CommandBatch<M>>
     }
 }
 
-fn succeed<M: Machine>(
+fn publish_append<M: Machine>(
     shared: &Shared<M>,
     batches: VecDeque<CommandBatch<M>>,
     entries: usize,
@@ -113,7 +115,9 @@ fn succeed<M: Machine>(
         }
     }
     shared.durable.store(commit.sequence, Ordering::Release);
-    shared.progress.send_modify(|p| p.durable = commit.sequence);
+    shared
+        .progress
+        .send_modify(|progress| progress.durable = commit.sequence);
     // Counted before answering, because the answers cause new commands.
     commit.queued = shared.queue.lock().waiting.len();
     finish(shared, batches);
@@ -128,8 +132,8 @@ fn succeed<M: Machine>(
     }
 }
 
-/// Undoes everything that is not durable: `batches`, and what was decided after them. Then answers
-/// the commands in their order.
+/// Undoes everything that is not durable: `batches`, and the batches that were decided after them.
+/// Returns the commands of all of them, in their order.
 fn undo_all<M: Machine>(
     shared: &Shared<M>,
     state: &mut State<M>,
@@ -158,16 +162,20 @@ fn undo_all<M: Machine>(
 }
 
 fn publish<M: Machine>(shared: &Shared<M>, state: &State<M>) {
-    shared.progress.send_modify(|p| {
-        *p = Progress {
+    shared.progress.send_modify(|progress| {
+        *progress = Progress {
             durable: state.applied,
             rollbacks: state.rollbacks,
-            closed: p.closed,
+            closed: progress.closed,
         };
     });
 }
 
-fn refuse<M: Machine>(shared: &Shared<M>, undone: Vec<Decided<M>>, reason: &Arc<StoreError>) {
+fn answer_unavailable<M: Machine>(
+    shared: &Shared<M>,
+    undone: Vec<Decided<M>>,
+    reason: &Arc<StoreError>,
+) {
     let commands = undone.len();
     for decided in undone {
         let pending = decided.pending;
@@ -176,7 +184,7 @@ fn refuse<M: Machine>(shared: &Shared<M>, undone: Vec<Decided<M>>, reason: &Arc<
     shared.observer.append_failed(reason, commands);
 }
 
-fn fail<M: Machine>(
+fn undo_failed_append<M: Machine>(
     shared: &Shared<M>,
     batches: VecDeque<CommandBatch<M>>,
     reason: &Arc<StoreError>,
@@ -188,7 +196,7 @@ fn fail<M: Machine>(
         publish(shared, &state);
         undone
     };
-    refuse(shared, undone, reason);
+    answer_unavailable(shared, undone, reason);
 }
 
 /// Handles a lost compare-and-swap: applies the other writer's entries and requeues the commands
@@ -200,10 +208,10 @@ fn decide_again<M: Machine>(
 ) {
     let mut state = shared.state.write();
     let undone = undo_all(shared, &mut state, batches);
-    let before = state.applied;
+    let applied_before = state.applied;
     let caught_up = catch_up(shared, journal, &mut state);
     publish(shared, &state);
-    let missed = state.applied - before;
+    let missed = state.applied - applied_before;
     drop(state);
     match caught_up {
         Ok(()) => {
@@ -213,7 +221,7 @@ fn decide_again<M: Machine>(
                 queue.waiting.push_front(decided.pending);
             }
         }
-        Err(reason) => refuse(shared, undone, &Arc::new(reason)),
+        Err(reason) => answer_unavailable(shared, undone, &Arc::new(reason)),
     }
 }
 
@@ -228,7 +236,9 @@ fn catch_up<M: Machine>(
         state.applied + 1,
         &mut |sequence, record| match M::decode(record) {
             Ok(changes) => {
-                changes.iter().for_each(|c| state.machine.replay(c));
+                changes
+                    .iter()
+                    .for_each(|change| state.machine.replay(change));
                 state.applied = sequence;
                 chunk.push(record);
                 ControlFlow::Continue(())

@@ -9,7 +9,7 @@ use placewright_tasks::{ContainedWork, caught_now};
 use crate::Machine;
 use crate::error::SubmitError;
 use crate::shared::{
-    COMMANDS_CAPACITY, CommandBatch, Decided, Pending, SPARE_BYTES_MAX, Shared, State,
+    COMMANDS_CAPACITY, CommandBatch, Decided, Pending, RECYCLED_BYTES_MAX, Shared, State,
 };
 
 /// The working memory of a deciding thread, kept for the capacity of its buffers.
@@ -17,7 +17,7 @@ pub(crate) struct Decider<M: Machine> {
     /// The commands to decide next; empty between two decisions.
     pub(crate) waiting: VecDeque<Pending<M>>,
     /// An empty batch for the next decisions.
-    pub(crate) spare: Option<CommandBatch<M>>,
+    pub(crate) empty_batch: Option<CommandBatch<M>>,
     /// Decisions that depend on durable entries only; they are answered at once.
     answerable: Vec<Decided<M>>,
     /// The changes of the current decisions; dropped after the lock is released.
@@ -28,28 +28,29 @@ impl<M: Machine> Decider<M> {
     pub(crate) fn new() -> Self {
         Self {
             waiting: VecDeque::with_capacity(COMMANDS_CAPACITY),
-            spare: None,
+            empty_batch: None,
             answerable: Vec::new(),
             changes: Vec::with_capacity(COMMANDS_CAPACITY),
         }
     }
 
     /// Decides the commands of `waiting` in order, each on the state that its predecessors left.
-    /// Decisions that made or saw an entry that is not durable yet are queued with their batch;
-    /// all others are answered.
+    /// Decisions that made an entry, or were made on one that is not durable yet, are queued with
+    /// their batch; all others are answered.
     ///
     /// Many commands are decided in several holds of the lock, so that readers get in between.
-    /// When there is enough for an append, the rest stays in `waiting`.
+    /// When enough for an append is decided, the other commands stay in `waiting`.
     pub(crate) fn decide(&mut self, shared: &Shared<M>) {
-        while !self.waiting.is_empty() && !self.decide_some(shared) {}
+        while !self.waiting.is_empty() && !self.decide_in_one_hold(shared) {}
     }
 
     /// Decides commands during one hold of the lock. True if enough for an append is decided.
-    fn decide_some(&mut self, shared: &Shared<M>) -> bool {
+    fn decide_in_one_hold(&mut self, shared: &Shared<M>) -> bool {
         let options = &shared.options;
         let started = Instant::now();
-        let spare = self.spare.take();
-        let mut batch = spare.unwrap_or_else(|| CommandBatch::with_room(self.waiting.len()));
+        let empty_batch = self.empty_batch.take();
+        let mut batch =
+            empty_batch.unwrap_or_else(|| CommandBatch::with_capacity(self.waiting.len()));
         let mut state = shared.state.write();
         let locked = Instant::now();
         batch.first = state.applied + 1;
@@ -62,11 +63,13 @@ impl<M: Machine> Decider<M> {
             }
         }
         let durable = shared.durable();
-        let answerable = batch.decided.partition_point(|d| d.depends_on <= durable);
+        let answerable = batch
+            .decided
+            .partition_point(|decided| decided.depends_on <= durable);
         self.answerable.extend(batch.decided.drain(..answerable));
         let mut is_enough = false;
         if batch.decided.is_empty() {
-            self.spare = Some(batch);
+            self.empty_batch = Some(batch);
         } else {
             batch.decide_time = started.elapsed();
             // Queued while the state is locked, so that an undo finds every applied change in the
@@ -95,36 +98,36 @@ impl<M: Machine> Decider<M> {
         batch: &mut CommandBatch<M>,
         record_bytes_max: usize,
     ) {
-        let from = self.changes.len();
+        let changes_before = self.changes.len();
         let changes = &mut self.changes;
         // Deciding does not change the state, so a panic harms only its own command.
         let decision = caught_now(ContainedWork::Decision, || {
             state.machine.decide(&pending.command, changes)
         });
         let Ok(result) = decision else {
-            self.changes.truncate(from);
+            self.changes.truncate(changes_before);
             pending.fail(SubmitError::Panicked);
             return;
         };
-        let made_entry = result.is_ok() && self.changes.len() > from;
+        let made_entry = result.is_ok() && self.changes.len() > changes_before;
         if result.is_err() {
-            self.changes.truncate(from);
+            self.changes.truncate(changes_before);
         } else if made_entry {
             // Checked before the change is applied: a record that is too large must leave no
-            // trace, and concerns no other command.
+            // trace, and must not affect other commands.
             let start = batch.buffer.len();
-            M::encode(&self.changes[from..], &mut batch.buffer);
+            M::encode(&self.changes[changes_before..], &mut batch.buffer);
             let bytes = batch.buffer.len() - start;
             if bytes > record_bytes_max {
-                self.changes.truncate(from);
+                self.changes.truncate(changes_before);
                 batch.buffer.truncate(start);
-                batch.buffer.shrink_to(SPARE_BYTES_MAX.max(start));
+                batch.buffer.shrink_to(RECYCLED_BYTES_MAX.max(start));
                 let bytes_max = record_bytes_max;
                 pending.fail(SubmitError::TooLarge { bytes, bytes_max });
                 return;
             }
             batch.ends.push(batch.buffer.len());
-            for change in &self.changes[from..] {
+            for change in &self.changes[changes_before..] {
                 batch.undos.push(state.machine.apply(change));
             }
             state.applied += 1;

@@ -79,12 +79,12 @@ impl<M: Machine> Engine<M> {
                 rollbacks: 0,
                 closed: false,
             }),
-            queue: Mutex::new(Queue::with_room(shared::COMMANDS_CAPACITY)),
+            queue: Mutex::new(Queue::with_capacity(shared::COMMANDS_CAPACITY)),
             writer_wake: Condvar::new(),
             ahead_wake: Condvar::new(),
             recent: RwLock::new(RecentEntries::new(options.recent_bytes)),
             append_failed: Mutex::new(None),
-            due: Mutex::new(due(&recovered)),
+            snapshot_schedule: Mutex::new(first_schedule(&recovered)),
             snapshot_requests,
             history_requests,
             options,
@@ -104,9 +104,9 @@ impl<M: Machine> Engine<M> {
         })
     }
 
-    /// Queues a command immediately. The future resolves when the outcome is durable, or for a
-    /// refusal when everything that it was decided on is durable. Dropping the future does not
-    /// cancel the command.
+    /// Queues a command immediately. The future resolves when the outcome is durable. For a
+    /// refusal, that is when the state on which it was decided is durable. Dropping the future does
+    /// not cancel the command.
     ///
     /// Commands submitted without waiting for an answer may be decided in any order: await the
     /// first before submitting one that depends on it.
@@ -119,7 +119,7 @@ impl<M: Machine> Engine<M> {
         async move { answered.await.0 }
     }
 
-    /// As [`Engine::submit`]; also tells the sequence of the entry that the command made in the
+    /// As [`Engine::submit`]; also returns the sequence of the entry that the command made in the
     /// journal, if it changed something.
     pub fn submit_with_sequence(
         &self,
@@ -154,7 +154,7 @@ impl<M: Machine> Engine<M> {
         Ok(receiver)
     }
 
-    /// Evaluates a function on the state and returns its value when everything that it saw is
+    /// Evaluates a function on the state and returns its value when the state that it read is
     /// durable. If some of that is undone instead, the function is evaluated again.
     ///
     /// The state cannot change while `compute` runs, so it should take milliseconds at most.
@@ -178,7 +178,7 @@ impl<M: Machine> Engine<M> {
     /// change. `begin` creates the accumulator; `go_on` is one slice, and returns a value in the
     /// last one. A slice should take no more than a millisecond or two.
     ///
-    /// Returns when everything that any slice saw is durable; if some of that is undone, it starts
+    /// Returns when the state that each slice read is durable. If some of that is undone, it starts
     /// again.
     pub fn read_in_slices<S: Send, T: Send>(
         &self,
@@ -196,7 +196,7 @@ impl<M: Machine> Engine<M> {
                     {
                         break value;
                     }
-                    step_aside().await;
+                    yield_to_other_tasks().await;
                 };
                 if reading.is_durable(&shared).await {
                     return value;
@@ -205,16 +205,16 @@ impl<M: Machine> Engine<M> {
         }
     }
 
-    /// One of several looks at the state whose values are shown together. It computes at once;
-    /// [`Engine::end`] waits, once, for all of them.
+    /// Computes one of several values that are returned together, from the state as it is now.
+    /// [`Engine::end`] then waits until all that these values were computed from is durable.
     ///
     /// The state cannot change while `compute` runs, so it should take milliseconds at most.
     pub fn look<T>(&self, reading: &mut Reading, compute: impl FnOnce(&M) -> T) -> T {
         reading.look(&self.inner.shared, compute)
     }
 
-    /// Waits until all that the looks of a reading saw is durable. False: some of it was undone, so
-    /// that nothing of it may be shown.
+    /// Waits until everything that a reading was computed from is durable. False if some of it was
+    /// undone: then none of its values may be used.
     pub fn end(&self, reading: Reading) -> impl Future<Output = bool> + Send + use<M> {
         let shared = Arc::clone(&self.inner.shared);
         async move { reading.is_durable(&shared).await }
@@ -278,13 +278,14 @@ impl<M: Machine> Engine<M> {
     }
 }
 
-/// What several looks at the state saw, in the order of the journal; see [`Engine::look`].
+/// Which entries several values were computed from; see [`Engine::look`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reading {
-    /// The last entry that any of them saw and that was not durable then; 0 for none.
+    /// The last entry that was applied, but not durable, at any [`Engine::look`]; 0 for none.
     seen: u64,
-    /// How often entries had been undone at the first look; none before it.
+    /// How often entries had been undone at the first [`Engine::look`]; `None` before it.
     rollbacks: Option<u64>,
+    /// Whether entries were undone between two calls of [`Engine::look`].
     is_undone: bool,
 }
 
@@ -292,7 +293,7 @@ impl Reading {
     fn look<M: Machine, T>(&mut self, shared: &Shared<M>, compute: impl FnOnce(&M) -> T) -> T {
         let state = shared.state.read();
         let value = compute(&state.machine);
-        // Asked under the lock: nothing can be undone meanwhile.
+        // Checked under the lock, so that nothing can be undone meanwhile.
         if shared.durable() < state.applied {
             self.seen = state.applied;
         }
@@ -309,11 +310,11 @@ impl Reading {
     }
 }
 
-/// Lets others of the same runtime come first, once.
-async fn step_aside() {
-    let mut is_second = false;
+/// Yields once to the other tasks of the runtime.
+async fn yield_to_other_tasks() {
+    let mut has_yielded = false;
     std::future::poll_fn(|context| {
-        if std::mem::replace(&mut is_second, true) {
+        if std::mem::replace(&mut has_yielded, true) {
             return std::task::Poll::Ready(());
         }
         context.waker().wake_by_ref();
@@ -322,7 +323,7 @@ async fn step_aside() {
     .await;
 }
 
-fn due<M>(recovered: &Recovered<M>) -> SnapshotSchedule {
+fn first_schedule<M>(recovered: &Recovered<M>) -> SnapshotSchedule {
     SnapshotSchedule {
         sequence: recovered.snapshot,
         snapshot_bytes: recovered.snapshot_bytes,
@@ -398,7 +399,9 @@ impl<M: Machine> Inner<M> {
         let _ = running.writer.join();
         let _ = running.snapshot.join();
         let _ = running.history.join();
-        shared.progress.send_modify(|p| p.closed = true);
+        shared
+            .progress
+            .send_modify(|progress| progress.closed = true);
     }
 }
 

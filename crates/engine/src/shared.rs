@@ -1,8 +1,8 @@
 //! The data that the engine's threads and handles share.
 //!
-//! Lock order: `state`, then `queue`, then `recent` or `due`. No thread waits for the journal
-//! while it holds one of them, except for catching up after a lost compare-and-swap, which is
-//! rare.
+//! Lock order: `state`, then `queue`, then `recent` or `snapshot_schedule`. No thread waits for the
+//! journal while it holds one of them, except for catching up after a lost compare-and-swap, which
+//! is rare.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl<M: Machine> Pending<M> {
     }
 }
 
-/// What a caller is told.
+/// The reply to a submitted command.
 pub(crate) struct Answered<M: Machine> {
     pub(crate) answer: Answer<M>,
     /// The entry of the journal that the command made, if it changed something.
@@ -70,7 +70,7 @@ pub(crate) struct Decided<M: Machine> {
     pub(crate) result: Result<M::Outcome, M::Refusal>,
     /// The last entry applied before the answer; it must be durable first.
     pub(crate) depends_on: u64,
-    /// Whether that entry is its own.
+    /// Whether this command made that entry.
     pub(crate) made_entry: bool,
 }
 
@@ -98,20 +98,20 @@ pub(crate) struct CommandBatch<M: Machine> {
     pub(crate) decide_time: Duration,
 }
 
-/// The initial capacity of the queue of waiting commands, so that callers seldom wait for it to
-/// grow.
+/// The initial capacity of the queue of waiting commands, so that it seldom has to grow
+/// while callers wait.
 pub(crate) const COMMANDS_CAPACITY: usize = 256;
 /// The initial capacity of a batch for each command: undo entries, and bytes of records.
 const UNDOS_A_COMMAND: usize = 4;
 const BYTES_A_COMMAND: usize = 128;
 /// A batch whose buffer has grown beyond this is not recycled.
-pub(crate) const SPARE_BYTES_MAX: usize = 1 << 20;
+pub(crate) const RECYCLED_BYTES_MAX: usize = 1 << 20;
 /// The number of batches that are recycled: as many as are in flight at once under the usual load.
-const SPARES_MAX: usize = 16;
+const RECYCLED_BATCHES_MAX: usize = 16;
 
 impl<M: Machine> CommandBatch<M> {
     /// An empty batch with capacity for some commands.
-    pub(crate) fn with_room(commands: usize) -> Self {
+    pub(crate) fn with_capacity(commands: usize) -> Self {
         Self {
             first: 0,
             buffer: Vec::with_capacity(commands * BYTES_A_COMMAND),
@@ -131,16 +131,18 @@ pub(crate) struct Queue<M: Machine> {
     /// The total size of the decided batches' records.
     pub(crate) decided_bytes: usize,
     /// Recycled batches: allocating memory for each would cost more than deciding it.
-    spares: Vec<CommandBatch<M>>,
+    recycled: Vec<CommandBatch<M>>,
     /// The writer sleeps until this many commands wait; 0 while it is awake.
     pub(crate) writer_wakes_at: usize,
     /// Whether the second thread has taken commands and not yet queued their decisions.
     pub(crate) ahead_busy: bool,
     /// Whether an append is under way.
     pub(crate) appending: bool,
+    /// Whether the engine accepts no more commands.
     pub(crate) closed: bool,
 }
 
+/// Everything that the handles of an engine share with its threads.
 pub(crate) struct Shared<M: Machine> {
     pub(crate) state: RwLock<State<M>>,
     /// The sequence of the last durable entry.
@@ -154,7 +156,7 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) recent: RwLock<RecentEntries>,
     /// When the last append failed; `None` once one has succeeded.
     pub(crate) append_failed: Mutex<Option<Instant>>,
-    pub(crate) due: Mutex<SnapshotSchedule>,
+    pub(crate) snapshot_schedule: Mutex<SnapshotSchedule>,
     pub(crate) snapshot_requests: mpsc::Sender<SnapshotRequest>,
     pub(crate) history_requests: mpsc::Sender<HistoryRequest>,
     pub(crate) options: Options,
@@ -163,13 +165,13 @@ pub(crate) struct Shared<M: Machine> {
 
 impl<M: Machine> Queue<M> {
     /// An empty queue with capacity for some commands.
-    pub(crate) fn with_room(commands: usize) -> Self {
+    pub(crate) fn with_capacity(commands: usize) -> Self {
         Self {
             waiting: VecDeque::with_capacity(commands),
             decided: VecDeque::new(),
             decided_commands: 0,
             decided_bytes: 0,
-            spares: Vec::with_capacity(SPARES_MAX),
+            recycled: Vec::with_capacity(RECYCLED_BATCHES_MAX),
             writer_wakes_at: 0,
             ahead_busy: false,
             appending: false,
@@ -185,22 +187,24 @@ impl<M: Machine> Queue<M> {
 
     /// An empty batch with capacity for `commands`, recycled if possible.
     pub(crate) fn take_recycled(&mut self, commands: usize) -> CommandBatch<M> {
-        self.spares
+        self.recycled
             .pop()
-            .unwrap_or_else(|| CommandBatch::with_room(commands))
+            .unwrap_or_else(|| CommandBatch::with_capacity(commands))
     }
 
     /// Recycles a batch whose commands are answered. Its content is dropped.
     pub(crate) fn recycle(&mut self, batch: CommandBatch<M>) {
-        if self.spares.len() < SPARES_MAX && batch.buffer.capacity() <= SPARE_BYTES_MAX {
+        if self.recycled.len() < RECYCLED_BATCHES_MAX
+            && batch.buffer.capacity() <= RECYCLED_BYTES_MAX
+        {
             debug_assert!(batch.decided.is_empty() && batch.undos.is_empty());
-            self.spares.push(batch);
+            self.recycled.push(batch);
         }
     }
 }
 
 impl<M: Machine> Shared<M> {
-    /// Queues a command and wakes at most one thread, and none while enough are awake.
+    /// Queues a command. Wakes one thread if that is needed to decide it, otherwise none.
     pub(crate) fn enqueue(&self, pending: Pending<M>) -> Result<(), SubmitError> {
         let mut queue = self.queue.lock();
         if queue.closed {
@@ -231,11 +235,11 @@ impl<M: Machine> Shared<M> {
     pub(crate) async fn wait_durable(&self, last: u64, rollbacks: u64) -> bool {
         let mut progress = self.progress.subscribe();
         loop {
-            let now = *progress.borrow_and_update();
-            if now.rollbacks != rollbacks {
+            let current = *progress.borrow_and_update();
+            if current.rollbacks != rollbacks {
                 return false;
             }
-            if now.durable >= last {
+            if current.durable >= last {
                 return true;
             }
             if progress.changed().await.is_err() {

@@ -21,7 +21,7 @@ use crate::{Machine, Options, SnapshotReport};
 
 /// Requests a snapshot if one is due. Called after each append of `bytes`.
 pub(crate) fn request_if_due<M: Machine>(shared: &Shared<M>, bytes: u64) {
-    let mut due = shared.due.lock();
+    let mut due = shared.snapshot_schedule.lock();
     due.bytes += bytes;
     if due.is_due(shared.durable(), &shared.options) {
         due.requested = true;
@@ -49,7 +49,7 @@ pub(crate) fn run<M: Machine>(
         }
         let result = make(shared, journal.as_mut(), stop);
         {
-            let mut due = shared.due.lock();
+            let mut due = shared.snapshot_schedule.lock();
             due.requested = false;
             due.retry_at =
                 (result.is_err()).then(|| Instant::now() + shared.options.snapshot_retry);
@@ -72,7 +72,7 @@ fn make<M: Machine>(
 ) -> Result<SnapshotReport, SnapshotError> {
     let started = Instant::now();
     let target = shared.durable();
-    let bytes_before = shared.due.lock().bytes;
+    let bytes_before = shared.snapshot_schedule.lock().bytes;
     let newest = journal.snapshots()?.first().copied();
     let info = match newest {
         Some(info) if info.sequence == target => info,
@@ -82,7 +82,7 @@ fn make<M: Machine>(
         }
     };
     {
-        let mut due = shared.due.lock();
+        let mut due = shared.snapshot_schedule.lock();
         due.sequence = info.sequence;
         due.snapshot_bytes = info.bytes;
         due.bytes = due.bytes.saturating_sub(bytes_before);

@@ -1,8 +1,8 @@
 //! The two threads that make waiting commands durable.
 //!
-//! The writer decides what waits, appends it, answers it, and starts over: in the usual load one
-//! thread is woken once a batch. While it waits for the disk, a second thread decides ahead, when
-//! enough commands wait to be worth it.
+//! The writer decides the waiting commands, appends their entries, answers them, and starts over:
+//! under the usual load one thread is woken once for each batch. While the writer waits for the
+//! disk, a second thread decides the next commands, if there are enough of them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,16 +16,17 @@ use crate::commit::{self, Appended};
 use crate::decide::Decider;
 use crate::shared::{CommandBatch, Queue, Shared};
 
-/// The minimum number of callers worth waiting for; fewer gain too little from a common append.
+/// The minimum number of callers for which the writer waits; fewer gain too little from a common
+/// append.
 const GATHER_COMMANDS_MIN: usize = 8;
 
 /// Runs until the queue is closed and empty, then checkpoints the journal.
 pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Journal>) {
     let mut decider = Decider::new();
-    let mut last = None;
-    while let Some(batches) = next_batches(shared, &mut decider, last) {
+    let mut last_append = None;
+    while let Some(batches) = next_batches(shared, &mut decider, last_append) {
         pass(Task::EngineWriter);
-        last = commit::commit(shared, journal.as_mut(), batches);
+        last_append = commit::commit(shared, journal.as_mut(), batches);
     }
     // A checkpoint only speeds up the next start; durability does not depend on it.
     let _ = journal.checkpoint();
@@ -44,7 +45,7 @@ fn next_batches<M: Machine>(
         wait_for_group_commit(shared, &mut queue, &last);
     }
     loop {
-        // Commands that the other thread has taken come first, to preserve the order.
+        // Commands that the second thread has taken are decided first, which keeps the order.
         while !queue.ahead_busy && !queue.waiting.is_empty() && !queue.has_enough(&shared.options) {
             let commands_max = shared.options.decide_commands_max;
             take_waiting(&mut queue, commands_max, decider);
@@ -74,9 +75,9 @@ fn wait_for_group_commit<M: Machine>(
         return;
     }
     let until = last.answered + pause;
-    let wanted = last.commands + last.waiting;
-    while queue.waiting.len() < wanted && !queue.closed {
-        queue.writer_wakes_at = wanted;
+    let expected = last.commands + last.waiting;
+    while queue.waiting.len() < expected && !queue.closed {
+        queue.writer_wakes_at = expected;
         if shared.writer_wake.wait_until(queue, until).timed_out() {
             break;
         }
@@ -89,11 +90,11 @@ fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize, decider: 
     if queue.waiting.len() <= commands_max {
         std::mem::swap(&mut queue.waiting, &mut decider.waiting);
     } else {
-        let first = queue.waiting.drain(..commands_max);
-        decider.waiting.extend(first);
+        let commands = queue.waiting.drain(..commands_max);
+        decider.waiting.extend(commands);
     }
-    if decider.spare.is_none() {
-        decider.spare = Some(queue.take_recycled(commands_max));
+    if decider.empty_batch.is_none() {
+        decider.empty_batch = Some(queue.take_recycled(commands_max));
     }
 }
 
@@ -136,10 +137,10 @@ pub(crate) fn run_pipelined<M: Machine>(shared: &Arc<Shared<M>>) {
     let options = &shared.options;
     let mut queue = shared.queue.lock();
     while !queue.closed {
-        let useful = queue.appending
+        let is_useful = queue.appending
             && queue.waiting.len() >= options.ahead_commands_min
             && !queue.has_enough(options);
-        if !useful {
+        if !is_useful {
             shared.ahead_wake.wait(&mut queue);
             continue;
         }

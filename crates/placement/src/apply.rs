@@ -1,8 +1,8 @@
 //! Applies facts to the state, and undoes them.
 //!
 //! `apply` is total: a fact that names an unknown object is skipped. That cannot happen with facts
-//! that `decide` made and that are applied in order; it keeps a damaged or foreign journal from
-//! crashing a server.
+//! that `decide` made and that are applied in order; skipping keeps a journal that is damaged,
+//! or of another server, from crashing this one.
 
 mod rows;
 
@@ -20,10 +20,10 @@ use rows::ReplacedConsumer;
 
 /// The data that undoes one applied change. Undo in the reverse order of applying.
 #[derive(Debug)]
-pub struct Undo(Step);
+pub struct Undo(UndoStep);
 
 #[derive(Debug)]
-enum Step {
+enum UndoStep {
     Nothing,
     Class(ClassId, Option<Named>),
     Trait(TraitId, Option<Named>),
@@ -44,74 +44,74 @@ enum Step {
 impl State {
     /// Applies a fact. The result undoes it.
     pub fn apply(&mut self, change: &Change) -> Undo {
-        Undo(self.step(change).unwrap_or(Step::Nothing))
+        Undo(self.step(change).unwrap_or(UndoStep::Nothing))
     }
 
     /// Undoes the latest applied change that was not yet undone.
     pub fn undo(&mut self, undo: Undo) {
         match undo.0 {
-            Step::Nothing => {}
-            Step::Class(id, previous) => drop(self.replace_class(id, previous)),
-            Step::Trait(id, previous) => drop(self.replace_trait(id, previous)),
-            Step::RemoveProvider(id) => drop(self.remove_provider(id)),
-            Step::RestoreProvider(id, provider, freed) => {
+            UndoStep::Nothing => {}
+            UndoStep::Class(id, previous) => drop(self.replace_class(id, previous)),
+            UndoStep::Trait(id, previous) => drop(self.replace_trait(id, previous)),
+            UndoStep::RemoveProvider(id) => drop(self.remove_provider(id)),
+            UndoStep::RestoreProvider(id, provider, freed) => {
                 self.restore_aggregates(freed);
                 self.insert_provider(id, *provider);
             }
-            Step::Lineage(id, name, parent, updated_at) => {
+            UndoStep::Lineage(id, name, parent, updated_at) => {
                 drop(self.replace_lineage(id, name, parent, updated_at));
             }
-            Step::Generation(id, generation, updated_at) => {
+            UndoStep::Generation(id, generation, updated_at) => {
                 if let Some(provider) = self.providers.get_mut(id.0) {
                     provider.generation = generation;
                     provider.updated_at = updated_at;
                 }
             }
-            Step::Inventory(id, class, previous) => {
+            UndoStep::Inventory(id, class, previous) => {
                 self.replace_inventory(id, class, previous);
             }
-            Step::Traits(id, previous) => drop(self.replace_traits(id, previous)),
-            Step::Aggregates(id, previous, freed) => {
+            UndoStep::Traits(id, previous) => drop(self.replace_traits(id, previous)),
+            UndoStep::Aggregates(id, previous, freed) => {
                 self.restore_aggregates(freed);
                 drop(self.replace_aggregates(id, previous));
             }
-            Step::Consumer(id, uuid, previous) => {
-                let previous = previous.map(|former| self.restore_owner(*former));
+            UndoStep::Consumer(id, uuid, previous) => {
+                let previous = previous.map(|former| self.restore_names(*former));
                 drop(self.replace_consumer(id, uuid, previous));
             }
-            Step::Group(id, uuid, previous) => {
+            UndoStep::Group(id, uuid, previous) => {
                 drop(self.replace_group(id, uuid, previous.map(|group| *group)));
             }
-            Step::Levels(previous, freed) => {
+            UndoStep::Levels(previous, freed) => {
                 self.restore_aggregates(freed);
                 drop(self.replace_levels(previous));
             }
-            Step::Distances(previous) => drop(self.replace_distances(previous)),
-            Step::Placing(id, previous) => {
+            UndoStep::Distances(previous) => drop(self.replace_distances(previous)),
+            UndoStep::Placing(id, previous) => {
                 self.replace_placing(id, previous);
             }
         }
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm a kind of fact")]
-    fn step(&mut self, change: &Change) -> Option<Step> {
+    fn step(&mut self, change: &Change) -> Option<UndoStep> {
         Some(match change {
             Change::ClassCreated { id, name, at } | Change::ClassRenamed { id, name, at } => {
                 let named = Named {
                     name: name.as_str().into(),
                     modified_at: *at,
                 };
-                Step::Class(*id, self.replace_class(*id, Some(named)))
+                UndoStep::Class(*id, self.replace_class(*id, Some(named)))
             }
-            Change::ClassRemoved { id } => Step::Class(*id, self.replace_class(*id, None)),
+            Change::ClassRemoved { id } => UndoStep::Class(*id, self.replace_class(*id, None)),
             Change::TraitCreated { id, name, at } => {
                 let named = Named {
                     name: name.as_str().into(),
                     modified_at: *at,
                 };
-                Step::Trait(*id, self.replace_trait(*id, Some(named)))
+                UndoStep::Trait(*id, self.replace_trait(*id, Some(named)))
             }
-            Change::TraitRemoved { id } => Step::Trait(*id, self.replace_trait(*id, None)),
+            Change::TraitRemoved { id } => UndoStep::Trait(*id, self.replace_trait(*id, None)),
             Change::ProviderCreated {
                 uuid,
                 name,
@@ -134,7 +134,7 @@ impl State {
             Change::ProviderRemoved { uuid } => {
                 let id = self.provider_id(*uuid)?;
                 let (provider, freed) = self.remove_provider(id)?;
-                Step::RestoreProvider(id, Box::new(provider), freed)
+                UndoStep::RestoreProvider(id, Box::new(provider), freed)
             }
             Change::GenerationSet {
                 provider,
@@ -143,7 +143,7 @@ impl State {
             } => {
                 let id = self.provider_id(*provider)?;
                 let provider = self.providers.get_mut(id.0)?;
-                Step::Generation(
+                UndoStep::Generation(
                     id,
                     std::mem::replace(&mut provider.generation, *generation),
                     provider.updated_at.replace(*at),
@@ -166,15 +166,15 @@ impl State {
                         .map_or(0, |record| record.used),
                     modified_at: *at,
                 };
-                Step::Inventory(id, *class, self.replace_inventory(id, *class, Some(record)))
+                UndoStep::Inventory(id, *class, self.replace_inventory(id, *class, Some(record)))
             }
             Change::InventoryRemoved { provider, class } => {
                 let id = self.provider_id(*provider)?;
-                Step::Inventory(id, *class, self.replace_inventory(id, *class, None))
+                UndoStep::Inventory(id, *class, self.replace_inventory(id, *class, None))
             }
             Change::TraitsSet { provider, traits } => {
                 let id = self.provider_id(*provider)?;
-                Step::Traits(id, self.replace_traits(id, traits.clone())?)
+                UndoStep::Traits(id, self.replace_traits(id, traits.clone())?)
             }
             Change::AggregatesSet {
                 provider,
@@ -187,30 +187,30 @@ impl State {
                     .collect();
                 ids.sort_unstable();
                 let (previous, freed) = self.replace_aggregates(id, ids)?;
-                Step::Aggregates(id, previous, freed)
+                UndoStep::Aggregates(id, previous, freed)
             }
             Change::ConsumerSet { consumer, .. } => {
                 let record = self.consumer_record(change)?;
-                let known = self.consumer_id(*consumer);
-                let id = known.unwrap_or_else(|| ConsumerId(self.consumers.next()));
+                let existing = self.consumer_id(*consumer);
+                let id = existing.unwrap_or_else(|| ConsumerId(self.consumers.next()));
                 let previous = self.replace_consumer(id, *consumer, Some(record));
-                Step::Consumer(id, *consumer, previous.map(Box::new))
+                UndoStep::Consumer(id, *consumer, previous.map(Box::new))
             }
             Change::ConsumerRemoved { consumer } => {
                 let id = self.consumer_id(*consumer)?;
                 let previous = self.replace_consumer(id, *consumer, None);
-                Step::Consumer(id, *consumer, previous.map(Box::new))
+                UndoStep::Consumer(id, *consumer, previous.map(Box::new))
             }
             Change::GroupSet { group, rules } => {
-                let known = self.group_by_uuid.get(group).copied();
-                let id = known.unwrap_or_else(|| GroupId(self.groups.next()));
+                let existing = self.group_by_uuid.get(group).copied();
+                let id = existing.unwrap_or_else(|| GroupId(self.groups.next()));
                 let members = self.groups.get(id.0).map(|group| group.members.clone());
                 let record = Group {
                     uuid: *group,
                     rules: rules.clone(),
                     members: members.unwrap_or_default(),
                 };
-                Step::Group(
+                UndoStep::Group(
                     id,
                     *group,
                     self.replace_group(id, *group, Some(record)).map(Box::new),
@@ -218,7 +218,7 @@ impl State {
             }
             Change::GroupRemoved { group } => {
                 let id = self.group_by_uuid.get(group).copied()?;
-                Step::Group(
+                UndoStep::Group(
                     id,
                     *group,
                     self.replace_group(id, *group, None).map(Box::new),
@@ -226,10 +226,10 @@ impl State {
             }
             Change::LevelsSet { levels } => {
                 let (previous, freed) = self.replace_levels(levels.clone());
-                Step::Levels(previous, freed)
+                UndoStep::Levels(previous, freed)
             }
             Change::DistancesSet { distances } => {
-                Step::Distances(self.replace_distances(distances.clone()))
+                UndoStep::Distances(self.replace_distances(distances.clone()))
             }
             Change::ConsumerPlaced {
                 consumer,
@@ -240,7 +240,7 @@ impl State {
                 let group = group.and_then(|uuid| self.group_by_uuid.get(&uuid).copied());
                 let host = host.and_then(|uuid| self.provider_id(uuid));
                 let placing = host.map(|host| HostAssignment { host, group });
-                Step::Placing(id, self.replace_placing(id, placing))
+                UndoStep::Placing(id, self.replace_placing(id, placing))
             }
         })
     }

@@ -9,9 +9,9 @@
 //! tree. Both paths give the same candidates where both apply.
 
 mod answer;
+mod backtrack;
 pub(crate) mod bits;
 mod bounds;
-mod branch;
 mod complete;
 mod enumeration;
 mod flat;
@@ -47,8 +47,8 @@ use root_selection::RootSelection;
 ///
 /// Without a limit a fleet of wide trees has more candidates than memory can hold. If the operator
 /// sets no bound either, the search stops after one candidate for each root plus as many more as
-/// make 500,000 choices (a choice is a suffixed group, or one resource class of the unsuffixed
-/// group).
+/// make 500,000 assignments. A candidate assigns one provider to each suffixed group, and one to
+/// each resource class of the unsuffixed group.
 ///
 /// # Errors
 ///
@@ -78,21 +78,22 @@ fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candida
         return Ok(empty());
     };
     Ok(
-        RootSelection::new(&plan, as_trees).map_or_else(empty, |anchors| {
+        RootSelection::new(&plan, as_trees).map_or_else(empty, |root_selection| {
             let ceiling = query.options.max_candidates;
-            Enumeration::new(&plan, anchors, query.limit, ceiling, &query.options).search(&plan)
+            Enumeration::new(&plan, root_selection, query.limit, ceiling, &query.options)
+                .search(&plan)
         }),
     )
 }
 
-/// Resolves a query's names into a plan. `None` when it is already clear that no provider can
+/// Resolves a query's names into a plan. `None` when the names alone show that no provider can
 /// serve it.
 fn prepare<'a>(state: &'a State, query: &CandidateQuery) -> Result<Option<Plan<'a>>, QueryRefusal> {
     let root = resolve_root(state, query)?;
     let mut filter = SetFilter::default();
     filter.require_traits(&root.required);
     filter.forbid_traits(&root.forbidden);
-    filter.all.push(smallvec::smallvec![Members::Roots]);
+    filter.required.push(smallvec::smallvec![Members::Roots]);
     if !filter.admits_any(state) {
         return Ok(None);
     }
@@ -102,10 +103,10 @@ fn prepare<'a>(state: &'a State, query: &CandidateQuery) -> Result<Option<Plan<'
             Resolved::Found(group) => groups.push(group),
             Resolved::Nothing => return Ok(None),
             Resolved::Refused(refusal) => {
-                let earlier_leave_something = groups
+                let earlier_could_be_served = groups
                     .into_iter()
                     .all(|group| could_be_served(state, &root, group));
-                return if earlier_leave_something {
+                return if earlier_could_be_served {
                     Err(refusal)
                 } else {
                     Ok(None)
@@ -118,14 +119,14 @@ fn prepare<'a>(state: &'a State, query: &CandidateQuery) -> Result<Option<Plan<'
 
 /// Whether a group on its own has any candidate.
 fn could_be_served(state: &State, root: &ResolvedRoot, group: ResolvedGroup) -> bool {
-    let alone = CandidateQuery {
+    let single_group = CandidateQuery {
         groups: vec![RequestGroup::default()],
         nested: true,
         ..CandidateQuery::default()
     };
-    let plan = Plan::new(state, &alone, root, vec![group]);
-    RootSelection::new(&plan, false).is_some_and(|anchors| {
-        !Enumeration::new(&plan, anchors, Some(1), None, &alone.options)
+    let plan = Plan::new(state, &single_group, root, vec![group]);
+    RootSelection::new(&plan, false).is_some_and(|root_selection| {
+        !Enumeration::new(&plan, root_selection, Some(1), None, &single_group.options)
             .search(&plan)
             .is_empty()
     })

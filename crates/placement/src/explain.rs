@@ -1,15 +1,15 @@
 //! Why a request finds what it finds: the answer behind `GET /explain`.
 //!
-//! [`explain`] takes the query of [`find_candidates`](crate::find_candidates) apart into
-//! constraints and asks of every root which of them it fails. It answers how many roots each
-//! constraint removed, in the order applied and alone; the smallest set of constraints that leaves
-//! nothing; and the roots that nearly fit, with what they lack.
+//! [`explain`] splits the query of [`find_candidates`](crate::find_candidates) into constraints and
+//! finds which of them each root fails. The result has how many roots each constraint removed, in
+//! the order of application and on its own; the smallest set of constraints that no root satisfies;
+//! and the roots that nearly fit, with what they lack.
 //!
-//! Flat hosts (no tree, no sharing provider in reach) are evaluated exactly, 64 at a time.
-//! Trees are counted in the same way as far as no two constraints meet in one provider. Beyond that
-//! they are searched, one for each kind of trees that the query cannot tell apart. When there are
-//! too many kinds the search stops after a fixed amount of work and [`Explanation::unsearched`] says
-//! how many trees are missing.
+//! Flat hosts (no tree, no sharing provider in reach) are evaluated exactly, 64 at a time. So are
+//! trees, as long as no two constraints concern the same provider. Other trees are searched, one of
+//! each tree class (trees that the query cannot distinguish). When there are too many classes the
+//! search stops after a fixed amount of work, and [`Explanation::unsearched`] is the number of
+//! trees that were not searched.
 
 mod constraint;
 mod effects;
@@ -28,7 +28,7 @@ pub use shortfall::Shortfall;
 
 use crate::candidates::{CandidateQuery, QueryRefusal};
 use crate::state::State;
-use constraint::Parts;
+use constraint::ConstraintList;
 use effects::{ConstraintTable, FleetIndex};
 
 /// What each constraint of a query does to the roots of a fleet.
@@ -38,7 +38,7 @@ pub struct Explanation {
     pub roots: usize,
     /// The number of roots that can serve the request; a lower bound when trees are unsearched.
     pub left: usize,
-    /// The number of trees that the work allowed did not suffice to search.
+    /// The number of trees that were not searched, because the work allowed was used up.
     pub unsearched: usize,
     /// The constraints in the order of application, each with its effect.
     pub effects: Vec<Effect>,
@@ -46,7 +46,7 @@ pub struct Explanation {
     /// of several smallest ones the first. `None` if some root is feasible, or if it was not found
     /// within the work allowed.
     pub smallest: Option<Vec<usize>>,
-    /// The roots that fail the fewest constraints, those that lack least first; at most ten kinds.
+    /// The roots that fail the fewest constraints, those that lack least first; at most ten.
     pub near_misses: Vec<NearMiss>,
     /// Whether the work allowed was enough: no tree is unsearched and no near miss is missing for
     /// lack of time. Otherwise counts say "at least".
@@ -56,7 +56,7 @@ pub struct Explanation {
 /// The effect of one constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// The condition of the query that this is about.
+    /// Which constraint this is.
     pub constraint: Constraint,
     /// How many roots fail at this constraint after passing all those before it.
     pub removed: usize,
@@ -77,13 +77,13 @@ pub struct Serving {
 ///
 /// # Errors
 ///
-/// [`QueryRefusal`] for a resource class or trait that does not exist. (The search may answer such
-/// a query, with nothing, when something before the name already leaves nothing.)
+/// [`QueryRefusal`] for a resource class or trait that does not exist. (The search answers such a
+/// query with no candidates when what precedes the name already excludes every provider.)
 pub fn explain(state: &State, query: &CandidateQuery) -> Result<Explanation, QueryRefusal> {
     explain_and_serve(state, query).map(|(explanation, _)| explanation)
 }
 
-/// As [`explain`], and says which roots are left.
+/// As [`explain`], and returns the feasible roots too.
 ///
 /// # Errors
 ///
@@ -92,10 +92,10 @@ pub fn explain_and_serve(
     state: &State,
     query: &CandidateQuery,
 ) -> Result<(Explanation, Serving), QueryRefusal> {
-    let parts = Parts::new(state, query)?;
-    let basis = FleetIndex::new(state);
-    let mut ledger = ConstraintTable::new(state, query, &parts, &basis);
-    let outcomes = ledger.apply_in_order();
+    let parts = ConstraintList::new(state, query)?;
+    let fleet_index = FleetIndex::new(state);
+    let mut table = ConstraintTable::new(state, query, &parts, &fleet_index);
+    let outcomes = table.apply_in_order();
     let effects: Vec<Effect> = parts
         .constraints
         .iter()
@@ -104,21 +104,21 @@ pub fn explain_and_serve(
         .map(|(index, (constraint, removed))| Effect {
             constraint: constraint.clone(),
             removed,
-            removed_alone: ledger.removed_alone(index),
+            removed_alone: table.removed_alone(index),
         })
         .collect();
-    let is_refused = outcomes.left == 0 && ledger.unsearched == 0 && !state.roots().is_empty();
-    let smallest = is_refused.then(|| ledger.smallest()).flatten();
-    let near_misses = ledger.near_misses();
-    let is_cut = ledger.unsearched > 0 || ledger.is_cut();
+    let is_refused = outcomes.left == 0 && table.unsearched == 0 && !state.roots().is_empty();
+    let smallest = is_refused.then(|| table.smallest()).flatten();
+    let near_misses = table.near_misses();
+    let ran_out = table.unsearched > 0 || table.budget_is_used_up();
     let explanation = Explanation {
         roots: state.roots().len(),
         left: outcomes.left,
-        unsearched: ledger.unsearched,
+        unsearched: table.unsearched,
         effects,
         smallest,
         near_misses,
-        is_exact: !is_cut,
+        is_exact: !ran_out,
     };
     let serving = Serving {
         roots: outcomes.serving,

@@ -78,7 +78,7 @@ pub fn find_providers_among(
     if !query.member_of.is_empty() && !aggregates.admits_any(state) {
         return Ok(Vec::new());
     }
-    filter.all.append(&mut aggregates.all);
+    filter.required.append(&mut aggregates.required);
     filter.forbid_traits(&forbidden);
     let bad: Vec<AggregateId> = aggregate_ids(state, &query.forbidden_aggregates);
     filter.forbid_aggregates(&bad);

@@ -305,7 +305,7 @@ proptest! {
             slices += 1;
             prop_assert!(slices < 100_000);
         }
-        search.note_providers(&state);
+        search.record_uuids(&state);
         let (found, providers) = search.into_found();
         // Candidates of unchanged providers are found as before, and every provider in the answer
         // has a UUID.

@@ -1,11 +1,11 @@
 //! The primitives of `apply`: replacing one row together with every index that depends on it.
 //!
-//! Each returns the former row, and is its own inverse when given that back.
+//! Each returns the former row. Calling it again with that row undoes the replacement.
 
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use super::Step;
+use super::UndoStep;
 use crate::change::{AllocationFact, Change};
 use crate::group::{Distance, Group, HostAssignment, Level, Member};
 use crate::ids::{
@@ -62,7 +62,7 @@ impl State {
         name: &str,
         parent: Option<Uuid>,
         at: Timestamp,
-    ) -> Option<Step> {
+    ) -> Option<UndoStep> {
         if self.provider_by_uuid.contains_key(&uuid) || self.provider_by_name.contains_key(name) {
             return None;
         }
@@ -90,7 +90,7 @@ impl State {
             consumers: Vec::new(),
         };
         self.insert_provider(id, provider);
-        Some(Step::RemoveProvider(id))
+        Some(UndoStep::RemoveProvider(id))
     }
 
     /// Inserts a provider with its inventories, traits and aggregates into a free slot;
@@ -104,7 +104,7 @@ impl State {
         let parent = provider.parent;
         self.providers.put(id.0, provider);
         self.join_parent(id, parent);
-        self.touch(id);
+        self.log_change(id);
         for record in inventories {
             self.replace_inventory(id, record.class, Some(record));
         }
@@ -125,7 +125,7 @@ impl State {
             .collect();
         let traits = self.replace_traits(id, Vec::new()).unwrap_or_default();
         let (aggregates, freed) = self.replace_aggregates(id, Vec::new()).unwrap_or_default();
-        self.touch(id);
+        self.log_change(id);
         self.leave_parent(id);
         let mut provider = self.providers.take(id.0)?;
         self.provider_by_uuid.remove(&provider.uuid);
@@ -143,8 +143,8 @@ impl State {
         let Some(record) = self.providers.get_mut(parent.0) else {
             return;
         };
-        if let Err(place) = record.children.binary_search(&id) {
-            record.children.insert(place, id);
+        if let Err(index) = record.children.binary_search(&id) {
+            record.children.insert(index, id);
         }
         self.parents.insert(parent.0);
     }
@@ -179,12 +179,12 @@ impl State {
         name: Box<str>,
         parent: Option<ProviderId>,
         updated_at: Option<Timestamp>,
-    ) -> Option<Step> {
+    ) -> Option<UndoStep> {
         let root = match parent {
             Some(parent) => self.provider(parent)?.root,
             None => id,
         };
-        self.touch(id);
+        self.log_change(id);
         self.leave_parent(id);
         let provider = self.providers.get_mut(id.0)?;
         let previous_parent = std::mem::replace(&mut provider.parent, parent);
@@ -198,8 +198,8 @@ impl State {
                 provider.root = root;
             }
         }
-        self.touch(id);
-        Some(Step::Lineage(
+        self.log_change(id);
+        Some(UndoStep::Lineage(
             id,
             previous_name,
             previous_parent,
@@ -213,7 +213,7 @@ impl State {
         class: ClassId,
         record: Option<InventoryRecord>,
     ) -> Option<InventoryRecord> {
-        self.touch(id);
+        self.log_change(id);
         let provider = self.providers.get_mut(id.0)?;
         if self.columns.len() <= class.index() {
             self.columns
@@ -228,16 +228,16 @@ impl State {
                 )
             }),
         );
-        let place = provider
+        let position = provider
             .inventories
             .binary_search_by_key(&class, |record| record.class);
-        match (place, record) {
-            (Ok(place), Some(record)) => {
-                Some(std::mem::replace(&mut provider.inventories[place], record))
+        match (position, record) {
+            (Ok(index), Some(record)) => {
+                Some(std::mem::replace(&mut provider.inventories[index], record))
             }
-            (Ok(place), None) => Some(provider.inventories.remove(place)),
-            (Err(place), Some(record)) => {
-                provider.inventories.insert(place, record);
+            (Ok(index), None) => Some(provider.inventories.remove(index)),
+            (Err(index), Some(record)) => {
+                provider.inventories.insert(index, record);
                 None
             }
             (Err(_), None) => None,
@@ -249,7 +249,7 @@ impl State {
         id: ProviderId,
         traits: Vec<TraitId>,
     ) -> Option<Vec<TraitId>> {
-        self.touch(id);
+        self.log_change(id);
         let provider = self.providers.get_mut(id.0)?;
         for old in &provider.traits {
             if let Some(members) = self.trait_members.get_mut(old.index()) {
@@ -265,16 +265,16 @@ impl State {
         }
         let previous = std::mem::replace(&mut provider.traits, traits);
         // Repeated after the change, so that a provider that has just become a sharing one is
-        // noted as sharing.
-        self.touch(id);
+        // logged as sharing.
+        self.log_change(id);
         Some(previous)
     }
 
-    /// The number of an aggregate, interned if it is new. The caller must hold the number as long
-    /// as it keeps it.
+    /// The number of an aggregate, interned if it is new. As long as the caller stores the number,
+    /// it must hold it ([`Interner::hold`](crate::intern::Interner::hold)).
     pub(crate) fn intern_aggregate(&mut self, uuid: &str) -> AggregateId {
-        if let Some(known) = self.aggregates.find(uuid) {
-            return AggregateId(known);
+        if let Some(existing) = self.aggregates.find(uuid) {
+            return AggregateId(existing);
         }
         let id = AggregateId(self.aggregates.intern(uuid));
         if self.aggregate_members.len() <= id.index() {
@@ -317,7 +317,7 @@ impl State {
         id: ProviderId,
         aggregates: Vec<AggregateId>,
     ) -> Option<(Vec<AggregateId>, FreedNames)> {
-        self.touch(id);
+        self.log_change(id);
         let provider = self.providers.get_mut(id.0)?;
         for old in &provider.aggregates {
             self.aggregate_members[old.index()].remove(id.0);
@@ -386,7 +386,7 @@ impl State {
     }
 
     /// Gives the interned names of a former consumer their numbers again.
-    pub(super) fn restore_owner(&mut self, former: ReplacedConsumer) -> Consumer {
+    pub(super) fn restore_names(&mut self, former: ReplacedConsumer) -> Consumer {
         self.projects.restore(former.project);
         let rows = self.projects.row_count();
         if self.project_consumers.len() < rows {
@@ -398,21 +398,21 @@ impl State {
     }
 
     /// Releases the interned names of a removed consumer.
-    fn release_owner(&mut self, consumer: Consumer) -> ReplacedConsumer {
+    fn release_names(&mut self, consumer: Consumer) -> ReplacedConsumer {
         let project = self.projects.release(consumer.project.0);
         if project.is_some() {
             self.project_consumers.truncate(self.projects.row_count());
         }
-        let of_type = consumer.consumer_type;
+        let type_id = consumer.consumer_type;
         ReplacedConsumer {
             project,
             user: self.users.release(consumer.user.0),
-            consumer_type: of_type.and_then(|id| self.consumer_types.release(id.0)),
+            consumer_type: type_id.and_then(|id| self.consumer_types.release(id.0)),
             consumer,
         }
     }
 
-    fn hold_owner(&mut self, consumer: &Consumer) {
+    fn hold_names(&mut self, consumer: &Consumer) {
         self.projects.hold(consumer.project.0);
         self.users.hold(consumer.user.0);
         if let Some(id) = consumer.consumer_type {
@@ -430,20 +430,20 @@ impl State {
     ) -> Option<ReplacedConsumer> {
         let previous = self.consumers.take(id.0);
         if let Some(previous) = &previous {
-            self.note_member(id, previous.placing, false);
+            self.set_member(id, previous.placing, false);
             self.project_consumers[previous.project.index()].remove(id.0);
             for allocation in &previous.allocations {
-                self.count(allocation, -i64::from(allocation.amount));
-                self.note_holder(allocation.provider, id, false);
+                self.add_usage(allocation, -i64::from(allocation.amount));
+                self.set_holder(allocation.provider, id, false);
             }
         }
         if let Some(record) = record {
-            self.hold_owner(&record);
-            self.note_member(id, record.placing, true);
+            self.hold_names(&record);
+            self.set_member(id, record.placing, true);
             self.project_consumers[record.project.index()].insert(id.0);
             for allocation in &record.allocations {
-                self.count(allocation, i64::from(allocation.amount));
-                self.note_holder(allocation.provider, id, true);
+                self.add_usage(allocation, i64::from(allocation.amount));
+                self.set_holder(allocation.provider, id, true);
             }
             if previous.is_none() {
                 self.consumer_index.insert(&uuid, id);
@@ -452,11 +452,11 @@ impl State {
         } else {
             self.consumer_index.remove(&uuid, id);
         }
-        previous.map(|previous| self.release_owner(previous))
+        previous.map(|previous| self.release_names(previous))
     }
 
     #[inline]
-    pub(super) fn count(&mut self, allocation: &Allocation, difference: i64) {
+    pub(super) fn add_usage(&mut self, allocation: &Allocation, difference: i64) {
         let Some(provider) = self.providers.get_mut(allocation.provider.0) else {
             return;
         };
@@ -469,24 +469,24 @@ impl State {
             let free = record.capacity.saturating_sub(record.used);
             column.set_free(allocation.provider.0, &record.inventory, free);
         }
-        let what = if difference >= 0 {
+        let kind = if difference >= 0 {
             ChangeKind::LessRoom
         } else {
             ChangeKind::Room
         };
-        self.touch_as(allocation.provider, what);
+        self.log_change_as(allocation.provider, kind);
     }
 
     /// Records a change of a provider in the tree change log, for readers that cache results.
-    pub(super) fn touch(&mut self, id: ProviderId) {
-        self.touch_as(id, ChangeKind::Anything);
+    pub(super) fn log_change(&mut self, id: ProviderId) {
+        self.log_change_as(id, ChangeKind::Anything);
     }
 
-    fn touch_as(&mut self, id: ProviderId, what: ChangeKind) {
+    fn log_change_as(&mut self, id: ProviderId, kind: ChangeKind) {
         let Some(provider) = self.providers.get(id.0) else {
             return;
         };
-        self.touched.touch(provider.root, what);
+        self.touched.touch(provider.root, kind);
         if self
             .sharing_trait
             .is_some_and(|sharing| provider.has_trait(sharing))
@@ -495,18 +495,18 @@ impl State {
         }
     }
 
-    pub(super) fn note_holder(&mut self, provider: ProviderId, consumer: ConsumerId, holds: bool) {
+    pub(super) fn set_holder(&mut self, provider: ProviderId, consumer: ConsumerId, holds: bool) {
         let Some(provider) = self.providers.get_mut(provider.0) else {
             return;
         };
         match (provider.consumers.binary_search(&consumer), holds) {
-            (Err(place), true) => provider.consumers.insert(place, consumer),
-            (Ok(place), false) => drop(provider.consumers.remove(place)),
+            (Err(index), true) => provider.consumers.insert(index, consumer),
+            (Ok(index), false) => drop(provider.consumers.remove(index)),
             (Ok(_), true) | (Err(_), false) => {}
         }
     }
 
-    pub(super) fn note_member(
+    pub(super) fn set_member(
         &mut self,
         consumer: ConsumerId,
         placing: Option<HostAssignment>,
@@ -523,12 +523,12 @@ impl State {
             return;
         };
         let members = &mut group.members;
-        let place = members.binary_search_by_key(&consumer, |member| member.consumer);
+        let position = members.binary_search_by_key(&consumer, |member| member.consumer);
         let member = Member { consumer, host };
-        match (place, joins) {
-            (Err(place), true) => members.insert(place, member),
-            (Ok(place), true) => members[place] = member,
-            (Ok(place), false) => drop(members.remove(place)),
+        match (position, joins) {
+            (Err(index), true) => members.insert(index, member),
+            (Ok(index), true) => members[index] = member,
+            (Ok(index), false) => drop(members.remove(index)),
             (Err(_), false) => {}
         }
     }
@@ -540,8 +540,8 @@ impl State {
     ) -> Option<HostAssignment> {
         let consumer = self.consumers.get_mut(id.0)?;
         let previous = std::mem::replace(&mut consumer.placing, placing);
-        self.note_member(id, previous, false);
-        self.note_member(id, placing, true);
+        self.set_member(id, previous, false);
+        self.set_member(id, placing, true);
         previous
     }
 

@@ -1,4 +1,4 @@
-//! The result of a search, in flat storage: a thousand candidates are a handful of vectors.
+//! The result of a search, in flat storage: a few vectors, however many candidates there are.
 
 use smallvec::SmallVec;
 
@@ -13,8 +13,11 @@ use crate::state::State;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidates {
     groups: usize,
+    /// The allocations of all candidates, one candidate after the other.
     allocations: Vec<Allocation>,
+    /// End offsets into the allocations, one for each candidate.
     allocation_ends: Vec<u32>,
+    /// The providers that serve each group of each candidate.
     mapped: Vec<ProviderId>,
     /// End offsets into the mapped providers, one for each group of each candidate.
     mapping_ends: Vec<u32>,
@@ -77,7 +80,7 @@ impl Candidates {
     }
 
     /// Whether all candidates within the query's limit are included. False if the server's own
-    /// bound cut them, or if a hard packing problem was abandoned after its step budget.
+    /// bound left some out, or if the search of a tree was abandoned after its step budget.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         !self.incomplete
@@ -99,15 +102,15 @@ impl Candidates {
     }
 
     /// Adds the candidate that a tree search has chosen.
-    pub(super) fn push_choices(&mut self, plan: &Plan<'_>, search: &TreeSearch) {
-        let first = self.allocations.len();
-        for (index, choice) in plan.choices.iter().enumerate() {
-            let provider = search.place_of(index);
-            for (class, amount) in &plan.kinds[choice.kind].resources {
-                let same = self.allocations[first..]
+    pub(super) fn push_assignment(&mut self, plan: &Plan<'_>, search: &TreeSearch) {
+        let start = self.allocations.len();
+        for (index, variable) in plan.variables.iter().enumerate() {
+            let provider = search.provider_of(index);
+            for (class, amount) in &plan.conditions[variable.condition].resources {
+                let existing = self.allocations[start..]
                     .iter_mut()
                     .find(|other| other.provider == provider && other.class == *class);
-                match same {
+                match existing {
                     Some(other) => other.amount = other.amount.saturating_add(narrow(*amount)),
                     None => self.allocations.push(Allocation {
                         provider,
@@ -117,15 +120,16 @@ impl Candidates {
                 }
             }
         }
-        self.allocations[first..].sort_unstable_by_key(|one| (one.provider, one.class));
+        self.allocations[start..]
+            .sort_unstable_by_key(|allocation| (allocation.provider, allocation.class));
         self.allocation_ends.push(end_of(&self.allocations));
         for group in 0..plan.groups {
             let mut serving: SmallVec<[ProviderId; 4]> = plan
-                .choices
+                .variables
                 .iter()
                 .enumerate()
-                .filter(|(_, choice)| choice.group == group)
-                .map(|(index, _)| search.place_of(index))
+                .filter(|(_, variable)| variable.group == group)
+                .map(|(index, _)| search.provider_of(index))
                 .collect();
             serving.sort_unstable();
             serving.dedup();
@@ -168,18 +172,19 @@ impl Candidates {
         (self.allocations.len(), self.mapped.len())
     }
 
-    /// All providers in candidates from a given allocation and mapping on, with repetitions.
-    pub(super) fn named_since(
+    /// The providers of all allocations and mappings from given indexes on, with repetitions.
+    pub(super) fn providers_since(
         &self,
         (allocations, mapped): (usize, usize),
     ) -> impl Iterator<Item = ProviderId> + '_ {
         let allocations = self.allocations.get(allocations..).unwrap_or_default();
         let mapped = self.mapped.get(mapped..).unwrap_or_default();
-        let providers = allocations.iter().map(|one| one.provider);
+        let providers = allocations.iter().map(|allocation| allocation.provider);
         providers.chain(mapped.iter().copied())
     }
 
-    pub(super) fn note_incomplete(&mut self, incomplete: bool) {
+    /// Sets whether candidates are missing.
+    pub(super) fn set_incomplete(&mut self, incomplete: bool) {
         self.incomplete = incomplete;
     }
 
@@ -187,18 +192,18 @@ impl Candidates {
     pub(super) fn finish(&mut self, state: &State, nested: bool, incomplete: bool) {
         self.incomplete = incomplete;
         let words = state.provider_slots().div_ceil(64);
-        let mut told = vec![0u64; words];
-        let mark = |told: &mut Vec<u64>, id: ProviderId| {
+        let mut included = vec![0u64; words];
+        let mark = |mask: &mut Vec<u64>, id: ProviderId| {
             let bit = 1 << (id.0 % 64);
-            let fresh = told[id.index() / 64] & bit == 0;
-            told[id.index() / 64] |= bit;
-            fresh
+            let is_new = mask[id.index() / 64] & bit == 0;
+            mask[id.index() / 64] |= bit;
+            is_new
         };
         let mut roots = vec![0u64; if nested { words } else { 0 }];
         let mut last = None;
         for allocation in &self.allocations {
             let id = allocation.provider;
-            if last.replace(id) == Some(id) || !mark(&mut told, id) || !nested {
+            if last.replace(id) == Some(id) || !mark(&mut included, id) || !nested {
                 continue;
             }
             let Some(root) = state.provider(id).map(|provider| provider.root) else {
@@ -206,11 +211,11 @@ impl Candidates {
             };
             if mark(&mut roots, root) {
                 for member in state.subtree(root) {
-                    mark(&mut told, member);
+                    mark(&mut included, member);
                 }
             }
         }
-        self.summaries = told
+        self.summaries = included
             .iter()
             .enumerate()
             .flat_map(|(word, mask)| bits(*mask, word))
@@ -242,9 +247,9 @@ impl<'a> CandidateView<'a> {
     /// Which providers serve each group, in the order of the query's groups; each provider once.
     pub fn mappings(&self) -> impl ExactSizeIterator<Item = &'a [ProviderId]> {
         let answer = self.answer;
-        let first = self.index * answer.groups;
-        (first..first + answer.groups)
-            .map(|place| slice(&answer.mapped, &answer.mapping_ends, place))
+        let start = self.index * answer.groups;
+        (start..start + answer.groups)
+            .map(|group| slice(&answer.mapped, &answer.mapping_ends, group))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A small bit set: places of one tree, or indexes of required traits.
+//! A small bit set: suppliers of one tree, or indexes of required traits.
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ pub(crate) struct Bits(SmallVec<[u64; 2]>);
 
 impl Bits {
     /// The set of all numbers below `count`.
-    pub(crate) fn first(count: usize) -> Self {
+    pub(crate) fn all_below(count: usize) -> Self {
         let mut bits = Self::default();
         for number in 0..count {
             bits.insert(number);

@@ -1,4 +1,4 @@
-//! Cheap proofs that the remaining choices of a request cannot be served (necessary conditions).
+//! Cheap proofs that the remaining variables of a request cannot be served (necessary conditions).
 
 use smallvec::SmallVec;
 
@@ -7,99 +7,107 @@ use super::plan::Plan;
 use super::tree::TreeSearch;
 
 impl TreeSearch {
-    /// Whether all places together have enough of each contended class, and, where suffixed groups
-    /// must not share a provider, whether enough places can serve them.
-    pub(super) fn could_hold_all(&self, plan: &Plan<'_>) -> bool {
+    /// Whether all suppliers together have enough of each contended class, and, where suffixed
+    /// groups must not share a provider, whether enough suppliers can serve them.
+    pub(super) fn has_total_capacity(&self, plan: &Plan<'_>) -> bool {
         let width = plan.contended.len();
-        let enough = |class: usize| {
-            let there = self.residual.iter().skip(class).step_by(width);
-            let there = there
-                .map(|left| (*left).max(0))
+        let is_sufficient = |class: usize| {
+            let capacities = self.capacity_left.iter().skip(class).step_by(width);
+            let available = capacities
+                .map(|capacity| (*capacity).max(0))
                 .fold(0, i64::saturating_add);
-            plan.wanted[class] <= there
+            plan.requested[class] <= available
         };
-        let serves_group = |serves: &&Bits| serves.meets(&plan.granular_kinds);
-        (0..width).all(enough)
-            && (!plan.isolate || plan.granular <= self.serves.iter().filter(serves_group).count())
+        let serves_group = |conditions: &&Bits| conditions.meets(&plan.granular_conditions);
+        (0..width).all(is_sufficient)
+            && (!plan.isolate
+                || plan.granular <= self.served_conditions.iter().filter(serves_group).count())
     }
 
-    /// Whether the open places have, for each contended class, at least the sum that is wanted.
-    pub(super) fn sums_fit(&self, plan: &Plan<'_>, rest: &[usize], open: &[Vec<u32>]) -> bool {
+    /// Whether the open suppliers have, for each contended class, at least the sum that is
+    /// requested.
+    pub(super) fn sums_fit(&self, plan: &Plan<'_>, remaining: &[usize], open: &[Vec<u32>]) -> bool {
         let width = plan.contended.len();
         (0..width).all(|class| {
-            let mut wanted = 0i64;
-            let mut places = Bits::default();
-            for (choice, open) in rest.iter().zip(open) {
-                let takes = plan.choices[*choice].contended.iter();
-                for (_, amount) in takes.filter(|(other, _)| *other == class) {
-                    wanted = wanted.saturating_add(*amount);
-                    for place in open {
-                        places.insert(*place as usize);
+            let mut requested = 0i64;
+            let mut suppliers = Bits::default();
+            for (variable, open) in remaining.iter().zip(open) {
+                let amounts = plan.variables[*variable].contended.iter();
+                for (_, amount) in amounts.filter(|(other, _)| *other == class) {
+                    requested = requested.saturating_add(*amount);
+                    for supplier in open {
+                        suppliers.insert(*supplier as usize);
                     }
                 }
             }
-            let there: i64 = (0..self.places.len())
-                .filter(|place| places.contains(*place))
-                .map(|place| self.residual[place * width + class].max(0))
+            let available: i64 = (0..self.suppliers.len())
+                .filter(|supplier| suppliers.contains(*supplier))
+                .map(|supplier| self.capacity_left[supplier * width + class].max(0))
                 .fold(0, i64::saturating_add);
-            wanted <= there
+            requested <= available
         })
     }
 
-    /// Whether a bipartite matching with capacities serves every choice, each place being limited
-    /// only by an upper bound of how many choices it can take.
-    pub(super) fn counts_fit(&self, plan: &Plan<'_>, rest: &[usize], open: &[Vec<u32>]) -> bool {
+    /// Whether a bipartite matching with capacities serves every variable, where all that limits a
+    /// supplier is an upper bound of how many variables it can serve.
+    pub(super) fn counts_fit(
+        &self,
+        plan: &Plan<'_>,
+        remaining: &[usize],
+        open: &[Vec<u32>],
+    ) -> bool {
         if plan.contended.is_empty() && !plan.isolate {
             return true;
         }
-        let mut here: Vec<SmallVec<[usize; 8]>> = vec![SmallVec::new(); self.places.len()];
-        for (choice, open) in rest.iter().zip(open) {
-            for place in open {
-                here[*place as usize].push(*choice);
+        let mut applicants: Vec<SmallVec<[usize; 8]>> = vec![SmallVec::new(); self.suppliers.len()];
+        for (variable, open) in remaining.iter().zip(open) {
+            for supplier in open {
+                applicants[*supplier as usize].push(*variable);
             }
         }
-        let mut room: Vec<usize> = (here.iter().enumerate())
-            .map(|(place, here)| self.most_at(plan, here, place))
+        let mut room: Vec<usize> = (applicants.iter().enumerate())
+            .map(|(supplier, applicants)| self.most_served(plan, applicants, supplier))
             .collect();
-        let mut holders: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); self.places.len()];
-        (0..rest.len()).all(|index| {
+        let mut holders: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); self.suppliers.len()];
+        (0..remaining.len()).all(|index| {
             let mut seen = Bits::default();
             augment(index, open, &mut room, &mut holders, &mut seen)
         })
     }
 
-    /// An upper bound of how many of some choices a place can take together: for each class the
-    /// smallest amounts are counted first.
-    fn most_at(&self, plan: &Plan<'_>, here: &[usize], place: usize) -> usize {
-        let here = || here.iter().map(|choice| &plan.choices[*choice]);
-        let mut most = here().count();
+    /// An upper bound of how many of the given variables a supplier can serve together: for each
+    /// class the smallest amounts are counted first.
+    fn most_served(&self, plan: &Plan<'_>, applicants: &[usize], supplier: usize) -> usize {
+        let applicants = || applicants.iter().map(|variable| &plan.variables[*variable]);
+        let mut bound = applicants().count();
         if plan.isolate {
-            let granular = here().filter(|choice| choice.granular).count();
-            most = most - granular + granular.min(1);
+            let granular = applicants().filter(|variable| variable.granular).count();
+            bound = bound - granular + granular.min(1);
         }
         let width = plan.contended.len();
         for class in 0..width {
             let mut amounts: SmallVec<[i64; 16]> = SmallVec::new();
             let mut others = 0;
-            for choice in here() {
-                match choice.contended.iter().find(|(other, _)| *other == class) {
+            for variable in applicants() {
+                match variable.contended.iter().find(|(other, _)| *other == class) {
                     Some((_, amount)) => amounts.push(*amount),
                     None => others += 1,
                 }
             }
             amounts.sort_unstable();
-            let mut left = self.residual[place * width + class];
+            let mut capacity = self.capacity_left[supplier * width + class];
             let fitting = amounts.iter().take_while(|amount| {
-                left -= **amount;
-                left >= 0
+                capacity -= **amount;
+                capacity >= 0
             });
-            most = most.min(others + fitting.count());
+            bound = bound.min(others + fitting.count());
         }
-        most
+        bound
     }
 }
 
-/// Finds an augmenting path that places one more choice.
+/// Finds an augmenting path by which one more variable gets a supplier. `room` is how many more
+/// variables each supplier can take, `holders` are those that it has.
 fn augment(
     index: usize,
     open: &[Vec<u32>],
@@ -107,21 +115,21 @@ fn augment(
     holders: &mut [SmallVec<[usize; 4]>],
     seen: &mut Bits,
 ) -> bool {
-    for place in &open[index] {
-        let place = *place as usize;
-        if seen.contains(place) {
+    for supplier in &open[index] {
+        let supplier = *supplier as usize;
+        if seen.contains(supplier) {
             continue;
         }
-        seen.insert(place);
-        if room[place] > 0 {
-            room[place] -= 1;
-            holders[place].push(index);
+        seen.insert(supplier);
+        if room[supplier] > 0 {
+            room[supplier] -= 1;
+            holders[supplier].push(index);
             return true;
         }
-        for holder in 0..holders[place].len() {
-            let moved = holders[place][holder];
-            if augment(moved, open, room, holders, seen) {
-                holders[place][holder] = index;
+        for holder in 0..holders[supplier].len() {
+            let holding = holders[supplier][holder];
+            if augment(holding, open, room, holders, seen) {
+                holders[supplier][holder] = index;
                 return true;
             }
         }

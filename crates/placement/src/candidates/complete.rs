@@ -1,20 +1,20 @@
-//! Decides whether the remaining choices of a request can be served, by an example or by a
-//! counting argument.
+//! Decides whether the remaining variables of a request can be served, by finding a completion or
+//! by a counting argument.
 //!
-//! First, choices are placed one by one along augmenting paths, as in bipartite matching. That
-//! finds an example in nearly all cases, and when all competing choices take the same amounts, not
-//! finding one is a proof that there is none. Otherwise, sums and a matching with capacities are
-//! tried as proofs of infeasibility, and finally a bounded backtracking search that skips
-//! symmetric branches.
+//! First, suppliers are assigned to the variables one by one along augmenting paths, as in
+//! bipartite matching. That finds a completion in nearly all cases. If all competing variables take
+//! the same amounts, a failure proves that there is none. If not, sums and a matching with
+//! capacities are tried as proofs of infeasibility, and finally a bounded backtracking search that
+//! skips symmetric branches.
 
 use smallvec::SmallVec;
 
 use super::plan::Plan;
 use super::scratch::Scratch;
-use super::tree::{NOWHERE, TreeSearch};
+use super::tree::{TreeSearch, UNASSIGNED};
 
 impl TreeSearch {
-    /// Whether the choices from a depth on can be completed. If so, `witness` holds a completion.
+    /// Whether the variables from a depth on can be completed. If so, `witness` holds a completion.
     pub(super) fn complete(
         &mut self,
         plan: &Plan<'_>,
@@ -24,156 +24,166 @@ impl TreeSearch {
         if depth == self.order.len() {
             return true;
         }
-        let mut rest: SmallVec<[usize; 32]> = SmallVec::from_slice(&self.order[depth..]);
+        let mut remaining: SmallVec<[usize; 32]> = SmallVec::from_slice(&self.order[depth..]);
         scratch.call += 1;
-        if !plan.collective.is_empty() && !self.aim_for_traits(plan, &rest, scratch) {
+        if !plan.collective.is_empty() && !self.cover_traits_in_witness(plan, &remaining, scratch) {
             return false;
         }
-        if !self.exchange(plan, &rest, scratch) {
-            // Choices that compete and ask for the same are settled by augmenting paths: no
+        if !self.find_by_augmenting(plan, &remaining, scratch) {
+            // For competing variables with equal amounts augmenting paths are decisive: no
             // exhaustive search is needed.
-            return !plan.uniform && self.try_all(plan, &mut rest, scratch);
+            return !plan.uniform && self.find_exhaustively(plan, &mut remaining, scratch);
         }
-        let place_of = |choice: usize| match self.chosen[choice] {
-            NOWHERE => scratch.example[choice],
-            place => place,
+        let supplier_of = |variable: usize| match self.assigned[variable] {
+            UNASSIGNED => scratch.completion[variable],
+            supplier => supplier,
         };
-        if plan.only_room_binds() || self.keeps_rules(plan, place_of) {
-            for choice in &rest {
-                self.witness[*choice] = scratch.example[*choice];
+        if plan.only_capacity_matters() || self.satisfies_rules(plan, supplier_of) {
+            for variable in &remaining {
+                self.witness[*variable] = scratch.completion[*variable];
             }
             return true;
         }
-        let broken: SmallVec<[usize; 16]> = plan
+        let violating: SmallVec<[usize; 16]> = plan
             .subtrees
             .iter()
-            .filter(|set| !self.in_one_subtree(set, place_of))
+            .filter(|set| !self.in_one_subtree(set, supplier_of))
             .flatten()
             .copied()
             .collect();
-        self.repair_subtrees(plan, &rest, &broken, scratch)
-            || self.try_all(plan, &mut rest, scratch)
+        self.repair_subtrees(plan, &remaining, &violating, scratch)
+            || self.find_exhaustively(plan, &mut remaining, scratch)
     }
 
-    /// Keeps the completion except for the choices whose subtree rule is broken, and searches
+    /// Keeps the completion except for the variables of violated `same_subtree` sets, and searches
     /// exhaustively for those.
     fn repair_subtrees(
         &mut self,
         plan: &Plan<'_>,
-        rest: &[usize],
-        broken: &[usize],
+        remaining: &[usize],
+        to_reassign: &[usize],
         scratch: &mut Scratch,
     ) -> bool {
-        let (mut moving, staying): (SmallVec<[usize; 32]>, SmallVec<[usize; 32]>) = rest
+        let (mut violating, staying): (SmallVec<[usize; 32]>, SmallVec<[usize; 32]>) = remaining
             .iter()
             .copied()
-            .partition(|choice| broken.contains(choice));
-        if moving.is_empty() || staying.is_empty() {
+            .partition(|variable| to_reassign.contains(variable));
+        if violating.is_empty() || staying.is_empty() {
             return false;
         }
-        for choice in &staying {
-            self.put(plan, *choice, scratch.example[*choice]);
+        for variable in &staying {
+            self.assign(plan, *variable, scratch.completion[*variable]);
         }
-        let repaired = self.try_all(plan, &mut moving, scratch)
-            && self.keeps_rules(plan, |choice| match self.chosen[choice] {
-                NOWHERE => self.witness[choice],
-                place => place,
+        let repaired = self.find_exhaustively(plan, &mut violating, scratch)
+            && self.satisfies_rules(plan, |variable| match self.assigned[variable] {
+                UNASSIGNED => self.witness[variable],
+                supplier => supplier,
             });
-        for choice in &staying {
+        for variable in &staying {
             if repaired {
-                self.witness[*choice] = self.chosen[*choice];
+                self.witness[*variable] = self.assigned[*variable];
             }
-            self.take(plan, *choice);
+            self.unassign(plan, *variable);
         }
         repaired
     }
 
-    /// Searches all completions of the remaining choices by backtracking, within the step budget.
-    fn try_all(
+    /// Searches all completions of the remaining variables by backtracking, within the step budget.
+    fn find_exhaustively(
         &mut self,
         plan: &Plan<'_>,
-        rest: &mut SmallVec<[usize; 32]>,
+        remaining: &mut SmallVec<[usize; 32]>,
         scratch: &mut Scratch,
     ) -> bool {
         scratch.refuted.clear();
         scratch
             .refuted
-            .resize(plan.choices.len() * self.places.len(), false);
-        self.branch(plan, rest, scratch)
+            .resize(plan.variables.len() * self.suppliers.len(), false);
+        self.backtrack(plan, remaining, scratch)
     }
 
-    /// Places all choices along augmenting paths, moving placed ones where needed. All capacity
-    /// taken is released before it returns.
-    fn exchange(&mut self, plan: &Plan<'_>, rest: &[usize], scratch: &mut Scratch) -> bool {
-        for choice in rest {
-            let known = self.witness[*choice];
-            scratch.example[*choice] = NOWHERE;
-            let open = known != NOWHERE && self.admits(plan, *choice, known);
-            if open {
-                self.load(plan, &plan.choices[*choice], known);
-                scratch.example[*choice] = known;
+    /// Assigns all remaining variables along augmenting paths, in `scratch.completion`. All
+    /// capacity taken is released before it returns.
+    fn find_by_augmenting(
+        &mut self,
+        plan: &Plan<'_>,
+        remaining: &[usize],
+        scratch: &mut Scratch,
+    ) -> bool {
+        for variable in remaining {
+            let witness = self.witness[*variable];
+            scratch.completion[*variable] = UNASSIGNED;
+            let is_open = witness != UNASSIGNED && self.may_assign(plan, *variable, witness);
+            if is_open {
+                self.take_capacity(plan, &plan.variables[*variable], witness);
+                scratch.completion[*variable] = witness;
             }
         }
-        let marks = plan.choices.len() * self.places.len();
+        let marks = plan.variables.len() * self.suppliers.len();
         if scratch.visited.len() < marks {
             scratch.visited.resize(marks, 0);
         }
-        let all = rest.iter().all(|choice| {
+        let is_complete = remaining.iter().all(|variable| {
             scratch.round += 1;
-            scratch.example[*choice] != NOWHERE || self.make_room(plan, rest, *choice, scratch)
+            scratch.completion[*variable] != UNASSIGNED
+                || self.assign_by_augmenting(plan, remaining, *variable, scratch)
         });
-        for choice in rest {
-            if scratch.example[*choice] != NOWHERE {
-                self.unload(plan, &plan.choices[*choice], scratch.example[*choice]);
+        for variable in remaining {
+            if scratch.completion[*variable] != UNASSIGNED {
+                self.release_capacity(
+                    plan,
+                    &plan.variables[*variable],
+                    scratch.completion[*variable],
+                );
             }
         }
-        all
+        is_complete
     }
 
-    /// Places one choice, moving others of its component along augmenting paths that were not
+    /// Assigns one variable, moving others of its component along augmenting paths that were not
     /// tried before.
-    fn make_room(
+    fn assign_by_augmenting(
         &mut self,
         plan: &Plan<'_>,
-        rest: &[usize],
-        choice: usize,
+        remaining: &[usize],
+        variable: usize,
         scratch: &mut Scratch,
     ) -> bool {
-        let wanted = &plan.choices[choice];
-        let open = self.open_count(plan, choice, scratch);
-        for index in 0..open {
-            let place = self.open_place(plan, choice, index, scratch);
-            if self.fits(plan, wanted, place) {
-                self.load(plan, wanted, place);
-                scratch.example[choice] = place;
+        let new = &plan.variables[variable];
+        let open_count = self.open_count(plan, variable, scratch);
+        for index in 0..open_count {
+            let supplier = self.open_supplier(plan, variable, index, scratch);
+            if self.has_capacity(plan, new, supplier) {
+                self.take_capacity(plan, new, supplier);
+                scratch.completion[variable] = supplier;
                 return true;
             }
         }
-        for index in 0..open {
-            let place = self.open_place(plan, choice, index, scratch);
-            let mark = place as usize * plan.choices.len() + wanted.component;
+        for index in 0..open_count {
+            let supplier = self.open_supplier(plan, variable, index, scratch);
+            let mark = supplier as usize * plan.variables.len() + new.component;
             if scratch.visited[mark] == scratch.round {
                 continue;
             }
             scratch.visited[mark] = scratch.round;
-            for other in rest {
-                let moved = &plan.choices[*other];
-                if scratch.example[*other] != place || moved.component != wanted.component {
+            for other in remaining {
+                let moved = &plan.variables[*other];
+                if scratch.completion[*other] != supplier || moved.component != new.component {
                     continue;
                 }
-                self.unload(plan, moved, place);
-                scratch.example[*other] = NOWHERE;
-                if self.fits(plan, wanted, place) {
-                    self.load(plan, wanted, place);
-                    scratch.example[choice] = place;
-                    if self.make_room(plan, rest, *other, scratch) {
+                self.release_capacity(plan, moved, supplier);
+                scratch.completion[*other] = UNASSIGNED;
+                if self.has_capacity(plan, new, supplier) {
+                    self.take_capacity(plan, new, supplier);
+                    scratch.completion[variable] = supplier;
+                    if self.assign_by_augmenting(plan, remaining, *other, scratch) {
                         return true;
                     }
-                    self.unload(plan, wanted, place);
-                    scratch.example[choice] = NOWHERE;
+                    self.release_capacity(plan, new, supplier);
+                    scratch.completion[variable] = UNASSIGNED;
                 }
-                self.load(plan, moved, place);
-                scratch.example[*other] = place;
+                self.take_capacity(plan, moved, supplier);
+                scratch.completion[*other] = supplier;
             }
         }
         false

@@ -1,7 +1,6 @@
 //! The enumeration over the roots: depth first, breadth first, or shuffled.
 //!
-//! An enumeration can be suspended after any root or candidate and resumed later on the state as
-//! it is then.
+//! An enumeration can be suspended after any root or candidate, and resumed on a later state.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -16,26 +15,26 @@ use super::tree::TreeSearch;
 use crate::hash::{Map, hash_of};
 use crate::ids::ProviderId;
 
-/// The bound, in choices, on all candidates beyond the first of each root, unless the operator
-/// sets one: a wide tree has more candidates than fit in memory.
-const CHOICES: usize = 500_000;
+/// How many assignments all candidates beyond the first of each root may have together, unless the
+/// operator sets a bound: a wide tree has more candidates than fit in memory.
+const ASSIGNMENTS: usize = 500_000;
 
 /// An iterator over the roots, by words of 64.
 #[derive(Default)]
 struct RootIterator {
     /// The index of the next word.
-    next: usize,
+    next_word: usize,
     /// Flat hosts and trees of the current word that remain.
     hosts: u64,
     trees: u64,
-    /// The roots of the current word that were not yet passed.
+    /// The slots of the current word after the last root that was returned.
     ahead: u64,
 }
 
 impl RootIterator {
     /// The next root, and whether it has to be searched as a tree.
     #[inline]
-    fn next(&mut self, plan: &Plan<'_>, anchors: &RootSelection) -> Option<(ProviderId, bool)> {
+    fn next(&mut self, plan: &Plan<'_>, selection: &RootSelection) -> Option<(ProviderId, bool)> {
         loop {
             let mask = self.hosts | self.trees;
             if mask != 0 {
@@ -44,37 +43,36 @@ impl RootIterator {
                 self.ahead = u64::MAX << bit << 1;
                 self.hosts &= self.ahead;
                 self.trees &= self.ahead;
-                let base = u32::try_from((self.next - 1) * 64).unwrap_or(u32::MAX);
+                let base = u32::try_from((self.next_word - 1) * 64).unwrap_or(u32::MAX);
                 return Some((ProviderId(base + bit), is_tree));
             }
-            if self.next >= anchors.words {
+            if self.next_word >= selection.words {
                 return None;
             }
-            let roots = anchors.word(plan, self.next);
+            let roots = selection.word(plan, self.next_word);
             (self.hosts, self.trees) = (roots.hosts, roots.trees);
             self.ahead = u64::MAX;
-            self.next += 1;
+            self.next_word += 1;
         }
     }
 
     /// Reclassifies the remaining roots of the current word after a change of state.
-    fn renew(&mut self, plan: &Plan<'_>, anchors: &RootSelection) {
-        let Some(word) = self.next.checked_sub(1) else {
+    fn reclassify(&mut self, plan: &Plan<'_>, selection: &RootSelection) {
+        let Some(word) = self.next_word.checked_sub(1) else {
             return;
         };
-        let roots = anchors.word(plan, word);
+        let roots = selection.word(plan, word);
         (self.hosts, self.trees) = (roots.hosts & self.ahead, roots.trees & self.ahead);
     }
 }
 
-/// The trees that had a candidate in the first of several breadth-first rounds.
+/// The first of several breadth-first rounds, with the trees that had a candidate in it.
 struct BreadthFirstRound {
-    /// One search whose buffers all of them share.
+    /// One search, whose buffers are used for one tree after the other.
     search: TreeSearch,
     /// The seed of the order within each tree, if shuffled.
     seed: Option<u64>,
-    /// Each root with the `only_with_own` flag of its search and the number of its candidates so
-    /// far.
+    /// Each root, the `skip_shared_only` flag of its search, and its number of candidates.
     trees: Vec<(ProviderId, bool, usize)>,
 }
 
@@ -91,196 +89,195 @@ impl BreadthFirstRound {
 /// The position of a suspended enumeration.
 enum EnumerationState {
     /// Depth first: all candidates of one tree before the next.
-    Deep {
+    DepthFirst {
         roots: RootIterator,
         search: Box<TreeSearch>,
         /// Whether the search is within a tree.
         is_open: bool,
     },
-    /// First round of a breadth-first enumeration: one candidate of each root.
-    First {
+    /// The first round of a breadth-first enumeration: one candidate of each root.
+    FirstRound {
         roots: RootIterator,
-        /// The shuffled roots and the number of them already done.
+        /// The shuffled roots, and how many of them were visited.
         shuffled: Option<(Vec<(ProviderId, bool)>, usize)>,
-        first: Box<BreadthFirstRound>,
+        round: Box<BreadthFirstRound>,
     },
     /// Further rounds: one more candidate of each tree in turn.
-    Rounds {
-        first: Box<BreadthFirstRound>,
+    LaterRounds {
+        round: Box<BreadthFirstRound>,
         /// The number of trees that already have a search of their own.
         opened: usize,
         searches: Vec<TreeSearch>,
-        /// The index of the current search, and the number of those before it that have more
-        /// candidates.
-        place: usize,
-        kept: usize,
+        /// The index of the current search, and how many of those before it have more candidates.
+        current: usize,
+        unfinished: usize,
     },
-    Over,
+    Finished,
 }
 
-/// Cost of one root, and of one candidate for each of its choices, in steps of about 10 ns.
+/// Cost of one root, and of one candidate for each of its variables, in steps of about 10 ns.
 const ROOT_STEPS: usize = 4;
-const CHOICE_STEPS: usize = 6;
+const VARIABLE_STEPS: usize = 6;
 
 /// A resumable enumeration of candidates.
 pub(crate) struct Enumeration {
-    anchors: RootSelection,
-    most: usize,
-    /// Whether the bound `most` is below the limit that the client asks for.
-    cut: bool,
-    answer: Candidates,
+    selection: RootSelection,
+    max_candidates: usize,
+    /// Whether `max_candidates` is below the limit that the client requested.
+    bounded_below_limit: bool,
+    candidates: Candidates,
     scratch: Scratch,
-    /// Hash set of the candidates that use sharing providers only, by index in the answer: several
-    /// trees can produce the same one.
-    shared: HashTable<usize>,
-    /// The sets of sharing providers available to the trees seen so far.
-    shared_options: Map<Vec<u32>, ()>,
-    walk: EnumerationState,
-    /// Steps that remain of the current slice.
-    left: usize,
+    /// Indexes of the candidates of sharing providers only, which several trees can produce.
+    shared_only: HashTable<usize>,
+    /// The signatures of the trees opened so far: see [`TreeSearch::sharing_signature`].
+    sharing_signatures: Map<Vec<u32>, ()>,
+    state: EnumerationState,
+    /// The steps that remain of the current slice.
+    steps_left: usize,
     /// The cost of one candidate in steps.
     candidate_steps: usize,
 }
 
 impl Enumeration {
-    /// `limit` is what the client asks for, `ceiling` what the operator allows.
+    /// `limit` is the maximum that the client requested, `ceiling` the one that the operator set.
     pub(crate) fn new(
         plan: &Plan<'_>,
-        anchors: RootSelection,
+        selection: RootSelection,
         limit: Option<usize>,
         ceiling: Option<usize>,
         options: &SearchOptions,
     ) -> Self {
-        let ceiling = ceiling
-            .unwrap_or_else(|| plan.state.roots().len() + CHOICES / plan.choices.len().max(1));
-        let walk = match (options.seed, options.strategy) {
-            (None, Strategy::DepthFirst) => EnumerationState::Deep {
+        let ceiling = ceiling.unwrap_or_else(|| {
+            plan.state.roots().len() + ASSIGNMENTS / plan.variables.len().max(1)
+        });
+        let state = match (options.seed, options.strategy) {
+            (None, Strategy::DepthFirst) => EnumerationState::DepthFirst {
                 roots: RootIterator::default(),
                 search: Box::new(TreeSearch::new(plan)),
                 is_open: false,
             },
-            (seed, _) => EnumerationState::First {
+            (seed, _) => EnumerationState::FirstRound {
                 roots: RootIterator::default(),
-                shuffled: seed.map(|seed| (shuffled(plan, &anchors, seed), 0)),
-                first: Box::new(BreadthFirstRound::new(plan, seed)),
+                shuffled: seed.map(|seed| (shuffled_roots(plan, &selection, seed), 0)),
+                round: Box::new(BreadthFirstRound::new(plan, seed)),
             },
         };
         Self {
-            anchors,
-            most: limit.unwrap_or(usize::MAX).min(ceiling).max(1),
-            cut: limit.is_none_or(|limit| limit > ceiling),
-            answer: Candidates::new(plan.groups),
+            selection,
+            max_candidates: limit.unwrap_or(usize::MAX).min(ceiling).max(1),
+            bounded_below_limit: limit.is_none_or(|limit| limit > ceiling),
+            candidates: Candidates::new(plan.groups),
             scratch: Scratch::new(plan),
-            shared: HashTable::new(),
-            shared_options: Map::default(),
-            walk,
-            left: 0,
-            candidate_steps: ROOT_STEPS + plan.choices.len() * CHOICE_STEPS,
+            shared_only: HashTable::new(),
+            sharing_signatures: Map::default(),
+            state,
+            steps_left: 0,
+            candidate_steps: ROOT_STEPS + plan.variables.len() * VARIABLE_STEPS,
         }
     }
 
     /// Runs to the end and returns all candidates, for callers that may hold the state that long.
     pub(crate) fn search(mut self, plan: &Plan<'_>) -> Candidates {
-        self.go_on(plan, usize::MAX);
+        self.run_slice(plan, usize::MAX);
         self.finish(plan)
     }
 
     /// The candidates found so far.
     pub(crate) fn found(&self) -> &Candidates {
-        &self.answer
+        &self.candidates
     }
 
     /// The candidates with the provider summaries.
     pub(crate) fn finish(mut self, plan: &Plan<'_>) -> Candidates {
-        let is_cut = self.is_cut();
-        self.answer.finish(plan.state, plan.nested, is_cut);
-        self.answer
+        let incomplete = self.is_incomplete();
+        self.candidates.finish(plan.state, plan.nested, incomplete);
+        self.candidates
     }
 
     /// The candidates without provider summaries.
     pub(crate) fn into_found(mut self) -> Candidates {
-        let is_cut = self.is_cut();
-        self.answer.note_incomplete(is_cut);
-        self.answer
+        let is_incomplete = self.is_incomplete();
+        self.candidates.set_incomplete(is_incomplete);
+        self.candidates
     }
 
-    /// Whether candidates within the client's limit are missing: a bound or the step budget was
-    /// reached.
-    fn is_cut(&self) -> bool {
-        self.scratch.gave_up() || (self.cut && self.is_full())
+    /// Whether a bound or the step budget left out candidates within the client's limit.
+    fn is_incomplete(&self) -> bool {
+        self.scratch.gave_up() || (self.bounded_below_limit && self.is_full())
     }
 
     fn is_full(&self) -> bool {
-        self.answer.len() >= self.most
+        self.candidates.len() >= self.max_candidates
     }
 
-    /// Replaces the prepared anchors after a change of state.
-    pub(crate) fn renew(&mut self, plan: &Plan<'_>, anchors: RootSelection) {
-        self.anchors = anchors;
-        match &mut self.walk {
-            EnumerationState::Deep { roots, .. } | EnumerationState::First { roots, .. } => {
-                roots.renew(plan, &self.anchors);
+    /// Replaces the root selection after a change of state.
+    pub(crate) fn reselect_roots(&mut self, plan: &Plan<'_>, selection: RootSelection) {
+        self.selection = selection;
+        match &mut self.state {
+            EnumerationState::DepthFirst { roots, .. }
+            | EnumerationState::FirstRound { roots, .. } => {
+                roots.reclassify(plan, &self.selection);
             }
-            EnumerationState::Rounds { .. } | EnumerationState::Over => {}
+            EnumerationState::LaterRounds { .. } | EnumerationState::Finished => {}
         }
     }
 
     /// Continues for about `steps` steps. True at the end of the enumeration.
-    pub(crate) fn go_on(&mut self, plan: &Plan<'_>, steps: usize) -> bool {
-        self.left = steps;
-        let mut walk = std::mem::replace(&mut self.walk, EnumerationState::Over);
+    pub(crate) fn run_slice(&mut self, plan: &Plan<'_>, steps: usize) -> bool {
+        self.steps_left = steps;
+        let mut state = std::mem::replace(&mut self.state, EnumerationState::Finished);
         loop {
-            let is_over = match &mut walk {
-                EnumerationState::Deep {
+            let is_over = match &mut state {
+                EnumerationState::DepthFirst {
                     roots,
                     search,
                     is_open,
-                } => self.go_deep(plan, roots, search, is_open),
-                EnumerationState::First {
+                } => self.run_depth_first(plan, roots, search, is_open),
+                EnumerationState::FirstRound {
                     roots,
                     shuffled,
-                    first,
-                } => self.go_first(plan, roots, shuffled.as_mut(), first),
-                EnumerationState::Rounds {
-                    first,
+                    round,
+                } => self.run_first_round(plan, roots, shuffled.as_mut(), round),
+                EnumerationState::LaterRounds {
+                    round,
                     opened,
                     searches,
-                    place,
-                    kept,
+                    current,
+                    unfinished,
                 } => {
-                    self.open_all(plan, first, opened, searches)
-                        && self.go_round(plan, searches, place, kept)
+                    self.open_searches(plan, round, opened, searches)
+                        && self.run_later_rounds(plan, searches, current, unfinished)
                 }
-                EnumerationState::Over => return true,
+                EnumerationState::Finished => return true,
             };
             if !is_over {
-                self.walk = walk;
+                self.state = state;
                 return false;
             }
-            walk = match walk {
-                EnumerationState::First { first, .. } if !self.is_full() => {
-                    EnumerationState::Rounds {
-                        first,
+            state = match state {
+                EnumerationState::FirstRound { round, .. } if !self.is_full() => {
+                    EnumerationState::LaterRounds {
+                        round,
                         opened: 0,
                         searches: Vec::new(),
-                        place: 0,
-                        kept: 0,
+                        current: 0,
+                        unfinished: 0,
                     }
                 }
-                _ => EnumerationState::Over,
+                _ => EnumerationState::Finished,
             };
         }
     }
 
-    /// Spends steps; false when none were left.
+    /// Subtracts steps from those that remain of the slice; false when none remained.
     #[inline]
-    fn spend(&mut self, steps: usize) -> bool {
-        let has_some = self.left > 0;
-        self.left = self.left.saturating_sub(steps);
-        has_some
+    fn spend_steps(&mut self, steps: usize) -> bool {
+        let has_steps = self.steps_left > 0;
+        self.steps_left = self.steps_left.saturating_sub(steps);
+        has_steps
     }
 
-    fn go_deep(
+    fn run_depth_first(
         &mut self,
         plan: &Plan<'_>,
         roots: &mut RootIterator,
@@ -291,195 +288,194 @@ impl Enumeration {
             if self.is_full() {
                 return true;
             }
-            if !self.spend(ROOT_STEPS) {
+            if !self.spend_steps(ROOT_STEPS) {
                 return false;
             }
             if *is_open {
-                *is_open = self.step(plan, search);
+                *is_open = self.add_next(plan, search);
                 continue;
             }
             if roots.trees == 0 && roots.hosts != 0 {
                 self.push_hosts(plan, roots);
                 continue;
             }
-            match roots.next(plan, &self.anchors) {
+            match roots.next(plan, &self.selection) {
                 None => return true,
-                Some((root, true)) => *is_open = self.open(plan, search, root, None),
+                Some((root, true)) => *is_open = self.open_root(plan, search, root, None),
                 Some((root, false)) => {
-                    self.answer
-                        .push_host(root, &self.anchors.flat.total, plan.groups);
+                    self.candidates
+                        .push_host(root, &self.selection.flat.total, plan.groups);
                 }
             }
         }
     }
 
-    /// Takes the rest of a word that has flat hosts only, the common case.
+    /// Adds the remaining hosts of a word that has flat hosts only, the common case.
     #[inline]
     fn push_hosts(&mut self, plan: &Plan<'_>, roots: &mut RootIterator) {
-        let base = u32::try_from((roots.next - 1) * 64).unwrap_or(u32::MAX);
-        let room = self.most - self.answer.len();
+        let base = u32::try_from((roots.next_word - 1) * 64).unwrap_or(u32::MAX);
+        let room = self.max_candidates - self.candidates.len();
         let mut pushed = 0;
         while roots.hosts != 0 && pushed < room {
             let bit = roots.hosts.trailing_zeros();
             roots.hosts &= roots.hosts - 1;
             roots.ahead = u64::MAX << bit << 1;
-            let total = &self.anchors.flat.total;
-            self.answer
+            let total = &self.selection.flat.total;
+            self.candidates
                 .push_host(ProviderId(base + bit), total, plan.groups);
             pushed += 1;
         }
-        self.left = self.left.saturating_sub(pushed * ROOT_STEPS);
+        self.steps_left = self.steps_left.saturating_sub(pushed * ROOT_STEPS);
     }
 
-    /// Takes the first candidate of each root; a tree that has one is remembered for the next
-    /// rounds.
-    fn go_first(
+    /// Adds the first candidate of each root; a tree that has one is kept for the next rounds.
+    fn run_first_round(
         &mut self,
         plan: &Plan<'_>,
         roots: &mut RootIterator,
         mut shuffled: Option<&mut (Vec<(ProviderId, bool)>, usize)>,
-        first: &mut BreadthFirstRound,
+        round: &mut BreadthFirstRound,
     ) -> bool {
         loop {
             if self.is_full() {
                 return true;
             }
-            if !self.spend(ROOT_STEPS) {
+            if !self.spend_steps(ROOT_STEPS) {
                 return false;
             }
-            let next = match &mut shuffled {
-                Some((roots, passed)) => {
-                    *passed += 1;
-                    roots.get(*passed - 1).copied()
+            let next_root = match &mut shuffled {
+                Some((roots, visited)) => {
+                    *visited += 1;
+                    roots.get(*visited - 1).copied()
                 }
-                None => roots.next(plan, &self.anchors),
+                None => roots.next(plan, &self.selection),
             };
-            match next {
+            match next_root {
                 None => return true,
                 Some((root, true)) => {
-                    if self.open(plan, &mut first.search, root, first.seed)
-                        && self.step(plan, &mut first.search)
+                    if self.open_root(plan, &mut round.search, root, round.seed)
+                        && self.add_next(plan, &mut round.search)
                     {
-                        let search = &first.search;
-                        first.trees.push((root, search.only_with_own, search.made));
+                        let search = &round.search;
+                        let tree = (root, search.skip_shared_only, search.found_count);
+                        round.trees.push(tree);
                     }
                 }
                 Some((root, false)) => {
-                    self.answer
-                        .push_host(root, &self.anchors.flat.total, plan.groups);
+                    self.candidates
+                        .push_host(root, &self.selection.flat.total, plan.groups);
                 }
             }
         }
     }
 
-    /// Opens a search for each tree of the first round. This is deferred because the first round
-    /// is usually enough.
-    fn open_all(
+    /// Opens a search for each tree of the first round: late, as that round is usually enough.
+    fn open_searches(
         &mut self,
         plan: &Plan<'_>,
-        first: &BreadthFirstRound,
+        round: &BreadthFirstRound,
         opened: &mut usize,
         searches: &mut Vec<TreeSearch>,
     ) -> bool {
-        while let Some((root, only_with_own, made)) = first.trees.get(*opened) {
-            if !self.spend(self.candidate_steps) {
+        while let Some((root, skip_shared_only, found_count)) = round.trees.get(*opened) {
+            if !self.spend_steps(self.candidate_steps) {
                 return false;
             }
             *opened += 1;
             let mut search = TreeSearch::new(plan);
-            let opened = self.take_up(plan, &mut search, *root, first.seed);
-            search.only_with_own = *only_with_own;
-            if opened && (0..*made).all(|_| search.next(plan, &mut self.scratch)) {
+            let opened = self.open_tree(plan, &mut search, *root, round.seed);
+            search.skip_shared_only = *skip_shared_only;
+            if opened && (0..*found_count).all(|_| search.next(plan, &mut self.scratch)) {
                 searches.push(search);
             }
         }
         true
     }
 
-    /// Takes one candidate of each tree in turn until none has more.
-    fn go_round(
+    /// Adds one candidate of each tree in turn until no tree has more.
+    fn run_later_rounds(
         &mut self,
         plan: &Plan<'_>,
         searches: &mut Vec<TreeSearch>,
-        place: &mut usize,
-        kept: &mut usize,
+        current: &mut usize,
+        unfinished: &mut usize,
     ) -> bool {
         while !searches.is_empty() {
-            while *place < searches.len() {
+            while *current < searches.len() {
                 if self.is_full() {
                     return true;
                 }
-                if !self.spend(ROOT_STEPS) {
+                if !self.spend_steps(ROOT_STEPS) {
                     return false;
                 }
-                if self.step(plan, &mut searches[*place]) {
-                    searches.swap(*kept, *place);
-                    *kept += 1;
+                if self.add_next(plan, &mut searches[*current]) {
+                    searches.swap(*unfinished, *current);
+                    *unfinished += 1;
                 }
-                *place += 1;
+                *current += 1;
             }
-            searches.truncate(*kept);
-            (*place, *kept) = (0, 0);
+            searches.truncate(*unfinished);
+            (*current, *unfinished) = (0, 0);
         }
         true
     }
 
-    fn take_up(
+    fn open_tree(
         &mut self,
         plan: &Plan<'_>,
         search: &mut TreeSearch,
         root: ProviderId,
         seed: Option<u64>,
     ) -> bool {
-        let (matches, sharing) = (&self.anchors.matches, &self.anchors.sharing);
+        let (matches, sharing) = (&self.selection.matches, &self.selection.sharing);
         let opened = search.open(plan, matches, sharing, root);
-        self.left = self.left.saturating_sub(search.size(plan));
+        self.steps_left = self.steps_left.saturating_sub(search.size(plan));
         if let Some(seed) = seed {
             search.shuffle(&mut Shuffle::new(seed ^ u64::from(root.0).rotate_left(32)));
         }
         opened
     }
 
-    fn open(
+    fn open_root(
         &mut self,
         plan: &Plan<'_>,
         search: &mut TreeSearch,
         root: ProviderId,
         seed: Option<u64>,
     ) -> bool {
-        if !self.take_up(plan, search, root, seed) {
+        if !self.open_tree(plan, search, root, seed) {
             return false;
         }
-        if !self.anchors.sharing.is_empty() {
-            let options = search.shared_options();
-            if !options.is_empty() {
-                search.only_with_own = self.shared_options.insert(options, ()).is_some();
+        if !self.selection.sharing.is_empty() {
+            let signature = search.sharing_signature();
+            if !signature.is_empty() {
+                search.skip_shared_only = self.sharing_signatures.insert(signature, ()).is_some();
             }
         }
-        !search.only_with_own || search.has_own()
+        !search.skip_shared_only || search.has_own_supplier()
     }
 
     /// Adds the next candidate of a tree that is not a duplicate.
-    fn step(&mut self, plan: &Plan<'_>, search: &mut TreeSearch) -> bool {
+    fn add_next(&mut self, plan: &Plan<'_>, search: &mut TreeSearch) -> bool {
         while search.next(plan, &mut self.scratch) {
-            self.left = self.left.saturating_sub(self.candidate_steps);
-            self.answer.push_choices(plan, search);
-            if !search.all_shared() || self.is_new() {
+            self.steps_left = self.steps_left.saturating_sub(self.candidate_steps);
+            self.candidates.push_assignment(plan, search);
+            if !search.uses_sharing_only() || self.insert_shared_only() {
                 return true;
             }
-            self.answer.pop();
+            self.candidates.pop();
         }
         false
     }
 
-    /// Whether the last candidate is no duplicate among those that use sharing providers only.
-    fn is_new(&mut self) -> bool {
-        let answer = &self.answer;
-        let last = answer.len() - 1;
-        let hash = |index: usize| hash_of(&answer.key(index));
-        let entry = self.shared.entry(
+    /// Adds the last candidate to `shared_only`; false if an equal one is in it.
+    fn insert_shared_only(&mut self) -> bool {
+        let candidates = &self.candidates;
+        let last = candidates.len() - 1;
+        let hash = |index: usize| hash_of(&candidates.key(index));
+        let entry = self.shared_only.entry(
             hash(last),
-            |other| answer.key(*other) == answer.key(last),
+            |other| candidates.key(*other) == candidates.key(last),
             |other| hash(*other),
         );
         match entry {
@@ -493,9 +489,13 @@ impl Enumeration {
 }
 
 /// The roots in random order, as the reference draws its sample from the candidates of all roots.
-fn shuffled(plan: &Plan<'_>, anchors: &RootSelection, seed: u64) -> Vec<(ProviderId, bool)> {
+fn shuffled_roots(
+    plan: &Plan<'_>,
+    selection: &RootSelection,
+    seed: u64,
+) -> Vec<(ProviderId, bool)> {
     let mut roots = RootIterator::default();
-    let mut all: Vec<_> = std::iter::from_fn(|| roots.next(plan, anchors)).collect();
-    Shuffle::new(seed).order(&mut all);
-    all
+    let mut pairs: Vec<_> = std::iter::from_fn(|| roots.next(plan, selection)).collect();
+    Shuffle::new(seed).order(&mut pairs);
+    pairs
 }

@@ -6,58 +6,64 @@ use super::lookup::{SetFilter, capacity_word, room_for_total};
 use super::plan::Plan;
 use crate::ids::ClassId;
 
-/// A query as seen by a single host that has to serve all of it.
+/// A query compiled for flat hosts, each of which has to serve all of it alone.
 #[derive(Debug)]
-pub(crate) struct FlatPass {
+pub(crate) struct FlatQuery {
     filter: SetFilter,
-    /// Amounts that must each be possible as one allocation.
+    /// The amounts that the host must be able to give as one allocation each.
     single: SmallVec<[(ClassId, i64); 6]>,
     /// The sum of all groups by class, in rising order of class: the allocations of a candidate.
     pub(crate) total: SmallVec<[(ClassId, i64); 6]>,
-    /// Classes that several groups request, with the sum that must fit too.
-    merged: SmallVec<[(ClassId, i64); 4]>,
+    /// The part of `total` that several groups request: its sums must fit too.
+    contended_total: SmallVec<[(ClassId, i64); 4]>,
     /// False when no single host can serve the request, whatever it has.
     possible: bool,
 }
 
-impl FlatPass {
+impl FlatQuery {
     pub(crate) fn new(plan: &Plan<'_>) -> Self {
         let state = plan.state;
-        let mut pass = Self {
+        let mut flat = Self {
             filter: plan.root.clone(),
             single: SmallVec::new(),
             total: SmallVec::new(),
-            merged: SmallVec::new(),
+            contended_total: SmallVec::new(),
             possible: true,
         };
-        for kind in &plan.kinds {
-            pass.filter.all.extend(kind.filter.all.iter().cloned());
-            pass.filter.all.extend(kind.spanning.all.iter().cloned());
-            pass.filter.none.extend(kind.filter.none.iter().copied());
-            for resource in &kind.resources {
-                if !pass.single.contains(resource) {
-                    pass.single.push(*resource);
+        for condition in &plan.conditions {
+            flat.filter
+                .required
+                .extend(condition.filter.required.iter().cloned());
+            flat.filter
+                .required
+                .extend(condition.spanning.required.iter().cloned());
+            flat.filter
+                .forbidden
+                .extend(condition.filter.forbidden.iter().copied());
+            for resource in &condition.resources {
+                if !flat.single.contains(resource) {
+                    flat.single.push(*resource);
                 }
             }
         }
-        pass.filter.all.extend(plan.collective.iter().cloned());
+        flat.filter.required.extend(plan.collective.iter().cloned());
         for group in &plan.resolved {
             for (class, amount) in &group.resources {
-                match pass.total.iter_mut().find(|(other, _)| other == class) {
+                match flat.total.iter_mut().find(|(other, _)| other == class) {
                     Some((_, total)) => *total = total.saturating_add(*amount),
-                    None => pass.total.push((*class, *amount)),
+                    None => flat.total.push((*class, *amount)),
                 }
             }
         }
-        pass.total.sort_unstable();
-        pass.merged = pass
+        flat.total.sort_unstable();
+        flat.contended_total = flat
             .total
             .iter()
             .filter(|(class, _)| plan.contended.contains(class))
             .copied()
             .collect();
-        pass.possible = !(plan.isolate && plan.granular > 1) && state.provider_count() > 0;
-        pass
+        flat.possible = !(plan.isolate && plan.granular > 1) && state.provider_count() > 0;
+        flat
     }
 
     /// Which of the 64 hosts of a mask satisfy everything but capacity.
@@ -76,7 +82,11 @@ impl FlatPass {
             return 0;
         }
         mask = self.filter.word(plan.state, word, mask);
-        for tree in plan.kinds.iter().filter_map(|kind| kind.tree.as_ref()) {
+        for tree in plan
+            .conditions
+            .iter()
+            .filter_map(|condition| condition.tree.as_ref())
+        {
             mask &= tree.word(word);
         }
         for (class, amount) in &self.single {
@@ -85,7 +95,7 @@ impl FlatPass {
             }
             mask = capacity_word(plan.state, *class, *amount, word, mask);
         }
-        for (class, amount) in &self.merged {
+        for (class, amount) in &self.contended_total {
             mask = room_for_total(plan.state, *class, *amount, word, mask);
         }
         mask

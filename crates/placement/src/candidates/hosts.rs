@@ -1,7 +1,7 @@
 //! A query evaluated for single hosts rather than for the whole fleet, as a scheduler needs it.
 //!
 //! Both entry points give the same candidates for a host (`tests/candidates_by_host.rs`); this one
-//! spends nothing on hosts that are not asked about.
+//! does no work for hosts that the caller does not request.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use super::tree::TreeSearch;
 use crate::ids::ProviderId;
 use crate::state::State;
 
-/// From this many trees on, the set of trees that have any provider for each choice is computed
-/// once, instead of finding out tree by tree.
-const TREES_ASKED: u32 = 64;
+/// After this many trees were searched, the set of trees that have a provider for each variable is
+/// computed once, and only those are searched.
+const TREES_BEFORE_MASK: u32 = 64;
 
 /// A prepared query that can be evaluated host by host.
 pub struct HostSearch<'a> {
     plan: Plan<'a>,
-    anchors: Arc<RootSelection>,
+    root_selection: Arc<RootSelection>,
     /// Buffers of a tree search, reused by the next one.
     buffers: RefCell<Option<Box<(TreeSearch, Scratch)>>>,
-    /// The number of trees evaluated so far.
-    asked: Cell<u32>,
-    /// Bit mask of the roots whose trees have a place for each choice; computed on demand.
-    possible: OnceCell<Vec<u64>>,
+    /// The number of trees searched so far, up to [`TREES_BEFORE_MASK`].
+    searched_trees: Cell<u32>,
+    /// Bit mask of the roots whose trees have a provider for each condition; computed on demand.
+    possible_roots: OnceCell<Vec<u64>>,
 }
 
 /// A prepared query without its borrow of the state, so that it can be evaluated again later
 /// without looking its names up.
 #[derive(Clone, Debug)]
 pub struct PreparedQuery {
-    form: Arc<CompiledQuery>,
-    anchors: Arc<RootSelection>,
+    compiled: Arc<CompiledQuery>,
+    root_selection: Arc<RootSelection>,
     structure: u64,
 }
 
@@ -46,22 +46,23 @@ impl PreparedQuery {
     /// and it has to be prepared anew.
     #[must_use]
     pub fn resume<'a>(&self, state: &'a State) -> Option<HostSearch<'a>> {
-        let is_same = self.structure == state.touched().structure() && !anybody_shares(state);
-        is_same.then(|| HostSearch {
+        let is_current =
+            self.structure == state.touched().structure() && !has_sharing_provider(state);
+        is_current.then(|| HostSearch {
             plan: Plan {
                 state,
-                form: Arc::clone(&self.form),
+                compiled: Arc::clone(&self.compiled),
             },
-            anchors: Arc::clone(&self.anchors),
+            root_selection: Arc::clone(&self.root_selection),
             buffers: RefCell::default(),
-            asked: Cell::new(0),
-            possible: OnceCell::new(),
+            searched_trees: Cell::new(0),
+            possible_roots: OnceCell::new(),
         })
     }
 }
 
 /// Whether any provider has the sharing trait.
-fn anybody_shares(state: &State) -> bool {
+fn has_sharing_provider(state: &State) -> bool {
     let sharing = state.sharing_trait();
     sharing.is_some_and(|sharing| !state.trait_members(sharing).is_empty())
 }
@@ -84,11 +85,11 @@ impl<'a> HostSearch<'a> {
     /// As [`find_candidates`](super::find_candidates).
     pub fn new(state: &'a State, query: &CandidateQuery) -> Result<Option<Self>, QueryRefusal> {
         Ok(prepare(state, query)?.map(|plan| Self {
-            anchors: Arc::new(RootSelection::by_host(&plan)),
+            root_selection: Arc::new(RootSelection::by_host(&plan)),
             plan,
             buffers: RefCell::default(),
-            asked: Cell::new(0),
-            possible: OnceCell::new(),
+            searched_trees: Cell::new(0),
+            possible_roots: OnceCell::new(),
         }))
     }
 
@@ -97,11 +98,15 @@ impl<'a> HostSearch<'a> {
     #[must_use]
     pub fn keep(&self) -> Option<PreparedQuery> {
         let state = self.plan.state;
-        let names_tree = self.plan.kinds.iter().any(|kind| kind.tree.is_some());
-        let may_keep = !names_tree && !anybody_shares(state);
-        may_keep.then(|| PreparedQuery {
-            form: Arc::clone(&self.plan.form),
-            anchors: Arc::clone(&self.anchors),
+        let names_tree = self
+            .plan
+            .conditions
+            .iter()
+            .any(|condition| condition.tree.is_some());
+        let depends_on_names_only = !names_tree && !has_sharing_provider(state);
+        depends_on_names_only.then(|| PreparedQuery {
+            compiled: Arc::clone(&self.plan.compiled),
+            root_selection: Arc::clone(&self.root_selection),
             structure: state.touched().structure(),
         })
     }
@@ -116,7 +121,7 @@ impl<'a> HostSearch<'a> {
     #[must_use]
     #[inline]
     pub fn word(&self, word: usize) -> HostWord {
-        let roots = self.anchors.word(&self.plan, word);
+        let roots = self.root_selection.word(&self.plan, word);
         HostWord {
             feasible: roots.hosts,
             undecided: roots.trees,
@@ -126,11 +131,11 @@ impl<'a> HostSearch<'a> {
     /// Classifies a single host, as [`Self::word`] would.
     #[must_use]
     #[inline]
-    pub fn one(&self, host: ProviderId) -> HostWord {
-        let room = self.anchors.host(&self.plan, host);
+    pub fn classify(&self, host: ProviderId) -> HostWord {
+        let classified = self.root_selection.host(&self.plan, host);
         HostWord {
-            feasible: room.hosts,
-            undecided: room.trees,
+            feasible: classified.hosts,
+            undecided: classified.trees,
         }
     }
 
@@ -138,36 +143,36 @@ impl<'a> HostSearch<'a> {
     /// superset of [`Self::word`], whatever the amounts.
     #[must_use]
     pub fn eligible_word(&self, word: usize) -> u64 {
-        self.anchors.eligible_word(&self.plan, word)
+        self.root_selection.eligible_word(&self.plan, word)
     }
 
     /// Whether the result for a host can depend on providers outside its own tree.
     #[must_use]
     pub fn takes_shared(&self) -> bool {
-        !self.anchors.sharing.is_empty()
+        !self.root_selection.sharing.is_empty()
     }
 
     /// Whether a host can serve the query.
     #[must_use]
     pub fn fits(&self, host: ProviderId) -> bool {
-        let room = self.anchors.host(&self.plan, host);
-        room.hosts != 0
-            || (room.trees != 0
+        let classified = self.root_selection.host(&self.plan, host);
+        classified.hosts != 0
+            || (classified.trees != 0
                 && self.is_possible(host)
-                && self.searched(host, |search, scratch| search.next(&self.plan, scratch)))
+                && self.search_tree(host, |search, scratch| search.next(&self.plan, scratch)))
     }
 
-    /// The candidates of a host, at most `most` of them, without provider summaries.
+    /// The candidates of a host, at most `max_count`, without provider summaries.
     #[must_use]
-    pub fn of_host(&self, host: ProviderId, most: usize) -> Candidates {
+    pub fn of_host(&self, host: ProviderId, max_count: usize) -> Candidates {
         let mut found = Candidates::new(self.plan.groups);
-        let room = self.anchors.host(&self.plan, host);
-        if room.hosts != 0 {
-            found.push_host(host, &self.anchors.flat.total, self.plan.groups);
-        } else if room.trees != 0 && self.is_possible(host) {
-            self.searched(host, |search, scratch| {
-                while found.len() < most && search.next(&self.plan, scratch) {
-                    found.push_choices(&self.plan, search);
+        let classified = self.root_selection.host(&self.plan, host);
+        if classified.hosts != 0 {
+            found.push_host(host, &self.root_selection.flat.total, self.plan.groups);
+        } else if classified.trees != 0 && self.is_possible(host) {
+            self.search_tree(host, |search, scratch| {
+                while found.len() < max_count && search.next(&self.plan, scratch) {
+                    found.push_assignment(&self.plan, search);
                 }
                 true
             });
@@ -175,34 +180,39 @@ impl<'a> HostSearch<'a> {
         found
     }
 
-    /// Runs a tree search; false if some choice has no place in the tree.
-    fn searched(
+    /// Opens a tree and evaluates the search of it; false if the tree has no provider for some
+    /// condition.
+    fn search_tree(
         &self,
         root: ProviderId,
-        look: impl FnOnce(&mut TreeSearch, &mut Scratch) -> bool,
+        evaluate: impl FnOnce(&mut TreeSearch, &mut Scratch) -> bool,
     ) -> bool {
         let buffers = self.buffers.borrow_mut().take();
         let new = || Box::new((TreeSearch::new(&self.plan), Scratch::new(&self.plan)));
         let mut buffers = buffers.unwrap_or_else(new);
         let (search, scratch) = &mut *buffers;
         scratch.renew();
-        let anchors = &self.anchors;
-        let found = search.open(&self.plan, &anchors.matches, &anchors.sharing, root)
-            && look(search, scratch);
+        let root_selection = &self.root_selection;
+        let found = search.open(
+            &self.plan,
+            &root_selection.matches,
+            &root_selection.sharing,
+            root,
+        ) && evaluate(search, scratch);
         *self.buffers.borrow_mut() = Some(buffers);
         found
     }
 
-    /// A cheap necessary condition: whether the tree may have a place for each choice.
+    /// A cheap necessary condition: whether the tree may have a provider for each condition.
     fn is_possible(&self, root: ProviderId) -> bool {
-        let asked = self.asked.get();
-        if asked < TREES_ASKED {
-            self.asked.set(asked + 1);
+        let searched = self.searched_trees.get();
+        if searched < TREES_BEFORE_MASK {
+            self.searched_trees.set(searched + 1);
             return true;
         }
         let possible = self
-            .possible
-            .get_or_init(|| self.anchors.possible_roots(&self.plan));
+            .possible_roots
+            .get_or_init(|| self.root_selection.possible_roots(&self.plan));
         possible[root.index() / 64] >> (root.0 % 64) & 1 == 1
     }
 }

@@ -8,7 +8,7 @@ use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
 use crate::slot_set::SlotSet;
 use crate::state::State;
 
-/// A conjunction of disjunctions: one member of each inner list must hold.
+/// A conjunction of disjunctions: of each inner list, at least one member must hold.
 pub(crate) type AnyOf<T> = SmallVec<[SmallVec<[T; 2]>; 4]>;
 
 pub(crate) fn class_id(state: &State, name: &str) -> Result<ClassId, QueryRefusal> {
@@ -48,22 +48,22 @@ pub(crate) fn any_of_traits(
 /// Up to this many lists are deduplicated by comparison; beyond, with a hash map.
 const FEW_LISTS: usize = 8;
 
-/// Removes duplicate lists: a repetition asks for nothing more, and each list costs a pass over
+/// Removes duplicate lists: a repetition adds no condition, but each list costs a pass over
 /// all providers.
 pub(crate) fn deduplicated<T>(mut lists: AnyOf<T>) -> AnyOf<T>
 where
     T: Copy + Eq + std::hash::Hash,
 {
     if lists.len() <= FEW_LISTS {
-        for place in (1..lists.len()).rev() {
-            if lists[..place].contains(&lists[place]) {
-                lists.remove(place);
+        for index in (1..lists.len()).rev() {
+            if lists[..index].contains(&lists[index]) {
+                lists.remove(index);
             }
         }
         return lists;
     }
-    let mut known: Map<SmallVec<[T; 2]>, ()> = Map::default();
-    lists.retain(|list| known.insert(list.clone(), ()).is_none());
+    let mut seen: Map<SmallVec<[T; 2]>, ()> = Map::default();
+    lists.retain(|list| seen.insert(list.clone(), ()).is_none());
     lists
 }
 
@@ -99,7 +99,8 @@ pub(crate) enum Members {
 
 impl Members {
     #[inline]
-    pub(crate) fn of(self, state: &State) -> &SlotSet {
+    /// The providers that belong to the set.
+    pub(crate) fn slots(self, state: &State) -> &SlotSet {
         match self {
             Self::Trait(id) => state.trait_members(id),
             Self::Aggregate(id) => state.aggregate_members(id),
@@ -111,48 +112,49 @@ impl Members {
 /// A filter over sets of providers, evaluated as bit masks of 64 providers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetFilter {
-    /// Conjunction of disjunctions: a provider must be in one set of each list.
-    pub(crate) all: SmallVec<[SmallVec<[Members; 2]>; 4]>,
+    /// A provider must be in at least one set of each list.
+    pub(crate) required: SmallVec<[SmallVec<[Members; 2]>; 4]>,
     /// Sets that a provider must not be in.
-    pub(crate) none: SmallVec<[Members; 4]>,
+    pub(crate) forbidden: SmallVec<[Members; 4]>,
 }
 
 impl SetFilter {
     pub(crate) fn require_traits(&mut self, lists: &AnyOf<TraitId>) {
         let members = |id: &TraitId| Members::Trait(*id);
         let lists = lists.iter();
-        self.all
+        self.required
             .extend(lists.map(|list| list.iter().map(members).collect()));
     }
 
     pub(crate) fn forbid_traits(&mut self, ids: &[TraitId]) {
-        self.none.extend(ids.iter().map(|id| Members::Trait(*id)));
+        self.forbidden
+            .extend(ids.iter().map(|id| Members::Trait(*id)));
     }
 
     pub(crate) fn require_aggregates(&mut self, lists: &AnyOf<AggregateId>) {
         let members = |id: &AggregateId| Members::Aggregate(*id);
         let lists = lists.iter();
-        self.all
+        self.required
             .extend(lists.map(|list| list.iter().map(members).collect()));
     }
 
     pub(crate) fn forbid_aggregates(&mut self, ids: &[AggregateId]) {
-        self.none
+        self.forbidden
             .extend(ids.iter().map(|id| Members::Aggregate(*id)));
     }
 
     /// Which of the 64 providers from `64 * word` on pass, restricted to the mask.
     #[inline]
     pub(crate) fn word(&self, state: &State, word: usize, mut mask: u64) -> u64 {
-        for any in &self.all {
-            let members = any.iter().map(|set| set.of(state).word(word));
+        for list in &self.required {
+            let members = list.iter().map(|set| set.slots(state).word(word));
             mask &= members.fold(0, |members, word| members | word);
             if mask == 0 {
                 return 0;
             }
         }
-        for set in &self.none {
-            mask &= !set.of(state).word(word);
+        for set in &self.forbidden {
+            mask &= !set.slots(state).word(word);
         }
         mask
     }
@@ -181,7 +183,8 @@ pub(crate) fn capacity_word(
     word: usize,
     mut mask: u64,
 ) -> u64 {
-    let (Some(block), Ok(small)) = (state.column(class).block(word), i32::try_from(amount)) else {
+    let (Some(block), Ok(amount32)) = (state.column(class).block(word), i32::try_from(amount))
+    else {
         return 0;
     };
     if mask == 0 {
@@ -190,11 +193,11 @@ pub(crate) fn capacity_word(
     // A single provider is looked up in its record, which touches fewer cache lines than the
     // block.
     if mask.is_power_of_two() {
-        if !block.has_room_for(mask, small) {
+        if !block.has_room_for(mask, amount32) {
             return 0;
         }
     } else {
-        mask &= block.room_for(small);
+        mask &= block.room_for(amount32);
     }
     let irregular = mask & block.irregular;
     if irregular == 0 {
@@ -212,8 +215,8 @@ pub(crate) fn capacity_word(
     mask
 }
 
-/// Which of the 64 providers of a mask can give this much of a class in several allocations of one
-/// consumer.
+/// Which of the 64 providers of a mask can give this amount of a class in several allocations of
+/// one consumer.
 #[inline]
 pub(crate) fn room_for_total(
     state: &State,
@@ -222,8 +225,9 @@ pub(crate) fn room_for_total(
     word: usize,
     mask: u64,
 ) -> u64 {
-    let (Some(block), Ok(small)) = (state.column(class).block(word), i32::try_from(amount)) else {
+    let (Some(block), Ok(amount32)) = (state.column(class).block(word), i32::try_from(amount))
+    else {
         return 0;
     };
-    mask & block.room_for(small)
+    mask & block.room_for(amount32)
 }

@@ -1,5 +1,5 @@
-//! A query prepared for the search: which providers may serve what, and which rules bind the
-//! choices.
+//! A query compiled for the search: its decision variables, which providers may serve each, and the
+//! rules between them.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -21,21 +21,23 @@ use crate::state::State;
 pub(crate) struct SearchVariable {
     /// The index of its group in the query.
     pub(crate) group: usize,
-    /// The index of its [`ProviderCondition`].
-    pub(crate) kind: usize,
+    /// The index of its [`ProviderCondition`] in the compiled query.
+    pub(crate) condition: usize,
     /// The amounts that it takes of contended classes: (index in `contended`, amount).
     pub(crate) contended: SmallVec<[(usize, i64); 4]>,
     /// Indexes of the `subtrees` sets that contain it.
     pub(crate) sets: SmallVec<[usize; 2]>,
-    /// Symmetry class: choices with the same number are interchangeable.
-    pub(crate) twin: usize,
-    /// Connected component: choices of different components never compete for capacity.
+    /// Symmetry class: variables with the same number are interchangeable. It is the index of the
+    /// first of them.
+    pub(crate) symmetry_class: usize,
+    /// Connected component: variables of different components never compete for capacity. It is the
+    /// index of a variable of the component.
     pub(crate) component: usize,
     /// Whether it stands for a whole suffixed group.
     pub(crate) granular: bool,
 }
 
-/// The conditions on the provider of a choice; equal choices share one kind.
+/// What a provider must have to serve a variable. Variables with equal demands share one of these.
 #[derive(Debug)]
 pub(crate) struct ProviderCondition {
     pub(crate) resources: SmallVec<[(ClassId, i64); 4]>,
@@ -49,8 +51,7 @@ pub(crate) struct ProviderCondition {
 }
 
 impl ProviderCondition {
-    /// Which of the 64 providers from `64 * word` on may serve it, without the aggregates that
-    /// span a tree.
+    /// Which of the 64 providers from `64 * word` on meet the condition, apart from `spanning`.
     pub(crate) fn word(&self, state: &State, word: usize, mut mask: u64) -> u64 {
         mask = self.filter.word(state, word, mask);
         if let Some(tree) = &self.tree {
@@ -62,7 +63,7 @@ impl ProviderCondition {
         mask
     }
 
-    /// Whether one provider may serve it, without the aggregates that span a tree.
+    /// Whether one provider meets the condition, apart from `spanning`.
     pub(crate) fn admits(&self, state: &State, id: ProviderId) -> bool {
         self.word(state, id.index() / 64, 1 << (id.0 % 64)) != 0
     }
@@ -73,52 +74,53 @@ impl ProviderCondition {
 pub(crate) struct Relaxation {
     /// Whether a group without resources is allowed, with any provider or with one of its tree.
     pub(crate) bare_groups: bool,
-    /// Contended classes whose sum is not checked.
-    pub(crate) apart: SmallVec<[ClassId; 4]>,
+    /// Contended classes whose sum over all groups is not checked.
+    pub(crate) unchecked_sums: SmallVec<[ClassId; 4]>,
 }
 
-/// A prepared query bound to a state.
+/// A compiled query bound to the state on which it is evaluated.
 #[derive(Clone)]
 pub(crate) struct Plan<'a> {
     pub(crate) state: &'a State,
-    pub(crate) form: Arc<CompiledQuery>,
+    pub(crate) compiled: Arc<CompiledQuery>,
 }
 
 impl Deref for Plan<'_> {
     type Target = CompiledQuery;
 
     fn deref(&self) -> &CompiledQuery {
-        &self.form
+        &self.compiled
     }
 }
 
-/// A prepared query: all names are resolved to numbers.
+/// A query in which every name is resolved to a number.
 #[derive(Debug)]
 pub(crate) struct CompiledQuery {
-    pub(crate) choices: Vec<SearchVariable>,
-    pub(crate) kinds: Vec<ProviderCondition>,
+    pub(crate) variables: Vec<SearchVariable>,
+    pub(crate) conditions: Vec<ProviderCondition>,
     /// The number of groups of the query.
     pub(crate) groups: usize,
     /// The conditions on the root of a tree.
     pub(crate) root: SetFilter,
-    /// The contended classes: those that more than one choice takes.
+    /// The contended classes: those that more than one variable requests.
     pub(crate) contended: SmallVec<[ClassId; 4]>,
-    /// By contended class: the sum that all choices take.
-    pub(crate) wanted: SmallVec<[i64; 4]>,
+    /// By contended class: the sum that all variables request.
+    pub(crate) requested: SmallVec<[i64; 4]>,
     /// Whether suffixed groups must be served by different providers (`group_policy=isolate`).
     pub(crate) isolate: bool,
     /// The number of suffixed groups.
     pub(crate) granular: usize,
-    /// The kinds of the suffixed groups.
-    pub(crate) granular_kinds: Bits,
+    /// The indexes of the conditions of suffixed groups.
+    pub(crate) granular_conditions: Bits,
     /// The `same_subtree` sets: one provider of each set must be an ancestor of all the others.
     pub(crate) subtrees: Vec<SmallVec<[usize; 4]>>,
-    /// Collective traits: of each list, some provider of the unsuffixed group must have one.
+    /// Collective traits: of each list, at least one of the providers of the unsuffixed group must
+    /// have a trait.
     pub(crate) collective: Vec<SmallVec<[Members; 2]>>,
     /// Whether a candidate may use several providers of one tree.
     pub(crate) nested: bool,
-    /// Whether all choices of each component take the same amounts. Augmenting paths are then
-    /// complete: if they find no placement, there is none.
+    /// Whether all variables of each component take the same amounts. Augmenting paths then
+    /// decide: if they find no assignment, there is none.
     pub(crate) uniform: bool,
     /// The groups with their names resolved, by index.
     pub(crate) resolved: Vec<ResolvedGroup>,
@@ -131,28 +133,28 @@ impl<'a> Plan<'a> {
         root: &ResolvedRoot,
         groups: Vec<ResolvedGroup>,
     ) -> Self {
-        Self::lenient(state, query, root, groups, &Relaxation::default())
+        Self::relaxed(state, query, root, groups, &Relaxation::default())
     }
 
     /// As [`Self::new`], with some rules relaxed.
-    pub(crate) fn lenient(
+    pub(crate) fn relaxed(
         state: &'a State,
         query: &CandidateQuery,
         root: &ResolvedRoot,
         groups: Vec<ResolvedGroup>,
-        leniency: &Relaxation,
+        relaxation: &Relaxation,
     ) -> Self {
         let mut contended = contended_classes(&groups);
-        contended.retain(|class| !leniency.apart.contains(class));
-        let mut plan = CompiledQuery {
-            choices: Vec::new(),
-            kinds: Vec::new(),
+        contended.retain(|class| !relaxation.unchecked_sums.contains(class));
+        let mut compiled = CompiledQuery {
+            variables: Vec::new(),
+            conditions: Vec::new(),
             groups: groups.len(),
             root: SetFilter::default(),
-            wanted: SmallVec::from_elem(0, contended.len()),
+            requested: SmallVec::from_elem(0, contended.len()),
             contended,
             granular: groups.iter().filter(|group| group.granular).count(),
-            granular_kinds: Bits::default(),
+            granular_conditions: Bits::default(),
             isolate: query.group_policy == Some(GroupPolicy::Isolate),
             subtrees: Vec::new(),
             collective: Vec::new(),
@@ -160,42 +162,46 @@ impl<'a> Plan<'a> {
             uniform: true,
             resolved: Vec::new(),
         };
-        plan.root.require_traits(&root.required);
-        plan.root.forbid_traits(&root.forbidden);
-        let mut kind_of: Vec<usize> = Vec::new();
+        compiled.root.require_traits(&root.required);
+        compiled.root.forbid_traits(&root.forbidden);
+        let mut condition_of_group: Vec<usize> = Vec::new();
         for (index, group) in groups.iter().enumerate() {
-            let first = plan.kinds.len();
+            let next_condition = compiled.conditions.len();
             if group.granular {
-                let twin = (0..index).find(|other| groups[*other] == *group);
-                let kind = twin.map_or(first, |other| kind_of[other]);
-                if kind == first {
-                    plan.granular_kinds.insert(kind);
-                    plan.kinds
-                        .push(granular_kind(state, group, leniency.bare_groups));
+                let equal_group = (0..index).find(|other| groups[*other] == *group);
+                let condition =
+                    equal_group.map_or(next_condition, |other| condition_of_group[other]);
+                if condition == next_condition {
+                    compiled.granular_conditions.insert(condition);
+                    compiled.conditions.push(granular_condition(
+                        state,
+                        group,
+                        relaxation.bare_groups,
+                    ));
                 }
-                kind_of.push(kind);
-                plan.choose(index, kind, &group.resources, true);
+                condition_of_group.push(condition);
+                compiled.add_variable(index, condition, &group.resources, true);
             } else {
-                kind_of.push(first);
-                plan.add_unsuffixed(state, index, group);
+                condition_of_group.push(next_condition);
+                compiled.add_unsuffixed(state, index, group);
             }
         }
-        plan.resolved = groups;
+        compiled.resolved = groups;
         for suffixes in &query.same_subtree {
-            let named =
-                |choice: &SearchVariable| suffixes.contains(&query.groups[choice.group].suffix);
-            plan.subtrees.push(
-                (0..plan.choices.len())
-                    .filter(|choice| named(&plan.choices[*choice]))
+            let is_named =
+                |variable: &SearchVariable| suffixes.contains(&query.groups[variable.group].suffix);
+            compiled.subtrees.push(
+                (0..compiled.variables.len())
+                    .filter(|variable| is_named(&compiled.variables[*variable]))
                     .collect(),
             );
         }
-        plan.subtrees.retain(|set| set.len() > 1);
-        plan.number_twins();
-        plan.number_components();
+        compiled.subtrees.retain(|set| set.len() > 1);
+        compiled.number_symmetry_classes();
+        compiled.number_components();
         Self {
             state,
-            form: Arc::new(plan),
+            compiled: Arc::new(compiled),
         }
     }
 }
@@ -203,19 +209,19 @@ impl<'a> Plan<'a> {
 impl CompiledQuery {
     fn add_unsuffixed(&mut self, state: &State, index: usize, group: &ResolvedGroup) {
         self.root.forbid_aggregates(&group.forbidden_aggregates);
-        let mut required = SetFilter::default();
-        required.require_traits(&group.required);
+        let mut required_traits = SetFilter::default();
+        required_traits.require_traits(&group.required);
         // A single class is served by a single provider, which must itself have all required
         // traits.
-        let alone = group.resources.len() <= 1;
-        if !alone {
-            self.collective = required.all.iter().cloned().collect();
+        let is_single_class = group.resources.len() <= 1;
+        if !is_single_class {
+            self.collective = required_traits.required.iter().cloned().collect();
         }
-        let mut add = |resources: &[(ClassId, i64)]| {
-            let mut kind = ProviderCondition {
+        let mut add_condition = |resources: &[(ClassId, i64)]| {
+            let mut condition = ProviderCondition {
                 resources: SmallVec::from_slice(resources),
-                filter: if alone {
-                    required.clone()
+                filter: if is_single_class {
+                    required_traits.clone()
                 } else {
                     SetFilter::default()
                 },
@@ -223,114 +229,126 @@ impl CompiledQuery {
                 tree: group.tree.map(|root| members_of_tree(state, root)),
                 takes_shared: group.tree.is_none(),
             };
-            kind.filter.forbid_traits(&group.forbidden);
-            kind.filter.forbid_aggregates(&group.forbidden_aggregates);
-            kind.spanning.require_aggregates(&group.member_of);
-            self.kinds.push(kind);
-            self.choose(index, self.kinds.len() - 1, resources, false);
+            condition.filter.forbid_traits(&group.forbidden);
+            condition
+                .filter
+                .forbid_aggregates(&group.forbidden_aggregates);
+            condition.spanning.require_aggregates(&group.member_of);
+            self.conditions.push(condition);
+            self.add_variable(index, self.conditions.len() - 1, resources, false);
         };
         if group.resources.is_empty() {
-            add(&[]);
+            add_condition(&[]);
         }
         for resource in &group.resources {
-            add(&[*resource]);
+            add_condition(&[*resource]);
         }
     }
 
-    fn choose(&mut self, group: usize, kind: usize, resources: &[(ClassId, i64)], granular: bool) {
+    fn add_variable(
+        &mut self,
+        group: usize,
+        condition: usize,
+        resources: &[(ClassId, i64)],
+        granular: bool,
+    ) {
         let contended: SmallVec<[(usize, i64); 4]> = resources
             .iter()
             .filter_map(|(class, amount)| {
-                let place = self.contended.iter().position(|other| other == class)?;
-                Some((place, *amount))
+                let index = self.contended.iter().position(|other| other == class)?;
+                Some((index, *amount))
             })
             .collect();
-        for (place, amount) in &contended {
-            self.wanted[*place] = self.wanted[*place].saturating_add(*amount);
+        for (index, amount) in &contended {
+            self.requested[*index] = self.requested[*index].saturating_add(*amount);
         }
-        self.choices.push(SearchVariable {
+        self.variables.push(SearchVariable {
             group,
-            kind,
+            condition,
             contended,
             sets: SmallVec::new(),
-            twin: 0,
+            symmetry_class: 0,
             component: 0,
             granular,
         });
     }
 
-    /// Choices of one kind that are in the same `same_subtree` sets are interchangeable.
-    fn number_twins(&mut self) {
+    /// Variables of one condition that are in the same `same_subtree` sets are interchangeable.
+    fn number_symmetry_classes(&mut self) {
         for (number, set) in self.subtrees.iter().enumerate() {
-            for choice in set {
-                self.choices[*choice].sets.push(number);
+            for variable in set {
+                self.variables[*variable].sets.push(number);
             }
         }
-        for choice in 0..self.choices.len() {
-            let of = &self.choices[choice];
-            let twin = self.choices[..choice]
-                .iter()
-                .position(|other| other.kind == of.kind && other.sets == of.sets);
-            self.choices[choice].twin = twin.unwrap_or(choice);
+        for variable in 0..self.variables.len() {
+            let current = &self.variables[variable];
+            let earlier = self.variables[..variable].iter().position(|other| {
+                other.condition == current.condition && other.sets == current.sets
+            });
+            self.variables[variable].symmetry_class = earlier.unwrap_or(variable);
         }
     }
 
-    /// Choices of a common class compete, directly or transitively; so do all suffixed groups when
-    /// they are isolated.
+    /// Variables that request a common class compete, directly or transitively; so do all suffixed
+    /// groups when they are isolated.
     fn number_components(&mut self) {
-        let mut component: Vec<usize> = (0..self.choices.len()).collect();
-        for later in 0..self.choices.len() {
+        let mut component: Vec<usize> = (0..self.variables.len()).collect();
+        for later in 0..self.variables.len() {
             for earlier in 0..later {
                 if self.compete(earlier, later) && component[earlier] != component[later] {
-                    let (from, to) = (component[later], component[earlier]);
+                    let (merged, kept) = (component[later], component[earlier]);
                     for number in &mut component {
-                        if *number == from {
-                            *number = to;
+                        if *number == merged {
+                            *number = kept;
                         }
                     }
                 }
             }
         }
         for (index, number) in component.iter().enumerate() {
-            self.choices[index].component = *number;
-            let (choice, first) = (&self.choices[index], &self.choices[*number]);
-            let alike = if self.isolate {
+            self.variables[index].component = *number;
+            let (variable, first) = (&self.variables[index], &self.variables[*number]);
+            let is_alike = if self.isolate {
                 // With isolation a provider takes one suffixed group; its amounts matter only
                 // against the unsuffixed group.
-                choice.granular == first.granular
+                variable.granular == first.granular
             } else {
-                choice.contended == first.contended
+                variable.contended == first.contended
             };
-            self.uniform &= alike;
+            self.uniform &= is_alike;
         }
     }
 
-    fn compete(&self, one: usize, other: usize) -> bool {
-        let (one, other) = (&self.choices[one], &self.choices[other]);
-        (self.isolate && one.granular && other.granular)
-            || one.contended.iter().any(|(class, _)| {
-                other
+    fn compete(&self, first: usize, second: usize) -> bool {
+        let (first, second) = (&self.variables[first], &self.variables[second]);
+        (self.isolate && first.granular && second.granular)
+            || first.contended.iter().any(|(class, _)| {
+                second
                     .contended
                     .iter()
                     .any(|(competing, _)| competing == class)
             })
     }
 
-    /// Whether capacity and isolation are the only rules that bind the choices together.
-    pub(crate) fn only_room_binds(&self) -> bool {
+    /// Whether capacity and isolation are the only rules between variables.
+    pub(crate) fn only_capacity_matters(&self) -> bool {
         self.subtrees.is_empty() && self.collective.is_empty() && self.nested
     }
 }
 
-fn granular_kind(state: &State, group: &ResolvedGroup, may_be_bare: bool) -> ProviderCondition {
+fn granular_condition(
+    state: &State,
+    group: &ResolvedGroup,
+    may_be_bare: bool,
+) -> ProviderCondition {
     let mut filter = SetFilter::default();
     filter.require_traits(&group.required);
     filter.require_aggregates(&group.member_of);
     let is_refused = group.resources.is_empty() && !may_be_bare;
-    if is_refused && filter.all.is_empty() {
+    if is_refused && filter.required.is_empty() {
         // The reference finds no provider for a group without resources, required traits and
         // aggregates. An empty list of alternatives matches nothing.
-        filter.all.push(SmallVec::new());
+        filter.required.push(SmallVec::new());
     }
     filter.forbid_traits(&group.forbidden);
     filter.forbid_aggregates(&group.forbidden_aggregates);
@@ -355,7 +373,7 @@ fn members_of_tree(state: &State, root: ProviderId) -> SlotSet {
     members
 }
 
-/// The classes that more than one group takes.
+/// The classes that more than one group requests.
 fn contended_classes(groups: &[ResolvedGroup]) -> SmallVec<[ClassId; 4]> {
     let mut seen: SmallVec<[ClassId; 8]> = SmallVec::new();
     let mut contended: SmallVec<[ClassId; 4]> = SmallVec::new();
@@ -369,8 +387,8 @@ fn contended_classes(groups: &[ResolvedGroup]) -> SmallVec<[ClassId; 4]> {
     contended
 }
 
-/// How much more of a class a consumer could take from a provider; negative without an inventory
-/// or when overcommitted.
+/// The largest amount of a class that one more consumer could take from a provider; negative
+/// without an inventory or when usage exceeds capacity.
 pub(crate) fn headroom(provider: &Provider, class: ClassId) -> i64 {
     provider.inventory(class).map_or(-1, |record| {
         (record.capacity.saturating_sub(record.used)).min(i64::from(record.inventory.max_unit))

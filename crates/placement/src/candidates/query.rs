@@ -67,7 +67,7 @@ pub struct SearchOptions {
     pub strategy: Strategy,
     /// The maximum number of candidates to generate for any request, whatever its limit.
     pub max_candidates: Option<usize>,
-    /// Shuffles the order of trees and of choices within them; equal seeds give equal answers.
+    /// Shuffles the order of trees and of variables within them; equal seeds give equal answers.
     pub seed: Option<u64>,
 }
 

@@ -1,28 +1,29 @@
 //! Selects the trees that are worth searching, in the order of their roots' slots.
 
-use super::flat::FlatPass;
+use super::flat::FlatQuery;
 use super::plan::Plan;
 use super::sharing::{Sharing, mark_root};
 use super::tree::Matches;
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 
-/// If the rarest kind has fewer providers than the roots divided by this, only the trees of those
-/// providers are searched.
+/// If the condition with the fewest providers has fewer than the number of roots divided by this,
+/// only the trees of those providers are searched.
 const RARE: usize = 8;
 
-/// How the roots of a fleet are to be searched: which as lone hosts, which as trees, which not at
+/// How the roots of a fleet are to be searched: which as flat hosts, which as trees, which not at
 /// all.
 #[derive(Debug)]
 pub(crate) struct RootSelection {
-    pub(crate) flat: FlatPass,
+    pub(crate) flat: FlatQuery,
     pub(crate) sharing: Sharing,
-    /// By kind, a bit mask of the providers that may serve it. Empty when all hosts are flat, or
-    /// when hosts are evaluated one by one.
+    /// By condition, a bit mask of the providers that may serve it. Empty when all hosts are flat,
+    /// or when hosts are evaluated one by one.
     pub(crate) matches: Matches,
-    /// Bit mask of the roots in reach of the rarest kind; `None` when no kind is rare.
-    worth: Option<Vec<u64>>,
-    /// Whether lone hosts, too, are searched as trees (for tests).
+    /// Bit mask of the roots that providers of the rarest condition can serve; `None` when no
+    /// condition is rare.
+    roots_of_rarest: Option<Vec<u64>>,
+    /// Whether flat hosts, too, are searched as trees (for tests).
     as_trees: bool,
     /// The number of words of 64 roots.
     pub(crate) words: usize,
@@ -41,10 +42,10 @@ impl RootSelection {
     /// Prepares a search that evaluates single hosts.
     pub(crate) fn by_host(plan: &Plan<'_>) -> Self {
         Self {
-            flat: FlatPass::new(plan),
+            flat: FlatQuery::new(plan),
             sharing: Sharing::new(plan),
             matches: Matches::new(),
-            worth: None,
+            roots_of_rarest: None,
             as_trees: false,
             words: plan.state.provider_slots().div_ceil(64),
         }
@@ -54,44 +55,45 @@ impl RootSelection {
     /// candidate.
     pub(crate) fn new(plan: &Plan<'_>, as_trees: bool) -> Option<Self> {
         let state = plan.state;
-        let mut anchors = Self {
+        let mut selection = Self {
             as_trees,
             ..Self::by_host(plan)
         };
-        if as_trees || !state.parents().is_empty() || !anchors.sharing.is_empty() {
-            anchors.match_kinds(plan)?;
+        if as_trees || !state.parents().is_empty() || !selection.sharing.is_empty() {
+            selection.match_conditions(plan)?;
         }
-        Some(anchors)
+        Some(selection)
     }
 
-    /// Computes which providers may serve each kind. `None` when some kind has no provider.
-    fn match_kinds(&mut self, plan: &Plan<'_>) -> Option<()> {
+    /// Computes which providers may serve each condition. `None` when some condition has no
+    /// provider.
+    fn match_conditions(&mut self, plan: &Plan<'_>) -> Option<()> {
         let state = plan.state;
-        let mut rarest = (usize::MAX, 0);
-        for (index, kind) in plan.kinds.iter().enumerate() {
+        let (mut fewest, mut rarest) = (usize::MAX, 0);
+        for (index, condition) in plan.conditions.iter().enumerate() {
             let words: Vec<u64> = (0..self.words)
-                .map(|word| kind.word(state, word, state.existing_word(word)))
+                .map(|word| condition.word(state, word, state.existing_word(word)))
                 .collect();
             let count = words.iter().map(|word| word.count_ones() as usize).sum();
             if count == 0 {
                 return None;
             }
-            rarest = rarest.min((count, index));
+            (fewest, rarest) = (fewest, rarest).min((count, index));
             self.matches.push(words);
         }
-        if rarest.0 < state.roots().len() / RARE {
+        if fewest < state.roots().len() / RARE {
             let mut roots = vec![0; self.words];
-            let kind = &plan.kinds[rarest.1];
-            for (word, mask) in self.matches[rarest.1].iter().enumerate() {
+            let condition = &plan.conditions[rarest];
+            for (word, mask) in self.matches[rarest].iter().enumerate() {
                 for slot in bits(*mask, word) {
                     mark_root(plan, ProviderId(slot), &mut roots);
-                    if kind.takes_shared {
+                    if condition.takes_shared {
                         self.sharing
                             .mark_served_roots(plan, ProviderId(slot), &mut roots);
                     }
                 }
             }
-            self.worth = Some(roots);
+            self.roots_of_rarest = Some(roots);
         }
         Some(())
     }
@@ -105,25 +107,25 @@ impl RootSelection {
             | plan.root.word(state, word, roots & trees)
     }
 
-    /// The roots of the trees in which each kind has at least one provider, of the tree or sharing
-    /// with it.
+    /// The roots of the trees in which each condition has at least one provider, of the tree or
+    /// sharing with it.
     pub(crate) fn possible_roots(&self, plan: &Plan<'_>) -> Vec<u64> {
         let state = plan.state;
         let words = state.provider_slots().div_ceil(64);
         let mut possible = vec![u64::MAX; words];
-        for kind in &plan.kinds {
+        for condition in &plan.conditions {
             let mut roots = vec![0; words];
             for word in 0..words {
-                let mask = kind.word(state, word, state.existing_word(word));
+                let mask = condition.word(state, word, state.existing_word(word));
                 let nested = state.nested().word(word);
                 roots[word] |= mask & !nested;
                 for slot in bits(mask & nested, word) {
                     mark_root(plan, ProviderId(slot), &mut roots);
                 }
             }
-            if kind.takes_shared {
+            if condition.takes_shared {
                 for (id, _) in self.sharing.providers(plan) {
-                    if kind.admits(state, id) {
+                    if condition.admits(state, id) {
                         self.sharing.mark_served_roots(plan, id, &mut roots);
                     }
                 }
@@ -145,8 +147,8 @@ impl RootSelection {
         }
         let root = state.roots().word(word) & bit;
         let mut trees = plan.root.word(state, word, root & is_tree);
-        if let Some(worth) = &self.worth {
-            trees &= worth[word];
+        if let Some(roots_of_rarest) = &self.roots_of_rarest {
+            trees &= roots_of_rarest[word];
         }
         RootWord {
             hosts: self.flat.word(plan, word, root & !is_tree),
@@ -164,8 +166,8 @@ impl RootSelection {
         }
         let hosts = self.flat.word(plan, word, roots & !trees);
         trees = plan.root.word(state, word, roots & trees);
-        if let Some(worth) = &self.worth {
-            trees &= worth[word];
+        if let Some(roots_of_rarest) = &self.roots_of_rarest {
+            trees &= roots_of_rarest[word];
         }
         RootWord { hosts, trees }
     }

@@ -1,162 +1,202 @@
-//! The rules that bind the choices within one tree.
+//! The rules that restrict the assignment of variables within one tree.
 
 use super::bits::Bits;
 use super::plan::{Plan, SearchVariable};
-use super::tree::{NOWHERE, TreeSearch};
+use super::tree::{TreeSearch, UNASSIGNED};
 
 impl TreeSearch {
-    /// Whether a place has capacity for one more choice.
+    /// Whether a supplier has capacity for one more variable.
     #[inline]
-    pub(super) fn fits(&self, plan: &Plan<'_>, choice: &SearchVariable, place: u32) -> bool {
-        let place = place as usize;
-        if plan.isolate && choice.granular && self.granular_at[place] > 0 {
+    pub(super) fn has_capacity(
+        &self,
+        plan: &Plan<'_>,
+        variable: &SearchVariable,
+        supplier: u32,
+    ) -> bool {
+        let supplier = supplier as usize;
+        if plan.isolate && variable.granular && self.granular_counts[supplier] > 0 {
             return false;
         }
-        let row = place * plan.contended.len();
-        choice
+        let row = supplier * plan.contended.len();
+        variable
             .contended
             .iter()
-            .all(|(class, amount)| self.residual[row + class] >= *amount)
+            .all(|(class, amount)| self.capacity_left[row + class] >= *amount)
     }
 
-    /// Takes the capacity that a choice needs at a place.
+    /// Takes the capacity that a variable needs at a supplier.
     #[inline]
-    pub(super) fn load(&mut self, plan: &Plan<'_>, choice: &SearchVariable, place: u32) {
-        let place = place as usize;
-        self.count_at[place] += 1;
-        self.granular_at[place] += u32::from(choice.granular);
-        let row = place * plan.contended.len();
-        for (class, amount) in &choice.contended {
-            self.residual[row + class] -= amount;
+    pub(super) fn take_capacity(
+        &mut self,
+        plan: &Plan<'_>,
+        variable: &SearchVariable,
+        supplier: u32,
+    ) {
+        let supplier = supplier as usize;
+        self.variable_counts[supplier] += 1;
+        self.granular_counts[supplier] += u32::from(variable.granular);
+        let row = supplier * plan.contended.len();
+        for (class, amount) in &variable.contended {
+            self.capacity_left[row + class] -= amount;
         }
     }
 
-    /// Releases the capacity that a choice took.
+    /// Releases the capacity that a variable took.
     #[inline]
-    pub(super) fn unload(&mut self, plan: &Plan<'_>, choice: &SearchVariable, place: u32) {
-        let place = place as usize;
-        self.count_at[place] -= 1;
-        self.granular_at[place] -= u32::from(choice.granular);
-        let row = place * plan.contended.len();
-        for (class, amount) in &choice.contended {
-            self.residual[row + class] += amount;
+    pub(super) fn release_capacity(
+        &mut self,
+        plan: &Plan<'_>,
+        variable: &SearchVariable,
+        supplier: u32,
+    ) {
+        let supplier = supplier as usize;
+        self.variable_counts[supplier] -= 1;
+        self.granular_counts[supplier] -= u32::from(variable.granular);
+        let row = supplier * plan.contended.len();
+        for (class, amount) in &variable.contended {
+            self.capacity_left[row + class] += amount;
         }
     }
 
-    /// Assigns a place to a choice and takes the capacity.
-    pub(super) fn put(&mut self, plan: &Plan<'_>, choice: usize, place: u32) {
-        self.load(plan, &plan.choices[choice], place);
-        self.chosen[choice] = place;
+    /// Assigns a supplier to a variable and takes the capacity.
+    pub(super) fn assign(&mut self, plan: &Plan<'_>, variable: usize, supplier: u32) {
+        self.take_capacity(plan, &plan.variables[variable], supplier);
+        self.assigned[variable] = supplier;
     }
 
-    /// Releases the place of a choice and its capacity; the inverse of [`Self::put`].
-    pub(super) fn take(&mut self, plan: &Plan<'_>, choice: usize) {
-        self.unload(plan, &plan.choices[choice], self.chosen[choice]);
-        self.chosen[choice] = NOWHERE;
+    /// Releases the supplier of a variable and its capacity; the inverse of [`Self::assign`].
+    pub(super) fn unassign(&mut self, plan: &Plan<'_>, variable: usize) {
+        self.release_capacity(plan, &plan.variables[variable], self.assigned[variable]);
+        self.assigned[variable] = UNASSIGNED;
     }
 
-    /// Whether a choice can be assigned to a place, judged by the choices made so far and by the
-    /// open places of each other choice on its own.
-    pub(super) fn admits(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
-        self.fits(plan, &plan.choices[choice], place) && self.leaves_rules(plan, choice, place)
+    /// Whether a variable can be assigned to a supplier, judged by the assignment so far and by the
+    /// open suppliers of each other variable, one variable at a time.
+    pub(super) fn may_assign(&self, plan: &Plan<'_>, variable: usize, supplier: u32) -> bool {
+        self.has_capacity(plan, &plan.variables[variable], supplier)
+            && self.leaves_rules_satisfiable(plan, variable, supplier)
     }
 
-    /// As [`Self::admits`], without capacity.
-    pub(super) fn leaves_rules(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
-        (plan.nested || self.one_of_its_tree(place))
-            && (plan.collective.is_empty() || self.leaves_traits(plan, choice, place))
-            && plan.choices[choice]
-                .sets
-                .iter()
-                .all(|set| self.leaves_subtree(plan, &plan.subtrees[*set], choice, place))
+    /// As [`Self::may_assign`], without capacity.
+    pub(super) fn leaves_rules_satisfiable(
+        &self,
+        plan: &Plan<'_>,
+        variable: usize,
+        supplier: u32,
+    ) -> bool {
+        (plan.nested || self.is_only_one_of_tree(supplier))
+            && (plan.collective.is_empty()
+                || self.leaves_traits_satisfiable(plan, variable, supplier))
+            && plan.variables[variable].sets.iter().all(|set| {
+                self.leaves_subtree_satisfiable(plan, &plan.subtrees[*set], variable, supplier)
+            })
     }
 
-    /// Whether no other provider of the place's tree is in use.
-    fn one_of_its_tree(&self, place: u32) -> bool {
-        let tree = self.tree_of[place as usize];
-        self.chosen.iter().all(|other| {
-            *other == NOWHERE || *other == place || self.tree_of[*other as usize] != tree
+    /// Whether no other provider of the supplier's tree is in use.
+    fn is_only_one_of_tree(&self, supplier: u32) -> bool {
+        let tree = self.tree_of[supplier as usize];
+        self.assigned.iter().all(|other| {
+            *other == UNASSIGNED || *other == supplier || self.tree_of[*other as usize] != tree
         })
     }
 
-    /// Whether a `same_subtree` set can still be satisfied when this choice is made.
-    fn leaves_subtree(&self, plan: &Plan<'_>, set: &[usize], choice: usize, place: u32) -> bool {
-        let others = || set.iter().copied().filter(|other| *other != choice);
-        let mut common = self.above[place as usize].clone();
+    /// Whether a `same_subtree` set can still be satisfied when this supplier is assigned to the
+    /// variable.
+    fn leaves_subtree_satisfiable(
+        &self,
+        plan: &Plan<'_>,
+        set: &[usize],
+        variable: usize,
+        supplier: u32,
+    ) -> bool {
+        let others = || set.iter().copied().filter(|other| *other != variable);
+        let mut common = self.ancestors[supplier as usize].clone();
         for other in others() {
-            if self.chosen[other] != NOWHERE {
-                common.intersect(&self.above[self.chosen[other] as usize]);
+            if self.assigned[other] != UNASSIGNED {
+                common.intersect(&self.ancestors[self.assigned[other] as usize]);
             }
         }
-        // Candidates for the common ancestor: an assigned place, or one still open to another
-        // choice.
-        let mut tops = Bits::default();
-        tops.insert(place as usize);
+        // Which suppliers could be the common ancestor: assigned ones, and those that another
+        // variable of the set may take.
+        let mut possible_tops = Bits::default();
+        possible_tops.insert(supplier as usize);
         for other in others() {
-            match self.chosen[other] {
-                NOWHERE => tops.union(&self.serving[plan.choices[other].kind]),
-                place => tops.insert(place as usize),
+            match self.assigned[other] {
+                UNASSIGNED => {
+                    possible_tops.union(&self.domain_sets[plan.variables[other].condition])
+                }
+                supplier => possible_tops.insert(supplier as usize),
             }
         }
-        tops.intersect(&common);
-        // All candidates are ancestors of one place, so the highest of them covers the most.
-        let Some(top) = tops.iter().min_by_key(|top| self.above[*top].len()) else {
+        possible_tops.intersect(&common);
+        // All of them are ancestors of one supplier, so the highest of them covers the most.
+        let Some(top) = possible_tops
+            .iter()
+            .min_by_key(|top| self.ancestors[*top].len())
+        else {
             return false;
         };
         others().all(|other| {
-            self.chosen[other] != NOWHERE
-                || self.below[top].meets(&self.serving[plan.choices[other].kind])
+            self.assigned[other] != UNASSIGNED
+                || self.descendants[top].meets(&self.domain_sets[plan.variables[other].condition])
         })
     }
 
-    /// Whether one of the places of a set of choices is an ancestor of all the others.
-    pub(super) fn in_one_subtree(&self, set: &[usize], place_of: impl Fn(usize) -> u32) -> bool {
-        let mut common = self.above[place_of(set[0]) as usize].clone();
-        for choice in &set[1..] {
-            common.intersect(&self.above[place_of(*choice) as usize]);
+    /// Whether one of the suppliers of a set of variables is an ancestor of all the others.
+    pub(super) fn in_one_subtree(&self, set: &[usize], supplier_of: impl Fn(usize) -> u32) -> bool {
+        let mut common = self.ancestors[supplier_of(set[0]) as usize].clone();
+        for variable in &set[1..] {
+            common.intersect(&self.ancestors[supplier_of(*variable) as usize]);
         }
         set.iter()
-            .any(|choice| common.contains(place_of(*choice) as usize))
+            .any(|variable| common.contains(supplier_of(*variable) as usize))
     }
 
     /// Whether a complete assignment satisfies every rule except capacity.
-    pub(super) fn keeps_rules(&self, plan: &Plan<'_>, place_of: impl Fn(usize) -> u32) -> bool {
-        let one_a_tree = || {
-            (0..self.chosen.len()).all(|one| {
-                (0..one).all(|other| {
-                    let (one, other) = (place_of(one), place_of(other));
-                    one == other || self.tree_of[one as usize] != self.tree_of[other as usize]
+    pub(super) fn satisfies_rules(
+        &self,
+        plan: &Plan<'_>,
+        supplier_of: impl Fn(usize) -> u32,
+    ) -> bool {
+        let uses_one_per_tree = || {
+            (0..self.assigned.len()).all(|later| {
+                (0..later).all(|earlier| {
+                    let (later, earlier) = (supplier_of(later), supplier_of(earlier));
+                    later == earlier
+                        || self.tree_of[later as usize] != self.tree_of[earlier as usize]
                 })
             })
         };
-        let traits = || {
+        let covers_traits = || {
             let mut covered = Bits::default();
-            for (choice, of) in plan.choices.iter().enumerate() {
-                if !of.granular {
-                    covered.union(&self.covers[place_of(choice) as usize]);
+            for (index, variable) in plan.variables.iter().enumerate() {
+                if !variable.granular {
+                    covered.union(&self.covered_traits[supplier_of(index) as usize]);
                 }
             }
-            covered.covers(&Bits::first(plan.collective.len()))
+            covered.covers(&Bits::all_below(plan.collective.len()))
         };
         plan.subtrees
             .iter()
-            .all(|set| self.in_one_subtree(set, &place_of))
-            && (plan.nested || one_a_tree())
-            && (plan.collective.is_empty() || traits())
+            .all(|set| self.in_one_subtree(set, &supplier_of))
+            && (plan.nested || uses_one_per_tree())
+            && (plan.collective.is_empty() || covers_traits())
     }
 
-    /// Where the candidate must use the tree's own providers: whether one of them is assigned or
-    /// still can be.
-    pub(super) fn leaves_own(&self, plan: &Plan<'_>, depth: usize, place: u32) -> bool {
-        let own = |place: u32| !self.shared[place as usize];
-        !self.only_with_own
-            || own(place)
+    /// When a candidate of sharing providers only would be skipped: whether a supplier of the tree
+    /// itself is assigned or still can be.
+    pub(super) fn leaves_own_supplier(&self, plan: &Plan<'_>, depth: usize, supplier: u32) -> bool {
+        let is_own = |supplier: u32| !self.is_sharing[supplier as usize];
+        !self.skip_shared_only
+            || is_own(supplier)
             || self.order[..depth]
                 .iter()
-                .any(|choice| own(self.chosen[*choice]))
-            || self.order[depth + 1..].iter().any(|choice| {
-                let kind = plan.choices[*choice].kind;
-                self.options[kind].iter().any(|place| own(*place))
+                .any(|variable| is_own(self.assigned[*variable]))
+            || self.order[depth + 1..].iter().any(|variable| {
+                let condition = plan.variables[*variable].condition;
+                self.domains[condition]
+                    .iter()
+                    .any(|supplier| is_own(*supplier))
             })
     }
 }

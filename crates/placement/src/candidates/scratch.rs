@@ -1,8 +1,8 @@
-//! What the searches of one request share: buffers, the budget of steps, and the places that are
-//! open to each choice.
+//! What the searches of one request share: buffers, the budget of steps, and the suppliers that are
+//! open to each variable.
 
 use super::plan::Plan;
-use super::tree::{NOWHERE, TreeSearch};
+use super::tree::{TreeSearch, UNASSIGNED};
 
 /// The budget of steps of the exhaustive search, shared by all searches of one request. Augmenting
 /// paths do not count.
@@ -10,28 +10,31 @@ const STEPS: u32 = 100_000;
 
 /// Buffers and the step budget that all searches of one request share.
 pub(crate) struct Scratch {
-    /// By choice: the places open to it regardless of capacity, with the number of the call that
-    /// computed them.
+    /// By variable: the suppliers open to it regardless of capacity, with the number of the call
+    /// that computed them.
     open: Vec<(u32, Vec<u32>)>,
+    /// The number of the current call of [`TreeSearch::complete`].
     pub(super) call: u32,
-    /// By choice: its place in the completion under construction.
-    pub(super) example: Vec<u32>,
-    /// By place and component: the round in which an augmenting path last visited it.
+    /// By variable: its supplier in the completion under construction.
+    pub(super) completion: Vec<u32>,
+    /// By supplier and component: the round in which an augmenting path last visited it.
     pub(super) visited: Vec<u32>,
+    /// The number of the current search for an augmenting path.
     pub(super) round: u32,
-    /// By twin class and place: whether an interchangeable choice was refuted there.
+    /// By symmetry class and supplier: whether no completion assigns the supplier to a variable of
+    /// that class.
     pub(super) refuted: Vec<bool>,
-    /// Steps that remain of the budget; at 0 the search gives up.
+    /// The steps that remain of the budget. At 0 the search gives up.
     pub(super) steps: u32,
 }
 
 impl Scratch {
     pub(crate) fn new(plan: &Plan<'_>) -> Self {
-        let choices = plan.choices.len();
+        let variables = plan.variables.len();
         Self {
-            open: vec![(0, Vec::new()); choices],
+            open: vec![(0, Vec::new()); variables],
             call: 0,
-            example: vec![NOWHERE; choices],
+            completion: vec![UNASSIGNED; variables],
             visited: Vec::new(),
             round: 0,
             refuted: Vec::new(),
@@ -51,42 +54,42 @@ impl Scratch {
 }
 
 impl TreeSearch {
-    /// The number of places open to a choice, regardless of capacity.
+    /// The number of suppliers open to a variable, regardless of capacity.
     pub(super) fn open_count(
         &self,
         plan: &Plan<'_>,
-        choice: usize,
+        variable: usize,
         scratch: &mut Scratch,
     ) -> usize {
-        let options = &self.options[plan.choices[choice].kind];
-        if plan.only_room_binds() {
-            return options.len();
+        let domain = &self.domains[plan.variables[variable].condition];
+        if plan.only_capacity_matters() {
+            return domain.len();
         }
-        let (call, open) = &mut scratch.open[choice];
+        let (call, open) = &mut scratch.open[variable];
         if *call != scratch.call {
             *call = scratch.call;
             open.clear();
             open.extend(
-                options
+                domain
                     .iter()
-                    .filter(|place| self.leaves_rules(plan, choice, **place)),
+                    .filter(|supplier| self.leaves_rules_satisfiable(plan, variable, **supplier)),
             );
         }
         open.len()
     }
 
-    /// One of the places that [`Self::open_count`] counted.
-    pub(super) fn open_place(
+    /// One of the suppliers that [`Self::open_count`] counted.
+    pub(super) fn open_supplier(
         &self,
         plan: &Plan<'_>,
-        choice: usize,
+        variable: usize,
         index: usize,
         scratch: &Scratch,
     ) -> u32 {
-        if plan.only_room_binds() {
-            self.options[plan.choices[choice].kind][index]
+        if plan.only_capacity_matters() {
+            self.domains[plan.variables[variable].condition][index]
         } else {
-            scratch.open[choice].1[index]
+            scratch.open[variable].1[index]
         }
     }
 }

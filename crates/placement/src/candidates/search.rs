@@ -13,9 +13,8 @@ use crate::ids::ProviderId;
 use crate::state::State;
 use std::sync::Arc;
 
-/// How often a search is restarted because names changed meanwhile. After that it runs in one
-/// slice.
-const ANEW_MAX: u32 = 8;
+/// How often a search is started, anew each time names change, before it runs in one slice.
+const MAX_SLICED_STARTS: u32 = 8;
 
 /// A resumable search for candidates: each slice runs on the state as it is then.
 ///
@@ -23,19 +22,19 @@ const ANEW_MAX: u32 = 8;
 /// [`find_candidates`](super::find_candidates).
 pub struct CandidateSearch {
     query: CandidateQuery,
-    under_way: Option<InProgress>,
+    in_progress: Option<InProgress>,
     /// How often the search was started.
-    begun: u32,
-    /// UUIDs of the providers that candidates name, when there are several slices: a slot may be
-    /// reused by another provider later.
-    providers: Map<ProviderId, Uuid>,
-    /// How many allocations and mapped providers of the answer were already noted.
-    noted: (usize, usize),
+    starts: u32,
+    /// UUIDs of the providers that candidates name, when there are several slices: another provider
+    /// may get the same slot later.
+    uuids: Map<ProviderId, Uuid>,
+    /// The numbers of allocations and of mapped providers whose UUIDs were already recorded.
+    recorded: (usize, usize),
 }
 
 struct InProgress {
-    form: Arc<CompiledQuery>,
-    run: Enumeration,
+    compiled: Arc<CompiledQuery>,
+    enumeration: Enumeration,
     /// The positions in the tree change log (changes of any tree, changes of names) at the last
     /// slice.
     position: u64,
@@ -43,19 +42,19 @@ struct InProgress {
 }
 
 impl CandidateSearch {
-    /// A search that was not started yet.
+    /// A search that is not started yet.
     #[must_use]
     pub fn new(query: &CandidateQuery) -> Self {
         Self {
             query: query.clone(),
-            under_way: None,
-            begun: 0,
-            providers: Map::default(),
-            noted: (0, 0),
+            in_progress: None,
+            starts: 0,
+            uuids: Map::default(),
+            recorded: (0, 0),
         }
     }
 
-    /// Continues for about `steps` steps of 10 ns. True when there is nothing more to find.
+    /// Runs one slice of about `steps` steps of 10 ns. True when the search is finished.
     ///
     /// # Errors
     ///
@@ -63,32 +62,40 @@ impl CandidateSearch {
     pub fn go_on(&mut self, state: &State, steps: usize) -> Result<bool, QueryRefusal> {
         let log = state.touched();
         let (position, structure) = (log.position(), log.structure());
-        if let Some(under_way) = &self.under_way {
-            let names_tree = || under_way.form.kinds.iter().any(|kind| kind.tree.is_some());
-            let is_other = under_way.structure != structure
-                || (under_way.position != position && names_tree());
-            if is_other {
-                self.under_way = None;
-                self.providers.clear();
-                self.noted = (0, 0);
+        if let Some(in_progress) = &self.in_progress {
+            let names_tree = || {
+                in_progress
+                    .compiled
+                    .conditions
+                    .iter()
+                    .any(|condition| condition.tree.is_some())
+            };
+            let is_outdated = in_progress.structure != structure
+                || (in_progress.position != position && names_tree());
+            if is_outdated {
+                self.in_progress = None;
+                self.uuids.clear();
+                self.recorded = (0, 0);
             }
         }
-        let Some(under_way) = &mut self.under_way else {
+        let Some(in_progress) = &mut self.in_progress else {
             return self.begin(state, steps);
         };
         let plan = Plan {
             state,
-            form: Arc::clone(&under_way.form),
+            compiled: Arc::clone(&in_progress.compiled),
         };
-        if under_way.position != position {
-            under_way.position = position;
-            let Some(anchors) = RootSelection::new(&plan, false) else {
+        if in_progress.position != position {
+            in_progress.position = position;
+            let Some(root_selection) = RootSelection::new(&plan, false) else {
                 return Ok(true);
             };
-            under_way.run.renew(&plan, anchors);
+            in_progress
+                .enumeration
+                .reselect_roots(&plan, root_selection);
         }
-        let is_over = under_way.run.go_on(&plan, steps);
-        self.note_providers(state);
+        let is_over = in_progress.enumeration.run_slice(&plan, steps);
+        self.record_uuids(state);
         Ok(is_over)
     }
 
@@ -96,74 +103,80 @@ impl CandidateSearch {
         let Some(plan) = prepare(state, &self.query)? else {
             return Ok(true);
         };
-        let Some(anchors) = RootSelection::new(&plan, false) else {
+        let Some(root_selection) = RootSelection::new(&plan, false) else {
             return Ok(true);
         };
         let options = &self.query.options;
         let ceiling = options.max_candidates;
-        let mut run = Enumeration::new(&plan, anchors, self.query.limit, ceiling, options);
-        self.begun += 1;
-        let steps = if self.begun > ANEW_MAX {
+        let mut enumeration =
+            Enumeration::new(&plan, root_selection, self.query.limit, ceiling, options);
+        self.starts += 1;
+        let steps = if self.starts > MAX_SLICED_STARTS {
             usize::MAX
         } else {
             steps
         };
-        let is_over = run.go_on(&plan, steps);
-        self.under_way = Some(InProgress {
-            form: Arc::clone(&plan.form),
-            run,
+        let is_over = enumeration.run_slice(&plan, steps);
+        self.in_progress = Some(InProgress {
+            compiled: Arc::clone(&plan.compiled),
+            enumeration,
             position: state.touched().position(),
             structure: state.touched().structure(),
         });
         if !is_over {
-            self.note_providers(state);
+            self.record_uuids(state);
         }
         Ok(is_over)
     }
 
-    /// Remembers the UUIDs of the providers that the candidates name. Call it in the slice that
+    /// Records the UUIDs of the providers that the candidates name. Call it in the slice that
     /// found them, because slots may be reused later.
-    pub fn note_providers(&mut self, state: &State) {
-        let Some(under_way) = &self.under_way else {
+    pub fn record_uuids(&mut self, state: &State) {
+        let Some(in_progress) = &self.in_progress else {
             return;
         };
-        let found = under_way.run.found();
-        for id in found.named_since(self.noted) {
-            if !self.providers.contains_key(&id)
+        let found = in_progress.enumeration.found();
+        for id in found.providers_since(self.recorded) {
+            if !self.uuids.contains_key(&id)
                 && let Some(provider) = state.provider(id)
             {
-                self.providers.insert(id, provider.uuid);
+                self.uuids.insert(id, provider.uuid);
             }
         }
-        self.noted = found.size();
+        self.recorded = found.size();
     }
 
     /// The candidates found so far; `None` before the first slice, and if no provider can serve
     /// the query.
     #[must_use]
     pub fn found(&self) -> Option<&Candidates> {
-        Some(self.under_way.as_ref()?.run.found())
+        Some(self.in_progress.as_ref()?.enumeration.found())
     }
 
     /// The candidates with provider summaries, if the first slice found all of them; otherwise
     /// without.
     #[must_use]
     pub fn finish(self, state: &State) -> Candidates {
-        let Some(InProgress { form, run, .. }) = self.under_way else {
+        let Some(InProgress {
+            compiled,
+            enumeration,
+            ..
+        }) = self.in_progress
+        else {
             return Candidates::new(self.query.groups.len());
         };
-        run.finish(&Plan { state, form })
+        enumeration.finish(&Plan { state, compiled })
     }
 
     /// The candidates without summaries, and the UUIDs of their providers as far as they were
-    /// noted.
+    /// recorded.
     #[must_use]
     pub fn into_found(self) -> (Candidates, FoundProviders) {
-        let found = match self.under_way {
-            Some(under_way) => under_way.run.into_found(),
+        let found = match self.in_progress {
+            Some(in_progress) => in_progress.enumeration.into_found(),
             None => Candidates::new(self.query.groups.len()),
         };
-        (found, FoundProviders(self.providers))
+        (found, FoundProviders(self.uuids))
     }
 }
 
@@ -196,7 +209,7 @@ impl std::fmt::Debug for CandidateSearch {
         formatter
             .debug_struct("CandidateSearch")
             .field("query", &self.query)
-            .field("begun", &self.begun)
+            .field("begun", &self.starts)
             .finish_non_exhaustive()
     }
 }

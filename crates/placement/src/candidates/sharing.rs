@@ -11,14 +11,14 @@ use crate::slot_set::bits;
 pub(crate) struct Sharing {
     /// By aggregate number: its sharing members.
     by_aggregate: Vec<SmallVec<[ProviderId; 2]>>,
-    /// All of them, in rising order of slot.
+    /// The sharing providers, in rising order of slot.
     providers: Vec<ProviderId>,
     /// Bit mask of the providers in an aggregate that has a sharing member.
     reached: Vec<u64>,
 }
 
 impl Sharing {
-    /// Collects the sharing providers that may serve any choice of the plan.
+    /// Collects the sharing providers that may serve any variable of the plan.
     pub(crate) fn new(plan: &Plan<'_>) -> Self {
         let state = plan.state;
         let mut sharing = Self::default();
@@ -27,11 +27,11 @@ impl Sharing {
         };
         for slot in state.trait_members(sharing_trait).iter() {
             let id = ProviderId(slot);
-            let serves = plan
-                .kinds
+            let is_relevant = plan
+                .conditions
                 .iter()
-                .any(|kind| kind.takes_shared && kind.admits(state, id));
-            let Some(provider) = state.provider(id).filter(|_| serves) else {
+                .any(|condition| condition.takes_shared && condition.admits(state, id));
+            let Some(provider) = state.provider(id).filter(|_| is_relevant) else {
                 continue;
             };
             for aggregate in &provider.aggregates {
@@ -64,7 +64,7 @@ impl Sharing {
         self.providers.binary_search(&id).is_ok()
     }
 
-    /// Each of them with the aggregates it shares through, in rising order.
+    /// Each sharing provider with the aggregates that it shares through, in rising order of slot.
     pub(crate) fn providers<'p>(
         &'p self,
         plan: &'p Plan<'_>,

@@ -1,56 +1,56 @@
-//! Completions that cover the collective traits: the rule that most completions would break.
+//! Completions that cover the collective traits. Most other completions would violate this rule.
 
 use smallvec::SmallVec;
 
 use super::bits::Bits;
 use super::plan::Plan;
 use super::scratch::Scratch;
-use super::traits::cover;
-use super::tree::{CoverOptions, NOWHERE, TreeSearch};
+use super::traits::cover_traits;
+use super::tree::{TraitOffers, TreeSearch, UNASSIGNED};
 
 impl TreeSearch {
     /// Makes the witness cover all collective traits, regardless of capacity. False when it
     /// cannot.
-    pub(super) fn aim_for_traits(
+    pub(super) fn cover_traits_in_witness(
         &mut self,
         plan: &Plan<'_>,
-        rest: &[usize],
+        remaining: &[usize],
         scratch: &mut Scratch,
     ) -> bool {
-        let mut missing = Bits::first(plan.collective.len());
-        for (choice, of) in plan.choices.iter().enumerate() {
-            let place = self.chosen[choice];
-            if !of.granular && place != NOWHERE {
-                missing.subtract(&self.covers[place as usize]);
+        let mut missing = Bits::all_below(plan.collective.len());
+        for (index, variable) in plan.variables.iter().enumerate() {
+            let supplier = self.assigned[index];
+            if !variable.granular && supplier != UNASSIGNED {
+                missing.subtract(&self.covered_traits[supplier as usize]);
             }
         }
-        let mut still = missing.clone();
+        let mut missing_from_witness = missing.clone();
         let mut open: SmallVec<[usize; 8]> = SmallVec::new();
-        for choice in rest
+        for variable in remaining
             .iter()
-            .filter(|choice| !plan.choices[**choice].granular)
+            .filter(|variable| !plan.variables[**variable].granular)
         {
-            open.push(*choice);
-            let known = self.witness[*choice];
-            if known != NOWHERE && self.leaves_rules(plan, *choice, known) {
-                still.subtract(&self.covers[known as usize]);
+            open.push(*variable);
+            let witness = self.witness[*variable];
+            if witness != UNASSIGNED && self.leaves_rules_satisfiable(plan, *variable, witness) {
+                missing_from_witness.subtract(&self.covered_traits[witness as usize]);
             }
         }
-        if still.is_empty() {
+        if missing_from_witness.is_empty() {
             return true;
         }
-        let offers: SmallVec<[CoverOptions; 4]> = open
+        let offers: SmallVec<[TraitOffers; 4]> = open
             .iter()
-            .map(|choice| self.open_offers(plan, *choice, &missing, scratch))
+            .map(|variable| self.open_offers(plan, *variable, &missing, scratch))
             .collect();
-        let offers: SmallVec<[&CoverOptions; 8]> = offers.iter().collect();
-        let mut taken: SmallVec<[u32; 8]> = SmallVec::new();
-        if !cover(&offers, &missing, &mut taken, &mut scratch.steps) {
+        let offers: SmallVec<[&TraitOffers; 8]> = offers.iter().collect();
+        let mut selected: SmallVec<[u32; 8]> = SmallVec::new();
+        if !cover_traits(&offers, &missing, &mut selected, &mut scratch.steps) {
             return scratch.steps == 0;
         }
-        for (choice, place) in open.iter().zip(taken) {
-            if place != NOWHERE {
-                self.witness[*choice] = place;
+        for (variable, supplier) in open.iter().zip(selected) {
+            if supplier != UNASSIGNED {
+                self.witness[*variable] = supplier;
             }
         }
         true
@@ -59,18 +59,18 @@ impl TreeSearch {
     fn open_offers(
         &self,
         plan: &Plan<'_>,
-        choice: usize,
+        variable: usize,
         missing: &Bits,
         scratch: &mut Scratch,
-    ) -> CoverOptions {
-        let mut offers = CoverOptions::new();
-        for index in 0..self.open_count(plan, choice, scratch) {
-            let place = self.open_place(plan, choice, index, scratch);
-            let mut covers = self.covers[place as usize].clone();
+    ) -> TraitOffers {
+        let mut offers = TraitOffers::new();
+        for index in 0..self.open_count(plan, variable, scratch) {
+            let supplier = self.open_supplier(plan, variable, index, scratch);
+            let mut covers = self.covered_traits[supplier as usize].clone();
             covers.intersect(missing);
-            let known = offers.iter().any(|(other, _)| other.covers(&covers));
-            if !known && self.fits(plan, &plan.choices[choice], place) {
-                offers.push((covers, place));
+            let is_known = offers.iter().any(|(other, _)| other.covers(&covers));
+            if !is_known && self.has_capacity(plan, &plan.variables[variable], supplier) {
+                offers.push((covers, supplier));
             }
         }
         offers

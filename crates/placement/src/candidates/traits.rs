@@ -1,95 +1,105 @@
-//! Collective traits: those that the providers of the unsuffixed group must have between them.
+//! Collective traits: those that the providers of the unsuffixed group must have together.
 
 use smallvec::SmallVec;
 
 use super::bits::Bits;
 use super::plan::Plan;
-use super::tree::{CoverOptions, NOWHERE, TreeSearch};
+use super::tree::{TraitOffers, TreeSearch, UNASSIGNED};
 
-/// The step budget of the first attempt to cover the traits.
-const STEPS: u32 = 200;
+/// The step budget of one check whether the traits can still be covered.
+const COVER_STEPS: u32 = 200;
 
 impl TreeSearch {
-    /// Records which wanted traits each place has, and which subsets each kind can offer.
-    pub(super) fn note_collective(&mut self, plan: &Plan<'_>) {
+    /// Fills which collective traits each supplier has, and which sets of them each condition can
+    /// get.
+    pub(super) fn fill_collective_traits(&mut self, plan: &Plan<'_>) {
         if plan.collective.is_empty() {
             return;
         }
-        for id in &self.places {
+        for id in &self.suppliers {
             let mut covers = Bits::default();
-            for (list, any) in plan.collective.iter().enumerate() {
-                if any.iter().any(|set| set.of(plan.state).contains(id.0)) {
+            for (list, sets) in plan.collective.iter().enumerate() {
+                if sets.iter().any(|set| set.slots(plan.state).contains(id.0)) {
                     covers.insert(list);
                 }
             }
-            self.covers.push(covers);
+            self.covered_traits.push(covers);
         }
-        for options in &self.options {
-            let mut offers = CoverOptions::new();
-            for place in options {
-                let covers = &self.covers[*place as usize];
-                if !offers.iter().any(|(other, _)| other.covers(covers)) {
-                    offers.push((covers.clone(), *place));
+        for domain in &self.domains {
+            let mut trait_offers = TraitOffers::new();
+            for supplier in domain {
+                let covers = &self.covered_traits[*supplier as usize];
+                if !trait_offers.iter().any(|(other, _)| other.covers(covers)) {
+                    trait_offers.push((covers.clone(), *supplier));
                 }
             }
-            self.offers.push(offers);
+            self.trait_offers.push(trait_offers);
         }
     }
 
     /// Whether the providers of the unsuffixed group can still cover all collective traits.
-    pub(super) fn leaves_traits(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
-        if plan.choices[choice].granular {
+    pub(super) fn leaves_traits_satisfiable(
+        &self,
+        plan: &Plan<'_>,
+        variable: usize,
+        supplier: u32,
+    ) -> bool {
+        if plan.variables[variable].granular {
             return true;
         }
-        let mut missing = Bits::first(plan.collective.len());
-        missing.subtract(&self.covers[place as usize]);
-        let mut open: SmallVec<[&CoverOptions; 8]> = SmallVec::new();
-        for (other, of) in plan.choices.iter().enumerate() {
-            if other == choice || of.granular {
+        let mut missing = Bits::all_below(plan.collective.len());
+        missing.subtract(&self.covered_traits[supplier as usize]);
+        let mut open: SmallVec<[&TraitOffers; 8]> = SmallVec::new();
+        for (other, other_variable) in plan.variables.iter().enumerate() {
+            if other == variable || other_variable.granular {
                 continue;
             }
-            match self.chosen[other] {
-                NOWHERE => open.push(&self.offers[of.kind]),
-                place => missing.subtract(&self.covers[place as usize]),
+            match self.assigned[other] {
+                UNASSIGNED => open.push(&self.trait_offers[other_variable.condition]),
+                supplier => missing.subtract(&self.covered_traits[supplier as usize]),
             }
         }
-        let mut steps = STEPS;
-        cover(&open, &missing, &mut SmallVec::new(), &mut steps) || steps == 0
+        let mut steps = COVER_STEPS;
+        cover_traits(&open, &missing, &mut SmallVec::new(), &mut steps) || steps == 0
     }
 }
 
-/// Selects one offer of each choice so that together they cover the missing traits (set cover by
-/// backtracking); `NOWHERE` for a choice that is not needed. False also when the steps run out.
-pub(super) fn cover(
-    offers: &[&CoverOptions],
+/// Pushes to `selected` one supplier for each variable, so that together they cover the missing
+/// traits (set cover by backtracking); [`UNASSIGNED`] for a variable that is not needed. False also
+/// when the steps run out.
+pub(super) fn cover_traits(
+    offers: &[&TraitOffers],
     missing: &Bits,
-    taken: &mut SmallVec<[u32; 8]>,
+    selected: &mut SmallVec<[u32; 8]>,
     steps: &mut u32,
 ) -> bool {
     if missing.is_empty() {
         return true;
     }
-    let Some(fewer) = steps.checked_sub(1) else {
+    let Some(steps_left) = steps.checked_sub(1) else {
         return false;
     };
-    *steps = fewer;
-    let Some((first, rest)) = offers.split_first() else {
+    *steps = steps_left;
+    let Some((first_offers, other_offers)) = offers.split_first() else {
         return false;
     };
-    let before = taken.len();
-    for (covers, place) in first.iter().filter(|(covers, _)| covers.meets(missing)) {
-        let mut left = missing.clone();
-        left.subtract(covers);
-        taken.push(*place);
-        if cover(rest, &left, taken, steps) {
+    let selected_before = selected.len();
+    for (covers, supplier) in first_offers
+        .iter()
+        .filter(|(covers, _)| covers.meets(missing))
+    {
+        let mut still_missing = missing.clone();
+        still_missing.subtract(covers);
+        selected.push(*supplier);
+        if cover_traits(other_offers, &still_missing, selected, steps) {
             return true;
         }
-        taken.truncate(before);
+        selected.truncate(selected_before);
     }
-    taken.push(NOWHERE);
-    if cover(rest, missing, taken, steps) {
+    selected.push(UNASSIGNED);
+    if cover_traits(other_offers, missing, selected, steps) {
         return true;
     }
-    taken.truncate(before);
+    selected.truncate(selected_before);
     false
 }

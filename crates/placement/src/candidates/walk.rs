@@ -1,7 +1,7 @@
 //! The walk over the candidates of one tree.
 //!
-//! It backtracks over the choices in a fixed order. Before it descends it proves that the rest can
-//! be completed, so it never searches a branch without a candidate.
+//! It backtracks over the variables in a fixed order. Before it descends it proves that the
+//! assignment can be completed, so it never enters a branch without a candidate.
 
 use super::plan::{Plan, headroom};
 use super::scratch::Scratch;
@@ -10,7 +10,7 @@ use super::tree::{Matches, TreeSearch};
 use crate::ids::ProviderId;
 
 impl TreeSearch {
-    /// Starts on a tree. False when some choice has no place in it.
+    /// Starts the search of a tree. False when some variable has no supplier in it.
     pub(crate) fn open(
         &mut self,
         plan: &Plan<'_>,
@@ -23,20 +23,20 @@ impl TreeSearch {
         if !sharing.is_empty() {
             self.add_sharing(plan, matches, sharing, root);
         }
-        if self.options.iter().any(Vec::is_empty) {
+        if self.domains.iter().any(Vec::is_empty) {
             return false;
         }
-        let places = self.places.len();
-        self.count_at.resize(places, 0);
-        self.granular_at.resize(places, 0);
-        self.shared.extend(
-            self.places
+        let suppliers = self.suppliers.len();
+        self.variable_counts.resize(suppliers, 0);
+        self.granular_counts.resize(suppliers, 0);
+        self.is_sharing.extend(
+            self.suppliers
                 .iter()
                 .map(|id| !sharing.is_empty() && sharing.contains(*id)),
         );
-        for id in &self.places {
+        for id in &self.suppliers {
             let provider = plan.state.provider(*id);
-            self.residual.extend(
+            self.capacity_left.extend(
                 plan.contended
                     .iter()
                     .map(|class| provider.map_or(-1, |provider| headroom(provider, *class))),
@@ -46,21 +46,21 @@ impl TreeSearch {
                     .push(provider.map_or(*id, |provider| provider.root));
             }
         }
-        if !self.could_hold_all(plan) {
+        if !self.has_total_capacity(plan) {
             return false;
         }
-        self.note_lineage(plan);
-        self.note_collective(plan);
+        self.fill_lineage(plan);
+        self.fill_collective_traits(plan);
         true
     }
 
-    /// Advances to the next candidate; [`Self::place_of`] reads it. False at the end.
+    /// Advances to the next candidate; [`Self::provider_of`] reads it. False at the end.
     pub(crate) fn next(&mut self, plan: &Plan<'_>, scratch: &mut Scratch) -> bool {
         let count = self.order.len();
         let mut depth = 0;
         if self.started {
             depth = count - 1;
-            self.take(plan, self.order[depth]);
+            self.unassign(plan, self.order[depth]);
             self.witnessed = false;
         } else {
             self.started = true;
@@ -73,46 +73,48 @@ impl TreeSearch {
             if self.advance(plan, depth, scratch) {
                 depth += 1;
                 if depth == count {
-                    self.made += 1;
+                    self.found_count += 1;
                     return true;
                 }
-                self.cursor[depth] = 0;
+                self.cursors[depth] = 0;
                 self.failed[depth].clear();
             } else if depth == 0 {
                 return false;
             } else {
                 depth -= 1;
-                self.take(plan, self.order[depth]);
+                self.unassign(plan, self.order[depth]);
                 self.witnessed = false;
             }
         }
     }
 
-    /// Assigns the next feasible option at a depth.
+    /// Assigns the next feasible supplier at a depth.
     fn advance(&mut self, plan: &Plan<'_>, depth: usize, scratch: &mut Scratch) -> bool {
-        let choice = self.order[depth];
-        let kind = plan.choices[choice].kind;
-        while let Some(place) = self.options[kind].get(self.cursor[depth]).copied() {
-            self.cursor[depth] += 1;
-            if !self.admits(plan, choice, place) || !self.leaves_own(plan, depth, place) {
-                continue;
-            }
-            // An option that is interchangeable with a failed one fails too.
-            if self.failed[depth]
-                .iter()
-                .any(|other| self.alike(plan, *other, place))
+        let variable = self.order[depth];
+        let condition = plan.variables[variable].condition;
+        while let Some(supplier) = self.domains[condition].get(self.cursors[depth]).copied() {
+            self.cursors[depth] += 1;
+            if !self.may_assign(plan, variable, supplier)
+                || !self.leaves_own_supplier(plan, depth, supplier)
             {
                 continue;
             }
-            self.put(plan, choice, place);
-            if (self.witnessed && self.witness[choice] == place)
+            // A supplier that is interchangeable with a failed one fails too.
+            if self.failed[depth]
+                .iter()
+                .any(|other| self.are_interchangeable(plan, *other, supplier))
+            {
+                continue;
+            }
+            self.assign(plan, variable, supplier);
+            if (self.witnessed && self.witness[variable] == supplier)
                 || self.complete(plan, depth + 1, scratch)
             {
                 self.witnessed = true;
                 return true;
             }
-            self.take(plan, choice);
-            self.failed[depth].push(place);
+            self.unassign(plan, variable);
+            self.failed[depth].push(supplier);
         }
         false
     }

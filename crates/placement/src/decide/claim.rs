@@ -34,17 +34,18 @@ pub(super) fn decide_claims(
     for claim in consumers {
         check_consumer_generation(state, claim.consumer, claim.generation)?;
     }
-    let wanted = ledger::look_up(state, consumers.iter().flat_map(|claim| &claim.allocations))?;
+    let requested =
+        ledger::resolve_requests(state, consumers.iter().flat_map(|claim| &claim.allocations))?;
     let mut ledger = Ledger::default();
     for consumer in consumers
         .iter()
         .filter_map(|claim| state.consumer(claim.consumer))
     {
-        ledger.give_back(consumer);
+        ledger.release(consumer);
     }
-    ledger.take(state, &wanted, inventories)?;
+    ledger.claim(state, &requested, inventories)?;
     let mut visited = OrderedProviders::default();
-    record_all(state, consumers, &wanted, at, &mut visited, changes);
+    add_claims(state, consumers, &requested, at, &mut visited, changes);
     Ok(visited)
 }
 
@@ -67,38 +68,38 @@ pub(super) fn check_consumer_generation(
     })
 }
 
-/// Adds the facts of claims that fit. `wanted` has the amounts of all of them, in order.
-pub(super) fn record_all(
+/// Adds the facts of claims that fit. `requested` has the amounts of all of them, in order.
+pub(super) fn add_claims(
     state: &State,
     consumers: &[ConsumerClaim],
-    wanted: &[RequestedAmount],
+    requested: &[RequestedAmount],
     at: Timestamp,
     visited: &mut OrderedProviders,
     changes: &mut Vec<Change>,
 ) {
-    let mut rest = wanted;
+    let mut unprocessed = requested;
     for claim in consumers {
         let count = claim
             .allocations
             .iter()
             .map(|request| request.resources.len())
             .sum();
-        let (own, others) = rest.split_at(count);
-        record_consumer(state, claim, own, at, visited, changes);
-        rest = others;
+        let (of_claim, others) = unprocessed.split_at(count);
+        add_claim(state, claim, of_claim, at, visited, changes);
+        unprocessed = others;
     }
 }
 
-fn record_consumer(
+fn add_claim(
     state: &State,
     claim: &ConsumerClaim,
-    wanted: &[RequestedAmount],
+    requested: &[RequestedAmount],
     at: Timestamp,
     visited: &mut OrderedProviders,
     changes: &mut Vec<Change>,
 ) {
     let existing = state.consumer(claim.consumer);
-    if wanted.is_empty() {
+    if requested.is_empty() {
         if let Some(existing) = existing {
             existing
                 .allocations
@@ -110,7 +111,9 @@ fn record_consumer(
         }
         return;
     }
-    wanted.iter().for_each(|item| visited.visit(item.provider));
+    requested
+        .iter()
+        .for_each(|item| visited.visit(item.provider));
     changes.push(Change::ConsumerSet {
         consumer: claim.consumer,
         generation: existing.map_or(0, |consumer| consumer.generation) + 1,
@@ -118,27 +121,27 @@ fn record_consumer(
         user: claim.user.clone(),
         consumer_type: consumer_type(state, claim, existing),
         at,
-        allocations: wanted.iter().map(RequestedAmount::fact).collect(),
+        allocations: requested.iter().map(RequestedAmount::fact).collect(),
     });
-    if let Some(left) = left_host(state, existing, wanted) {
-        changes.push(left);
+    if let Some(unplaced) = leave_host(state, existing, requested) {
+        changes.push(unplaced);
     }
 }
 
 /// A consumer that no longer has allocations from its host is no longer placed there.
-fn left_host(
+fn leave_host(
     state: &State,
     existing: Option<&Consumer>,
-    wanted: &[RequestedAmount],
+    requested: &[RequestedAmount],
 ) -> Option<Change> {
     let existing = existing?;
     let host = existing.placing?.host;
-    let is_there = |item: &RequestedAmount| {
+    let is_on_host = |item: &RequestedAmount| {
         state
             .provider(item.provider)
             .is_some_and(|provider| provider.root == host)
     };
-    if wanted.iter().any(is_there) {
+    if requested.iter().any(is_on_host) {
         return None;
     }
     Some(Change::ConsumerPlaced {
@@ -154,8 +157,8 @@ fn consumer_type(
     existing: Option<&Consumer>,
 ) -> Option<String> {
     claim.consumer_type.clone().or_else(|| {
-        let kept = existing?.consumer_type?;
-        Some(state.consumer_type_name(kept).to_owned())
+        let type_id = existing?.consumer_type?;
+        Some(state.consumer_type_name(type_id).to_owned())
     })
 }
 

@@ -60,9 +60,9 @@ pub(super) fn set_levels(
         let name = level.name.clone();
         return Err(Refusal::LevelName { name });
     }
-    check_apart(levels.iter().map(|level| &level.name))?;
-    check_apart(levels.iter().flat_map(|level| &level.aggregates))?;
-    let distances = in_order(&levels, distances)?;
+    check_unique(levels.iter().map(|level| &level.name))?;
+    check_unique(levels.iter().flat_map(|level| &level.aggregates))?;
+    let distances = sort_distances(&levels, distances)?;
     if state.levels() != levels {
         changes.push(Change::LevelsSet { levels });
     }
@@ -73,34 +73,34 @@ pub(super) fn set_levels(
 }
 
 /// Distances in rising order, the smaller name first in each.
-fn in_order(levels: &[Level], distances: &[Distance]) -> Result<Vec<Distance>, Refusal> {
+fn sort_distances(levels: &[Level], distances: &[Distance]) -> Result<Vec<Distance>, Refusal> {
     let level_of: BTreeMap<&str, usize> = (0..)
         .zip(levels)
-        .flat_map(|(number, level)| level.aggregates.iter().map(move |one| (&**one, number)))
+        .flat_map(|(number, level)| level.aggregates.iter().map(move |uuid| (&**uuid, number)))
         .collect();
     let mut ordered = Vec::with_capacity(distances.len());
-    for one in distances {
+    for distance in distances {
         let level = |place: &String| {
             let level = level_of.get(place.as_str()).copied();
             level.ok_or_else(|| Refusal::PlaceNotFound {
                 name: place.clone(),
             })
         };
-        if level(&one.from)? != level(&one.to)? {
+        if level(&distance.from)? != level(&distance.to)? {
             return Err(Refusal::DistanceAcrossLevels {
-                from: one.from.clone(),
-                to: one.to.clone(),
+                from: distance.from.clone(),
+                to: distance.to.clone(),
             });
         }
-        let (from, to) = if one.from <= one.to {
-            (&one.from, &one.to)
+        let (from, to) = if distance.from <= distance.to {
+            (&distance.from, &distance.to)
         } else {
-            (&one.to, &one.from)
+            (&distance.to, &distance.from)
         };
         ordered.push(Distance {
             from: from.clone(),
             to: to.clone(),
-            distance: one.distance,
+            distance: distance.distance,
         });
     }
     ordered.sort_unstable();
@@ -114,7 +114,7 @@ fn in_order(levels: &[Level], distances: &[Distance]) -> Result<Vec<Distance>, R
     }
 }
 
-fn check_apart<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), Refusal> {
+fn check_unique<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), Refusal> {
     let mut names: Vec<&String> = names.collect();
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {

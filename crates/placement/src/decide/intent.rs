@@ -1,15 +1,15 @@
 //! Claiming the first candidate that fits.
 //!
-//! A scheduler ranks candidates on a state that may be out of date. Here, at the intent's place in
-//! the total order of changes, the first candidate is taken that still fits and satisfies every
-//! hard rule. A race between schedulers costs a look at the next candidate and is invisible to
-//! callers.
+//! A scheduler ranks candidates on a state that may be out of date. Here, at the intent's
+//! position in the total order of changes, the first candidate is taken that still fits and
+//! satisfies every hard rule. A race between schedulers costs a test of the next candidate; callers
+//! do not see it.
 
 use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::Outcome;
-use super::claim::{check_consumer_generation, increment_generations, record_all};
+use super::claim::{add_claims, check_consumer_generation, increment_generations};
 use super::ledger::{self, Current, Ledger, OrderedProviders};
 use crate::change::Change;
 use crate::command::{ConsumerClaim, Intent, IntentCandidate};
@@ -34,14 +34,14 @@ pub(super) fn claim_first(
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
-    let mut round = IntentBatch::new(state, at);
+    let mut batch = IntentBatch::new(state, at);
     let mut chosen = Vec::with_capacity(intents.len());
-    let mut why = None;
+    let mut first_refusal = None;
     for intent in intents {
-        match round.claim(intent, changes)? {
+        match batch.claim(intent, changes)? {
             Ok(index) => chosen.push(Some(index)),
             Err(refusal) => {
-                why = why.or(refusal);
+                first_refusal = first_refusal.or(refusal);
                 chosen.push(None);
             }
         }
@@ -51,19 +51,19 @@ pub(super) fn claim_first(
         return Err(Refusal::NothingFits {
             fitting,
             least,
-            first: why.map(Box::new),
+            first: first_refusal.map(Box::new),
         });
     }
-    increment_generations(state, &round.visited, at, changes);
+    increment_generations(state, &batch.visited, at, changes);
     Ok(Outcome::Claimed(chosen))
 }
 
 /// A command with many intents, tried on a state before it is submitted.
 ///
-/// Whoever makes such a command sees no candidate of an intent that the intents before it leave no
-/// room for, and so no command is refused for what its maker could have known.
+/// It shows which candidate of each intent still fits after the intents before it. So the caller
+/// can leave out candidates for which the command would be refused.
 pub struct Rehearsal<'a> {
-    round: IntentBatch<'a>,
+    batch: IntentBatch<'a>,
     changes: Vec<Change>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Rehearsal<'a> {
     #[must_use]
     pub fn new(state: &'a State) -> Self {
         Self {
-            round: IntentBatch::new(state, Timestamp::default()),
+            batch: IntentBatch::new(state, Timestamp::default()),
             changes: Vec::new(),
         }
     }
@@ -80,9 +80,9 @@ impl<'a> Rehearsal<'a> {
     /// Adds an intent to the command. Returns the index of the candidate that it would get, beside
     /// what the intents before it got; `None` if it would get none.
     pub fn add(&mut self, intent: &Intent) -> Option<u32> {
-        // Only the ledger and the places matter; nobody applies what would change.
+        // Only the ledger and the hosts of placed consumers matter: these changes are not applied.
         self.changes.clear();
-        self.round.claim(intent, &mut self.changes).ok()?.ok()
+        self.batch.claim(intent, &mut self.changes).ok()?.ok()
     }
 }
 
@@ -120,14 +120,14 @@ impl IntentBatch<'_> {
             ),
             None => None,
         };
-        let mut why = None;
+        let mut first_refusal = None;
         for (index, candidate) in (0u32..).zip(&intent.candidates) {
             match self.try_candidate(intent, candidate, group, changes) {
                 Ok(()) => return Ok(Ok(index)),
-                Err(refusal) => drop(why.get_or_insert(refusal)),
+                Err(refusal) => drop(first_refusal.get_or_insert(refusal)),
             }
         }
-        Ok(Err(why))
+        Ok(Err(first_refusal))
     }
 
     fn try_candidate(
@@ -153,22 +153,22 @@ impl IntentBatch<'_> {
         claims.push(claim);
         claims.extend(intent.alongside.iter().cloned());
         let requests = claims.iter().flat_map(|claim| &claim.allocations);
-        let wanted = ledger::look_up(self.state, requests)?;
+        let requested = ledger::resolve_requests(self.state, requests)?;
         self.ledger.mark();
         for consumer in claims
             .iter()
             .filter_map(|claim| self.state.consumer(claim.consumer))
         {
-            self.ledger.give_back(consumer);
+            self.ledger.release(consumer);
         }
-        if let Err(refusal) = self.ledger.take(self.state, &wanted, &Current) {
+        if let Err(refusal) = self.ledger.claim(self.state, &requested, &Current) {
             self.ledger.roll_back();
             return Err(refusal);
         }
-        record_all(
+        add_claims(
             self.state,
             &claims,
-            &wanted,
+            &requested,
             self.at,
             &mut self.visited,
             changes,
@@ -188,7 +188,7 @@ impl IntentBatch<'_> {
         host: ProviderId,
         group: Option<&Group>,
     ) -> Result<(), Refusal> {
-        let broken = |rule: &Rule| Refusal::RuleBroken {
+        let rule_broken = |rule: &Rule| Refusal::RuleBroken {
             host: self
                 .state
                 .provider(host)
@@ -201,25 +201,25 @@ impl IntentBatch<'_> {
                     .state
                     .satisfies_rule(host, rule, self.group_hosts(intent, group))
                 {
-                    return Err(broken(rule));
+                    return Err(rule_broken(rule));
                 }
             }
         }
-        for one in &intent.rules {
-            let group = group.filter(|_| one.with_group);
-            let kept = match group {
-                Some(group) if one.others.is_empty() => {
+        for intent_rule in &intent.rules {
+            let group = group.filter(|_| intent_rule.with_group);
+            let is_satisfied = match group {
+                Some(group) if intent_rule.others.is_empty() => {
                     let hosts = self.group_hosts(intent, group);
-                    self.state.satisfies_rule(host, &one.rule, hosts)
+                    self.state.satisfies_rule(host, &intent_rule.rule, hosts)
                 }
                 _ => {
-                    let hosts = self.hosts_towards(intent, group, &one.others);
+                    let hosts = self.hosts_of_others(intent, group, &intent_rule.others);
                     self.state
-                        .satisfies_rule(host, &one.rule, hosts.into_iter())
+                        .satisfies_rule(host, &intent_rule.rule, hosts.into_iter())
                 }
             };
-            if !kept {
-                return Err(broken(&one.rule));
+            if !is_satisfied {
+                return Err(rule_broken(&intent_rule.rule));
             }
         }
         Ok(())
@@ -227,7 +227,7 @@ impl IntentBatch<'_> {
 
     /// The hosts of some consumers and of a group's other members, each consumer once, including
     /// those placed by this command.
-    fn hosts_towards(
+    fn hosts_of_others(
         &self,
         intent: &Intent,
         group: Option<&Group>,
@@ -235,18 +235,19 @@ impl IntentBatch<'_> {
     ) -> Vec<ProviderId> {
         let members = group.iter().flat_map(|group| &group.members);
         let members = members.filter_map(|member| self.state.consumer_by_id(member.consumer));
-        let here = self.placed.iter();
-        let here = here.filter(|(_, of, _)| group.is_some() && *of == intent.group);
+        let placed = self.placed.iter();
+        let placed =
+            placed.filter(|(_, placed_group, _)| group.is_some() && *placed_group == intent.group);
         let mut consumers: Vec<ConsumerUuid> = others.to_vec();
         consumers.extend(members.map(|member| member.uuid));
-        consumers.extend(here.map(|(consumer, _, _)| *consumer));
+        consumers.extend(placed.map(|(consumer, _, _)| *consumer));
         consumers.sort_unstable();
         consumers.dedup();
         consumers.retain(|consumer| *consumer != intent.consumer);
         let host_of = |consumer: &ConsumerUuid| {
-            let here = self.placed.iter().find(|(other, _, _)| other == consumer);
-            let before = || Some(self.state.consumer(*consumer)?.placing?.host);
-            here.map(|(_, _, host)| *host).or_else(before)
+            let placed = self.placed.iter().find(|(other, _, _)| other == consumer);
+            let existing_host = || Some(self.state.consumer(*consumer)?.placing?.host);
+            placed.map(|(_, _, host)| *host).or_else(existing_host)
         };
         consumers.iter().filter_map(host_of).collect()
     }
@@ -258,17 +259,17 @@ impl IntentBatch<'_> {
         group: &'b Group,
     ) -> impl Iterator<Item = ProviderId> + 'b {
         let itself = self.state.consumer_id(intent.consumer);
-        let moved = self.placed.iter();
-        let moved = moved.filter_map(|(uuid, _, _)| self.state.consumer_id(*uuid));
-        let moved: SmallVec<[ConsumerId; 4]> = moved.chain(itself).collect();
+        let placed_ids = self.placed.iter();
+        let placed_ids = placed_ids.filter_map(|(uuid, _, _)| self.state.consumer_id(*uuid));
+        let placed_ids: SmallVec<[ConsumerId; 4]> = placed_ids.chain(itself).collect();
         let others = group.members.iter();
-        let others = others.filter(move |member| !moved.contains(&member.consumer));
-        let before = others.map(|member| member.host);
-        let here = self
+        let others = others.filter(move |member| !placed_ids.contains(&member.consumer));
+        let existing_hosts = others.map(|member| member.host);
+        let placed_here = self
             .placed
             .iter()
-            .filter(move |(_, of, _)| *of == intent.group);
-        before.chain(here.map(|(_, _, host)| *host))
+            .filter(move |(_, placed_group, _)| *placed_group == intent.group);
+        existing_hosts.chain(placed_here.map(|(_, _, host)| *host))
     }
 }
 

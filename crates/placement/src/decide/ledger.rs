@@ -13,16 +13,22 @@ use crate::refusal::Refusal;
 use crate::rows::Consumer;
 use crate::state::State;
 
-/// Most claims are of one consumer on one provider for a handful of classes.
+/// A list that is short in nearly all commands: most claims are of one consumer on one provider,
+/// for a few classes.
 pub(super) type SmallList<T> = SmallVec<[T; 6]>;
 
 /// Up to this many entries are scanned linearly; beyond, an index is kept.
-const FEW: usize = 16;
+const LINEAR_MAX: usize = 16;
 
 /// The inventories against which allocations are checked.
 pub(super) trait Inventories {
     /// The inventory of a class, with its capacity.
-    fn of(&self, state: &State, provider: ProviderId, class: ClassId) -> Option<(Inventory, i64)>;
+    fn inventory(
+        &self,
+        state: &State,
+        provider: ProviderId,
+        class: ClassId,
+    ) -> Option<(Inventory, i64)>;
 
     /// Whether a provider has an inventory of any of some classes.
     fn has_any(&self, state: &State, provider: ProviderId, classes: &Map<ClassId, ()>) -> bool;
@@ -32,13 +38,20 @@ pub(super) trait Inventories {
 pub(super) struct Current;
 
 impl Inventories for Current {
-    fn of(&self, state: &State, provider: ProviderId, class: ClassId) -> Option<(Inventory, i64)> {
+    fn inventory(
+        &self,
+        state: &State,
+        provider: ProviderId,
+        class: ClassId,
+    ) -> Option<(Inventory, i64)> {
         let record = state.provider(provider)?.inventory(class)?;
         Some((record.inventory, record.capacity))
     }
 
     fn has_any(&self, state: &State, provider: ProviderId, classes: &Map<ClassId, ()>) -> bool {
-        let records = state.provider(provider).map(|one| &one.inventories);
+        let records = state
+            .provider(provider)
+            .map(|provider| &provider.inventories);
         let mut records = records.into_iter().flatten();
         records.any(|record| classes.contains_key(&record.class))
     }
@@ -48,8 +61,8 @@ impl Inventories for Current {
 #[derive(Default)]
 pub(super) struct OrderedProviders {
     order: SmallList<ProviderId>,
-    /// An index of all of them, kept once there are more than [`FEW`].
-    known: Map<ProviderId, ()>,
+    /// An index of all of them, kept once there are more than [`LINEAR_MAX`].
+    index: Map<ProviderId, ()>,
 }
 
 impl OrderedProviders {
@@ -58,19 +71,19 @@ impl OrderedProviders {
             return;
         }
         self.order.push(id);
-        if self.order.len() > FEW {
-            if self.known.is_empty() {
-                self.known.extend(self.order.iter().map(|id| (*id, ())));
+        if self.order.len() > LINEAR_MAX {
+            if self.index.is_empty() {
+                self.index.extend(self.order.iter().map(|id| (*id, ())));
             }
-            self.known.insert(id, ());
+            self.index.insert(id, ());
         }
     }
 
     pub(super) fn contains(&self, id: ProviderId) -> bool {
-        if self.known.is_empty() {
+        if self.index.is_empty() {
             self.order.contains(&id)
         } else {
-            self.known.contains_key(&id)
+            self.index.contains_key(&id)
         }
     }
 
@@ -102,16 +115,16 @@ impl RequestedAmount {
 struct NetChange {
     provider: ProviderId,
     class: ClassId,
-    given_back: i64,
-    wanted: i64,
+    released: i64,
+    requested: i64,
 }
 
-/// Running balances: what one command gives back and takes so far.
+/// Running balances: what one command has released and requested so far.
 #[derive(Default)]
 pub(super) struct Ledger {
     balances: SmallList<NetChange>,
-    /// The index of each balance, kept once there are more than [`FEW`].
-    places: Map<(ProviderId, ClassId), usize>,
+    /// The index of each balance, kept once there are more than [`LINEAR_MAX`].
+    index_by_inventory: Map<(ProviderId, ClassId), usize>,
     /// The balances that changed since [`Self::mark`], as they were before each change.
     before: SmallList<(usize, i64, i64)>,
 }
@@ -126,73 +139,76 @@ impl Ledger {
     /// tries many candidates, and a copy of the ledger for each of them would cost the square of
     /// their number.
     pub(super) fn roll_back(&mut self) {
-        while let Some((place, given_back, wanted)) = self.before.pop() {
-            let balance = &mut self.balances[place];
-            balance.given_back = given_back;
-            balance.wanted = wanted;
+        while let Some((index, released, requested)) = self.before.pop() {
+            let balance = &mut self.balances[index];
+            balance.released = released;
+            balance.requested = requested;
         }
     }
 
     /// Counts a consumer's present allocations as free, because the new ones replace them.
-    pub(super) fn give_back(&mut self, consumer: &Consumer) {
+    pub(super) fn release(&mut self, consumer: &Consumer) {
         for held in &consumer.allocations {
-            self.balance(held.provider, held.class).given_back += i64::from(held.amount);
+            self.balance(held.provider, held.class).released += i64::from(held.amount);
         }
     }
 
     /// The balance of an inventory, which the caller is about to change.
     fn balance(&mut self, provider: ProviderId, class: ClassId) -> &mut NetChange {
-        let place = if self.places.is_empty() {
-            let is_it = |one: &NetChange| one.provider == provider && one.class == class;
-            self.balances.iter().position(is_it)
+        let index = if self.index_by_inventory.is_empty() {
+            let matches =
+                |balance: &NetChange| balance.provider == provider && balance.class == class;
+            self.balances.iter().position(matches)
         } else {
-            self.places.get(&(provider, class)).copied()
+            self.index_by_inventory.get(&(provider, class)).copied()
         };
-        let place = place.unwrap_or_else(|| self.open(provider, class));
-        let balance = &mut self.balances[place];
+        let index = index.unwrap_or_else(|| self.add_balance(provider, class));
+        let balance = &mut self.balances[index];
         self.before
-            .push((place, balance.given_back, balance.wanted));
+            .push((index, balance.released, balance.requested));
         balance
     }
 
-    fn open(&mut self, provider: ProviderId, class: ClassId) -> usize {
-        let place = self.balances.len();
+    fn add_balance(&mut self, provider: ProviderId, class: ClassId) -> usize {
+        let index = self.balances.len();
         self.balances.push(NetChange {
             provider,
             class,
-            given_back: 0,
-            wanted: 0,
+            released: 0,
+            requested: 0,
         });
-        if place == FEW {
-            let all = self.balances.iter().enumerate();
-            self.places
-                .extend(all.map(|(place, one)| ((one.provider, one.class), place)));
-        } else if place > FEW {
-            self.places.insert((provider, class), place);
+        if index == LINEAR_MAX {
+            let balances = self.balances.iter().enumerate();
+            self.index_by_inventory.extend(
+                balances.map(|(index, balance)| ((balance.provider, balance.class), index)),
+            );
+        } else if index > LINEAR_MAX {
+            self.index_by_inventory.insert((provider, class), index);
         }
-        place
+        index
     }
 
     /// Claims amounts in order; the first that does not fit is the refusal.
-    pub(super) fn take(
+    pub(super) fn claim(
         &mut self,
         state: &State,
-        wanted: &[RequestedAmount],
+        requested: &[RequestedAmount],
         inventories: &impl Inventories,
     ) -> Result<(), Refusal> {
-        check_classes_present(state, wanted, inventories)?;
-        wanted
+        check_classes_present(state, requested, inventories)?;
+        requested
             .iter()
-            .try_for_each(|item| self.take_one(state, item, inventories))
+            .try_for_each(|item| self.claim_amount(state, item, inventories))
     }
 
-    fn take_one(
+    fn claim_amount(
         &mut self,
         state: &State,
         item: &RequestedAmount,
         inventories: &impl Inventories,
     ) -> Result<(), Refusal> {
-        let Some((inventory, capacity)) = inventories.of(state, item.provider, item.class) else {
+        let Some((inventory, capacity)) = inventories.inventory(state, item.provider, item.class)
+        else {
             return Err(no_inventory(state, item));
         };
         let class = || state.class_name(item.class).to_owned();
@@ -207,11 +223,11 @@ impl Ledger {
         let record = provider.and_then(|provider| provider.inventory(item.class));
         let used_before = record.map_or(0, |record| record.used);
         let balance = self.balance(item.provider, item.class);
-        balance.wanted = balance.wanted.saturating_add(item.amount);
-        let used_after = (used_before - balance.given_back).saturating_add(balance.wanted);
+        balance.requested = balance.requested.saturating_add(item.amount);
+        let used_after = (used_before - balance.released).saturating_add(balance.requested);
         // An overcommitted inventory may stay overcommitted as long as it does not get worse.
-        let no_worse = used_before > 0 && used_after <= used_before;
-        if used_after <= capacity || no_worse {
+        let is_no_worse = used_before > 0 && used_after <= used_before;
+        if used_after <= capacity || is_no_worse {
             return Ok(());
         }
         Err(Refusal::CapacityExceeded {
@@ -223,7 +239,7 @@ impl Ledger {
 }
 
 /// Resolves providers and classes; unknown providers are refused before unknown classes.
-pub(super) fn look_up<'a>(
+pub(super) fn resolve_requests<'a>(
     state: &State,
     requests: impl Iterator<Item = &'a AllocationRequest> + Clone,
 ) -> Result<SmallList<RequestedAmount>, Refusal> {
@@ -233,10 +249,10 @@ pub(super) fn look_up<'a>(
         let found = state.provider_id(uuid);
         providers.push(found.ok_or(Refusal::AllocationProviderNotFound { uuid })?);
     }
-    let mut wanted = SmallList::new();
+    let mut requested = SmallList::new();
     for (provider, request) in providers.into_iter().zip(requests) {
         for (class, amount) in &request.resources {
-            wanted.push(RequestedAmount {
+            requested.push(RequestedAmount {
                 provider,
                 uuid: request.provider,
                 class: find_class(state, class)?,
@@ -244,31 +260,34 @@ pub(super) fn look_up<'a>(
             });
         }
     }
-    Ok(wanted)
+    Ok(requested)
 }
 
 /// Refuses a provider that has none of the classes requested anywhere in the command.
 fn check_classes_present(
     state: &State,
-    wanted: &[RequestedAmount],
+    requested: &[RequestedAmount],
     inventories: &impl Inventories,
 ) -> Result<(), Refusal> {
-    let lacks =
-        |item: &&RequestedAmount| inventories.of(state, item.provider, item.class).is_none();
-    let mut lacking = wanted.iter().filter(lacks).peekable();
+    let has_no_inventory = |item: &&RequestedAmount| {
+        inventories
+            .inventory(state, item.provider, item.class)
+            .is_none()
+    };
+    let mut lacking = requested.iter().filter(has_no_inventory).peekable();
     if lacking.peek().is_none() {
         return Ok(());
     }
-    let classes: Map<ClassId, ()> = wanted.iter().map(|item| (item.class, ())).collect();
-    let mut passed: Map<ProviderId, ()> = Map::default();
+    let classes: Map<ClassId, ()> = requested.iter().map(|item| (item.class, ())).collect();
+    let mut checked: Map<ProviderId, ()> = Map::default();
     for item in lacking {
-        if passed.contains_key(&item.provider) {
+        if checked.contains_key(&item.provider) {
             continue;
         }
         if !inventories.has_any(state, item.provider, &classes) {
             return Err(no_inventory(state, item));
         }
-        passed.insert(item.provider, ());
+        checked.insert(item.provider, ());
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Replacing inventories and allocations of several providers in one step.
 //!
-//! The reference gets there in three: the union of old and new inventories, then the allocations,
-//! then the new inventories alone. Which refusals come, and by how much generations grow, follows
-//! from that, and clients can see both.
+//! The reference takes three steps: the union of old and new inventories, then the allocations,
+//! then the new inventories alone. The refusals and the growth of
+//! generations follow from these steps, and clients see both.
 
 use super::claim::{check_consumer_generation, decide_claims};
 use super::ledger::{Current, Inventories, OrderedProviders};
@@ -28,7 +28,7 @@ struct NewInventoryIndex<'a> {
     all: Vec<NewInventories<'a>>,
     /// The index of the first plan of each provider.
     by_provider: Map<ProviderId, usize>,
-    /// By the place of a plan and a class: the first inventory that it names.
+    /// By the index of a plan and a class: the first inventory that it names.
     by_class: Map<(usize, ClassId), &'a Inventory>,
 }
 
@@ -36,10 +36,10 @@ impl<'a> NewInventoryIndex<'a> {
     fn new(all: Vec<NewInventories<'a>>) -> Self {
         let mut by_provider = Map::default();
         let mut by_class = Map::default();
-        for (place, plan) in all.iter().enumerate() {
-            by_provider.entry(plan.id).or_insert(place);
+        for (index, plan) in all.iter().enumerate() {
+            by_provider.entry(plan.id).or_insert(index);
             for (class, inventory) in &plan.inventories {
-                by_class.entry((place, *class)).or_insert(*inventory);
+                by_class.entry((index, *class)).or_insert(*inventory);
             }
         }
         Self {
@@ -49,16 +49,21 @@ impl<'a> NewInventoryIndex<'a> {
         }
     }
 
-    fn of(&self, provider: ProviderId) -> Option<&NewInventories<'a>> {
+    fn plan_of(&self, provider: ProviderId) -> Option<&NewInventories<'a>> {
         self.all.get(*self.by_provider.get(&provider)?)
     }
 }
 
 /// Evaluates against the union of old and new inventories.
 impl Inventories for NewInventoryIndex<'_> {
-    fn of(&self, state: &State, provider: ProviderId, class: ClassId) -> Option<(Inventory, i64)> {
+    fn inventory(
+        &self,
+        state: &State,
+        provider: ProviderId,
+        class: ClassId,
+    ) -> Option<(Inventory, i64)> {
         let planned = self.by_provider.get(&provider);
-        let new = planned.and_then(|place| self.by_class.get(&(*place, class)));
+        let new = planned.and_then(|index| self.by_class.get(&(*index, class)));
         let inventory = match new {
             Some(new) => **new,
             None => state.provider(provider)?.inventory(class)?.inventory,
@@ -67,7 +72,7 @@ impl Inventories for NewInventoryIndex<'_> {
     }
 
     fn has_any(&self, state: &State, provider: ProviderId, classes: &Map<ClassId, ()>) -> bool {
-        let new = NewInventoryIndex::of(self, provider).map(|plan| &plan.inventories);
+        let new = self.plan_of(provider).map(|plan| &plan.inventories);
         new.into_iter()
             .flatten()
             .any(|(class, _)| classes.contains_key(class))
@@ -82,8 +87,9 @@ pub(super) fn reshape(
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
-    let plans = NewInventoryIndex::new(plan(state, replacements, consumers)?);
-    // New inventories come first, so that a replay never allocates from what is not there yet.
+    let plans = NewInventoryIndex::new(resolve_plans(state, replacements, consumers)?);
+    // New inventories come first, so that a replay never allocates from an inventory that does not
+    // exist yet.
     for plan in &plans.all {
         for (class, inventory) in &plan.inventories {
             changes.push(Change::InventorySet {
@@ -95,16 +101,16 @@ pub(super) fn reshape(
         }
     }
     let visited = decide_claims(state, consumers, at, &plans, changes)?;
-    let differences = differences(state, consumers);
-    for (place, plan) in plans.all.iter().enumerate() {
-        let stays = |class| plans.by_class.contains_key(&(place, class));
-        remove_rest(state, plan, stays, &differences, changes)?;
+    let differences = allocation_differences(state, consumers);
+    for (index, plan) in plans.all.iter().enumerate() {
+        let is_named = |class| plans.by_class.contains_key(&(index, class));
+        remove_unnamed(state, plan, is_named, &differences, changes)?;
     }
     increment_generations(state, &plans, &visited, at, changes);
     Ok(Outcome::Done)
 }
 
-fn plan<'a>(
+fn resolve_plans<'a>(
     state: &'a State,
     replacements: &'a [InventoryReplacement],
     consumers: &[ConsumerClaim],
@@ -144,14 +150,16 @@ fn plan<'a>(
 /// By provider and class: the new allocations of the consumers minus their present ones.
 type Differences = Map<(ProviderId, ClassId), i64>;
 
-fn differences(state: &State, consumers: &[ConsumerClaim]) -> Differences {
+fn allocation_differences(state: &State, consumers: &[ConsumerClaim]) -> Differences {
     let mut differences = Differences::default();
     let mut add = |provider, class, amount: i64| {
         let sum = differences.entry((provider, class)).or_insert(0_i64);
         *sum = sum.saturating_add(amount);
     };
     for claim in consumers {
-        for held in (state.consumer(claim.consumer).iter()).flat_map(|one| &one.allocations) {
+        for held in
+            (state.consumer(claim.consumer).iter()).flat_map(|consumer| &consumer.allocations)
+        {
             add(held.provider, held.class, -i64::from(held.amount));
         }
         for request in &claim.allocations {
@@ -170,16 +178,16 @@ fn differences(state: &State, consumers: &[ConsumerClaim]) -> Differences {
 
 /// Removes the inventories that the request does not name, unless allocations would remain on
 /// them.
-fn remove_rest(
+fn remove_unnamed(
     state: &State,
     plan: &NewInventories<'_>,
-    stays: impl Fn(ClassId) -> bool,
+    is_named: impl Fn(ClassId) -> bool,
     differences: &Differences,
     changes: &mut Vec<Change>,
 ) -> Result<(), Refusal> {
     let mut in_use = Vec::new();
     for record in plan.provider.inventories.iter().rev() {
-        if stays(record.class) {
+        if is_named(record.class) {
             continue;
         }
         let difference = differences.get(&(plan.id, record.class)).copied();
@@ -217,7 +225,8 @@ fn increment_generations(
         let Some(provider) = state.provider(id) else {
             continue;
         };
-        let steps = NewInventoryIndex::of(plans, id)
+        let steps = plans
+            .plan_of(id)
             .map_or(0, |plan| 1 + u64::from(!plan.inventories.is_empty()))
             + u64::from(visited.contains(id));
         let generation = provider.generation + steps;

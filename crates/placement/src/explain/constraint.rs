@@ -12,17 +12,17 @@ use crate::candidates::{CandidateQuery, GroupPolicy, QueryRefusal};
 use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
 use crate::state::State;
 
-/// Which part of a request a constraint binds.
+/// Which part of a request a constraint is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// The root of the tree.
     Root,
-    /// The group with this suffix; empty for the one without.
+    /// The group with this suffix; empty for the unsuffixed group.
     Group(String),
 }
 
 /// One condition of a query. Its `Display` form is the corresponding part of the query string,
-/// with a few words where no single part does.
+/// or a short description where no single part corresponds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// One of these traits is required.
@@ -39,7 +39,7 @@ pub enum Constraint {
     AsksForNothing(Scope),
     /// Capacity for an amount of a class.
     Resource {
-        /// The request group that asks for it.
+        /// The request group that requests it.
         scope: Scope,
         /// The name of the resource class.
         class: String,
@@ -50,7 +50,7 @@ pub enum Constraint {
     Together {
         /// The name of the resource class.
         class: String,
-        /// How much all groups take.
+        /// How much all groups request together.
         amount: i64,
     },
     /// A different provider for each suffixed group.
@@ -117,7 +117,7 @@ pub(super) enum Part {
     NotMemberOf(usize, SmallVec<[AggregateId; 4]>),
     InTree(usize, ProviderId),
     /// No provider can serve it.
-    Nobody,
+    Unsatisfiable,
     Resource(usize, ClassId, i64),
     Together(ClassId, i64),
     Isolate,
@@ -126,9 +126,9 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// What it asks of one provider, whichever group asks; `None` for a condition that binds
-    /// several. A forbidden and a required trait are the same condition, one being the negation of
-    /// the other.
+    /// The condition on one provider, regardless of the group; `None` for a constraint between
+    /// several providers. A forbidden and a required trait are the same condition, one being the
+    /// negation of the other.
     pub(super) fn without_group(&self) -> Option<Self> {
         Some(match self {
             Self::RootRequired(id) | Self::RootForbidden(id) | Self::Forbidden(_, id) => {
@@ -139,7 +139,7 @@ impl Part {
             Self::NotMemberOf(_, ids) => Self::MemberOf(0, SmallVec::from_slice(ids)),
             Self::InTree(_, root) => Self::InTree(0, *root),
             Self::Resource(_, class, amount) => Self::Resource(0, *class, *amount),
-            Self::Nobody
+            Self::Unsatisfiable
             | Self::Together(_, _)
             | Self::Isolate
             | Self::SameSubtree(_)
@@ -149,14 +149,14 @@ impl Part {
 }
 
 /// A query split into its constraints.
-pub(super) struct Parts {
+pub(super) struct ConstraintList {
     /// In the order of application.
     pub(super) constraints: Vec<Constraint>,
     /// The same constraints, resolved.
     pub(super) parts: Vec<Part>,
 }
 
-impl Parts {
+impl ConstraintList {
     pub(super) fn new(state: &State, query: &CandidateQuery) -> Result<Self, QueryRefusal> {
         let mut parts = Self {
             constraints: Vec::new(),
@@ -216,15 +216,15 @@ impl Parts {
             let named = provider_named(state, uuid).and_then(|id| state.provider(id));
             let constraint = Constraint::InTree(scope(), uuid.clone());
             match named {
-                None => self.add(constraint, Part::Nobody),
+                None => self.add(constraint, Part::Unsatisfiable),
                 // `in_tree` does not apply to a group without resources.
                 Some(_) if group.resources.is_empty() => {}
                 Some(provider) => self.add(constraint, Part::InTree(index, provider.root)),
             }
         }
-        let asks = !(group.member_of.is_empty() && group.required.is_empty());
-        if group.resources.is_empty() && !asks {
-            self.add(Constraint::AsksForNothing(scope()), Part::Nobody);
+        let requires_something = !(group.member_of.is_empty() && group.required.is_empty());
+        if group.resources.is_empty() && !requires_something {
+            self.add(Constraint::AsksForNothing(scope()), Part::Unsatisfiable);
         }
         for (class, amount) in &group.resources {
             let id = class_id(state, class)?;
@@ -274,11 +274,15 @@ impl Parts {
     }
 }
 
-impl Parts {
+impl ConstraintList {
     /// The amounts of a class that a group requests.
     pub(super) fn amounts_of(&self, group: usize, class: ClassId) -> impl Iterator<Item = i64> {
         self.parts.iter().filter_map(move |part| match part {
-            Part::Resource(of, other, amount) if (*of, *other) == (group, class) => Some(*amount),
+            Part::Resource(of_group, of_class, amount)
+                if (*of_group, *of_class) == (group, class) =>
+            {
+                Some(*amount)
+            }
             _ => None,
         })
     }
@@ -290,41 +294,41 @@ impl Parts {
         query: &CandidateQuery,
         includes: impl Fn(usize) -> bool,
     ) -> bool {
-        let mut bound: SmallVec<[OnGroup; 8]> =
-            SmallVec::from_elem(OnGroup::default(), query.groups.len());
+        let mut counts: SmallVec<[GroupCounts; 8]> =
+            SmallVec::from_elem(GroupCounts::default(), query.groups.len());
         for (index, part) in self.parts.iter().enumerate() {
             if !includes(index) {
                 continue;
             }
             match part {
                 Part::RootRequired(_) | Part::RootForbidden(_) => {}
-                Part::Required(group, _) => bound[*group].required += 1,
-                Part::Resource(group, _, _) => bound[*group].resources += 1,
+                Part::Required(group, _) => counts[*group].required += 1,
+                Part::Resource(group, _, _) => counts[*group].resources += 1,
                 Part::Forbidden(group, _)
                 | Part::MemberOf(group, _)
                 | Part::NotMemberOf(group, _)
-                | Part::InTree(group, _) => bound[*group].others += 1,
-                Part::Nobody
+                | Part::InTree(group, _) => counts[*group].others += 1,
+                Part::Unsatisfiable
                 | Part::Together(_, _)
                 | Part::Isolate
                 | Part::SameSubtree(_)
                 | Part::OneProviderOfTree => return false,
             }
         }
-        (bound.iter().zip(&query.groups)).all(|(on, group)| {
-            let all = on.required + on.resources + on.others;
-            let is_loose = group.suffix.is_empty() && on.others == 0;
+        (counts.iter().zip(&query.groups)).all(|(count, group)| {
+            let total = count.required + count.resources + count.others;
+            let may_use_several_providers = group.suffix.is_empty() && count.others == 0;
             // Resources of the unsuffixed group may come from different providers. While one of
-            // them is missing, its provider may have the traits: see `push_loosely`.
-            let is_missing = on.resources < group.resources.len();
-            all <= 1 || is_loose && (on.required == 0 || is_missing)
+            // them is missing, its provider may have the traits: see `push_with_separate_traits`.
+            let is_missing = count.resources < group.resources.len();
+            total <= 1 || may_use_several_providers && (count.required == 0 || is_missing)
         })
     }
 }
 
 /// The number of constraints of a set that concern a group.
 #[derive(Clone, Copy, Default)]
-struct OnGroup {
+struct GroupCounts {
     required: usize,
     resources: usize,
     others: usize,
@@ -336,12 +340,12 @@ pub(super) struct SelectedConstraints {
     pub(super) root: ResolvedRoot,
     pub(super) groups: Vec<ResolvedGroup>,
     /// Contended classes whose sum is not checked.
-    pub(super) apart: SmallVec<[ClassId; 4]>,
+    pub(super) unchecked_sums: SmallVec<[ClassId; 4]>,
     /// Whether a constraint is selected that no provider can serve.
-    pub(super) nobody: bool,
+    pub(super) is_unsatisfiable: bool,
 }
 
-impl Parts {
+impl ConstraintList {
     /// Builds the query of the constraints that `includes` selects.
     pub(super) fn select(
         &self,
@@ -355,8 +359,8 @@ impl Parts {
             },
             root: ResolvedRoot::default(),
             groups: Vec::new(),
-            apart: SmallVec::new(),
-            nobody: false,
+            unchecked_sums: SmallVec::new(),
+            is_unsatisfiable: false,
         };
         let mut groups: Vec<ResolvedGroup> = (query.groups.iter())
             .map(|group| ResolvedGroup {
@@ -364,30 +368,31 @@ impl Parts {
                 ..ResolvedGroup::default()
             })
             .collect();
-        // Groups without any constraint are left out, unless a relation between groups names them.
-        let mut spoken_of = vec![false; groups.len()];
+        // Groups without any constraint are left out, unless a relation between groups is about
+        // them.
+        let mut is_named = vec![false; groups.len()];
         for (index, part) in self.parts.iter().enumerate() {
             if includes(index) {
-                selected.take(query, part, &mut groups, &mut spoken_of);
+                selected.add(query, part, &mut groups, &mut is_named);
             } else if let Part::Together(class, _) = part {
-                selected.apart.push(*class);
+                selected.unchecked_sums.push(*class);
             }
         }
         for (index, group) in groups.into_iter().enumerate() {
-            let bound = spoken_of[index]
+            let is_constrained = is_named[index]
                 || group
                     != ResolvedGroup {
                         granular: group.granular,
                         ..ResolvedGroup::default()
                     };
-            if !bound {
+            if !is_constrained {
                 continue;
             }
-            let whole = query.groups[index].resources.len() == group.resources.len();
-            if group.granular || whole {
+            let is_complete = query.groups[index].resources.len() == group.resources.len();
+            if group.granular || is_complete {
                 selected.push(query, index, group);
             } else {
-                selected.push_loosely(query, index, group);
+                selected.push_with_separate_traits(query, index, group);
             }
         }
         selected
@@ -395,12 +400,12 @@ impl Parts {
 }
 
 impl SelectedConstraints {
-    fn take(
+    fn add(
         &mut self,
         query: &CandidateQuery,
         part: &Part,
         groups: &mut [ResolvedGroup],
-        spoken_of: &mut [bool],
+        is_named: &mut [bool],
     ) {
         match part {
             Part::RootRequired(id) => self.root.required.push(SmallVec::from_slice(&[*id])),
@@ -412,22 +417,22 @@ impl SelectedConstraints {
                 groups[*group].forbidden_aggregates.clone_from(ids);
             }
             Part::InTree(group, root) => groups[*group].tree = Some(*root),
-            Part::Nobody => self.nobody = true,
+            Part::Unsatisfiable => self.is_unsatisfiable = true,
             Part::Resource(group, class, amount) => {
                 groups[*group].resources.push((*class, *amount));
             }
             Part::Together(_, _) => {}
             Part::Isolate => {
                 self.query.group_policy = Some(GroupPolicy::Isolate);
-                for (group, spoken_of) in groups.iter().zip(spoken_of) {
-                    *spoken_of |= group.granular;
+                for (group, is_named) in groups.iter().zip(is_named) {
+                    *is_named |= group.granular;
                 }
             }
             Part::SameSubtree(set) => {
                 let suffixes = &query.same_subtree[*set];
                 self.query.same_subtree.push(suffixes.clone());
-                for (group, spoken_of) in query.groups.iter().zip(spoken_of) {
-                    *spoken_of |= suffixes.contains(&group.suffix);
+                for (group, is_named) in query.groups.iter().zip(is_named) {
+                    *is_named |= suffixes.contains(&group.suffix);
                 }
             }
             Part::OneProviderOfTree => self.query.nested = false,
@@ -435,21 +440,26 @@ impl SelectedConstraints {
     }
 
     fn push(&mut self, query: &CandidateQuery, index: usize, group: ResolvedGroup) {
-        let mut named = crate::candidates::RequestGroup::default();
-        named.suffix.clone_from(&query.groups[index].suffix);
-        self.query.groups.push(named);
+        let mut request_group = crate::candidates::RequestGroup::default();
+        request_group.suffix.clone_from(&query.groups[index].suffix);
+        self.query.groups.push(request_group);
         self.groups.push(group);
     }
 
     /// Adds the unsuffixed group when not all of its resources are selected. The providers of the
     /// missing ones could have the traits too, so each trait may come from any provider.
-    fn push_loosely(&mut self, query: &CandidateQuery, index: usize, mut group: ResolvedGroup) {
+    fn push_with_separate_traits(
+        &mut self,
+        query: &CandidateQuery,
+        index: usize,
+        mut group: ResolvedGroup,
+    ) {
         let required = std::mem::take(&mut group.required);
         for any in required {
-            let mut bare = group.clone();
-            bare.resources.clear();
-            bare.required.push(any);
-            self.push(query, index, bare);
+            let mut trait_group = group.clone();
+            trait_group.resources.clear();
+            trait_group.required.push(any);
+            self.push(query, index, trait_group);
         }
         self.push(query, index, group);
     }

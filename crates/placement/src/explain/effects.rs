@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::constraint::{Part, Parts};
+use super::constraint::{ConstraintList, Part};
 use super::lineage::Lineage;
 use super::relaxed::RelaxedQuery;
 use super::tree_classes::{TreeClass, TreeClasses};
@@ -15,40 +15,40 @@ use crate::state::State;
 
 /// The number of tree searches that each part of an explanation may run.
 ///
-/// Trees of one shape are searched once, so this bounds the number of shapes, not of trees.
+/// One tree of each tree class is searched, so this bounds the number of classes, not of trees.
 const SEARCHES: u32 = 1_000;
 
 /// For every root, the constraints that it can serve.
 pub(super) struct ConstraintTable<'a> {
     pub(super) state: &'a State,
     pub(super) query: &'a CandidateQuery,
-    pub(super) parts: &'a Parts,
+    pub(super) parts: &'a ConstraintList,
     /// Bit mask of flat hosts (no tree, no sharing provider in reach): for them the constraints
     /// are independent.
     pub(super) hosts: Vec<u64>,
     /// Bit mask of all other roots.
     pub(super) trees: Vec<u64>,
     /// By constraint: bit mask of the roots that can serve it alone.
-    pub(super) serve: Vec<Vec<u64>>,
+    pub(super) serving: Vec<Vec<u64>>,
     /// Trees that can serve each constraint alone but not all together; filled by the searches.
-    pub(super) puzzles: Vec<JointInfeasibility>,
+    pub(super) joint_infeasibilities: Vec<JointInfeasibility>,
     /// The number of trees that the budget did not suffice to search.
     pub(super) unsearched: usize,
     pub(super) lineage: &'a Lineage,
     /// The aggregates that have a sharing member, in rising order.
     shared: &'a [AggregateId],
-    shapes: RefCell<Option<TreeClasses<'a>>>,
+    tree_classes: RefCell<Option<TreeClasses<'a>>>,
     searches: Cell<u32>,
 }
 
-/// Trees of one shape that can serve each constraint alone but not all together.
+/// Trees of one tree class that can serve each constraint alone but not all together.
 pub(super) struct JointInfeasibility {
     /// A representative of these trees.
     pub(super) example: ProviderId,
-    /// The number of trees of this shape.
+    /// The number of trees of this tree class.
     pub(super) roots: usize,
     /// The first constraint that they cannot serve together with all before it.
-    pub(super) end: usize,
+    pub(super) first_failed: usize,
 }
 
 /// Look-ups that do not depend on the constraints.
@@ -68,7 +68,7 @@ impl FleetIndex {
 }
 
 /// Which roots can serve a query.
-pub(super) struct Outcomes {
+pub(super) struct FleetOutcome {
     /// By constraint: how many roots it removed of those that the ones before it left.
     pub(super) removed: Vec<usize>,
     /// The number of roots that remain.
@@ -83,19 +83,19 @@ impl<'a> ConstraintTable<'a> {
     pub(super) fn new(
         state: &'a State,
         query: &'a CandidateQuery,
-        parts: &'a Parts,
-        basis: &'a FleetIndex,
+        parts: &'a ConstraintList,
+        fleet_index: &'a FleetIndex,
     ) -> Self {
         let words = state.provider_slots().div_ceil(64);
         let mut reached = Vec::new();
-        for aggregate in &basis.shared {
+        for aggregate in &fleet_index.shared {
             state.aggregate_members(*aggregate).union_into(&mut reached);
         }
         let is_tree = |word: usize| {
             state.parents().word(word) | reached.get(word).copied().unwrap_or_default()
         };
         let roots = |word: usize| state.roots().word(word);
-        let mut ledger = Self {
+        let mut table = Self {
             state,
             query,
             parts,
@@ -103,38 +103,38 @@ impl<'a> ConstraintTable<'a> {
                 .map(|word| roots(word) & !is_tree(word))
                 .collect(),
             trees: (0..words).map(|word| roots(word) & is_tree(word)).collect(),
-            serve: Vec::new(),
-            puzzles: Vec::new(),
+            serving: Vec::new(),
+            joint_infeasibilities: Vec::new(),
             unsearched: 0,
-            lineage: &basis.lineage,
-            shared: &basis.shared,
-            shapes: RefCell::new(None),
+            lineage: &fleet_index.lineage,
+            shared: &fleet_index.shared,
+            tree_classes: RefCell::new(None),
             searches: Cell::new(SEARCHES),
         };
         for index in 0..parts.parts.len() {
-            let served = match ledger.same_as(index) {
-                Some(other) => ledger.serve[other].clone(),
-                None => ledger.serving_alone(index),
+            let served = match table.equal_constraint(index) {
+                Some(other) => table.serving[other].clone(),
+                None => table.serving_alone(index),
             };
-            ledger.serve.push(served);
+            table.serving.push(served);
         }
-        ledger
+        table
     }
 
-    /// Takes one search from the budget. False when none is left.
-    pub(super) fn may_search(&self) -> bool {
+    /// Takes one search from the budget. False when the budget is used up.
+    pub(super) fn spend_search(&self) -> bool {
         let left = self.searches.get();
         self.searches.set(left.saturating_sub(1));
         left > 0
     }
 
     /// Resets the budget for the next part of the explanation.
-    pub(super) fn renew_allowance(&self) {
+    pub(super) fn reset_budget(&self) {
         self.searches.set(SEARCHES);
     }
 
     /// Whether the budget is used up.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(super) fn budget_is_used_up(&self) -> bool {
         self.searches.get() == 0
     }
 
@@ -144,8 +144,8 @@ impl<'a> ConstraintTable<'a> {
     }
 
     /// The equivalence class of a tree; see [`TreeClasses`].
-    pub(super) fn shape(&self, root: ProviderId) -> TreeClass {
-        let mut shapes = self.shapes.borrow_mut();
+    pub(super) fn class_of_tree(&self, root: ProviderId) -> TreeClass {
+        let mut tree_classes = self.tree_classes.borrow_mut();
         let new = || {
             TreeClasses::new(
                 self.state,
@@ -155,7 +155,7 @@ impl<'a> ConstraintTable<'a> {
                 self.shared,
             )
         };
-        shapes.get_or_insert_with(new).of(root)
+        tree_classes.get_or_insert_with(new).class_of(root)
     }
 
     /// Whether roots that can serve each constraint of a set can serve all of them together.
@@ -164,16 +164,16 @@ impl<'a> ConstraintTable<'a> {
     }
 
     /// An earlier constraint that is equal except for the suffixed group.
-    fn same_as(&self, index: usize) -> Option<usize> {
+    fn equal_constraint(&self, index: usize) -> Option<usize> {
         let part = &self.parts.parts[index];
         let (Part::Resource(group, _, _) | Part::Required(group, _)) = part else {
             return None;
         };
         let is_suffixed = |group: &usize| !self.query.groups[*group].suffix.is_empty();
-        let says = part.without_group();
+        let condition = part.without_group();
         (0..index).find(|other| match &self.parts.parts[*other] {
-            before @ (Part::Resource(of, _, _) | Part::Required(of, _)) => {
-                is_suffixed(of) && is_suffixed(group) && before.without_group() == says
+            earlier @ (Part::Resource(of, _, _) | Part::Required(of, _)) => {
+                is_suffixed(of) && is_suffixed(group) && earlier.without_group() == condition
             }
             _ => false,
         })
@@ -184,7 +184,7 @@ impl<'a> ConstraintTable<'a> {
     fn serving_alone(&self, index: usize) -> Vec<u64> {
         let words = self.hosts.len();
         let is_relation = match &self.parts.parts[index] {
-            Part::Nobody => return vec![0; words],
+            Part::Unsatisfiable => return vec![0; words],
             Part::Together(class, amount) => {
                 return (0..words)
                     .map(|word| {
@@ -214,22 +214,22 @@ impl<'a> ConstraintTable<'a> {
         served
     }
 
-    /// Whether a root can serve a constraint alone, as far as `serve` knows.
+    /// Whether a root can serve a constraint alone, according to `serving`.
     pub(super) fn serves(&self, index: usize, root: ProviderId) -> bool {
-        self.serve[index][root.index() / 64] >> (root.0 % 64) & 1 == 1
+        self.serving[index][root.index() / 64] >> (root.0 % 64) & 1 == 1
     }
 
     pub(super) fn removed_alone(&self, index: usize) -> usize {
-        let serving: u32 = (self.serve[index].iter().enumerate())
+        let serving: u32 = (self.serving[index].iter().enumerate())
             .map(|(word, served)| (served & self.state.roots().word(word)).count_ones())
             .sum();
         self.state.roots().len() - serving as usize
     }
 
-    /// Applies the constraints in order and records what becomes of the roots.
-    pub(super) fn apply_in_order(&mut self) -> Outcomes {
+    /// Applies the constraints in order and records which roots remain.
+    pub(super) fn apply_in_order(&mut self) -> FleetOutcome {
         let count = self.parts.parts.len();
-        let mut found = Outcomes {
+        let mut found = FleetOutcome {
             removed: vec![0; count],
             left: 0,
             serving: Vec::with_capacity(self.hosts.len()),
@@ -247,9 +247,9 @@ impl<'a> ConstraintTable<'a> {
             .last()
             .unwrap_or(0);
         let mut trees = Vec::with_capacity(self.trees.len());
-        for (word, of_word) in self.trees.iter().enumerate() {
+        for (word, trees_of_word) in self.trees.iter().enumerate() {
             let length = (independent + 1).min(count);
-            trees.push(self.apply_to_word(word, *of_word, length, &mut found.removed));
+            trees.push(self.apply_to_word(word, *trees_of_word, length, &mut found.removed));
         }
         if independent < count {
             self.search_trees(&trees, independent, &mut found);
@@ -266,7 +266,7 @@ impl<'a> ConstraintTable<'a> {
     /// remain.
     fn apply_to_word(&self, word: usize, roots: u64, length: usize, removed: &mut [usize]) -> u64 {
         let mut left = roots;
-        for (served, removed) in self.serve.iter().zip(removed).take(length) {
+        for (served, removed) in self.serving.iter().zip(removed).take(length) {
             *removed += (left & !served[word]).count_ones() as usize;
             left &= served[word];
         }
@@ -274,52 +274,53 @@ impl<'a> ConstraintTable<'a> {
     }
 
     /// Decides which trees, of those that can serve each constraint alone, serve all together,
-    /// with one search for each shape.
-    fn search_trees(&mut self, trees: &[u64], independent: usize, found: &mut Outcomes) {
+    /// with one search for each tree class.
+    fn search_trees(&mut self, trees: &[u64], independent: usize, found: &mut FleetOutcome) {
         let count = self.parts.parts.len();
         let mut prefixes = Prefixes {
-            ledger: self,
-            ready: (0..=count).map(|_| None).collect(),
-            last_end: count,
+            table: self,
+            queries: (0..=count).map(|_| None).collect(),
+            last_result: count,
             independent,
         };
         let mut numbers: Map<(TreeClass, usize), usize> = Map::default();
-        let mut outcomes: Vec<Outcome> = Vec::new();
+        let mut outcomes: Vec<TreeClassOutcome> = Vec::new();
         for (word, trees) in trees.iter().enumerate() {
             for root in bits(*trees, word).map(ProviderId) {
-                let first_alone = (independent..count).find(|index| !self.serves(*index, root));
-                let first_alone = first_alone.unwrap_or(count);
+                let first_failed_alone =
+                    (independent..count).find(|index| !self.serves(*index, root));
+                let first_failed_alone = first_failed_alone.unwrap_or(count);
                 let number = numbers
-                    .entry((self.shape(root), first_alone))
+                    .entry((self.class_of_tree(root), first_failed_alone))
                     .or_insert_with(|| {
-                        outcomes.push(Outcome {
+                        outcomes.push(TreeClassOutcome {
                             example: root,
                             roots: 0,
-                            first_alone,
-                            end: prefixes.end_of_tree(root, first_alone),
+                            first_failed_alone,
+                            first_failed: prefixes.first_failed(root, first_failed_alone),
                         });
                         outcomes.len() - 1
                     });
                 let outcome = &mut outcomes[*number];
                 outcome.roots += 1;
                 let bit = 1 << (root.0 % 64);
-                match outcome.end {
+                match outcome.first_failed {
                     Some(end) if end == count => found.serving[word] |= bit,
-                    None if first_alone == count => found.unknown[word] |= bit,
+                    None if first_failed_alone == count => found.unknown[word] |= bit,
                     Some(_) | None => {}
                 }
             }
         }
         for outcome in outcomes {
-            match outcome.end {
+            match outcome.first_failed {
                 Some(end) if end == count => found.left += outcome.roots,
                 Some(end) => {
                     found.removed[end] += outcome.roots;
-                    if outcome.first_alone == count {
-                        self.puzzles.push(JointInfeasibility {
+                    if outcome.first_failed_alone == count {
+                        self.joint_infeasibilities.push(JointInfeasibility {
                             example: outcome.example,
                             roots: outcome.roots,
-                            end,
+                            first_failed: end,
                         });
                     }
                 }
@@ -329,24 +330,24 @@ impl<'a> ConstraintTable<'a> {
     }
 }
 
-/// The outcome of the trees of one shape.
-struct Outcome {
+/// The outcome of the trees of one tree class.
+struct TreeClassOutcome {
     example: ProviderId,
     roots: usize,
     /// The first constraint that they cannot serve even alone; the number of constraints if there
     /// is none.
-    first_alone: usize,
+    first_failed_alone: usize,
     /// The first constraint that they cannot serve together with all before it; `None` if not
     /// searched.
-    end: Option<usize>,
+    first_failed: Option<usize>,
 }
 
 /// The prefixes of the query: its first constraint, its first two, and so on.
 struct Prefixes<'l, 'a> {
-    ledger: &'l ConstraintTable<'a>,
-    ready: Vec<Option<Option<RelaxedQuery<'a>>>>,
-    /// The end of the previous tree, used as a first guess: many trees are alike.
-    last_end: usize,
+    table: &'l ConstraintTable<'a>,
+    queries: Vec<Option<Option<RelaxedQuery<'a>>>>,
+    /// The result for the previous tree, the first guess for the next: many trees are alike.
+    last_result: usize,
     /// The length of the prefix for which serving each alone means serving all.
     independent: usize,
 }
@@ -354,26 +355,26 @@ struct Prefixes<'l, 'a> {
 impl Prefixes<'_, '_> {
     /// Whether a tree can serve the first `length` constraints; `None` when the budget is used up.
     fn fits(&mut self, root: ProviderId, length: usize) -> Option<bool> {
-        if !self.ledger.may_search() {
+        if !self.table.spend_search() {
             return None;
         }
-        let ledger = self.ledger;
+        let table = self.table;
         let prefix =
-            self.ready[length].get_or_insert_with(|| ledger.relaxed(|index| index < length));
+            self.queries[length].get_or_insert_with(|| table.relaxed(|index| index < length));
         Some(prefix.as_mut().is_some_and(|prefix| prefix.tree_fits(root)))
     }
 
     /// The first constraint that a tree cannot serve together with all before it; their number if
     /// it can serve all.
-    /// `first_alone` is the first that it cannot serve even alone.
-    fn end_of_tree(&mut self, root: ProviderId, first_alone: usize) -> Option<usize> {
+    /// `first_failed_alone` is the first that it cannot serve even alone.
+    fn first_failed(&mut self, root: ProviderId, first_failed_alone: usize) -> Option<usize> {
         // Binary search: the first `low` constraints can be served, the first `high` cannot.
-        let (mut low, mut high) = (self.independent, first_alone);
+        let (mut low, mut high) = (self.independent, first_failed_alone);
         if high <= low || self.fits(root, high)? {
-            self.last_end = high;
+            self.last_result = high;
             return Some(high);
         }
-        let mut probe = self.last_end;
+        let mut probe = self.last_result;
         while high - low > 1 {
             if probe <= low || probe >= high {
                 probe = low.midpoint(high);
@@ -386,7 +387,7 @@ impl Prefixes<'_, '_> {
                 probe -= 1;
             }
         }
-        self.last_end = high - 1;
+        self.last_result = high - 1;
         Some(high - 1)
     }
 }

@@ -1,6 +1,6 @@
 //! What one root lacks: the first constraint of a query that it does not pass.
 
-use super::constraint::{Constraint, Parts};
+use super::constraint::{Constraint, ConstraintList};
 use super::relaxed::RelaxedQuery;
 use crate::candidates::{CandidateQuery, QueryRefusal};
 use crate::ids::ProviderId;
@@ -17,7 +17,7 @@ pub fn first_failed(
     query: &CandidateQuery,
     root: ProviderId,
 ) -> Result<Option<Constraint>, QueryRefusal> {
-    let mut parts = Parts::new(state, query)?;
+    let mut parts = ConstraintList::new(state, query)?;
     let serves = |length: usize| {
         let relaxed = RelaxedQuery::new(state, query, &parts, |index| index < length);
         relaxed.is_some_and(|mut relaxed| relaxed.tree_fits(root))

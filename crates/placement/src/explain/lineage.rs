@@ -1,10 +1,10 @@
-//! The membership of trees in columns, so that walking a tree reads no provider records.
+//! Roots, parents and children in columns, so that walking a tree reads no provider rows.
 
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 use crate::state::State;
 
-/// The trees of a fleet. Empty when no provider has a parent.
+/// The root and the parent of each provider. Empty when no provider has a parent.
 #[derive(Default)]
 pub(super) struct Lineage {
     /// By slot of a provider that is no root: the root of its tree.
@@ -46,7 +46,7 @@ impl Lineage {
 pub(super) struct Children {
     /// By slot: the offset of its children; they end where those of the next slot begin.
     start: Vec<u32>,
-    parts: Vec<u32>,
+    children: Vec<u32>,
 }
 
 impl Children {
@@ -58,24 +58,24 @@ impl Children {
             start[lineage.parent_of[slot as usize] as usize + 1] += 1;
         }
         let mut sum = 0;
-        for one in &mut start {
-            sum += *one;
-            *one = sum;
+        for offset in &mut start {
+            sum += *offset;
+            *offset = sum;
         }
         let mut next = start.clone();
-        let mut parts = vec![0; sum as usize];
+        let mut children = vec![0; sum as usize];
         for slot in nested() {
             let next = &mut next[lineage.parent_of[slot as usize] as usize];
-            parts[*next as usize] = slot;
+            children[*next as usize] = slot;
             *next += 1;
         }
-        Self { start, parts }
+        Self { start, children }
     }
 
     /// The children of a provider.
     #[inline]
-    pub(super) fn of(&self, slot: u32) -> &[u32] {
+    pub(super) fn children_of(&self, slot: u32) -> &[u32] {
         let slot = slot as usize;
-        &self.parts[self.start[slot] as usize..self.start[slot + 1] as usize]
+        &self.children[self.start[slot] as usize..self.start[slot + 1] as usize]
     }
 }

@@ -15,14 +15,14 @@ use crate::slot_set::bits;
 pub struct NearMiss {
     /// The number of roots that share these lacks.
     pub roots: usize,
-    /// The one with the lowest slot.
+    /// The root of them with the lowest slot.
     pub example: ProviderId,
     /// The constraints that they fail, as indexes into the list of effects, with what they lack.
     pub lacks: Vec<(usize, Shortfall)>,
 }
 
-/// The number of kinds of near misses that an explanation lists.
-pub(super) const MOST: usize = 10;
+/// The maximum number of near misses that an explanation lists.
+pub(super) const MAX_NEAR_MISSES: usize = 10;
 
 /// The constraints that a root fails, with what it lacks.
 type Shortfalls = SmallVec<[(usize, Shortfall); 2]>;
@@ -34,10 +34,10 @@ struct Nearest {
 }
 
 impl Nearest {
-    /// The score above which an offer is no longer among the nearest.
-    fn worst(&self) -> i64 {
+    /// The highest score that is still among the nearest.
+    fn highest_score(&self) -> i64 {
         match self.found.last() {
-            Some((worst, _)) if self.found.len() >= MOST => *worst,
+            Some((highest, _)) if self.found.len() >= MAX_NEAR_MISSES => *highest,
             _ => i64::MAX,
         }
     }
@@ -46,20 +46,20 @@ impl Nearest {
         let order = |other: &(i64, NearMiss)| {
             (other.0, other.1.lacks.as_slice()).cmp(&(score, lacks.as_slice()))
         };
-        let place = self.found.partition_point(|one| order(one).is_lt());
-        match self.found.get_mut(place) {
+        let index = self.found.partition_point(|entry| order(entry).is_lt());
+        match self.found.get_mut(index) {
             Some((_, miss)) if miss.lacks.as_slice() == lacks.as_slice() => {
                 miss.roots += roots;
                 miss.example = miss.example.min(example);
             }
-            _ if place < MOST => {
+            _ if index < MAX_NEAR_MISSES => {
                 let miss = NearMiss {
                     roots,
                     example,
                     lacks: lacks.to_vec(),
                 };
-                self.found.insert(place, (score, miss));
-                self.found.truncate(MOST);
+                self.found.insert(index, (score, miss));
+                self.found.truncate(MAX_NEAR_MISSES);
             }
             _ => {}
         }
@@ -67,12 +67,12 @@ impl Nearest {
 }
 
 /// By constraint: the query without it, memoised.
-type Rests<'a> = Map<usize, Option<RelaxedQuery<'a>>>;
+type QueriesWithout<'a> = Map<usize, Option<RelaxedQuery<'a>>>;
 
 impl<'a> ConstraintTable<'a> {
     /// The roots that fail fewest constraints, by what they lack.
     pub(super) fn near_misses(&self) -> Vec<NearMiss> {
-        self.renew_allowance();
+        self.reset_budget();
         let mut nearest = Nearest::default();
         let Some((fewest, failing)) = self.fewest_failed() else {
             return Vec::new();
@@ -84,9 +84,9 @@ impl<'a> ConstraintTable<'a> {
             .map(|(failing, trees)| failing & trees)
             .collect();
         self.offer_trees(&trees, fewest, &mut nearest);
-        let mut rests = Rests::default();
-        for puzzle in &self.puzzles {
-            self.offer_puzzle(puzzle, &mut rests, &mut nearest);
+        let mut queries_without = QueriesWithout::default();
+        for joint_infeasibility in &self.joint_infeasibilities {
+            self.offer_joint_infeasibility(joint_infeasibility, &mut queries_without, &mut nearest);
         }
         nearest.found.into_iter().map(|(_, miss)| miss).collect()
     }
@@ -94,7 +94,7 @@ impl<'a> ConstraintTable<'a> {
     /// By root of a word: how many constraints it fails alone, as bit-sliced binary digits.
     fn failures(&self, word: usize) -> SmallVec<[u64; 8]> {
         let mut digits: SmallVec<[u64; 8]> = SmallVec::new();
-        for served in &self.serve {
+        for served in &self.serving {
             let mut carry = !served[word];
             for digit in &mut digits {
                 (*digit, carry) = (*digit ^ carry, *digit & carry);
@@ -109,8 +109,8 @@ impl<'a> ConstraintTable<'a> {
     /// The smallest number of constraints that a root fails, and a bit mask of the roots that fail
     /// this many alone; `None` when no root fails any.
     fn fewest_failed(&self) -> Option<(usize, Vec<u64>)> {
-        let most = if self.puzzles.is_empty() {
-            self.serve.len() + 1
+        let most = if self.joint_infeasibilities.is_empty() {
+            self.serving.len() + 1
         } else {
             1
         };
@@ -118,7 +118,7 @@ impl<'a> ConstraintTable<'a> {
         let mut least_of_word = Vec::with_capacity(self.hosts.len());
         for word in 0..self.hosts.len() {
             let roots = self.state.roots().word(word);
-            let least = least_of(&self.failures(word), roots, fewest);
+            let least = smallest_count(&self.failures(word), roots, fewest);
             fewest = least.map_or(fewest, |(count, _)| count);
             least_of_word.push(least);
         }
@@ -126,40 +126,40 @@ impl<'a> ConstraintTable<'a> {
             Some((count, roots)) if count == fewest => roots,
             _ => 0,
         });
-        (fewest <= self.serve.len()).then(|| (fewest, failing.collect()))
+        (fewest <= self.serving.len()).then(|| (fewest, failing.collect()))
     }
 
     /// Offers the hosts of a word that fail the fewest constraints.
     fn offer_hosts(&self, mut failing: u64, word: usize, nearest: &mut Nearest) {
         while let Some(first) = bits(failing, word).next() {
             // Hosts that fail the same constraints.
-            let mut alike = failing;
+            let mut same_failures = failing;
             let mut failed: SmallVec<[usize; 4]> = SmallVec::new();
-            for (index, served) in self.serve.iter().enumerate() {
+            for (index, served) in self.serving.iter().enumerate() {
                 if served[word] >> (first % 64) & 1 == 1 {
-                    alike &= served[word];
+                    same_failures &= served[word];
                 } else {
-                    alike &= !served[word];
+                    same_failures &= !served[word];
                     failed.push(index);
                 }
             }
-            failing &= !alike;
-            let worst = nearest.worst();
-            if worst < i64::MAX {
+            failing &= !same_failures;
+            let highest = nearest.highest_score();
+            if highest < i64::MAX {
                 for index in &failed {
-                    alike &= self.hosts_within(*index, word, worst);
+                    same_failures &= self.hosts_within(*index, word, highest);
                 }
             }
-            while let Some(slot) = bits(alike, word).next() {
+            while let Some(slot) = bits(same_failures, word).next() {
                 let mut lacks = Shortfalls::new();
-                let mut same = alike;
+                let mut same_lacks = same_failures;
                 for index in &failed {
                     let lack = self.lack_of_host(*index, slot);
-                    same &= self.hosts_alike(*index, slot, lack);
+                    same_lacks &= self.hosts_with_same_lack(*index, slot, lack);
                     lacks.push((*index, lack));
                 }
-                alike &= !same;
-                let count = same.count_ones() as usize;
+                same_failures &= !same_lacks;
+                let count = same_lacks.count_ones() as usize;
                 self.offer(count, ProviderId(slot), &lacks, nearest);
             }
         }
@@ -168,21 +168,22 @@ impl<'a> ConstraintTable<'a> {
     /// Offers trees by what they lack of the constraints that they fail alone.
     fn offer_trees(&self, trees: &[u64], fewest: usize, nearest: &mut Nearest) {
         let failed = |index: &usize| {
-            let pairs = trees.iter().zip(&self.serve[*index]);
+            let pairs = trees.iter().zip(&self.serving[*index]);
             pairs
                 .into_iter()
                 .any(|(trees, served)| trees & !served != 0)
         };
-        let mut of_trees: Vec<(usize, Vec<Shortfall>)> = Vec::with_capacity(fewest);
-        for index in (0..self.serve.len()).filter(failed) {
-            let failing: Vec<u64> = (trees.iter().zip(&self.serve[index]))
+        let mut lacks_by_constraint: Vec<(usize, Vec<Shortfall>)> = Vec::with_capacity(fewest);
+        for index in (0..self.serving.len()).filter(failed) {
+            let failing: Vec<u64> = (trees.iter().zip(&self.serving[index]))
                 .map(|(trees, served)| trees & !served)
                 .collect();
-            of_trees.push((index, self.lacks_of_trees(index, &failing)));
+            lacks_by_constraint.push((index, self.lacks_of_trees(index, &failing)));
         }
         for (word, trees) in trees.iter().enumerate() {
             for root in bits(*trees, word).map(ProviderId) {
-                let failed = (of_trees.iter()).filter(|(index, _)| !self.serves(*index, root));
+                let failed =
+                    (lacks_by_constraint.iter()).filter(|(index, _)| !self.serves(*index, root));
                 let lacks: Shortfalls = failed
                     .map(|(index, lacks)| (*index, lacks[root.index()]))
                     .collect();
@@ -191,33 +192,38 @@ impl<'a> ConstraintTable<'a> {
         }
     }
 
-    /// Offers trees that serve each constraint but not all at once: the constraint whose removal
-    /// makes the query feasible is the one they lack.
-    fn offer_puzzle(
+    /// Offers trees that can serve each constraint but not all together: they lack the first
+    /// constraint whose removal makes the query feasible for them.
+    fn offer_joint_infeasibility(
         &self,
-        puzzle: &JointInfeasibility,
-        rests: &mut Rests<'a>,
+        joint_infeasibility: &JointInfeasibility,
+        queries_without: &mut QueriesWithout<'a>,
         nearest: &mut Nearest,
     ) {
         // Constraints after the end are irrelevant: the prefix up to the end is already
         // infeasible.
-        for dropped in 0..=puzzle.end {
+        for dropped in 0..=joint_infeasibility.first_failed {
             // Without the last constraint the prefix is feasible, as was found before.
-            let is_last = dropped + 1 == self.serve.len();
+            let is_last = dropped + 1 == self.serving.len();
             let fits = is_last
-                || self.may_search()
-                    && rests
+                || self.spend_search()
+                    && queries_without
                         .entry(dropped)
                         .or_insert_with(|| self.relaxed(|index| index != dropped))
                         .as_mut()
-                        .is_some_and(|rest| rest.tree_fits(puzzle.example));
+                        .is_some_and(|query| query.tree_fits(joint_infeasibility.example));
             if fits {
                 let lack = match self.parts.parts[dropped] {
                     Part::Resource(_, _, amount) => Shortfall::Amount(amount),
                     _ => Shortfall::Condition,
                 };
                 let lacks = Shortfalls::from_slice(&[(dropped, lack)]);
-                self.offer(puzzle.roots, puzzle.example, &lacks, nearest);
+                self.offer(
+                    joint_infeasibility.roots,
+                    joint_infeasibility.example,
+                    &lacks,
+                    nearest,
+                );
                 return;
             }
         }
@@ -228,7 +234,7 @@ impl<'a> ConstraintTable<'a> {
             .iter()
             .map(|(index, lack)| lack.score(&self.parts.parts[*index]))
             .fold(0, i64::saturating_add);
-        if score <= nearest.worst() {
+        if score <= nearest.highest_score() {
             nearest.offer(score, roots, example, lacks);
         }
     }
@@ -236,23 +242,23 @@ impl<'a> ConstraintTable<'a> {
 
 /// The smallest positive number that some of 64 roots have, if it is at most `most`, and the roots
 /// that have it.
-fn least_of(digits: &[u64], roots: u64, most: usize) -> Option<(usize, u64)> {
+fn smallest_count(digits: &[u64], roots: u64, most: usize) -> Option<(usize, u64)> {
     // From the highest digit down, keep the roots whose digit is 0, as long as there are any.
     let mut left = roots & digits.iter().fold(0, |any, digit| any | digit);
     if left == 0 {
         return None;
     }
     let mut count = 0;
-    for (place, digit) in digits.iter().enumerate().rev() {
-        let mut without = left & !digit;
+    for (position, digit) in digits.iter().enumerate().rev() {
+        let mut with_zero = left & !digit;
         if count == 0 {
-            without &= digits[..place].iter().fold(0, |any, digit| any | digit);
+            with_zero &= digits[..position].iter().fold(0, |any, digit| any | digit);
         }
-        if without == 0 {
+        if with_zero == 0 {
             left &= digit;
-            count |= 1 << place;
+            count |= 1 << position;
         } else {
-            left = without;
+            left = with_zero;
         }
     }
     (count <= most).then_some((count, left))

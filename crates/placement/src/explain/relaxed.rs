@@ -1,6 +1,6 @@
 //! A query reduced to some of its constraints, evaluated root by root.
 
-use super::constraint::Parts;
+use super::constraint::ConstraintList;
 use super::lineage::Lineage;
 use crate::candidates::CandidateQuery;
 use crate::candidates::plan::{Plan, Relaxation};
@@ -14,81 +14,81 @@ use crate::state::State;
 /// A query reduced to some of its constraints.
 pub(super) struct RelaxedQuery<'a> {
     plan: Plan<'a>,
-    anchors: RootSelection,
+    root_selection: RootSelection,
     search: TreeSearch,
     scratch: Scratch,
 }
 
 impl<'a> RelaxedQuery<'a> {
-    /// `None` when no provider can serve it.
+    /// `None` when the selected constraints can be served by no provider.
     pub(super) fn new(
         state: &'a State,
         query: &CandidateQuery,
-        parts: &Parts,
+        parts: &ConstraintList,
         includes: impl Fn(usize) -> bool,
     ) -> Option<Self> {
         let selected = parts.select(query, includes);
-        if selected.nobody {
+        if selected.is_unsatisfiable {
             return None;
         }
-        let leniency = Relaxation {
+        let relaxation = Relaxation {
             bare_groups: true,
-            apart: selected.apart,
+            unchecked_sums: selected.unchecked_sums,
         };
-        let plan = Plan::lenient(
+        let plan = Plan::relaxed(
             state,
             &selected.query,
             &selected.root,
             selected.groups,
-            &leniency,
+            &relaxation,
         );
         Some(Self {
             // Few trees are searched, so their classification is computed on demand.
-            anchors: RootSelection::by_host(&plan),
+            root_selection: RootSelection::by_host(&plan),
             search: TreeSearch::new(&plan),
             scratch: Scratch::new(&plan),
             plan,
         })
     }
 
-    /// The flat hosts of a word that can serve it.
+    /// The flat hosts of a word that can serve the query.
     pub(super) fn hosts(&self, word: usize) -> u64 {
-        self.anchors.word(&self.plan, word).hosts
+        self.root_selection.word(&self.plan, word).hosts
     }
 
-    /// Whether a tree can serve it.
+    /// Whether a root can serve the query, as a tree or as a flat host.
     pub(super) fn tree_fits(&mut self, root: ProviderId) -> bool {
         let bit = 1 << (root.0 % 64);
-        let word = self.anchors.word(&self.plan, root.index() / 64);
+        let word = self.root_selection.word(&self.plan, root.index() / 64);
         // A root in reach of a sharing provider counts as a flat host when nothing shared is
         // requested.
         word.hosts & bit != 0
             || word.trees & bit != 0
-                && (self.plan.choices.is_empty()
+                && (self.plan.variables.is_empty()
                     || self.search.open(
                         &self.plan,
-                        &self.anchors.matches,
-                        &self.anchors.sharing,
+                        &self.root_selection.matches,
+                        &self.root_selection.sharing,
                         root,
                     ) && self.search.next(&self.plan, &mut self.scratch))
     }
 }
 
 impl RelaxedQuery<'_> {
-    /// The roots of the trees that can serve a query of at most one choice. The flat hosts in
-    /// `lone` are left out.
-    pub(super) fn served_trees(&self, lone: &[u64], lineage: &Lineage) -> Vec<u64> {
+    /// The roots of the trees that can serve a query of at most one variable. The flat hosts in
+    /// `flat_hosts` are left out.
+    pub(super) fn served_trees(&self, flat_hosts: &[u64], lineage: &Lineage) -> Vec<u64> {
         let plan = &self.plan;
-        let words = self.anchors.words;
+        let words = self.root_selection.words;
         let root_filter = |word: usize, mask: u64| plan.root.word(plan.state, word, mask);
-        let Some(kind) = plan.kinds.first() else {
+        let Some(condition) = plan.conditions.first() else {
             return (0..words)
                 .map(|word| root_filter(word, plan.state.roots().word(word)))
                 .collect();
         };
-        let serves = |word: usize, asked: u64| {
-            let mask = kind.word(plan.state, word, asked);
-            kind.spanning.word(plan.state, word, mask)
+        let serves = |word: usize, considered: u64| {
+            let mask = condition.word(plan.state, word, considered);
+            condition.spanning.word(plan.state, word, mask)
         };
         let mut roots = vec![0; words];
         let mark = |roots: &mut [u64], word: usize, mask: u64| {
@@ -100,14 +100,14 @@ impl RelaxedQuery<'_> {
             }
         };
         for word in 0..words {
-            let lone = lone.get(word).copied().unwrap_or_default();
-            let asked = plan.state.existing_word(word) & !lone;
-            if asked != 0 {
-                mark(&mut roots, word, serves(word, asked));
+            let flat_hosts = flat_hosts.get(word).copied().unwrap_or_default();
+            let considered = plan.state.existing_word(word) & !flat_hosts;
+            if considered != 0 {
+                mark(&mut roots, word, serves(word, considered));
             }
         }
-        if kind.takes_shared {
-            for (id, aggregates) in self.anchors.sharing.providers(plan) {
+        if condition.takes_shared {
+            for (id, aggregates) in self.root_selection.sharing.providers(plan) {
                 if serves(id.index() / 64, 1 << (id.0 % 64)) == 0 {
                     continue;
                 }

@@ -21,14 +21,14 @@ pub enum Shortfall {
     Inventory,
 }
 
-/// The score of lacking everything that is asked for; partial lacks are fractions of it.
+/// The score of a root that has nothing of what is requested; partial lacks are fractions of it.
 pub(super) const WHOLE: i64 = 1 << 20;
 
 impl Shortfall {
     /// The distance to satisfying a constraint, up to [`WHOLE`].
     pub(super) fn score(self, part: &Part) -> i64 {
         match self {
-            Self::Amount(missing) => share(missing, asked(part)),
+            Self::Amount(missing) => lack_score(missing, requested_amount(part)),
             Self::Condition => WHOLE,
             Self::Units => WHOLE + 1,
             Self::Inventory => WHOLE + 2,
@@ -37,7 +37,7 @@ impl Shortfall {
 }
 
 /// The amount that a constraint requests.
-pub(super) fn asked(part: &Part) -> i64 {
+pub(super) fn requested_amount(part: &Part) -> i64 {
     match part {
         Part::Resource(_, _, amount) | Part::Together(_, amount) => *amount,
         _ => 1,
@@ -45,22 +45,22 @@ pub(super) fn asked(part: &Part) -> i64 {
 }
 
 /// A fraction of [`WHOLE`], at most 1.
-fn share(missing: i64, asked: i64) -> i64 {
-    let asked = asked.max(1);
-    if missing >= asked {
+fn lack_score(missing: i64, requested: i64) -> i64 {
+    let requested = requested.max(1);
+    if missing >= requested {
         return WHOLE;
     }
     // A fraction below 1, so the result fits.
     match missing.checked_mul(WHOLE) {
-        Some(product) => product / asked,
-        None => i64::try_from(i128::from(missing) * i128::from(WHOLE) / i128::from(asked))
+        Some(product) => product / requested,
+        None => i64::try_from(i128::from(missing) * i128::from(WHOLE) / i128::from(requested))
             .unwrap_or(WHOLE),
     }
 }
 
-/// The largest missing amount whose score is at most this: the inverse of [`share`].
-fn missing_within(score: i64, asked: i64) -> i64 {
-    let more = (i128::from(score) + 1) * i128::from(asked.max(1)) - 1;
+/// The largest missing amount whose score is at most this: the inverse of [`lack_score`].
+fn missing_within(score: i64, requested: i64) -> i64 {
+    let more = (i128::from(score) + 1) * i128::from(requested.max(1)) - 1;
     i64::try_from(more / i128::from(WHOLE)).unwrap_or(i64::MAX)
 }
 
@@ -69,14 +69,14 @@ struct ClassBlock<'a> {
     class: ClassId,
     amount: i64,
     /// Whether the amount is one allocation, so that `min_unit`, `max_unit` and `step_size` apply.
-    at_once: bool,
+    is_single_allocation: bool,
     columns: Option<(&'a Block, &'a [i32; BLOCK_SLOTS])>,
 }
 
 impl<'a> ClassBlock<'a> {
     /// `None` for a constraint that is not about capacity.
     fn new(state: &'a State, part: &Part, word: usize) -> Option<Self> {
-        let (class, amount, at_once) = match part {
+        let (class, amount, is_single_allocation) = match part {
             Part::Resource(_, class, amount) => (*class, *amount, true),
             Part::Together(class, amount) => (*class, *amount, false),
             _ => return None,
@@ -85,15 +85,15 @@ impl<'a> ClassBlock<'a> {
         Some(Self {
             class,
             amount,
-            at_once,
+            is_single_allocation,
             columns: column.block(word).zip(column.units(word)),
         })
     }
 
-    /// The `max_unit` and the headroom of a provider, if these alone say what it lacks.
+    /// The `max_unit` and the headroom of a provider, if these two suffice to tell what it lacks.
     fn regular(&self, bit: usize) -> Option<(i64, i64)> {
         let (block, units) = self.columns?;
-        let is_irregular = self.at_once && block.irregular >> bit & 1 == 1;
+        let is_irregular = self.is_single_allocation && block.irregular >> bit & 1 == 1;
         // A negative headroom is not stored exactly, so the record has to be read.
         let room = block.headroom[bit];
         (!is_irregular && room >= 0).then(|| (i64::from(units[bit]), i64::from(room)))
@@ -116,14 +116,14 @@ impl<'a> ClassBlock<'a> {
                 ProviderId(slot),
                 self.class,
                 self.amount,
-                self.at_once,
+                self.is_single_allocation,
             ),
         }
     }
 
-    /// Of the 64, providers that certainly lack the same as a given one; possibly not all of them.
-    fn alike(&self, bit: usize, lack: Shortfall) -> u64 {
-        let own = 1 << bit;
+    /// Of the 64, providers that lack the same as a given one; not necessarily all of them.
+    fn same_lack(&self, bit: usize, lack: Shortfall) -> u64 {
+        let itself = 1 << bit;
         let Some((block, units)) = self.columns else {
             return u64::MAX;
         };
@@ -131,9 +131,13 @@ impl<'a> ClassBlock<'a> {
             return !block.present;
         }
         if self.regular(bit).is_none() {
-            return own;
+            return itself;
         }
-        let irregular = if self.at_once { block.irregular } else { 0 };
+        let irregular = if self.is_single_allocation {
+            block.irregular
+        } else {
+            0
+        };
         let regular = block.present & !irregular & block.room_for(0);
         let same = match lack {
             Shortfall::Units => !self.unit_fits(units),
@@ -145,7 +149,7 @@ impl<'a> ClassBlock<'a> {
             }
             Shortfall::Condition | Shortfall::Inventory => 0,
         };
-        regular & same | own
+        regular & same | itself
     }
 
     /// Of the 64, those whose `max_unit` allows the amount.
@@ -175,13 +179,13 @@ pub(super) fn lack_of_record(
     id: ProviderId,
     class: ClassId,
     amount: i64,
-    at_once: bool,
+    is_single_allocation: bool,
 ) -> Shortfall {
     let record = (state.provider(id)).and_then(|provider| provider.inventory(class));
     let Some(record) = record else {
         return Shortfall::Inventory;
     };
-    let within = if at_once {
+    let within = if is_single_allocation {
         record.inventory.admits_amount(amount)
     } else {
         amount <= i64::from(record.inventory.max_unit)
@@ -208,10 +212,10 @@ impl ConstraintTable<'_> {
     }
 
     /// Of 64 hosts that fail a constraint, some that lack the same as a given one.
-    pub(super) fn hosts_alike(&self, index: usize, slot: u32, lack: Shortfall) -> u64 {
+    pub(super) fn hosts_with_same_lack(&self, index: usize, slot: u32, lack: Shortfall) -> u64 {
         let (word, bit) = (slot as usize / BLOCK_SLOTS, slot as usize % BLOCK_SLOTS);
         let block = ClassBlock::new(self.state, &self.parts.parts[index], word);
-        block.map_or(u64::MAX, |block| block.alike(bit, lack))
+        block.map_or(u64::MAX, |block| block.same_lack(bit, lack))
     }
 
     /// Of 64 hosts, a superset of those that lack no more of a constraint than this score.
@@ -231,7 +235,7 @@ impl ConstraintTable<'_> {
             return vec![Shortfall::Condition; self.state.provider_slots()];
         }
         let mut lacks = vec![Shortfall::Inventory; self.state.provider_slots()];
-        for (word, of_trees) in trees.iter().enumerate() {
+        for (word, tree_mask) in trees.iter().enumerate() {
             let Some(block) = ClassBlock::new(self.state, part, word) else {
                 continue;
             };
@@ -239,7 +243,7 @@ impl ConstraintTable<'_> {
                 continue;
             };
             let nested = self.state.nested().word(word) & present;
-            for slot in bits(of_trees & present, word) {
+            for slot in bits(tree_mask & present, word) {
                 let lack = &mut lacks[slot as usize];
                 *lack = (*lack).min(block.lack(self.state, slot));
             }

@@ -21,14 +21,14 @@ const STEPS: u32 = 100_000;
 impl ConstraintTable<'_> {
     /// The smallest set, if it is found within the work allowed.
     pub(super) fn smallest(&self) -> Option<Vec<usize>> {
-        self.renew_allowance();
-        let mut to_hit: Vec<Vec<usize>> = Vec::new();
+        self.reset_budget();
+        let mut complements: Vec<Vec<usize>> = Vec::new();
         for _ in 0..ROUNDS {
-            let set = smallest_hitting(&to_hit, self.parts.parts.len())?;
-            match self.outside_of_some_root(&set)? {
+            let set = smallest_hitting(&complements, self.parts.parts.len())?;
+            match self.complement_of_feasible_set(&set)? {
                 None => return Some(set),
                 Some(missing) if missing.is_empty() => return None,
-                Some(missing) => to_hit.push(missing),
+                Some(missing) => complements.push(missing),
             }
         }
         None
@@ -36,10 +36,10 @@ impl ConstraintTable<'_> {
 
     /// For some root that can serve the set: the constraints outside a maximal set that it can
     /// serve. `Some(None)` when no root can serve the set, `None` when the budget is used up.
-    fn outside_of_some_root(&self, set: &[usize]) -> Option<Option<Vec<usize>>> {
+    fn complement_of_feasible_set(&self, set: &[usize]) -> Option<Option<Vec<usize>>> {
         let count = self.parts.parts.len();
         for (word, hosts) in self.hosts.iter().enumerate() {
-            let left = (set.iter()).fold(*hosts, |left, index| left & self.serve[*index][word]);
+            let left = (set.iter()).fold(*hosts, |left, index| left & self.serving[*index][word]);
             if let Some(slot) = bits(left, word).next() {
                 let fails = |index: &usize| !self.serves(*index, ProviderId(slot));
                 return Some(Some((0..count).filter(fails).collect()));
@@ -50,20 +50,20 @@ impl ConstraintTable<'_> {
         let mut relaxed = None;
         let mut searched: Map<TreeClass, ()> = Map::default();
         for (word, trees) in self.trees.iter().enumerate() {
-            let left = (set.iter()).fold(*trees, |left, index| left & self.serve[*index][word]);
+            let left = (set.iter()).fold(*trees, |left, index| left & self.serving[*index][word]);
             for root in bits(left, word).map(ProviderId) {
                 if is_independent {
-                    return Some(Some(self.grow(set, root)));
+                    return Some(Some(self.complement_of_maximal_set(set, root)));
                 }
-                if searched.insert(self.shape(root), ()).is_some() {
+                if searched.insert(self.class_of_tree(root), ()).is_some() {
                     continue;
                 }
-                if !self.may_search() {
+                if !self.spend_search() {
                     return None;
                 }
                 let relaxed = relaxed.get_or_insert_with(|| self.relaxed(includes));
                 if relaxed.as_mut().is_some_and(|set| set.tree_fits(root)) {
-                    return Some(Some(self.grow(set, root)));
+                    return Some(Some(self.complement_of_maximal_set(set, root)));
                 }
             }
         }
@@ -71,30 +71,30 @@ impl ConstraintTable<'_> {
     }
 
     /// Adds constraints one by one as long as a tree can serve all, and returns those left out.
-    fn grow(&self, set: &[usize], root: ProviderId) -> Vec<usize> {
-        let mut inside = Bits::default();
+    fn complement_of_maximal_set(&self, set: &[usize], root: ProviderId) -> Vec<usize> {
+        let mut included = Bits::default();
         for index in set {
-            inside.insert(*index);
+            included.insert(*index);
         }
-        let mut outside = Vec::new();
+        let mut excluded = Vec::new();
         for index in 0..self.parts.parts.len() {
-            if inside.contains(index) {
+            if included.contains(index) {
                 continue;
             }
-            let with_it = |other: usize| other == index || inside.contains(other);
+            let selects = |other: usize| other == index || included.contains(other);
             let fits = self.serves(index, root)
-                && (self.are_independent(with_it)
-                    || self.may_search()
+                && (self.are_independent(selects)
+                    || self.spend_search()
                         && self
-                            .relaxed(with_it)
-                            .is_some_and(|mut more| more.tree_fits(root)));
+                            .relaxed(selects)
+                            .is_some_and(|mut query| query.tree_fits(root)));
             if fits {
-                inside.insert(index);
+                included.insert(index);
             } else {
-                outside.push(index);
+                excluded.push(index);
             }
         }
-        outside
+        excluded
     }
 }
 
@@ -103,11 +103,11 @@ impl ConstraintTable<'_> {
 fn smallest_hitting(lists: &[Vec<usize>], count: usize) -> Option<Vec<usize>> {
     let mut steps = STEPS;
     for size in 0..=count {
-        let mut chosen = Vec::new();
-        match hit(lists, size, &mut chosen, &mut steps) {
+        let mut hitting = Vec::new();
+        match extend_hitting_set(lists, size, &mut hitting, &mut steps) {
             Some(true) => {
-                chosen.sort_unstable();
-                return Some(chosen);
+                hitting.sort_unstable();
+                return Some(hitting);
             }
             Some(false) => {}
             None => return None,
@@ -118,14 +118,14 @@ fn smallest_hitting(lists: &[Vec<usize>], count: usize) -> Option<Vec<usize>> {
 
 /// Whether at most this many more members can hit all lists; `None` when the step budget is used
 /// up.
-fn hit(
+fn extend_hitting_set(
     lists: &[Vec<usize>],
     size: usize,
-    chosen: &mut Vec<usize>,
+    hitting: &mut Vec<usize>,
     steps: &mut u32,
 ) -> Option<bool> {
     *steps = steps.checked_sub(1)?;
-    let missed = |list: &&Vec<usize>| !list.iter().any(|index| chosen.contains(index));
+    let missed = |list: &&Vec<usize>| !list.iter().any(|index| hitting.contains(index));
     let Some(shortest) = lists.iter().filter(missed).min_by_key(|list| list.len()) else {
         return Some(true);
     };
@@ -133,21 +133,21 @@ fn hit(
         return Some(false);
     }
     // Lower bound: pairwise disjoint lists need a member each.
-    let mut apart: Vec<&Vec<usize>> = Vec::new();
+    let mut disjoint: Vec<&Vec<usize>> = Vec::new();
     for list in lists.iter().filter(missed) {
-        if !(apart.iter()).any(|other| other.iter().any(|index| list.contains(index))) {
-            apart.push(list);
+        if !(disjoint.iter()).any(|other| other.iter().any(|index| list.contains(index))) {
+            disjoint.push(list);
         }
     }
-    if apart.len() > size {
+    if disjoint.len() > size {
         return Some(false);
     }
     for index in shortest {
-        chosen.push(*index);
-        if hit(lists, size - 1, chosen, steps)? {
+        hitting.push(*index);
+        if extend_hitting_set(lists, size - 1, hitting, steps)? {
             return Some(true);
         }
-        chosen.pop();
+        hitting.pop();
     }
     Some(false)
 }

@@ -1,5 +1,5 @@
 //! Tests explanations against their plain definition: every root is asked about every constraint,
-//! without columns, shapes and bounds.
+//! without columns, tree classes and bounds.
 
 use placewright_testing::fleet::{
     self, Fleet, device_query, device_tree, fleet as any_fleet, placewright_placement as other,
@@ -7,9 +7,9 @@ use placewright_testing::fleet::{
 };
 use proptest::prelude::*;
 
-use super::constraint::{Part, Parts};
+use super::constraint::{ConstraintList, Part};
 use super::effects::{ConstraintTable, FleetIndex};
-use super::misses::MOST;
+use super::misses::MAX_NEAR_MISSES;
 use super::shortfall::{Shortfall, lack_of_record};
 use super::{NearMiss, explain_and_serve, first_failed};
 use crate::candidates::{CandidateQuery, GroupPolicy, RequestGroup};
@@ -19,8 +19,8 @@ use crate::state::State;
 /// Of how many roots of a fleet it is asked what they lack.
 const ROOTS_ASKED: usize = 24;
 
-/// The state of a fleet. It is made by the crate as others see it, whose types are not those of this
-/// build for unit tests; the bytes of a snapshot are the same.
+/// The state of a fleet. It is made by the crate as others see it, whose types are not those of
+/// this build for unit tests; the bytes of a snapshot are the same.
 fn build(fleet: &mut Fleet) -> State {
     let mut bytes = Vec::new();
     fleet::build(fleet).save(&mut bytes).unwrap();
@@ -65,11 +65,11 @@ struct Plain {
     end: usize,
 }
 
-fn plain_roots(state: &State, ledger: &ConstraintTable<'_>) -> Vec<Plain> {
-    let parts = &ledger.parts.parts;
+fn plain_roots(state: &State, table: &ConstraintTable<'_>) -> Vec<Plain> {
+    let parts = &table.parts.parts;
     let roots = state.roots().iter().map(ProviderId);
     let look = |root: ProviderId| {
-        let is_lone = ledger.hosts[root.index() / 64] >> (root.0 % 64) & 1 == 1;
+        let is_lone = table.hosts[root.index() / 64] >> (root.0 % 64) & 1 == 1;
         let alone = |index: &usize| match &parts[*index] {
             // A relation between groups cannot fail on a tree until the groups themselves are
             // there.
@@ -85,7 +85,7 @@ fn plain_roots(state: &State, ledger: &ConstraintTable<'_>) -> Vec<Plain> {
                 let lack = lack_of_record(state, root, *class, *amount, false);
                 lack == Shortfall::Condition
             }
-            _ => serves(ledger, root, |other| other == *index),
+            _ => serves(table, root, |other| other == *index),
         };
         let alone: Vec<usize> = (0..parts.len()).filter(|index| !alone(index)).collect();
         let mut plain = Plain {
@@ -94,7 +94,7 @@ fn plain_roots(state: &State, ledger: &ConstraintTable<'_>) -> Vec<Plain> {
             alone,
             end: 0,
         };
-        let fits = |length: &usize| plain.serves(ledger, |index| index < *length);
+        let fits = |length: &usize| plain.serves(table, |index| index < *length);
         let first_short = (1..=parts.len()).find(|length| !fits(length));
         plain.end = first_short.map_or(parts.len(), |length| length - 1);
         plain
@@ -103,25 +103,21 @@ fn plain_roots(state: &State, ledger: &ConstraintTable<'_>) -> Vec<Plain> {
 }
 
 impl Plain {
-    fn serves(&self, ledger: &ConstraintTable<'_>, includes: impl Fn(usize) -> bool) -> bool {
+    fn serves(&self, table: &ConstraintTable<'_>, includes: impl Fn(usize) -> bool) -> bool {
         if self.is_lone {
             return !self.alone.iter().any(|index| includes(*index));
         }
-        serves(ledger, self.root, includes)
+        serves(table, self.root, includes)
     }
 }
 
-fn serves(
-    ledger: &ConstraintTable<'_>,
-    root: ProviderId,
-    includes: impl Fn(usize) -> bool,
-) -> bool {
-    (ledger.relaxed(includes)).is_some_and(|mut relaxed| relaxed.tree_fits(root))
+fn serves(table: &ConstraintTable<'_>, root: ProviderId, includes: impl Fn(usize) -> bool) -> bool {
+    (table.relaxed(includes)).is_some_and(|mut relaxed| relaxed.tree_fits(root))
 }
 
 /// Kinds of near misses, nearest first, each with its first root.
-fn plain_misses(state: &State, ledger: &ConstraintTable<'_>, roots: &[Plain]) -> Vec<NearMiss> {
-    let parts = &ledger.parts.parts;
+fn plain_misses(state: &State, table: &ConstraintTable<'_>, roots: &[Plain]) -> Vec<NearMiss> {
+    let parts = &table.parts.parts;
     let is_puzzle = |plain: &&Plain| plain.alone.is_empty() && plain.end < parts.len();
     let counts = (roots.iter()).map(|plain| match plain.alone.len() {
         0 if is_puzzle(&plain) => 1,
@@ -143,7 +139,7 @@ fn plain_misses(state: &State, ledger: &ConstraintTable<'_>, roots: &[Plain]) ->
     let mut found: Vec<(i64, NearMiss)> = Vec::new();
     for plain in roots {
         let lacks: Vec<(usize, Shortfall)> = if fewest == 1 && is_puzzle(&plain) {
-            let without = |dropped: &usize| plain.serves(ledger, |index| index != *dropped);
+            let without = |dropped: &usize| plain.serves(table, |index| index != *dropped);
             let Some(dropped) = (0..parts.len()).find(without) else {
                 continue;
             };
@@ -174,30 +170,31 @@ fn plain_misses(state: &State, ledger: &ConstraintTable<'_>, roots: &[Plain]) ->
         }
     }
     found.sort_by(|a, b| (a.0, &a.1.lacks).cmp(&(b.0, &b.1.lacks)));
-    found.truncate(MOST);
+    found.truncate(MAX_NEAR_MISSES);
     found.into_iter().map(|(_, miss)| miss).collect()
 }
 
 /// The least number of constraints that together leave no root, by trying all sets.
-fn plain_smallest(ledger: &ConstraintTable<'_>, roots: &[Plain]) -> Option<usize> {
-    let count = ledger.parts.parts.len();
+fn plain_smallest(table: &ConstraintTable<'_>, roots: &[Plain]) -> Option<usize> {
+    let count = table.parts.parts.len();
     let leaves_nothing = |set: &u32| {
         let includes = |index: usize| set >> index & 1 == 1;
-        roots.iter().all(|plain| !plain.serves(ledger, includes))
+        roots.iter().all(|plain| !plain.serves(table, includes))
     };
     let sets = (0u32..1 << count).filter(leaves_nothing);
     sets.map(|set| set.count_ones() as usize).min()
 }
 
 fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
-    let (Ok((told, serving)), Ok(parts)) =
-        (explain_and_serve(state, query), Parts::new(state, query))
-    else {
+    let (Ok((told, serving)), Ok(parts)) = (
+        explain_and_serve(state, query),
+        ConstraintList::new(state, query),
+    ) else {
         return Ok(());
     };
-    let basis = FleetIndex::new(state);
-    let ledger = ConstraintTable::new(state, query, &parts, &basis);
-    let roots = plain_roots(state, &ledger);
+    let fleet_index = FleetIndex::new(state);
+    let table = ConstraintTable::new(state, query, &parts, &fleet_index);
+    let roots = plain_roots(state, &table);
     let count = parts.parts.len();
     prop_assert!(told.is_exact && told.unsearched == 0);
     prop_assert_eq!(told.roots, roots.len());
@@ -227,11 +224,11 @@ fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
             index
         );
     }
-    prop_assert_eq!(told.near_misses, plain_misses(state, &ledger, &roots));
+    prop_assert_eq!(told.near_misses, plain_misses(state, &table, &roots));
     if let Some(set) = &told.smallest {
         let includes = |index: usize| set.contains(&index);
         for one in &roots {
-            let is_left = one.serves(&ledger, includes);
+            let is_left = one.serves(&table, includes);
             prop_assert!(
                 !is_left,
                 "{:?} is left by {set:?} of {:?}",
@@ -240,7 +237,7 @@ fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
             );
         }
         if count <= 7 {
-            prop_assert_eq!(Some(set.len()), plain_smallest(&ledger, &roots));
+            prop_assert_eq!(Some(set.len()), plain_smallest(&table, &roots));
         }
     } else {
         prop_assert!(told.left > 0);

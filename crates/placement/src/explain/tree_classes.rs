@@ -1,13 +1,13 @@
 //! Equivalence classes of trees that no part of a query can distinguish.
 //!
-//! Two trees have one shape when their providers meet the same conditions, have as much left of
+//! Two trees are of one class when their providers meet the same conditions, have as much left of
 //! the classes that several groups request, can use the same sharing providers, and are nested in
 //! the same way. Then each set of constraints is feasible for both or for none, and one search is
 //! enough.
 
 use smallvec::SmallVec;
 
-use super::constraint::{Part, Parts};
+use super::constraint::{ConstraintList, Part};
 use super::lineage::{Children, Lineage};
 use crate::candidates::CandidateQuery;
 use crate::candidates::lookup::capacity_word;
@@ -19,7 +19,7 @@ use crate::state::State;
 pub(super) type TreeClass = u32;
 
 /// The equivalence key of a provider: the conditions that it meets, its useful remaining capacity,
-/// the sharing providers in reach, and the shapes of its children in rising order.
+/// the sharing providers in reach, and the classes of its children in rising order.
 type Key = SmallVec<[u64; 8]>;
 
 /// The number of distinct sums per class that are tabulated; beyond it every amount is distinct.
@@ -54,10 +54,10 @@ impl Contended {
     }
 
     /// The canonical representative of a capacity.
-    fn useful(&self, room: i64) -> i64 {
+    fn canonical(&self, room: i64) -> i64 {
         let room = room.clamp(0, self.total);
         let above = self.sums.partition_point(|sum| *sum <= room);
-        above.checked_sub(1).map_or(room, |below| self.sums[below])
+        above.checked_sub(1).map_or(room, |index| self.sums[index])
     }
 }
 
@@ -71,7 +71,7 @@ struct Shared<'a> {
     members: Vec<u64>,
 }
 
-/// The shapes found so far, memoised.
+/// The tree classes found so far, by their keys.
 pub(super) struct TreeClasses<'a> {
     state: &'a State,
     /// By condition: bit mask of the providers that meet it.
@@ -79,13 +79,13 @@ pub(super) struct TreeClasses<'a> {
     contended: Vec<Contended>,
     shared: Option<Shared<'a>>,
     children: Children,
-    known: Map<Key, TreeClass>,
+    class_by_key: Map<Key, TreeClass>,
     /// The providers of the tree under examination, from the root downwards.
     members: Vec<u32>,
     /// By member: the range of its children among the members.
-    parts: Vec<(usize, usize)>,
-    /// By member: its shape.
-    shapes: Vec<TreeClass>,
+    child_ranges: Vec<(usize, usize)>,
+    /// By member: its class.
+    classes: Vec<TreeClass>,
 }
 
 impl<'a> TreeClasses<'a> {
@@ -94,81 +94,84 @@ impl<'a> TreeClasses<'a> {
     pub(super) fn new(
         state: &'a State,
         query: &CandidateQuery,
-        parts: &Parts,
+        parts: &ConstraintList,
         lineage: &Lineage,
         shared: &'a [AggregateId],
     ) -> Self {
         let mut seen: Vec<Part> = Vec::new();
-        let mut shapes = Self {
+        let mut tree_classes = Self {
             state,
             conditions: Vec::new(),
             contended: Vec::new(),
             shared: Shared::new(state, shared),
             children: Children::new(state, lineage),
-            known: Map::default(),
+            class_by_key: Map::default(),
             members: Vec::new(),
-            parts: Vec::new(),
-            shapes: Vec::new(),
+            child_ranges: Vec::new(),
+            classes: Vec::new(),
         };
         for part in &parts.parts {
             if let Part::Together(class, total) = part {
                 let amounts = (query.groups.iter().enumerate())
                     .flat_map(|(group, _)| parts.amounts_of(group, *class));
                 let contended = Contended::new(*class, amounts, *total);
-                shapes.contended.push(contended);
+                tree_classes.contended.push(contended);
             }
             let Some(condition) = part.without_group() else {
                 continue;
             };
             if !seen.contains(&condition) {
-                shapes.conditions.push(words_that_meet(state, &condition));
+                tree_classes
+                    .conditions
+                    .push(words_that_meet(state, &condition));
                 seen.push(condition);
             }
         }
-        shapes
+        tree_classes
     }
 
     /// The equivalence class of a tree.
-    pub(super) fn of(&mut self, root: ProviderId) -> TreeClass {
+    pub(super) fn class_of(&mut self, root: ProviderId) -> TreeClass {
         self.members.clear();
-        self.parts.clear();
+        self.child_ranges.clear();
         self.members.push(root.0);
         let mut next = 0;
         while let Some(slot) = self.members.get(next).copied() {
             let start = self.members.len();
-            self.members.extend_from_slice(self.children.of(slot));
-            self.parts.push((start, self.members.len()));
+            self.members
+                .extend_from_slice(self.children.children_of(slot));
+            self.child_ranges.push((start, self.members.len()));
             next += 1;
         }
-        self.shapes.clear();
-        self.shapes.resize(self.members.len(), 0);
-        for place in (0..self.members.len()).rev() {
+        self.classes.clear();
+        self.classes.resize(self.members.len(), 0);
+        for member in (0..self.members.len()).rev() {
             let mut key = Key::new();
-            self.add_own(&mut key, self.members[place]);
-            let own = key.len();
-            let (start, end) = self.parts[place];
-            key.extend(self.shapes[start..end].iter().copied().map(u64::from));
-            key[own..].sort_unstable();
-            let next = TreeClass::try_from(self.known.len()).unwrap_or(TreeClass::MAX);
-            self.shapes[place] = *self.known.entry(key).or_insert(next);
+            self.add_own(&mut key, self.members[member]);
+            let own_length = key.len();
+            let (start, end) = self.child_ranges[member];
+            key.extend(self.classes[start..end].iter().copied().map(u64::from));
+            key[own_length..].sort_unstable();
+            let next = TreeClass::try_from(self.class_by_key.len()).unwrap_or(TreeClass::MAX);
+            self.classes[member] = *self.class_by_key.entry(key).or_insert(next);
         }
-        self.shapes[0]
+        self.classes[0]
     }
 
     /// Adds the key of one provider without its children.
     fn add_own(&self, key: &mut Key, slot: u32) {
         let (word, bit) = (slot as usize / 64, slot % 64);
         for conditions in self.conditions.chunks(64) {
-            let met = (conditions.iter().enumerate()).fold(0, |met, (place, words)| {
-                met | (words[word] >> bit & 1) << place
+            let met = (conditions.iter().enumerate()).fold(0, |met, (number, words)| {
+                met | (words[word] >> bit & 1) << number
             });
             key.push(met);
         }
         for contended in &self.contended {
             let block = self.state.column(contended.class).block(word);
             let room = block.map_or(-1, |block| block.headroom[bit as usize]);
-            let useful = contended.useful(i64::from(room));
-            key.push(u64::try_from(useful).unwrap_or_default());
+            let canonical = contended.canonical(i64::from(room));
+            key.push(u64::try_from(canonical).unwrap_or_default());
         }
         if let Some(shared) = &self.shared {
             shared.add_to(key, self.state, slot);
@@ -208,8 +211,8 @@ impl<'a> Shared<'a> {
             return;
         };
         let aggregates = provider.aggregates.iter();
-        let shared = aggregates.filter(|one| self.aggregates.binary_search(one).is_ok());
-        key.extend(shared.map(|one| one.index() as u64));
+        let shared = aggregates.filter(|id| self.aggregates.binary_search(id).is_ok());
+        key.extend(shared.map(|id| id.index() as u64));
         key[count] = (key.len() - count) as u64;
     }
 }

@@ -118,7 +118,7 @@ impl Feasibility for SearchContext<'_, '_> {
         if self.passing_class_filters(slot as usize / 64) & host_bit == 0 {
             return false;
         }
-        let capacity = self.search.one(ProviderId(slot));
+        let capacity = self.search.classify(ProviderId(slot));
         if capacity.feasible != 0 && !self.request.class_needs_exact_test {
             return true;
         }

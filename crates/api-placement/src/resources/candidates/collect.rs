@@ -134,7 +134,7 @@ impl Collector {
                 return Some(Err(super::refused(&refusal)));
             }
         }
-        search.note_providers(state);
+        search.record_uuids(state);
         let (found, providers) = search.into_found();
         let mut large = Box::new(LargeResponse::new(found, providers));
         let is_over = large.go_on(state, question);

@@ -1,0 +1,115 @@
+//! The search of last resort: exhaustive backtracking with symmetry pruning.
+
+use smallvec::SmallVec;
+
+use super::plan::Plan;
+use super::scratch::Scratch;
+use super::tree::TreeSearch;
+
+impl TreeSearch {
+    /// Backtracks over all completions, the variable with the fewest open suppliers first.
+    /// Variables that were assigned before stay so; on success `witness` holds the suppliers.
+    pub(super) fn backtrack(
+        &mut self,
+        plan: &Plan<'_>,
+        remaining: &mut SmallVec<[usize; 32]>,
+        scratch: &mut Scratch,
+    ) -> bool {
+        if remaining.is_empty() {
+            return true;
+        }
+        if scratch.steps == 0 {
+            return false;
+        }
+        scratch.steps -= 1;
+        let mut fewest = (usize::MAX, 0);
+        let mut open: Vec<Vec<u32>> = Vec::with_capacity(remaining.len());
+        for (index, variable) in remaining.iter().enumerate() {
+            let suppliers = self.open_suppliers(plan, *variable, scratch);
+            fewest = fewest.min((suppliers.len(), index));
+            open.push(suppliers);
+        }
+        if fewest.0 == 0
+            || !self.sums_fit(plan, remaining, &open)
+            || !self.counts_fit(plan, remaining, &open)
+        {
+            return false;
+        }
+        let suppliers = std::mem::take(&mut open[fewest.1]);
+        let variable = remaining.remove(fewest.1);
+        let refuted_row = plan.variables[variable].symmetry_class * self.suppliers.len();
+        let mut refuted: Vec<usize> = Vec::new();
+        let mut found = false;
+        let mut tried: SmallVec<[u32; 8]> = SmallVec::new();
+        for supplier in &suppliers {
+            if !tried
+                .iter()
+                .any(|other| self.are_interchangeable(plan, *other, *supplier))
+            {
+                tried.push(*supplier);
+                self.assign(plan, variable, *supplier);
+                found = self.backtrack(plan, remaining, scratch);
+                self.unassign(plan, variable);
+                if found {
+                    self.witness[variable] = *supplier;
+                    break;
+                }
+            }
+            scratch.refuted[refuted_row + *supplier as usize] = true;
+            refuted.push(refuted_row + *supplier as usize);
+        }
+        for mark in refuted {
+            scratch.refuted[mark] = false;
+        }
+        remaining.insert(fewest.1, variable);
+        found
+    }
+
+    fn open_suppliers(&self, plan: &Plan<'_>, variable: usize, scratch: &Scratch) -> Vec<u32> {
+        let refuted_row = plan.variables[variable].symmetry_class * self.suppliers.len();
+        self.domains[plan.variables[variable].condition]
+            .iter()
+            .copied()
+            .filter(|supplier| {
+                !scratch.refuted[refuted_row + *supplier as usize]
+                    && self.may_assign(plan, variable, *supplier)
+            })
+            .collect()
+    }
+
+    /// Whether two suppliers are interchangeable for all variables that are not assigned yet.
+    pub(super) fn are_interchangeable(&self, plan: &Plan<'_>, first: u32, second: u32) -> bool {
+        let (first, second) = (first as usize, second as usize);
+        let capacities = |supplier: usize| {
+            let width = plan.contended.len();
+            &self.capacity_left[supplier * width..(supplier + 1) * width]
+        };
+        let serve_alike = self.served_conditions[first] == self.served_conditions[second]
+            && capacities(first) == capacities(second)
+            && (!plan.isolate || self.granular_counts[first] == self.granular_counts[second]);
+        if !serve_alike || plan.only_capacity_matters() {
+            return serve_alike;
+        }
+        let is_leaf = |supplier: usize| {
+            self.descendants
+                .get(supplier)
+                .is_none_or(|descendants| descendants.len() <= 1)
+        };
+        let have_same_ancestors = || match (self.ancestors.get(first), self.ancestors.get(second)) {
+            (Some(of_first), Some(of_second)) => {
+                of_first.len() == of_second.len()
+                    && of_first
+                        .iter()
+                        .all(|supplier| supplier == first || of_second.contains(supplier))
+            }
+            _ => true,
+        };
+        self.variable_counts[first] == 0
+            && self.variable_counts[second] == 0
+            && self.covered_traits.get(first) == self.covered_traits.get(second)
+            && self.tree_of.get(first) == self.tree_of.get(second)
+            && is_leaf(first)
+            && is_leaf(second)
+            && have_same_ancestors()
+    }
+}
