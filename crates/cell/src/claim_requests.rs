@@ -1,4 +1,4 @@
-//! Calls to placement: requests of many instances in one, repeated until they are answered.
+//! Sends claim requests to placement: those of many instances in one call, repeated until answered.
 
 use std::sync::Arc;
 use std::time::Duration;

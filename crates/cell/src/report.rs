@@ -8,7 +8,7 @@ use uuid::Uuid;
 /// The newest soft state of one host, equivalent to one full update.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedReport {
-    /// Everything except the instances; none before the first full report.
+    /// Everything except the instances; `None` before the first full report.
     rest: Option<Box<HostReport>>,
     instances: BTreeMap<Uuid, InstanceReport>,
 }

@@ -1,7 +1,7 @@
 //! Requests of a cell to placement, the only calls from a cell to control.
 //!
-//! Asks of one instance are numbered in one sequence with the claims that control makes for it.
-//! Control stores the number of the last one and its answer. A repeated number gets the same
+//! The claim requests for one instance are numbered in one sequence with the claims that control
+//! makes for it. Control stores the number of the last one and its answer. A repeated number gets the same
 //! answer, a smaller one gets [`ClaimResponse::Stale`]: a claim request takes effect once, however
 //! often it is delivered (idempotence).
 

@@ -64,13 +64,13 @@ impl Resource {
         Cow::Borrowed(known.map_or("", |(_, name)| name))
     }
 
-    /// The resource of a name in Keystone; none if no resource has it.
+    /// The resource of a name in Keystone; `None` if no resource has it.
     #[must_use]
     pub fn parse_unified(name: &str) -> Option<Self> {
         let known = UNIFIED.iter().find(|(known, _)| *known == name);
         let own = known.map(|(_, resource)| resource.clone());
         own.or_else(|| {
-            // These have other names there: classes for the amounts of flavors.
+            // Keystone has other names for these: `class:` names for the amounts of flavors.
             let is_own = |resource: &Self| {
                 !matches!(
                     resource,
@@ -81,7 +81,7 @@ impl Resource {
         })
     }
 
-    /// The resource of a name; none if no resource has it.
+    /// The resource of a name; `None` if no resource has it.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         if let Some(class) = name.strip_prefix(CLASS) {
@@ -164,7 +164,7 @@ impl Usage {
         self.0.is_some()
     }
 
-    /// By how much it is more than another, resource by resource.
+    /// The amounts by which this usage exceeds another, resource by resource.
     #[must_use]
     pub fn more_than(&self, other: &Self) -> Self {
         if self == other {

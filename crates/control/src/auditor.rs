@@ -61,8 +61,8 @@ pub struct Audited {
     pub repaired: usize,
 }
 
-/// Audits what is beyond placement: instances, cells and hosts. Runs repairs, and updates the
-/// metrics.
+/// Audits instances, cells and hosts against each other and against placement. Runs repairs, and
+/// updates the metrics.
 pub struct Auditor {
     parts: Arc<RuntimeContext>,
     metrics: AuditMetrics,

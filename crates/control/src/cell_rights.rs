@@ -1,15 +1,15 @@
-//! What a cell may ask for: claims of its own instances, on its own hosts.
+//! Checks that the claim requests of a cell are for its own instances and its own hosts.
 
 use placewright_conductor::{Amounts, Candidate, CellId, ClaimChange, ClaimRequest};
 use uuid::Uuid;
 
 use crate::machine::ControlMachine;
 
-/// Whether claim requests concern nothing but the cell of this name.
+/// Checks that claim requests concern only the instances, hosts and moves of the cell with this name.
 ///
 /// # Errors
 ///
-/// The first that does not, as a sentence for the cell.
+/// A sentence for the cell about the first request that concerns anything else.
 pub(crate) fn check(
     control: &ControlMachine,
     cell: &str,
@@ -24,7 +24,7 @@ pub(crate) fn check(
 
 fn check_one(control: &ControlMachine, own: CellId, ask: &ClaimRequest) -> Result<(), String> {
     let conductor = &control.0.conductor;
-    // An instance that control does not know is answered as gone, whoever asks.
+    // A request for an instance that control does not know is answered with `Gone` to every cell.
     if let Some(mapping) = conductor.mappings().get(&ask.instance)
         && mapping.cell != Some(own)
     {
@@ -57,8 +57,8 @@ fn check_candidate(
         .try_for_each(|provider| check_provider(control, own, provider))
 }
 
-/// Whether a resource provider is one of the cell's: of a tree of one of its hosts, or of one that is
-/// no cell's host and shares with others. One that there is not fits nothing.
+/// Checks that a resource provider is not in the tree of another cell's host. Sharing providers
+/// belong to no cell and are allowed. An unknown provider is allowed too: no claim on it succeeds.
 fn check_provider(control: &ControlMachine, own: CellId, provider: Uuid) -> Result<(), String> {
     let placement = control.placement();
     let found = placement.provider_id(provider);

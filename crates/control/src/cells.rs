@@ -68,8 +68,8 @@ impl CellFollower {
         &self.parts.conductor
     }
 
-    /// Begins to follow the cell. One that ended the stream and is back at once counts as heard from
-    /// all the time: it only has another certificate, or wants to tell everything again.
+    /// Begins to follow the cell. A cell that ended the stream and accepts a new one at once does not
+    /// become silent: it has a new certificate, or it sends its whole read model again.
     async fn begin_again(&self) -> Result<mpsc::Receiver<CellEvent>, String> {
         let mut beginning = std::pin::pin!(self.begin());
         let begun = match tokio::time::timeout(HEARD_AGAIN_WITHIN, &mut beginning).await {
@@ -166,7 +166,7 @@ impl CellFollower {
         }
     }
 
-    /// Sets whether the cell is heard from at present; the scheduler avoids one that is not.
+    /// Sets whether the cell sends events at present; the scheduler avoids a silent cell.
     fn set_heard(&self, is_heard: bool) {
         let views = &self.conductor().shared.views;
         let is_so = |view: &CellView| view.is_heard == is_heard;

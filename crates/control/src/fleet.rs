@@ -1,4 +1,4 @@
-//! Passes what operators configure of the fleet, aggregates and services, to the scheduler.
+//! Passes the aggregates and services that operators configure to the scheduler.
 
 use placewright_conductor::super_conductor::{Change, State};
 use placewright_scheduler::aggregate::Aggregate;
@@ -48,7 +48,7 @@ pub(crate) fn apply_to_scheduler<'a>(
     });
 }
 
-/// Passes everything that operators configured of the fleet to the scheduler.
+/// Passes all aggregates and services to the scheduler.
 ///
 /// Lock order: the scheduler before the state, never the other way round.
 pub(crate) fn tell_all(parts: &RuntimeContext) {

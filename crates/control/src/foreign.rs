@@ -1,12 +1,12 @@
-//! What a cell says of hosts that are not its own.
+//! Drops the events of a cell about hosts of other cells.
 
 use placewright_conductor::{CellId, HostId};
 use placewright_link::CellEvent;
 
 use crate::handle::ControlHandle;
 
-/// Leaves out of a cell's events what is about hosts of other cells. A sound cell says nothing of
-/// them: a host that changed its cell has to be removed from the earlier one first.
+/// Removes the events about hosts of other cells from the events of a cell. A correct cell sends
+/// none: a host that changes its cell has to be removed from the earlier one first.
 pub(crate) fn leave_out(conductor: &ControlHandle, own: CellId, events: &mut Vec<CellEvent>) {
     let names_hosts = |event: &CellEvent| {
         matches!(

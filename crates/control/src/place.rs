@@ -107,7 +107,7 @@ impl PlacementQueue {
         }
     }
 
-    /// Begins with the instances that have arrived.
+    /// Begins to rank the instances that were queued.
     pub(crate) fn go(&self) {
         let mut queue = self.shared.queue.lock();
         let coming = std::mem::take(&mut queue.coming);
@@ -183,7 +183,7 @@ impl Shared {
         }
     }
 
-    /// Waits until so many claims may be submitted, or until the end.
+    /// Waits until this many claims may be submitted, or until control stops.
     fn wait_for_room(&self, claims: usize) {
         let mut queue = self.queue.lock();
         while claims > 1
@@ -195,7 +195,7 @@ impl Shared {
         }
     }
 
-    /// Waits for work; none at the end.
+    /// Waits for work; `None` when control stops.
     fn take(&self) -> Option<VecDeque<PlanningWork>> {
         let mut queue = self.queue.lock();
         loop {

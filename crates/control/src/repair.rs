@@ -171,7 +171,7 @@ fn accepted(reply: Reply) -> Result<(), String> {
     }
 }
 
-/// Claims what an instance needs on the host where it is.
+/// Claims the resources of an instance on the host where it is.
 async fn reclaim(parts: &RuntimeContext, finding: &Finding) -> Result<(), String> {
     let instance = InstanceId(finding.id);
     let host = finding.host.ok_or("its host is not known")?;
@@ -201,7 +201,7 @@ fn candidates(
     let read = BodyCache::default().read(&spec.body);
     let read = read.map_err(|error| format!("what it needs cannot be read: {error}"))?;
     let mut request = (*read.request).clone();
-    // It stays where it is, whatever host was once requested.
+    // The instance stays on its present host, whichever host was requested at its creation.
     request.force_hosts.clear();
     request.force_nodes.clear();
     request.requested_destination = None;

@@ -9,18 +9,18 @@ pub trait PlacementLink: Send + Sync + 'static {
     /// Sends requests and waits until their answers are durable. There is one answer for each
     /// request, in the same order.
     ///
-    /// Whether the caller is a cell, and asks for what is its own, is checked before: see
-    /// [`PlacementLink::check`].
+    /// The caller must have checked with [`PlacementLink::check`] that the requests concern only the
+    /// cell that sends them.
     fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>>;
 
-    /// Whether requests concern nothing but the cell of this name: its instances, its hosts and its
-    /// moves. Called for requests of cells that showed a certificate.
+    /// Checks that requests concern only the cell of this name: its instances, its hosts and its
+    /// moves. Called for requests of cells that presented a certificate.
     ///
     /// # Errors
     ///
-    /// The first that does not, as a sentence for the cell.
+    /// A sentence for the cell about the first request that concerns anything else.
     fn check(&self, cell: &str, asks: &[ClaimRequest]) -> Result<(), String> {
-        // Who does not know cells lets none of them in.
+        // An implementation that knows no cells refuses all of them.
         let _ = asks;
         Err(format!("there is no cell {cell:?} here"))
     }

@@ -205,5 +205,5 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Short enough for names that are derived from it.
+/// The longest name in characters. Names that are derived from it still fit their own limits.
 const NAME_LENGTH_MAX: usize = 200;

@@ -130,8 +130,8 @@ pub struct NumberedUpdate {
 }
 
 impl NumberedUpdate {
-    /// What becomes of this update in a state to which the update at `position` (incarnation and
-    /// sequence) was the last that was applied.
+    /// Whether this update may be applied to a state whose last applied update had this incarnation
+    /// and this sequence.
     #[must_use]
     pub fn after(&self, (incarnation, sequence): (u64, u64)) -> Receipt {
         let is_full = matches!(self.update, HostUpdate::Full(_));

@@ -1,5 +1,5 @@
-//! What is kept of a server besides its place: the request by which it was placed, and everything
-//! that the compute API has to show again and drivers may need.
+//! The body of a server's specification: the request by which it was placed, and everything that
+//! the compute API shows again and drivers may need. Its host is not part of it.
 //!
 //! Stores and messages have it in the form that `placewright-records` declares. Drivers, and agents
 //! that are reached over a network, get it as JSON: `{"request": …, "server": …}`.
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::request::RequestSpec;
 
-/// All that is kept of one server.
+/// The body of the specification of one server.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "JsonBody")]
 pub struct ServerBody {
     /// The request for the scheduler.
     pub request: RequestSpec,
-    /// How many servers of one request must find a host; if none, all.
+    /// How many servers of one request must find a host; `None` for all.
     pub min_count: Option<u32>,
     /// What all servers of one request have in common.
     pub server: ServerFields,
@@ -38,10 +38,10 @@ pub struct ServerFields {
     /// The description that its owner gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Pairs of the owner's choice.
+    /// Metadata that the owner chose.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// Words of the owner's choice.
+    /// Tags that the owner chose.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// The name of the key pair.
@@ -50,11 +50,11 @@ pub struct ServerFields {
     /// The public key with that name at the time of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
-    /// The user data in base 64, as in the request. Secret: it is there between roles and for drivers
-    /// only, and sealed beside the body wherever that is kept.
+    /// The user data in base 64, as in the request. Secret: it is in the clear only between roles and
+    /// for drivers; stores hold it sealed, apart from the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_data: Option<String>,
-    /// Whether the guest gets its data on a drive.
+    /// Whether the guest gets its metadata and user data on a config drive.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub config_drive: bool,
     /// The networks as in the request.
@@ -66,13 +66,13 @@ pub struct ServerFields {
     /// The names of its security groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub security_groups: Vec<String>,
-    /// The password of its administrator, secret in the same way.
+    /// The administrator's password. Secret, like the user data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_pass: Option<String>,
-    /// The address by which it is reached, as its owner says.
+    /// The IPv4 address that the owner declared as the one to reach it by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_ip_v4: Option<String>,
-    /// The same in version 6.
+    /// The IPv6 address that the owner declared as the one to reach it by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_ip_v6: Option<String>,
     /// The certificates that its image must be signed with.
@@ -80,8 +80,8 @@ pub struct ServerFields {
     pub trusted_image_certificates: Option<Vec<String>>,
     /// The disk configuration: `AUTO` or `MANUAL`.
     pub disk_config: String,
-    /// A random mark, new each time that other secrets are given: specifications that differ in
-    /// nothing else are told apart by it.
+    /// A random value, renewed whenever the secrets change, so that two specifications that differ
+    /// only in their sealed secrets are not equal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets_mark: Option<String>,
 }
@@ -103,7 +103,7 @@ pub struct OwnFields {
 pub enum Networks {
     /// A choice that needs no list.
     Word(NetworksWord),
-    /// One after the other.
+    /// These networks, in this order.
     List(Vec<NetworkRequest>),
 }
 
@@ -130,7 +130,7 @@ pub struct NetworkRequest {
     /// The address that the guest has to get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed_ip: Option<String>,
-    /// The word by which the guest finds it.
+    /// The device tag by which the guest identifies it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
 }
@@ -138,7 +138,7 @@ pub struct NetworkRequest {
 /// A block device: simple values by name, as its owner wrote them.
 pub type BlockDevice = BTreeMap<String, PlainValue>;
 
-/// A value without parts.
+/// A JSON value that is neither an array nor an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PlainValue {
@@ -146,7 +146,7 @@ pub enum PlainValue {
     Flag(bool),
     /// A whole number.
     Whole(i64),
-    /// A whole number above all of the others.
+    /// A whole number that is too large for `i64`.
     Large(u64),
     /// Any other number.
     Fraction(f64),

@@ -8,8 +8,8 @@ use super::selected::SelectedHost;
 use super::shared::Shared;
 use crate::placer::FeasibleHost;
 
-/// Alternates for each instance that has a host, in the same cell: neither selected hosts nor
-/// alternates of other instances, if there are enough others.
+/// Alternates for each instance that has a host, all in the cell of that host. Hosts that are
+/// selected or are alternates of other instances are used only if there are not enough others.
 pub(super) fn alternates(
     shared: &Shared,
     ask: &DestinationsRequest,

@@ -55,7 +55,7 @@ impl Shared {
         }
     }
 
-    /// A consumer that holds something, as it is to claim something else.
+    /// A consumer that has allocations, in the form that a further claim needs.
     pub(super) async fn holder(&self, consumer: Uuid) -> Result<ClaimConsumer, DestinationsError> {
         let uuid = ConsumerUuid::from_uuid(consumer);
         let found = self.placement.read(move |state| {
@@ -71,7 +71,7 @@ impl Shared {
         found.await.ok_or(DestinationsError::HoldsNothing(consumer))
     }
 
-    /// Releases what a consumer holds.
+    /// Releases the allocations of a consumer.
     pub(super) async fn release(&self, consumer: Uuid) -> Result<(), DestinationsError> {
         match self.submit(claim::release(consumer)).await? {
             Ok(_) => {

@@ -1,4 +1,4 @@
-//! Looks at the scheduler without a claim, and explanations.
+//! Searches for hosts without a claim, and explains why an instance finds none.
 
 use placewright_placement::State;
 use placewright_scheduler::request::RequestSpec;
@@ -10,8 +10,8 @@ use super::shared::Shared;
 use crate::placer::{CandidatesFound, Demand, Placing, Search};
 use crate::scheduler::{Beside, NoHostExplanation};
 
-/// The best host for an instance, as if it were alone, with alternates; and the parts of the request
-/// that have no effect, for people.
+/// The best host for an instance, without regard to the other instances of its request, with
+/// alternates; and warnings for people about the parts of the request that have no effect.
 pub(super) fn alone(
     shared: &Shared,
     demand: &Demand,
@@ -52,7 +52,7 @@ pub(super) fn in_cell(
     })
 }
 
-/// Explains why an instance of a request finds no host, beside those that do.
+/// Explains why an instance finds no host, given the hosts of the other instances of its request.
 pub(super) async fn explain(
     shared: &Shared,
     request: &RequestSpec,

@@ -114,7 +114,7 @@ impl SelectionRequest {
         }
     }
 
-    /// Looks for hosts, in as many time slices as that takes.
+    /// Searches for hosts, in as many time slices as necessary.
     async fn look(&mut self, placing: &mut Placing) -> Result<SearchResults, DestinationsError> {
         loop {
             let contention = self.shared.scheduler.contention();
@@ -140,7 +140,7 @@ impl SelectionRequest {
         }
     }
 
-    /// Claims what was found. Returns how many instances have a host now.
+    /// Claims the hosts that were found. Returns how many instances have a host now.
     async fn claim(&self, placing: &mut Placing) -> Result<usize, DestinationsError> {
         self.shared.ensure_group(&self.owner).await?;
         let command = placing.claim(&self.owner.project, &self.owner.user, self.at);
@@ -194,7 +194,7 @@ impl SelectionRequest {
         DestinationsError::NoHost(Box::new(no_host))
     }
 
-    /// Looks for a host for each instance, as if it were alone, without a claim.
+    /// Searches for a host for each instance, without regard to the others and without a claim.
     async fn look_at_all(
         &mut self,
         demand: &Demand,
@@ -215,8 +215,8 @@ impl SelectionRequest {
         Ok(places)
     }
 
-    /// Releases what was claimed. When the store failed, the claim under way may have been kept all
-    /// the same, so it is released too.
+    /// Releases the claims of the request. If the store failed, the claim under way may be durable
+    /// nevertheless, so it is released too.
     async fn undo(&self, placing: &mut Placing, is_unsure: bool) {
         let mut consumers: Vec<Uuid> = placing.claimed().collect();
         let mut unsure = None;

@@ -1,4 +1,4 @@
-//! Giving back what a request claimed before it failed.
+//! Releases the claims of a request that failed afterwards.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use super::shared::Shared;
 use crate::clock::now;
 use crate::placer::claim;
 
-/// How often a release is tried when the store fails; the wait doubles each time.
+/// How many times a command is submitted while the store fails; the wait doubles each time.
 const RELEASES_MAX: u32 = 16;
 const RELEASE_RETRY: Duration = Duration::from_millis(50);
 
 impl Shared {
-    /// Submits a claim again whose answer the store lost, until there is an answer: from then on the
-    /// state says whether it took effect. A release alone would not do, because one that is refused
-    /// writes nothing, and so does not learn what the store has.
+    /// Submits a claim again that got no answer because the store failed, until it is answered: then
+    /// the state shows whether the claim took effect. A release alone would not suffice: one that is
+    /// refused appends nothing, so it does not show what the store holds.
     pub(super) async fn make_certain(&self, claim: Command) {
         let mut wait = RELEASE_RETRY;
         for _ in 0..RELEASES_MAX {
@@ -45,7 +45,7 @@ impl Shared {
             };
             match self.submit(claim::give_back(uuid, generation, now())).await {
                 Ok(Ok(_)) => return self.note_departure(consumer),
-                // It changed meanwhile, so the next look decides.
+                // The consumer changed meanwhile, so its state is read again.
                 Ok(Err(_)) => {}
                 Err(_) => tokio::time::sleep(wait).await,
             }

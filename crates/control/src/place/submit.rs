@@ -69,7 +69,7 @@ impl Shared {
         }
     }
 
-    /// Takes the answer to a command; some answers call for another command.
+    /// Handles the answer to a command, and submits the command that has to follow, if there is one.
     pub(super) fn heard(&self, answer: Answer, then: AnswerHandler) -> Option<Submitted> {
         match then {
             AnswerHandler::End(ids) => {
@@ -116,7 +116,7 @@ impl Shared {
         }
     }
 
-    /// Fails what has no host after the last round.
+    /// Fails the instances that have no host after the last round.
     fn lost(&self, attempt: &Attempt) -> Submitted {
         let fault = others_were_faster(attempt.placing.cause());
         if let Some(migration) = attempt.migration {

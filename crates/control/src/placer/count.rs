@@ -59,7 +59,7 @@ impl ExpectedPlacement {
         }
     }
 
-    /// Takes back what [`Self::count`] counted.
+    /// Reverses [`Self::count`].
     pub(super) fn forget(&self, scheduler: &mut Scheduler, state: &State) {
         let amounts = Amounts::read(state, ProviderId(self.slot));
         let hosts = scheduler.hosts_mut();
@@ -70,7 +70,7 @@ impl ExpectedPlacement {
     }
 }
 
-/// Counts instances where their claims put them, and no longer where they were expected.
+/// Counts instances on the hosts that their claims chose, and no longer on those expected.
 pub fn correct(scheduler: &mut Scheduler, state: &State, corrections: &[Correction]) {
     for one in corrections {
         one.expected.forget(scheduler, state);
@@ -83,7 +83,8 @@ pub fn correct(scheduler: &mut Scheduler, state: &State, corrections: &[Correcti
     }
 }
 
-/// Counts an instance whose claim is decided on its host, and on no other where it was expected.
+/// Counts an instance with a decided claim on its host, and removes it from any other host where
+/// it was expected.
 pub fn arrive(hosts: &mut HostTable, host: Uuid, report: &InstanceReport) {
     leave(hosts, report.uuid, Some(host));
     if let Some((slot, _)) = hosts.by_uuid(host) {
@@ -91,12 +92,12 @@ pub fn arrive(hosts: &mut HostTable, host: Uuid, report: &InstanceReport) {
     }
 }
 
-/// No longer counts an instance that its host has not reported yet.
+/// Removes an instance that its host has not reported yet from the counts of all hosts.
 pub fn depart(hosts: &mut HostTable, instance: Uuid) {
     leave(hosts, instance, None);
 }
 
-/// Removes the expectation of an instance from all hosts but one.
+/// Removes a pending instance from all hosts but `except`.
 pub(super) fn leave(hosts: &mut HostTable, instance: Uuid, except: Option<Uuid>) {
     if hosts.hosts_of(instance).is_empty() {
         return;

@@ -94,7 +94,7 @@ pub enum Exclusion {
     Search,
 }
 
-/// What is explained of a search.
+/// A search whose ranking is explained.
 pub(super) struct ExplainedSearch<'a> {
     pub(super) request: &'a RequestSpec,
     pub(super) prepared: &'a Prepared,

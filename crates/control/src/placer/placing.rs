@@ -1,4 +1,4 @@
-//! One request on its way to its hosts.
+//! The state of one request from its first search for hosts to its last claim.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,28 +23,28 @@ mod look;
 
 pub use look::{LookContext, LookRefusal, SearchResults};
 
-/// The instances of one request on their way to their hosts; the [module](super) says how.
+/// The instances of one request while they are placed; the [module](super) describes the rounds.
 #[derive(Debug)]
 pub struct Placing {
     demand: Demand,
     /// The prepared form of the request in this round.
     prepared: Option<Arc<Prepared>>,
     slots: Vec<Slot>,
-    /// The indexes of the instances that are still to be looked at in this round.
+    /// The indexes of the instances that still need a search in this round.
     open: VecDeque<usize>,
     /// The number of rounds before this one.
     round: u32,
-    /// How many hosts a claim names for an instance in this round; none before the first look.
+    /// How many hosts a claim names for an instance in this round; `None` before the first search.
     hosts: Option<usize>,
     /// The slots of hosts that the request's own instances will fill.
     full: Vec<u32>,
     /// The hosts of the instances that are found but not claimed, if rules between them may apply.
     placed: Vec<(ConsumerUuid, ProviderId)>,
-    /// The slots of hosts that only the request's other instances keep the last instance from.
+    /// The slots of hosts that the last instance could use but for the request's other instances.
     refused: Vec<u32>,
     /// The indexes of the instances in the command that is under way, in its order.
     claiming: Vec<usize>,
-    /// The slots of hosts that claims found full before they got another.
+    /// The slots of hosts that were full when a claim tried them, so that it took another.
     missed: Vec<u32>,
     /// Why the last claim was refused.
     cause: Option<Refusal>,
@@ -60,7 +60,7 @@ struct Slot {
 /// How far an instance has come.
 #[derive(Debug)]
 enum Stage {
-    /// It waits for a look.
+    /// It waits for a search.
     Open,
     /// A host is selected and counted.
     Found(Box<Selected>),
@@ -85,14 +85,14 @@ pub struct Selected {
     expected: ExpectedPlacement,
 }
 
-/// What follows on the answer to a claim.
+/// What to do after the answer to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Every instance has a host, or will not get one.
     Done,
-    /// Some are to be looked at again.
+    /// Some instances need another search.
     Again,
-    /// Others were faster in every round.
+    /// In every round, other claims took the selected hosts first.
     Lost,
 }
 
@@ -117,7 +117,7 @@ impl Selected {
 }
 
 impl Placing {
-    /// A request that nobody has looked at.
+    /// A request before its first search.
     #[must_use]
     pub fn new(demand: Demand) -> Self {
         let slots = demand.instances.iter().map(|instance| Slot {
@@ -146,7 +146,7 @@ impl Placing {
         &self.demand
     }
 
-    /// The prepared form of the request, after a look.
+    /// The prepared form of the request, after a search.
     #[must_use]
     pub fn prepared(&self) -> Option<&Arc<Prepared>> {
         self.prepared.as_ref()
@@ -164,7 +164,7 @@ impl Placing {
         &self.placed
     }
 
-    /// The slots of hosts that only the request's other instances keep the last instance from.
+    /// The slots of hosts that the last instance could use but for the request's other instances.
     #[must_use]
     pub fn refused_beside(&self) -> &[u32] {
         &self.refused
@@ -424,7 +424,7 @@ impl Placing {
         correct(scheduler, state, &corrections);
     }
 
-    /// What follows on the answer to a claim. If another round does, it begins here.
+    /// What to do after the answer to a claim. If another round follows, it begins here.
     pub fn go_on(&mut self) -> Next {
         if self.open.is_empty() {
             return Next::Done;
@@ -439,7 +439,7 @@ impl Placing {
         Next::Again
     }
 
-    /// Forgets what was true of an older state only.
+    /// Drops what was derived from the state of the last round.
     fn begin_anew(&mut self) {
         self.prepared = None;
         self.full.clear();

@@ -68,16 +68,17 @@ pub struct FeasibleHost {
 /// The result of a search.
 #[derive(Debug, Default)]
 pub struct CandidatesFound {
-    /// The hosts, best first: those wanted, and others of the best one's cell.
+    /// The hosts, best first: as many as requested, and alternates of the best host's cell.
     pub offers: Vec<FeasibleHost>,
-    /// Whether there are no further hosts in the best one's cell.
+    /// Whether `offers` has all feasible hosts of the best host's cell.
     pub are_all: bool,
-    /// The scores of the hosts, if they are wanted.
+    /// How the hosts were scored, if that was requested.
     pub weighing: Option<ScoreExplanation>,
 }
 
 impl CandidatesFound {
-    /// The offer that a candidate belongs to, by its index over all offers, and its index there.
+    /// The index of the offer that has the candidate with this index over all offers, and the index
+    /// of the candidate in that offer.
     #[must_use]
     pub fn position(&self, candidate: usize) -> Option<(usize, usize)> {
         let mut rest = candidate;
@@ -92,7 +93,7 @@ impl CandidatesFound {
 }
 
 impl<'a> Search<'a> {
-    /// A search for one host with one candidate, anywhere.
+    /// A search for one host with one candidate, without restriction to a cell.
     #[must_use]
     pub fn new(request: &'a RequestSpec, prepared: &'a Prepared, instance: Uuid) -> Self {
         Self {
@@ -118,13 +119,14 @@ impl Search<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Scheduler::rank`]. It is no error if no host is feasible.
+    /// The errors of [`Scheduler::rank`]. That no host is feasible is not an error.
     pub fn run(
         &self,
         scheduler: &mut Scheduler,
         state: &State,
     ) -> Result<CandidatesFound, SelectRefusal> {
-        // While claims name the fewest hosts, nobody else is faster, and the best hosts are named.
+        // As long as a claim names the minimum of hosts, there is no contention, and the best hosts
+        // are named.
         let does_spread = self.hosts > HOSTS_MIN;
         let alternates = self.alternates * RANKED_PER_ALTERNATE;
         let with_alternates = self.hosts + alternates.min(RANKED_FOR_ALTERNATES_MAX);
@@ -170,8 +172,8 @@ impl Search<'_> {
         })
     }
 
-    /// The named hosts of a ranking, and the best others of the first one's cell; and whether some
-    /// of those were left out.
+    /// The hosts of a ranking that the claim names, and alternates in the cell of the first; and
+    /// whether alternates were left out.
     fn offers(
         &self,
         scheduler: &Scheduler,
@@ -210,8 +212,8 @@ impl Search<'_> {
         Ok((offers, is_cut))
     }
 
-    /// Adds the next best hosts of the first one's cell if there are too few of them for the
-    /// alternates. Returns whether that cell has no further hosts.
+    /// Ranks further hosts of the first host's cell if there are too few alternates in it. Returns
+    /// whether that cell has no further hosts.
     fn add_alternates(
         &self,
         scheduler: &mut Scheduler,

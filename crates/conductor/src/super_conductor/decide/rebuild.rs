@@ -8,7 +8,7 @@ use crate::super_conductor::rows::Rebuild;
 use crate::super_conductor::state::Change;
 
 impl DecisionContext<'_> {
-    /// Events of another rebuild than the last requested one are ignored.
+    /// Records the progress of a rebuild. Events of any but the latest rebuild are ignored.
     pub(super) fn rebuild(
         &mut self,
         instance: InstanceId,
@@ -22,7 +22,7 @@ impl DecisionContext<'_> {
                     return Err(wrong_state("instance", &instance, "being deleted"));
                 }
                 let mut spec = Spec::clone(spec);
-                // Only the cell needs those, and has been given them when it accepts.
+                // Only the cell needs the build secrets, and it has received them when it accepts.
                 spec.forget_build_secrets();
                 let row = Rebuild {
                     spec,

@@ -1,4 +1,4 @@
-//! Looks at the scheduler for the instances of a request, one beside the other.
+//! Searches hosts for the instances of a request, each with regard to those selected before it.
 
 use placewright_placement::{
     ConsumerGeneration, ConsumerUuid, Intent, ProviderId, Rehearsal, State,
@@ -16,15 +16,15 @@ use super::super::turn::TimeSlice;
 use super::super::{CANDIDATES_OF_HOST, HOSTS_FACTOR, HOSTS_OF_CLAIM_MAX};
 use super::{Placing, Selected, Stage};
 
-/// What a look sees.
+/// What a search for hosts reads and changes.
 pub struct LookContext<'a> {
     /// The scheduler, which has caught up with the state.
     pub scheduler: &'a mut Scheduler,
     /// The state of placement.
     pub state: &'a State,
-    /// How often others were faster lately.
+    /// How often other claims took the selected hosts first, lately.
     pub contention: Contention,
-    /// The number of this scheduler among those that race for the same hosts.
+    /// The number of this scheduler among those that compete for the same hosts.
     pub number: usize,
     /// The cells whose hosts are excluded.
     pub closed: &'a [Uuid],
@@ -32,14 +32,15 @@ pub struct LookContext<'a> {
     pub avoided: &'a [Uuid],
 }
 
-/// The result of a look.
+/// The result of the searches in one time slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchResults {
     /// The time slice is over, and some instances are still to be looked at.
     Unfinished,
     /// Hosts are found, and are to be claimed.
     Ready,
-    /// Too few instances can find a host; this is the index of the one that shows it.
+    /// Fewer instances than the request needs can get a host. This is the index of the first
+    /// instance after which that is certain.
     Nowhere(usize),
     /// There is nothing to claim.
     Over,
@@ -119,15 +120,15 @@ impl Placing {
         self.prepared = Some(prepared);
         let claims = self.slots.len();
         self.hosts.get_or_insert_with(|| {
-            // The instances of one claim do not race each other, and of many that lose a race only
-            // those come again.
+            // The instances of one claim do not compete with each other, and of many that lose to
+            // others only the losers are searched again.
             context.contention.hosts().div_ceil(claims).max(HOSTS_MIN)
         });
         Ok(())
     }
 
-    /// Rehearses the claim of what earlier time slices found; what has no room any more is looked at
-    /// again. A single instance needs no rehearsal.
+    /// Rehearses the claims for the hosts that earlier time slices found. An instance whose host has
+    /// no room any more is searched again. A single instance needs no rehearsal.
     fn rehearse<'a>(&mut self, context: &mut LookContext<'a>) -> Option<Rehearsal<'a>> {
         if self.slots.len() < 2 {
             return None;
