@@ -93,7 +93,7 @@ fn a_key_file_is_for_its_owner_and_is_not_overwritten() {
     let source = KeySource::File(path.clone());
     let sealer = Sealer::open(source, UserDataUntil::default()).unwrap();
     assert!(!sealer.refresh(Duration::ZERO).unwrap());
-    let rotated = keys.clone().rotated(Key::random().unwrap());
+    let rotated = keys.rotated(Key::random().unwrap());
     replace_key_file(&path, &rotated).unwrap();
     assert_eq!(mode(), 0o600);
     assert!(sealer.refresh(Duration::ZERO).unwrap());
@@ -148,8 +148,8 @@ fn a_key_file_that_root_makes_is_for_the_owner_of_its_folder() {
 
 fn command(folder: &Path, script: &str) -> KeyCommand {
     let path = folder.join("keys");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("writes");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("sets the mode");
     KeyCommand {
         line: vec![path.display().to_string(), "an argument".to_owned()],
         timeout: Duration::from_secs(5),
