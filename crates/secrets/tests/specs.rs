@@ -38,9 +38,11 @@ fn fields(user_data: Option<&str>, admin_pass: Option<&str>) -> Fields {
 }
 
 fn sealed(sealer: &Sealer, number: u128) -> Spec {
-    let seal = sealer.seal(fields(Some("aGk="), Some("pass"))).unwrap();
+    let seal = sealer
+        .seal(fields(Some("aGk="), Some("pass")))
+        .expect("seals");
     let mut spec = spec(BODY);
-    (spec.build_secrets, spec.secrets) = seal.of_instance(instance(number)).unwrap();
+    (spec.build_secrets, spec.secrets) = seal.of_instance(instance(number)).expect("seals");
     spec
 }
 
@@ -58,7 +60,7 @@ proptest! {
             (spec.build_secrets, spec.secrets) = seal.of_instance(instance(1)).unwrap();
             spec
         };
-        prop_assert_eq!(control.open_fields(instance(1), &before).unwrap(), given.clone());
+        prop_assert_eq!(control.open_fields(instance(1), &before).unwrap(), given);
         let mut sent = before.clone();
         control.hand_out(instance(1), &mut sent).unwrap();
         prop_assert!(!sent.has_secrets());
@@ -81,7 +83,7 @@ proptest! {
 /// A row with a field that a later release added.
 fn later(row: &SharedRow) -> SharedRow {
     let mut from = Reader::new(row.common(), Layout::Growing);
-    let today = from.bytes().unwrap();
+    let today = from.bytes().expect("writes");
     let mut out = Writer::new(Vec::new(), Layout::Growing);
     out.bytes(&[today, b"of a later release"].concat());
     SharedRow::parted(out.into_bytes().into(), row.own())
