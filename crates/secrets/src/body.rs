@@ -185,7 +185,7 @@ mod tests {
             for text in texts {
                 let fields = Fields {
                     user_data: Some(Secret::new(text.to_owned())),
-                    admin_pass: (text != "").then(|| Secret::new("pw".to_owned())),
+                    admin_pass: (!text.is_empty()).then(|| Secret::new("pw".to_owned())),
                 };
                 let open = put_fields(body, &fields).unwrap();
                 let value: serde_json::Value = serde_json::from_str(&open).unwrap();
