@@ -38,7 +38,7 @@ pub(crate) struct Client {
 }
 
 /// The time-out of a request.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Client {
     /// Reads the JSON at a path.
@@ -63,17 +63,17 @@ impl Client {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(self.ask(method, path_and_query))
+        runtime.block_on(self.send(method, path_and_query))
     }
 
-    async fn ask(&self, method: reqwest::Method, path_and_query: &str) -> anyhow::Result<Value> {
+    async fn send(&self, method: reqwest::Method, path_and_query: &str) -> anyhow::Result<Value> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only when another provider was installed meanwhile, which does as well.
+            // It fails only if another provider was installed meanwhile, which can be used as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let url = format!("{}{path_and_query}", self.url.trim_end_matches('/'));
         let mut request = reqwest::Client::builder()
-            .timeout(ANSWER_MAX)
+            .timeout(REQUEST_TIMEOUT)
             // No other server may see the token.
             .redirect(reqwest::redirect::Policy::none())
             .build()?
@@ -90,12 +90,12 @@ impl Client {
                 .with_context(|| format!("--header {header:?}: write it as \"Name: value\""))?;
             request = request.header(name.trim(), value.trim());
         }
-        let answer = request
+        let response = request
             .send()
             .await
             .with_context(|| format!("no answer from {url}"))?;
-        let status = answer.status();
-        let text = answer.text().await?;
+        let status = response.status();
+        let text = response.text().await?;
         let json: Option<Value> = serde_json::from_str(&text).ok();
         if !status.is_success() {
             bail!(

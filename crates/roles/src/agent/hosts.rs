@@ -9,7 +9,7 @@ use placewright_agent::command::{self, Command};
 use placewright_agent::simulated::{self, Simulated, Spread, Uniform};
 use placewright_agent::{Driver, HostDescription, Operation};
 
-use super::wrong;
+use super::config_error;
 use crate::config::ConfigErrors;
 use crate::options::{AgentOptions, DriverKind, Number};
 
@@ -35,7 +35,7 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
         DriverKind::Command => {
             let Some(directory) = &options.commands else {
                 let missing = "is needed for the driver command: the directory of executables";
-                return Err(wrong("commands", &missing));
+                return Err(config_error("commands", &missing));
             };
             let mut command = command::Options::new(directory, options.directory());
             command.environment.clone_from(&options.command_environment);
@@ -45,7 +45,8 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
                     .into_iter()
                     .map(|(operation, seconds)| (operation, seconds.0))
                     .collect();
-            let command = Command::new(command).map_err(|error| wrong("commands", &error))?;
+            let command =
+                Command::new(command).map_err(|error| config_error("commands", &error))?;
             Ok(Arc::new(command))
         }
     }
@@ -55,7 +56,7 @@ fn simulated_hosts(options: &AgentOptions) -> Result<Vec<HostDescription>, Confi
     let hosts = match &options.nodes_file {
         Some(file) => {
             let nodes = placewright_trace::nodes::read(file);
-            simulated::of_trace(&nodes.map_err(|error| wrong("nodes_file", &error))?)
+            simulated::of_trace(&nodes.map_err(|error| config_error("nodes_file", &error))?)
         }
         None => Uniform {
             hosts: small(options.hosts),
@@ -69,7 +70,7 @@ fn simulated_hosts(options: &AgentOptions) -> Result<Vec<HostDescription>, Confi
         }
         .hosts(),
     };
-    let bad_part = || wrong("part", &"write NUMBER/OF, 1/3 for example");
+    let bad_part = || config_error("part", &"write NUMBER/OF, 1/3 for example");
     let (part, parts) = options.part.split_once('/').ok_or_else(bad_part)?;
     let read = |text: &str| text.parse::<usize>().map_err(|_| bad_part());
     let (part, parts) = (read(part)?, read(parts)?);
@@ -78,7 +79,7 @@ fn simulated_hosts(options: &AgentOptions) -> Result<Vec<HostDescription>, Confi
     }
     let hosts = simulated::part_of(hosts, part - 1, parts);
     if hosts.is_empty() {
-        return Err(wrong("part", &"no host is in this part"));
+        return Err(config_error("part", &"no host is in this part"));
     }
     Ok(hosts)
 }
@@ -93,21 +94,22 @@ where
     T: FromStr,
     T::Err: std::fmt::Display,
 {
-    let one = |text: &String| {
+    let parse_pair = |text: &String| {
         let operations = || Operation::ALL.map(Operation::name).join(", ");
         let (operation, value) = text
             .split_once('=')
-            .ok_or_else(|| wrong(name, &format!("{text:?}: write VERB=VALUE")))?;
+            .ok_or_else(|| config_error(name, &format!("{text:?}: write VERB=VALUE")))?;
         let known = Operation::named(operation.trim());
-        let operation = known
-            .ok_or_else(|| wrong(name, &format!("{operation:?} is none of {}", operations())))?;
+        let operation = known.ok_or_else(|| {
+            config_error(name, &format!("{operation:?} is none of {}", operations()))
+        })?;
         let value = value
             .trim()
             .parse::<T>()
-            .map_err(|error| wrong(name, &error))?;
+            .map_err(|error| config_error(name, &error))?;
         Ok((operation, value))
     };
-    list.iter().map(one).collect()
+    list.iter().map(parse_pair).collect()
 }
 
 /// A probability from 0 to 1.

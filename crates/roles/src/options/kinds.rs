@@ -258,8 +258,8 @@ impl OptionType for QuotaDefaults {
     const FORM: Form = Form::List;
 
     fn read(text: &str) -> Option<Self> {
-        let limits = Vec::<String>::read(text)?.into_iter().map(|one| {
-            let (name, limit) = one.split_once('=')?;
+        let limits = Vec::<String>::read(text)?.into_iter().map(|text| {
+            let (name, limit) = text.split_once('=')?;
             let limit = limit.trim().parse().ok();
             let limit = limit.filter(|limit| (UNLIMITED..=QUOTA_MAX).contains(limit))?;
             Some((Resource::parse(name.trim())?, limit))

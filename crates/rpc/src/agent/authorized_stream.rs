@@ -1,4 +1,4 @@
-//! What an agent with a certificate may say on its stream.
+//! Which messages an agent with a certificate may send on its stream.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +8,36 @@ use placewright_link::ToCell;
 use placewright_types::host_state::{HostNames, HostUpdate};
 use tonic::Status;
 
-use crate::access::Holder;
+use crate::access::CertificateHolder;
 
-/// An agent with a certificate on one stream.
+/// The stream of an agent with a certificate.
 ///
-/// A message names its host by UUID, a certificate mostly by name. What ties both is the start of a
-/// session, which has to come first for each host of a stream and names both.
-pub(crate) struct Speaker {
-    pub(crate) holder: Holder,
-    /// The name of the cell that it joined.
+/// A message has the UUID of its host, a certificate mostly host names. The start of a session has both,
+/// so a session has to be started on the stream before any other message about its host.
+pub(crate) struct AuthorizedStream {
+    pub(crate) holder: CertificateHolder,
+    /// The name of the cell that the agent joined.
     cell: String,
-    /// The hosts that began a session on this stream, with their names.
-    begun: BTreeMap<HostId, String>,
+    /// The names of the hosts for which a session was started on this stream.
+    host_names: BTreeMap<HostId, String>,
 }
 
-impl Speaker {
-    pub(crate) fn new(holder: Holder) -> Self {
-        let current = holder.here.current();
+impl AuthorizedStream {
+    pub(crate) fn new(holder: CertificateHolder) -> Self {
+        let current = holder.own_credentials.current();
         Self {
             cell: current.identity().cell().unwrap_or_default().to_owned(),
             holder,
-            begun: BTreeMap::new(),
+            host_names: BTreeMap::new(),
         }
     }
 
-    /// Whether the agent may say this.
+    /// Checks that the agent may send a message.
     pub(crate) fn check(&mut self, message: &ToCell) -> Result<(), Status> {
         match message {
             ToCell::Started(start) => {
-                self.may_be(&start.name, start.host)?;
-                self.begun.insert(start.host, start.name.clone());
+                self.check_host(&start.name, start.host)?;
+                self.host_names.insert(start.host, start.name.clone());
                 Ok(())
             }
             ToCell::StepEnded { host, .. } | ToCell::Destroyed { host, .. } => {
@@ -46,8 +46,8 @@ impl Speaker {
             ToCell::State { host, update } => {
                 let name = self.name_of(*host)?;
                 match &update.update {
-                    HostUpdate::Full(report) => self.may_say(name, &report.facts.names),
-                    HostUpdate::Facts(facts) => self.may_say(name, &facts.names),
+                    HostUpdate::Full(report) => self.check_names(name, &report.facts.names),
+                    HostUpdate::Facts(facts) => self.check_names(name, &facts.names),
                     _ => Ok(()),
                 }
             }
@@ -57,34 +57,35 @@ impl Speaker {
         }
     }
 
-    fn may_be(&self, name: &str, host: HostId) -> Result<(), Status> {
-        self.holder.may(&Call::SpeakFor {
+    /// Checks that the certificate allows to speak for a host.
+    fn check_host(&self, name: &str, host: HostId) -> Result<(), Status> {
+        self.holder.check(&Call::SpeakFor {
             cell: &self.cell,
             name,
             uuid: host.0,
         })
     }
 
-    /// The name of a host that began a session on this stream.
+    /// The name of a host for which a session was started on this stream.
     fn name_of(&self, host: HostId) -> Result<&str, Status> {
-        let name = self.begun.get(&host).map(String::as_str);
+        let name = self.host_names.get(&host).map(String::as_str);
         name.ok_or_else(|| {
-            self.holder.refuse(&format!(
+            self.holder.refusal(&format!(
                 "it says something of the host {host}, which it did not begin a session for on this \
                  connection"
             ))
         })
     }
 
-    /// Whether these are names of the host: schedulers find it by them.
-    fn may_say(&self, name: &str, names: &HostNames) -> Result<(), Status> {
+    /// Checks the names that a host reports, by which schedulers and operators find it.
+    fn check_names(&self, name: &str, names: &HostNames) -> Result<(), Status> {
         if names.node != name {
             let node = &names.node;
             return Err(self
                 .holder
-                .refuse(&format!("it calls the node of the host {name:?} {node:?}")));
+                .refusal(&format!("it calls the node of the host {name:?} {node:?}")));
         }
-        self.holder.may(&Call::NameService {
+        self.holder.check(&Call::NameService {
             cell: &self.cell,
             service: &names.service_host,
         })

@@ -20,45 +20,45 @@ impl Validate for ToCell {
             Self::StepEnded {
                 session, failure, ..
             } => {
-                let at = FieldPath::message("step_ended");
-                at.field("session").number(*session)?;
+                let path = FieldPath::message("step_ended");
+                path.field("session").number(*session)?;
                 let failure = failure.as_ref();
-                failure.map_or(Ok(()), |one| one.check(at.field("failure")))
+                failure.map_or(Ok(()), |item| item.check(path.field("failure")))
             }
             Self::Destroyed { .. } => Ok(()),
             Self::State { update, .. } => update.check(FieldPath::message("state")),
             Self::Alive { hosts } => {
-                let at = FieldPath::message("alive");
-                at.field("hosts").count(hosts.len(), LIST_MAX)
+                let path = FieldPath::message("alive");
+                path.field("hosts").count(hosts.len(), LIST_MAX)
             }
         }
     }
 }
 
 impl Validate for SessionStart {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        at.field("name").text(&self.name, NAME_BYTES_MAX)?;
-        at.field("session").session(self.session)?;
-        at.field("guests").count(self.guests.len(), LIST_MAX)
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("name").text(&self.name, NAME_BYTES_MAX)?;
+        path.field("session").session(self.session)?;
+        path.field("guests").count(self.guests.len(), LIST_MAX)
     }
 }
 
 impl Validate for Failure {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        at.field("message").text(&self.message, TEXT_BYTES_MAX)
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("message").text(&self.message, TEXT_BYTES_MAX)
     }
 }
 
 impl Validate for NumberedUpdate {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        at.field("incarnation").session(self.incarnation)?;
-        at.field("sequence").number(self.sequence)?;
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("incarnation").session(self.incarnation)?;
+        path.field("sequence").number(self.sequence)?;
         match &self.update {
-            HostUpdate::Full(report) => report.check(at.field("full")),
-            HostUpdate::Facts(facts) => facts.check(at.field("facts")),
-            HostUpdate::Metrics(metrics) => at.field("metrics").each(metrics, PARTS_MAX),
-            HostUpdate::InstanceCame(instance, _) => instance.check(at.field("instance_came")),
-            HostUpdate::Disabled(reason) => at
+            HostUpdate::Full(report) => report.check(path.field("full")),
+            HostUpdate::Facts(facts) => facts.check(path.field("facts")),
+            HostUpdate::Metrics(metrics) => path.field("metrics").each(metrics, PARTS_MAX),
+            HostUpdate::InstanceCame(instance, _) => instance.check(path.field("instance_came")),
+            HostUpdate::Disabled(reason) => path
                 .field("disabled")
                 .maybe_text(reason.as_deref(), TEXT_BYTES_MAX),
             HostUpdate::Load(_)
@@ -71,17 +71,17 @@ impl Validate for NumberedUpdate {
 }
 
 impl Validate for HostReport {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        self.facts.check(at.field("facts"))?;
-        at.field("metrics").each(&self.metrics, PARTS_MAX)?;
-        at.field("instances").each(&self.instances, LIST_MAX)?;
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        self.facts.check(path.field("facts"))?;
+        path.field("metrics").each(&self.metrics, PARTS_MAX)?;
+        path.field("instances").each(&self.instances, LIST_MAX)?;
         let disabled = self.disabled.as_deref();
-        at.field("disabled").maybe_text(disabled, TEXT_BYTES_MAX)
+        path.field("disabled").maybe_text(disabled, TEXT_BYTES_MAX)
     }
 }
 
 impl Validate for HostFacts {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let (names, platform) = (&self.names, &self.platform);
         for (field, text) in [
             ("service_host", Some(&names.service_host)),
@@ -91,16 +91,17 @@ impl Validate for HostFacts {
             ("hypervisor_type", platform.hypervisor_type.as_ref()),
         ] {
             let text = text.map(String::as_str);
-            at.field(field).maybe_text(text, NAME_BYTES_MAX)?;
+            path.field(field).maybe_text(text, NAME_BYTES_MAX)?;
         }
         let cpu_info = platform.cpu_info.as_deref();
-        at.field("cpu_info").maybe_text(cpu_info, TEXT_BYTES_MAX)?;
-        let supported = at.field("supported_instances");
+        path.field("cpu_info")
+            .maybe_text(cpu_info, TEXT_BYTES_MAX)?;
+        let supported = path.field("supported_instances");
         supported.count(platform.supported_instances.len(), PARTS_MAX)?;
-        for one in platform.supported_instances.iter().flatten() {
-            supported.text(one, NAME_BYTES_MAX)?;
+        for item in platform.supported_instances.iter().flatten() {
+            supported.text(item, NAME_BYTES_MAX)?;
         }
-        at.field("stats").pairs(self.stats.iter())
+        path.field("stats").pairs(self.stats.iter())
     }
 }
 
@@ -119,15 +120,15 @@ impl FieldPath<'_> {
 }
 
 impl Validate for Metric {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        at.field("name").text(&self.name, NAME_BYTES_MAX)?;
-        at.field("value").measure(self.value)
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("name").text(&self.name, NAME_BYTES_MAX)?;
+        path.field("value").finite(self.value)
     }
 }
 
 impl Validate for InstanceReport {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        let properties = at.field("image_properties");
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        let properties = path.field("image_properties");
         properties.pairs(self.image_properties.iter())
     }
 }
@@ -136,62 +137,62 @@ impl Validate for ToAgent {
     fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
             Self::Step { session, order, .. } => {
-                let at = FieldPath::message("step");
-                at.field("session").number(*session)?;
-                order.check(at)
+                let path = FieldPath::message("step");
+                path.field("session").number(*session)?;
+                order.check(path)
             }
             Self::Destroy { session, .. } => {
-                let at = FieldPath::message("destroy");
-                at.field("session").number(*session)
+                let path = FieldPath::message("destroy");
+                path.field("session").number(*session)
             }
             Self::SendState { .. } => Ok(()),
             Self::StartAgain { after, .. } => {
-                let at = FieldPath::message("start_again");
-                at.field("after").after(*after)
+                let path = FieldPath::message("start_again");
+                path.field("after").after(*after)
             }
         }
     }
 }
 
 impl Validate for Order {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        self.spec.check(at.field("spec"))?;
-        at.field("amounts").each(&self.amounts, PARTS_MAX)
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        self.spec.check(path.field("spec"))?;
+        path.field("amounts").each(&self.amounts, PARTS_MAX)
     }
 }
 
 impl Validate for Spec {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        at.field("name").text(&self.name, TITLE_BYTES_MAX)?;
-        at.field("project").text(&self.project, TITLE_BYTES_MAX)?;
-        at.field("user").text(&self.user, TITLE_BYTES_MAX)?;
-        at.field("rules").each(&self.rules, PARTS_MAX)?;
-        at.field("body").bytes(self.body.len(), BODY_BYTES_MAX)?;
-        at.field("created_at").time(self.created_at)?;
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("name").text(&self.name, TITLE_BYTES_MAX)?;
+        path.field("project").text(&self.project, TITLE_BYTES_MAX)?;
+        path.field("user").text(&self.user, TITLE_BYTES_MAX)?;
+        path.field("rules").each(&self.rules, PARTS_MAX)?;
+        path.field("body").bytes(self.body.len(), BODY_BYTES_MAX)?;
+        path.field("created_at").time(self.created_at)?;
         let classes = self.usage.amounts().map_or(&[][..], |usage| &usage.classes);
-        let at = at.field("usage");
-        at.count(classes.len(), PARTS_MAX)?;
+        let path = path.field("usage");
+        path.count(classes.len(), PARTS_MAX)?;
         let mut names = classes.iter().map(|(class, _)| class);
-        names.try_for_each(|class| at.text(class, NAME_BYTES_MAX))
+        names.try_for_each(|class| path.text(class, NAME_BYTES_MAX))
     }
 }
 
 impl Validate for HardRule {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         if let RuleScope::Level(level) = &self.rule.scope {
-            at.field("level").text(level, NAME_BYTES_MAX)?;
+            path.field("level").text(level, NAME_BYTES_MAX)?;
         }
-        at.field("others").count(self.others.len(), PARTS_MAX)
+        path.field("others").count(self.others.len(), PARTS_MAX)
     }
 }
 
 impl Validate for Amounts {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        let resources = at.field("resources");
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        let resources = path.field("resources");
         resources.count(self.resources.len(), PARTS_MAX)?;
         for (class, amount) in &self.resources {
-            let class_at = resources.field("resource_class");
-            class_at.text(class, NAME_BYTES_MAX)?;
+            let class_path = resources.field("resource_class");
+            class_path.text(class, NAME_BYTES_MAX)?;
             resources.field("amount").amount(*amount)?;
         }
         Ok(())

@@ -15,8 +15,8 @@ use super::{
 impl<T: Validate> Validate for Vec<T> {
     const IS_LIST: bool = true;
 
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        at.each(self, LIST_MAX)
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.each(self, LIST_MAX)
     }
 }
 
@@ -32,7 +32,7 @@ impl Validate for InstanceId {
     }
 }
 
-/// Positions in a list need no limit: they refer to a list that the other side sent.
+/// An index needs no limit: whoever sent the list checks that the list has it.
 impl Validate for ClaimResponse {
     fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
         Ok(())
@@ -40,102 +40,104 @@ impl Validate for ClaimResponse {
 }
 
 impl Validate for Envelope {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        at.field("sent_at").time(self.sent_at)?;
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("sent_at").time(self.sent_at)?;
         match &self.message {
-            Message::Create(create) => create.check(at.field("create")),
-            Message::Move(order) => order.check(at.field("move")),
-            Message::Delete { claim, .. } => at.field("delete").field("claim").number(*claim),
+            Message::Create(create) => create.check(path.field("create")),
+            Message::Move(order) => order.check(path.field("move")),
+            Message::Delete { claim, .. } => path.field("delete").field("claim").number(*claim),
             Message::Reserve { .. } | Message::Cancel { .. } | Message::Conclude { .. } => Ok(()),
         }
     }
 }
 
 impl Validate for Create {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        self.spec.check(at.field("spec"))?;
-        self.selection.check(at.field("selection"))?;
-        at.field("alternates").each(&self.alternates, PARTS_MAX)?;
-        at.field("claim").number(self.claim)
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        self.spec.check(path.field("spec"))?;
+        self.selection.check(path.field("selection"))?;
+        path.field("alternates").each(&self.alternates, PARTS_MAX)?;
+        path.field("claim").number(self.claim)
     }
 }
 
 impl Validate for MoveOrder {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        self.selection.check(at.field("selection"))?;
-        at.field("alternates").each(&self.alternates, PARTS_MAX)?;
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        self.selection.check(path.field("selection"))?;
+        path.field("alternates").each(&self.alternates, PARTS_MAX)?;
         if let Some(spec) = &self.spec {
-            spec.check(at.field("spec"))?;
+            spec.check(path.field("spec"))?;
         }
-        at.field("claim").number(self.claim)
+        path.field("claim").number(self.claim)
     }
 }
 
 impl Validate for Candidate {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let zone = self.zone.as_deref();
-        at.field("zone").maybe_text(zone, NAME_BYTES_MAX)?;
-        at.field("amounts").each(&self.amounts, PARTS_MAX)
+        path.field("zone").maybe_text(zone, NAME_BYTES_MAX)?;
+        path.field("amounts").each(&self.amounts, PARTS_MAX)
     }
 }
 
 impl Validate for CellOperation {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
-            Self::Rebuild { spec, .. } => spec.check(at.field("spec")),
-            Self::RefuseRebuild { fault, .. } => fault.check(at.field("fault")),
+            Self::Rebuild { spec, .. } => spec.check(path.field("spec")),
+            Self::RefuseRebuild { fault, .. } => fault.check(path.field("fault")),
             Self::Shelve { .. } | Self::RemoveHost { .. } | Self::Reconcile { .. } => Ok(()),
         }
     }
 }
 
 impl Validate for Fault {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        at.field("message").text(&self.message, TEXT_BYTES_MAX)?;
-        at.field("details").text(&self.details, BODY_BYTES_MAX)?;
-        at.field("at").time(self.at)
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("message").text(&self.message, TEXT_BYTES_MAX)?;
+        path.field("details").text(&self.details, BODY_BYTES_MAX)?;
+        path.field("at").time(self.at)
     }
 }
 
 impl Validate for Reply {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
             Self::Accepted => Ok(()),
-            Self::Refused(why) => at.text(why, TEXT_BYTES_MAX),
+            Self::Refused(why) => path.text(why, TEXT_BYTES_MAX),
         }
     }
 }
 
 impl Validate for Action {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        at.field("name").text(&self.name, NAME_BYTES_MAX)?;
-        at.field("started_at").time(self.started_at)?;
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("name").text(&self.name, NAME_BYTES_MAX)?;
+        path.field("started_at").time(self.started_at)?;
         if let Some(finished_at) = self.finished_at {
-            at.field("finished_at").time(finished_at)?;
+            path.field("finished_at").time(finished_at)?;
         }
-        at.field("tries").each(&self.tries, LIST_MAX)?;
+        path.field("tries").each(&self.tries, LIST_MAX)?;
         let fault = self.fault.as_ref();
-        fault.map_or(Ok(()), |fault| fault.check(at.field("fault")))
+        fault.map_or(Ok(()), |fault| fault.check(path.field("fault")))
     }
 }
 
 impl Validate for Attempt {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        at.field("started_at").time(self.started_at)?;
-        at.field("finished_at").time(self.finished_at)?;
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("started_at").time(self.started_at)?;
+        path.field("finished_at").time(self.finished_at)?;
         let failure = self.failure.as_deref();
-        at.field("failure").maybe_text(failure, TEXT_BYTES_MAX)
+        path.field("failure").maybe_text(failure, TEXT_BYTES_MAX)
     }
 }
 
 impl Validate for ClaimRequest {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
-        at.field("number").number(self.number)?;
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("number").number(self.number)?;
         match &self.want {
-            ClaimChange::Swap { candidates } => at.field("candidates").each(candidates, PARTS_MAX),
+            ClaimChange::Swap { candidates } => {
+                path.field("candidates").each(candidates, PARTS_MAX)
+            }
             ClaimChange::Settle { fault, .. } => {
                 let fault = fault.as_ref();
-                fault.map_or(Ok(()), |fault| fault.check(at.field("fault")))
+                fault.map_or(Ok(()), |fault| fault.check(path.field("fault")))
             }
             ClaimChange::Release { .. } => Ok(()),
         }
@@ -143,39 +145,39 @@ impl Validate for ClaimRequest {
 }
 
 impl Validate for CellEvent {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         match self {
             Self::Instance { view, .. } => {
                 let view = view.as_deref();
-                view.map_or(Ok(()), |view| view.check(at.field("instance")))
+                view.map_or(Ok(()), |view| view.check(path.field("instance")))
             }
             Self::Host { view, .. } => {
                 let view = view.as_ref();
-                view.map_or(Ok(()), |view| view.check(at.field("host")))
+                view.map_or(Ok(()), |view| view.check(path.field("host")))
             }
-            Self::State { update, .. } => update.check(at.field("state")),
-            Self::Alive { hosts } => at.field("alive").count(hosts.len(), LIST_MAX),
+            Self::State { update, .. } => update.check(path.field("state")),
+            Self::Alive { hosts } => path.field("alive").count(hosts.len(), LIST_MAX),
             Self::Complete | Self::Heartbeat => Ok(()),
         }
     }
 }
 
 impl Validate for InstanceView {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let zone = self.zone.as_deref();
-        at.field("zone").maybe_text(zone, NAME_BYTES_MAX)?;
+        path.field("zone").maybe_text(zone, NAME_BYTES_MAX)?;
         if let Some(fault) = &self.fault {
-            fault.check(at.field("fault"))?;
+            fault.check(path.field("fault"))?;
         }
-        at.field("created_at").time(self.created_at)?;
-        at.field("updated_at").time(self.updated_at)
+        path.field("created_at").time(self.created_at)?;
+        path.field("updated_at").time(self.updated_at)
     }
 }
 
 impl Validate for HostView {
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded> {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         let name = self.name.as_deref();
-        at.field("name").maybe_text(name, NAME_BYTES_MAX)?;
-        at.field("heard_at").time(self.heard_at)
+        path.field("name").maybe_text(name, NAME_BYTES_MAX)?;
+        path.field("heard_at").time(self.heard_at)
     }
 }
