@@ -60,7 +60,7 @@ impl Cell {
     }
 }
 
-/// The names on a page of metrics, as they are asked for: counters end with `_total`.
+/// The names on a page of metrics, as queries use them: counters end with `_total`.
 fn names(address: &str) -> BTreeSet<String> {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

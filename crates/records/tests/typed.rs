@@ -179,7 +179,7 @@ fn a_body_of_an_older_release_is_read() {
     assert_eq!(read.own.hostname, "vm");
     assert_eq!(read.server.metadata["a"], "b");
     assert_eq!(read.server.block_device_mapping_v2[0].len(), 5);
-    // As a row it says the same, and so does the JSON that is made of the row.
+    // The row has the same content, and so has the JSON that is made from the row.
     let row = server::write(&read);
     assert_eq!(server::read(&row).unwrap(), read);
     assert_eq!(server::read(&(&*server::json(&row)).into()).unwrap(), read);

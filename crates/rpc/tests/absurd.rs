@@ -99,17 +99,17 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
                 peer = timeout(TEST_TIMEOUT, hostile_cell.next()).await.unwrap();
             }
         }
-        // The obvious attack: the cell says that the greatest session number is taken. Then a
-        // plausible number, which the agent follows.
+        // The cell claims that the greatest session number is in use, which the agent must not follow.
+        // Then it sends a plausible number, which the agent has to follow.
         let (host, session) = peer.session_of(&ids[0]).await;
         for after in [u64::MAX, u64::MAX - 1, 1 << 62, (1 << 62) - 1] {
             let host = host.clone();
-            let again = proto::StartAgain { host, after };
-            peer.send(vec![order(CellKind::StartAgain(again))]).await;
+            let start_again = proto::StartAgain { host, after };
+            peer.send(vec![order(CellKind::StartAgain(start_again))]).await;
         }
         let after = session;
-        let again = proto::StartAgain { host, after };
-        peer.send(vec![order(CellKind::StartAgain(again))]).await;
+        let start_again = proto::StartAgain { host, after };
+        peer.send(vec![order(CellKind::StartAgain(start_again))]).await;
         let next = peer.start_after(&ids[0], session).await;
         assert!(next > session && next < 1 << 62, "{next} after {session}");
     }
@@ -118,11 +118,11 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
 }
 
 /// A placement without any resource provider.
-struct Nothing;
+struct EmptyPlacement;
 
-impl PlacementLink for Nothing {
-    fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
-        Box::pin(async move { Ok(asks.iter().map(|_| ClaimResponse::Stale).collect()) })
+impl PlacementLink for EmptyPlacement {
+    fn ask(&self, claim_requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+        Box::pin(async move { Ok(claim_requests.iter().map(|_| ClaimResponse::Stale).collect()) })
     }
 }
 
@@ -131,7 +131,7 @@ async fn cell() -> (Arc<Cell>, String) {
         resend_after: Duration::from_millis(300),
         ..placewright_cell::Options::new(CellId(Uuid::from_u128(0xce11)))
     };
-    let opened = Cell::open_on(MemoryJournal::new(), options, (), Arc::new(Nothing));
+    let opened = Cell::open_on(MemoryJournal::new(), options, (), Arc::new(EmptyPlacement));
     let cell = opened.await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

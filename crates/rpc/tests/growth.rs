@@ -159,7 +159,7 @@ fn every_message_of_agents_grows() {
     {
         assert!(
             message.get_field_by_name(ADDED_FIELD).is_some(),
-            "{} has no field more",
+            "{} has no added field",
             message.name()
         );
     }

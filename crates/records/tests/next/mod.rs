@@ -99,6 +99,6 @@ pub fn assert_grows<T: Form + Clone + PartialEq + Debug>(row: T) {
         WithAddedField { row, added },
         "an older writer"
     );
-    // A newer writer that has nothing new to say writes as an older one.
+    // With the default in the added field, a newer writer writes the same bytes as an older one.
     assert_eq!(encode(&from_present), encode(&from_present.row));
 }

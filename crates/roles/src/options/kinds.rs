@@ -329,13 +329,13 @@ choices! {
 }
 
 choices! {
-    /// Whether clients of a listener show a certificate.
+    /// Whether clients of a listener need a certificate.
     ClientCertificateMode {
-        /// They are not asked for one.
+        /// No certificate is requested.
         Off = "off",
-        /// They may; a wrong one is refused.
+        /// Clients may show one; an invalid one is refused.
         Optional = "optional",
-        /// They must.
+        /// Clients have to show one.
         Required = "required",
     }
 }

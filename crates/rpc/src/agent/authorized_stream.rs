@@ -57,7 +57,7 @@ impl AuthorizedStream {
         }
     }
 
-    /// Checks that the certificate allows to speak for a host.
+    /// Checks that the certificate is for a host.
     fn check_host(&self, name: &str, host: HostId) -> Result<(), Status> {
         self.holder.check(&Call::SpeakFor {
             cell: &self.cell,
