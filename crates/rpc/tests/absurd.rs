@@ -105,11 +105,13 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
         for after in [u64::MAX, u64::MAX - 1, 1 << 62, (1 << 62) - 1] {
             let host = host.clone();
             let start_again = proto::StartAgain { host, after };
-            peer.send(vec![order(CellKind::StartAgain(start_again))]).await;
+            peer.send(vec![order(CellKind::StartAgain(start_again))])
+                .await;
         }
         let after = session;
         let start_again = proto::StartAgain { host, after };
-        peer.send(vec![order(CellKind::StartAgain(start_again))]).await;
+        peer.send(vec![order(CellKind::StartAgain(start_again))])
+            .await;
         let next = peer.start_after(&ids[0], session).await;
         assert!(next > session && next < 1 << 62, "{next} after {session}");
     }
@@ -122,7 +124,12 @@ struct EmptyPlacement;
 
 impl PlacementLink for EmptyPlacement {
     fn ask(&self, claim_requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
-        Box::pin(async move { Ok(claim_requests.iter().map(|_| ClaimResponse::Stale).collect()) })
+        Box::pin(async move {
+            Ok(claim_requests
+                .iter()
+                .map(|_| ClaimResponse::Stale)
+                .collect())
+        })
     }
 }
 

@@ -90,7 +90,10 @@ fn u32_or_max<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u32 {
 }
 
 /// Parses a list of texts `VERB=VALUE`, where the verb is an operation of drivers.
-fn parse_by_operation<T>(name: &str, list: &[String]) -> Result<BTreeMap<Operation, T>, ConfigErrors>
+fn parse_by_operation<T>(
+    name: &str,
+    list: &[String],
+) -> Result<BTreeMap<Operation, T>, ConfigErrors>
 where
     T: FromStr,
     T::Err: std::fmt::Display,
@@ -167,7 +170,15 @@ mod tests {
             let changed_options = [("agent.hosts", "10"), ("agent.part", part)];
             simulated_hosts(&options(&changed_options)).unwrap().len()
         };
-        assert_eq!([hosts_in_part("1/3"), hosts_in_part("2/3"), hosts_in_part("3/3"), hosts_in_part("1/1")], [4, 3, 3, 10]);
+        assert_eq!(
+            [
+                hosts_in_part("1/3"),
+                hosts_in_part("2/3"),
+                hosts_in_part("3/3"),
+                hosts_in_part("1/1")
+            ],
+            [4, 3, 3, 10]
+        );
     }
 
     #[test]
