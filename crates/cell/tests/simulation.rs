@@ -95,7 +95,7 @@ impl Simulation {
             migration: migration(self.migrations),
             instance,
             kind,
-            spec: (kind == MoveKind::Resize).then(|| spec(now())),
+            spec: (kind == MoveKind::Resize).then(|| Box::new(spec(now()))),
         });
     }
 

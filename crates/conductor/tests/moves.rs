@@ -55,7 +55,7 @@ impl Play {
             migration: migration(number),
             instance: instance(1),
             kind,
-            spec: resized,
+            spec: resized.map(Box::new),
         });
         self.rest();
     }

@@ -79,7 +79,7 @@ fn resize(world: &mut World, id: InstanceId, number: usize, usage: Usage) -> Res
         migration: migration(number),
         instance: id,
         kind: MoveKind::Resize,
-        spec: Some(spec),
+        spec: Some(Box::new(spec)),
     };
     match world.try_conduct(command) {
         Ok(_) => Ok(()),
@@ -151,7 +151,7 @@ fn a_shelved_instance_counts_and_unshelving_adds_nothing() {
         migration: migration(1),
         instance: instance(1),
         kind: MoveKind::Unshelve,
-        spec: Some(spec),
+        spec: Some(Box::new(spec)),
     });
     world.settle();
     assert_eq!(held(&world.control.conductor, "p").instances, 1);

@@ -221,7 +221,7 @@ impl Simulation {
             migration: migration(self.migrations),
             instance: id,
             kind,
-            spec: Some(new),
+            spec: Some(Box::new(new)),
         });
         match answer {
             Ok(_) => {

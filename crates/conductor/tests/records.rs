@@ -293,7 +293,7 @@ fn labels_live_as_long_as_their_instance() {
     spec.body = r#"{"new": 1}"#.into();
     world.conduct(Command::SetSpec {
         instance: id,
-        spec: spec.clone(),
+        spec: Box::new(spec.clone()),
     });
     assert_eq!(world.control.conductor.specs()[&id], spec);
     world.conduct(Command::Delete { instance: id });

@@ -100,7 +100,7 @@ impl Simulation {
                     migration: migration(self.migrations),
                     instance: id,
                     kind,
-                    spec: (kind == MoveKind::Resize).then(|| spec(self.world.at)),
+                    spec: (kind == MoveKind::Resize).then(|| Box::new(spec(self.world.at))),
                 };
                 drop(self.world.try_conduct(command));
             }

@@ -116,7 +116,7 @@ async fn change_body(
             expected: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
             command: Box::new(Command::SetSpec {
                 instance: seen.id,
-                spec,
+                spec: Box::new(spec),
             }),
         };
         Ok((command, ()))

@@ -101,7 +101,7 @@ pub enum Command {
         /// The kind of the move.
         kind: MoveKind,
         /// The new specification, if the move changes it.
-        spec: Option<Spec>,
+        spec: Option<Box<Spec>>,
     },
     /// The cell has reserved the instance for the move.
     MoveReserved {
@@ -194,7 +194,7 @@ pub enum Command {
         /// The UUID of the instance.
         instance: InstanceId,
         /// The specification that replaces the present one.
-        spec: Spec,
+        spec: Box<Spec>,
     },
     /// Replaces a specification by the same with its secrets sealed anew, wherever the instance has
     /// it. Where it has another one now, that stays.

@@ -95,7 +95,7 @@ impl<'a> DecisionContext<'a> {
                 instance,
                 kind,
                 spec,
-            } => self.start_move(*migration, *instance, *kind, spec.as_ref()),
+            } => self.start_move(*migration, *instance, *kind, spec.as_deref()),
             Command::MoveReserved { migration } => Ok(self.move_reserved(*migration)),
             Command::MoveRefused { migration, fault } => Ok(self.move_refused(*migration, fault)),
             Command::PlaceMove {

@@ -123,7 +123,7 @@ impl TreeSearch {
         for other in others() {
             match self.assigned[other] {
                 UNASSIGNED => {
-                    possible_tops.union(&self.domain_sets[plan.variables[other].condition])
+                    possible_tops.union(&self.domain_sets[plan.variables[other].condition]);
                 }
                 supplier => possible_tops.insert(supplier as usize),
             }

@@ -346,16 +346,7 @@ impl HostTable {
         };
         state.heard_at = state.heard_at.max(at);
         self.apply_update(slot, &mut state, update);
-        let kind = match update {
-            // These change nothing but the load and the instances. Whatever a filter reads of
-            // them, it is evaluated in each search.
-            HostUpdate::Load(_)
-            | HostUpdate::InstanceCame(..)
-            | HostUpdate::InstanceWent(..)
-            | HostUpdate::Alive => ChangeKind::Room,
-            _ => ChangeKind::Anything,
-        };
-        self.put_back(slot, state, kind);
+        self.put_back(slot, state, track::kind_of(update));
         true
     }
 

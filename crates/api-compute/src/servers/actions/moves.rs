@@ -55,7 +55,7 @@ async fn start(
                 migration,
                 instance: seen.id,
                 kind,
-                spec: Some(spec),
+                spec: Some(Box::new(spec)),
             }),
         };
         Ok((command, ()))

@@ -378,6 +378,19 @@ impl HostTable {
     }
 }
 
+/// The kind of change that an update of a host's soft state is.
+pub(super) fn kind_of(update: &HostUpdate) -> ChangeKind {
+    match update {
+        // These change nothing but the load and the instances. Whatever a filter reads of them, it
+        // is evaluated in each search.
+        HostUpdate::Load(_)
+        | HostUpdate::InstanceCame(..)
+        | HostUpdate::InstanceWent(..)
+        | HostUpdate::Alive => ChangeKind::Room,
+        _ => ChangeKind::Anything,
+    }
+}
+
 /// The initial state of a host that has not reported.
 pub(super) fn initial_state(uuid: Uuid) -> Box<HostState> {
     Box::new(HostState {
