@@ -26,7 +26,7 @@ use placewright_scheduler::select::Scheduler;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-/// The options of a service.
+/// The options of the services.
 #[derive(Default)]
 pub struct Setup {
     http: HttpOptions,
@@ -51,7 +51,7 @@ impl From<PlacementOptions> for Setup {
     }
 }
 
-/// What the services of one process share.
+/// What the Placement API and the scheduler API of one process share.
 pub struct Parts {
     gateway: Arc<Gateway>,
     placement: Placement,
@@ -59,9 +59,12 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts on an engine that others may use too, with these policies in place of the defaults.
+    /// The parts on an existing engine, with these policy rules in place of the defaults.
     pub fn of(engine: &Engine<ControlMachine>, options: impl Into<Setup>, policy: &str) -> Self {
-        let Setup { http, placement } = options.into();
+        let Setup {
+            http,
+            placement: placement_options,
+        } = options.into();
         let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
         let text = if policy.is_empty() { "{}" } else { policy };
         let config = PolicyConfig::default();
@@ -70,17 +73,21 @@ impl Parts {
         let metrics = HttpMetrics::new(&mut registry);
         let claims = ClaimMetrics::new(&mut registry);
         let gateway = Gateway::new(http, authenticator, policy, metrics, Arc::new(registry));
-        let state = Placement::new(engine.clone(), claims);
-        let store = state.clone();
-        let is_ready = move || store.store_fails().then_some("the store fails\n");
+        let placement = Placement::new(engine.clone(), claims);
+        let placement_for_readiness = placement.clone();
+        let is_ready = move || {
+            placement_for_readiness
+                .store_fails()
+                .then_some("the store fails\n")
+        };
         Self {
             gateway: Arc::new(gateway.with_readiness(is_ready)),
-            placement: state,
-            options: placement,
+            placement,
+            options: placement_options,
         }
     }
 
-    /// The parts with the standard names, on a new engine on this journal.
+    /// The parts on a new engine with this journal, with the standard classes and traits.
     pub async fn on(
         journal: impl Journal + 'static,
         options: impl Into<Setup>,
@@ -96,7 +103,7 @@ impl Parts {
         Self::of(&engine, options, policy)
     }
 
-    /// The parts in memory, with the default options.
+    /// The parts on a journal in memory, with the default options.
     pub async fn new() -> Self {
         let options = HttpOptions::default();
         Self::on(MemoryJournal::new(), options, Options::default(), "").await
@@ -110,10 +117,14 @@ impl Parts {
     }
 
     /// The scheduler API.
-    pub fn scheduler(&self, scheduler: Scheduler, keep: KeepOptions) -> Arc<SchedulerService> {
+    pub fn scheduler(
+        &self,
+        scheduler: Scheduler,
+        keep_options: KeepOptions,
+    ) -> Arc<SchedulerService> {
         let gateway = Arc::clone(&self.gateway);
         let ranker = SchedulerHandle::new(self.placement.engine().clone(), scheduler);
-        let service = SchedulerService::new(gateway, self.placement.clone(), ranker, keep);
+        let service = SchedulerService::new(gateway, self.placement.clone(), ranker, keep_options);
         Arc::new(service)
     }
 }
@@ -123,7 +134,7 @@ pub async fn service(options: impl Into<Setup>) -> Arc<PlacementService> {
     service_with(options, Options::default(), "").await
 }
 
-/// A service with the standard names, this engine, and these policies in place of the defaults.
+/// The Placement API on a new engine with these options and policy rules.
 pub async fn service_with(
     options: impl Into<Setup>,
     engine: Options,
@@ -132,7 +143,7 @@ pub async fn service_with(
     service_on(MemoryJournal::new(), options, engine, policy).await
 }
 
-/// The same on a given journal.
+/// The same on this journal.
 pub async fn service_on(
     journal: impl Journal + 'static,
     options: impl Into<Setup>,
@@ -143,7 +154,7 @@ pub async fn service_on(
     parts.await.service()
 }
 
-/// A request under construction; by default it comes from an admin, in the newest version.
+/// A request under construction.
 pub struct Call<'a> {
     method: &'a str,
     path: &'a str,
@@ -151,7 +162,7 @@ pub struct Call<'a> {
     body: Option<String>,
 }
 
-/// A request by an administrator, in the newest version.
+/// A request by an administrator, in the newest microversion.
 pub fn call<'a>(method: &'a str, path: &'a str) -> Call<'a> {
     let headers = vec![
         ("x-auth-token", "admin"),
@@ -165,7 +176,7 @@ pub fn call<'a>(method: &'a str, path: &'a str) -> Call<'a> {
     }
 }
 
-/// The same with `GET`.
+/// A `GET` request by an administrator, in the newest microversion.
 pub fn get(path: &str) -> Call<'_> {
     call("GET", path)
 }
@@ -173,7 +184,7 @@ pub fn get(path: &str) -> Call<'_> {
 impl<'a> Call<'a> {
     /// Sets a header; an empty value removes it.
     pub fn header(mut self, name: &'a str, value: &'a str) -> Self {
-        self.headers.retain(|(known, _)| *known != name);
+        self.headers.retain(|(other_name, _)| *other_name != name);
         if !value.is_empty() {
             self.headers.push((name, value));
         }
@@ -185,7 +196,7 @@ impl<'a> Call<'a> {
         self.header("openstack-api-version", version)
     }
 
-    /// Sets a body of JSON.
+    /// Sets a JSON body with its content type.
     pub fn json(mut self, body: impl Into<String>) -> Self {
         self.body = Some(body.into());
         self.header("content-type", "application/json")
@@ -209,7 +220,7 @@ impl<'a> Call<'a> {
         request.body(Full::new(Bytes::from(body))).unwrap()
     }
 
-    /// Sends the request to the Placement API, and returns the response as it is.
+    /// Sends the request to the Placement API, and returns the response before its body is read.
     pub async fn raw(self, service: &Arc<PlacementService>) -> Response<Body> {
         service.handle(self.request(), None).await
     }
@@ -261,7 +272,7 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    /// What an error response says last of all in its detail.
+    /// The last part of an error response's detail, after the text that all errors have.
     pub fn detail(&self) -> String {
         let json = self.json();
         let detail = json["errors"][0]["detail"]
@@ -311,7 +322,7 @@ pub async fn create_host(service: &Arc<PlacementService>, uuid: &str) {
     );
 }
 
-/// The body of a claim of VCPU.
+/// The body of a request that claims VCPUs of a provider for one consumer.
 pub fn claim(provider: &str, amount: u32, generation: Option<u64>) -> String {
     let generation = generation.map_or("null".to_owned(), |generation| generation.to_string());
     format!(

@@ -1,4 +1,4 @@
-//! `placewright audit`: what does not add up between allocations, records, cells and hosts.
+//! `placewright audit`: prints inconsistencies between allocations, instances, cells and hosts.
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ pub(crate) struct AuditCommand {
 
 /// The JSON body of the server's response.
 #[derive(Debug, Deserialize)]
-struct Audited {
+struct AuditReport {
     findings: Vec<Finding>,
     repaired: usize,
 }
@@ -53,7 +53,7 @@ impl AuditCommand {
     ///
     /// The server does not answer, or refuses.
     pub(crate) fn run(&self) -> anyhow::Result<bool> {
-        let answer = if self.repair {
+        let response = if self.repair {
             let path = "/placewright/v1/audit/repair";
             match self.destroy_unknown_guests {
                 true => self
@@ -64,24 +64,24 @@ impl AuditCommand {
         } else {
             self.client.get("/placewright/v1/audit")?
         };
-        let text = format!("{answer}\n");
-        let audited: Audited =
-            serde_json::from_value(answer).context("the server's answer is no audit")?;
+        let text = format!("{response}\n");
+        let report: AuditReport =
+            serde_json::from_value(response).context("the server's answer is no audit")?;
         let text = if self.json {
             text
         } else {
-            self.words(&audited)
+            self.describe(&report)
         };
         output::print(&text)?;
-        Ok(audited.findings.is_empty())
+        Ok(report.findings.is_empty())
     }
 
-    fn words(&self, audited: &Audited) -> String {
-        if audited.findings.is_empty() {
+    fn describe(&self, report: &AuditReport) -> String {
+        if report.findings.is_empty() {
             return "everything adds up\n".to_owned();
         }
         let mut text = String::new();
-        for finding in &audited.findings {
+        for finding in &report.findings {
             let _ = write!(text, "{:<19} {}", finding.kind, finding.id);
             for (name, value) in [("cell", &finding.cell), ("host", &finding.host)] {
                 if let Some(value) = value {
@@ -103,11 +103,11 @@ impl AuditCommand {
             }
             text.push('\n');
         }
-        let count = audited.findings.len();
+        let count = report.findings.len();
         text.push_str(&match (count, self.repair) {
             (1, false) => "1 finding\n".to_owned(),
             (_, false) => format!("{count} findings\n"),
-            (_, true) => format!("{} of {count} findings repaired\n", audited.repaired),
+            (_, true) => format!("{} of {count} findings repaired\n", report.repaired),
         });
         text
     }

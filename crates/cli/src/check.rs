@@ -32,10 +32,10 @@ enum Role {
 }
 
 impl Check {
-    /// Says what is wrong, what is odd, and that all else is right.
+    /// Prints the errors and warnings of the configuration, or that there are none.
     ///
     /// # Errors
-    /// What would keep the role from starting.
+    /// The errors that would keep the role from starting.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let config = Config::load(&self.flags, &Environment::of_process())?;
         let warnings = match self.role {

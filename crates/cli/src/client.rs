@@ -30,7 +30,7 @@ pub(crate) struct Client {
 }
 
 /// The time-out of a request.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Client {
     /// Reads the JSON at a path.
@@ -73,21 +73,21 @@ impl Client {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(self.ask(method, url, body))
+        runtime.block_on(self.send(method, url, body))
     }
 
-    async fn ask(
+    async fn send(
         &self,
         method: reqwest::Method,
         url: &str,
         body: Option<&Value>,
     ) -> anyhow::Result<Value> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only when another provider was installed meanwhile, which does as well.
+            // It fails only if another provider was installed meanwhile, which can be used as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let mut request = reqwest::Client::builder()
-            .timeout(ANSWER_MAX)
+            .timeout(REQUEST_TIMEOUT)
             // No other server may see the credentials.
             .redirect(reqwest::redirect::Policy::none())
             .build()?
@@ -100,14 +100,14 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let answer = self
+        let response = self
             .credentials
             .add_to(request)?
             .send()
             .await
             .with_context(|| format!("no answer from {url}"))?;
-        let status = answer.status();
-        let text = answer.text().await?;
+        let status = response.status();
+        let text = response.text().await?;
         let json: Option<Value> = serde_json::from_str(&text).ok();
         if !status.is_success() {
             bail!(

@@ -111,14 +111,14 @@ impl Explain {
         }
         let query = self.query.as_deref().unwrap_or_default();
         let query = query.strip_prefix('?').unwrap_or(query);
-        let answer = self
+        let response = self
             .client
             .get(&format!("/placewright/v1/explain?{query}"))?;
         if self.json {
-            return output::print(&format!("{answer}\n"));
+            return output::print(&format!("{response}\n"));
         }
         let explanation: Explanation =
-            serde_json::from_value(answer).context("the server's answer is no explanation")?;
+            serde_json::from_value(response).context("the server's answer is no explanation")?;
         output::print(&explanation.to_text())
     }
 }
@@ -148,9 +148,9 @@ impl Explanation {
             Some([one]) => {
                 let _ = writeln!(out, "\nThis alone leaves nothing: {one}");
             }
-            Some(several) => {
+            Some(constraints) => {
                 let _ = writeln!(out, "\nThese together leave nothing:");
-                for constraint in several {
+                for constraint in constraints {
                     let _ = writeln!(out, "  {constraint}");
                 }
             }
@@ -184,7 +184,7 @@ impl Lack {
             ("amount", Some(missing)) => format!("{missing} too few free for {constraint}"),
             ("inventory", _) => format!("has no inventory for {constraint}"),
             ("units", _) => format!("its units do not allow {constraint}"),
-            // A newer server may have other outcomes; in all of them the constraint fails.
+            // A newer server may send other reasons; with any of them the constraint fails.
             _ => format!("fails {constraint}"),
         }
     }

@@ -136,7 +136,7 @@ fn run_verify(store: &StoreArgs) -> anyhow::Result<bool> {
     let mut journal = SqliteJournal::open_read_only(&directory)?;
     let end = journal.end()?;
     let is_watched = io::stderr().is_terminal();
-    let found = verify(&mut journal, &mut |sequence| {
+    let verified = verify(&mut journal, &mut |sequence| {
         if is_watched && sequence % PROGRESS_ENTRIES == 0 {
             eprintln!("entry {sequence} of {end}");
         }
@@ -146,11 +146,11 @@ fn run_verify(store: &StoreArgs) -> anyhow::Result<bool> {
     let mut text = format!(
         "{}: {} entries ({} bytes) and {} snapshots are whole\n",
         directory.display(),
-        found.entries,
-        found.record_bytes,
-        found.snapshots.len()
+        verified.entries,
+        verified.record_bytes,
+        verified.snapshots.len()
     );
-    for problem in &found.problems {
+    for problem in &verified.problems {
         text.push_str(&format!("{}: {}\n", kind(problem), chain(problem)));
     }
     for problem in &unreadable {
@@ -160,7 +160,7 @@ fn run_verify(store: &StoreArgs) -> anyhow::Result<bool> {
         text.push_str(&format!("warning: {notice}\n"));
     }
     print(&text)?;
-    Ok(found.problems.is_empty() && unreadable.is_empty())
+    Ok(verified.problems.is_empty() && unreadable.is_empty())
 }
 
 fn kind(problem: &JournalError) -> &'static str {

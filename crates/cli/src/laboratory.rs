@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 
-/// The program with benchmarks and the replay.
+/// The program with the benchmarks and the replay.
 const PROGRAM: &str = "placewright-bench";
 
 /// The arguments of a command that the other program carries out. It also has their help.
@@ -18,17 +18,17 @@ pub(crate) struct Forwarded {
 }
 
 impl Forwarded {
-    /// Becomes the other program, with these arguments behind the `first` ones.
+    /// Replaces this process by the other program, with these arguments behind the `first` ones.
     ///
     /// # Errors
     ///
     /// The program is not installed, or cannot be executed.
     pub(crate) fn execute(&self, first: &[&str]) -> anyhow::Error {
-        let this = match std::env::current_exe().context("the path of this program") {
-            Ok(this) => this,
+        let this_program = match std::env::current_exe().context("the path of this program") {
+            Ok(this_program) => this_program,
             Err(error) => return error,
         };
-        let program = this.with_file_name(PROGRAM);
+        let program = this_program.with_file_name(PROGRAM);
         if !program.exists() {
             return anyhow!(
                 "{} is not installed: measurements and the replay are a program of their own, \
@@ -38,10 +38,10 @@ impl Forwarded {
             );
         }
         let mut command = Command::new(&program);
-        // Servers to measure are of this very program, whatever its file is called.
-        command.env(placewright_roles::PROGRAM_VARIABLE, this);
+        // The servers that it measures are started from this program's file.
+        command.env(placewright_roles::PROGRAM_VARIABLE, this_program);
         command.args(first.iter().map(OsStr::new));
-        // It only returns when the program cannot be executed.
+        // It returns only if the program cannot be executed.
         let error = command.args(&self.arguments).exec();
         anyhow::Error::from(error).context(format!("cannot execute {}", program.display()))
     }

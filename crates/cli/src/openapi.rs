@@ -32,8 +32,8 @@ impl OpenApi {
             .build()?;
         let service = in_process::service(engine)?;
         let text = runtime.block_on(async {
-            let answer = in_process::get(&service, &uri).await?;
-            anyhow::Ok(answer.into_body().collect().await?.to_bytes())
+            let response = in_process::get(&service, &uri).await?;
+            anyhow::Ok(response.into_body().collect().await?.to_bytes())
         })?;
         output::print(&format!("{}\n", String::from_utf8_lossy(&text)))
     }

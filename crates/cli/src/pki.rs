@@ -202,11 +202,11 @@ impl PkiCommand {
 }
 
 fn init(directory: &std::path::Path, installation: &str) -> anyhow::Result<()> {
-    let made = Authority::create(directory, installation)?;
+    let authority = Authority::create(directory, installation)?;
     print(&format!(
         "{} is the authority of {} now. Keep a copy of it where nobody gets at it.\n",
         directory.display(),
-        made.installation()
+        authority.installation()
     ))
 }
 
@@ -228,17 +228,17 @@ fn renew(directory: &std::path::Path, folder: &std::path::Path) -> anyhow::Resul
 fn revoke(directory: &std::path::Path, serials: &[String], names: &[String]) -> anyhow::Result<()> {
     let authority = Authority::open(directory)?;
     for name in names {
-        // A name with a slip would revoke nothing, and nobody would notice.
+        // A misspelt name would revoke nothing without an error.
         if !name.contains("/service/") {
             Identity::parse([name.as_str()])?;
         }
     }
-    let plain = |text: &str| text.replace(':', "").to_lowercase();
-    let serials: Vec<String> = serials.iter().map(|serial| plain(serial)).collect();
-    let is_meant = |entry: &Entry| {
+    let normalised = |text: &str| text.replace(':', "").to_lowercase();
+    let serials: Vec<String> = serials.iter().map(|serial| normalised(serial)).collect();
+    let is_selected = |entry: &Entry| {
         serials.contains(&entry.serial) || entry.names.iter().any(|name| names.contains(name))
     };
-    let revoked = authority.revoke(is_meant)?;
+    let revoked = authority.revoke(is_selected)?;
     if revoked.is_empty() {
         bail!(
             "no certificate that is valid has this serial number or name, and no invitation this \
@@ -256,19 +256,19 @@ fn revoke(directory: &std::path::Path, serials: &[String], names: &[String]) -> 
     print(&text)
 }
 
-/// The usual life of a certificate.
-const fn usual_life() -> Duration {
+/// The default life of a certificate.
+const fn default_life() -> Duration {
     placewright_pki::LIFE
 }
 
 impl NameArgs {
-    /// What the certificate is to say.
+    /// The names and the life of the certificate.
     fn grant(&self, installation: &str) -> anyhow::Result<Grant> {
         let identity = Identity::new(installation, self.role()?)?;
         Ok(Grant {
             dns: self.dns.clone(),
             addresses: self.ip.clone(),
-            life: self.life.map_or(usual_life(), |life| life.0),
+            life: self.life.map_or(default_life(), |life| life.0),
             ..Grant::new(identity)
         })
     }

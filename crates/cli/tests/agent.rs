@@ -44,18 +44,18 @@ impl Drop for Agent {
 fn hosts(control: &Control, header: &str) -> Vec<String> {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
-        let answer = control.request_with("GET /resource_providers", header);
-        let body = answer.split_once("\r\n\r\n").unwrap().1;
-        let found: serde_json::Value = serde_json::from_str(body).unwrap();
-        let found = found["resource_providers"].as_array();
-        let uuids = found.into_iter().flatten();
+        let response = control.request_with("GET /resource_providers", header);
+        let body = response.split_once("\r\n\r\n").unwrap().1;
+        let providers: serde_json::Value = serde_json::from_str(body).unwrap();
+        let providers = providers["resource_providers"].as_array();
+        let uuids = providers.into_iter().flatten();
         let uuids: Vec<String> = uuids
-            .map(|one| one["uuid"].as_str().unwrap().to_owned())
+            .map(|provider| provider["uuid"].as_str().unwrap().to_owned())
             .collect();
         if uuids.len() == 2 {
             return uuids;
         }
-        assert!(Instant::now() < end, "{answer}");
+        assert!(Instant::now() < end, "{response}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -106,8 +106,8 @@ fn an_agent_shows_the_tokens_of_its_service_user_and_gets_new_ones() {
     for number in before + 1..before + 10 {
         keystone.know(&format!("own-{number}"), body.clone());
     }
-    let gone = format!("DELETE /resource_providers/{}", uuids[0]);
-    control.request_with(&gone, operator);
+    let delete = format!("DELETE /resource_providers/{}", uuids[0]);
+    control.request_with(&delete, operator);
     assert_eq!(hosts(&control, operator), uuids);
     assert!(keystone.logins() > before, "a new token was asked for");
 }

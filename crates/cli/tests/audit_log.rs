@@ -35,8 +35,8 @@ fn stop(control: Control) {
 
 fn create_provider(control: &Control) {
     let body = json!({"name": "one", "uuid": PROVIDER}).to_string();
-    let answer = control.request("POST /resource_providers", &body);
-    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+    let response = control.request("POST /resource_providers", &body);
+    assert!(response.starts_with("HTTP/1.1 20"), "{response}");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn each_write_and_each_refusal_has_a_line_when_control_has_stopped() {
     stop(control);
 
     let lines = lines(&directory.path().join("store/audit.log"));
-    let said: Vec<Value> = lines
+    let records: Vec<Value> = lines
         .iter()
         .map(|line| {
             let code = &line["reason"]["reasonCode"];
@@ -63,7 +63,7 @@ fn each_write_and_each_refusal_has_a_line_when_control_has_stopped() {
         })
         .collect();
     assert_eq!(
-        said,
+        records,
         [
             json!(["create", "success", "200", "admin"]),
             json!(["read", "failure", "403", "anna"]),

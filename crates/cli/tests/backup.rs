@@ -1,4 +1,4 @@
-//! `placewright journal backup` beside a running server, `restore`, and `digest`.
+//! `placewright journal backup` while a server runs, `placewright journal restore` and `digest`.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use common::{Control, run};
 use rustix::process::Signal;
 
-/// A server with so many resource providers, and what belongs to it.
+/// A running server, its folder, and the number of its resource providers.
 struct Site {
     folder: tempfile::TempDir,
     server: Control,
@@ -47,12 +47,13 @@ impl Site {
                 "{{\"name\": \"host{}\", \"uuid\": \"{uuid}\"}}",
                 self.providers
             );
-            let answer = self.server.request("POST /resource_providers", &body);
-            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            let response = self.server.request("POST /resource_providers", &body);
+            assert!(response.starts_with("HTTP/1.1 200"), "{response}");
         }
     }
 
-    fn end(&self) -> u64 {
+    /// The number of the last entry in the store.
+    fn last_entry(&self) -> u64 {
         let (code, text, _) = run(&["journal", "stats", "--json", "--store", &self.text("store")]);
         assert_eq!(code, 0, "{text}");
         let (_, end) = text.split_once("\"end\":").unwrap();
@@ -70,32 +71,39 @@ impl Site {
             .to_owned()
     }
 
-    /// Restores a backup, and holds what is printed to the digest of the running store.
-    fn restore(&self, backup: &str, name: &str, until: &[&str], wanted: u64) {
-        let digest = self.digest("store", wanted);
-        self.restore_as(backup, name, until, wanted, &digest);
+    /// Restores a backup up to `expected_entry`, and compares the digest with that of the running store.
+    fn restore(&self, backup: &str, name: &str, until: &[&str], expected_entry: u64) {
+        let digest = self.digest("store", expected_entry);
+        self.restore_as(backup, name, until, expected_entry, &digest);
     }
 
-    fn restore_as(&self, backup: &str, name: &str, until: &[&str], wanted: u64, digest: &str) {
+    fn restore_as(
+        &self,
+        backup: &str,
+        name: &str,
+        until: &[&str],
+        expected_entry: u64,
+        digest: &str,
+    ) {
         let (backup, store) = (self.text(backup), self.text(name));
         let arguments = [&["journal", "restore", &backup, &store][..], until].concat();
         let (code, text, error) = run(&arguments);
         assert_eq!(code, 0, "{error}");
-        let is_told = text.starts_with(&format!("{store}: restored to entry {wanted}"))
+        let is_complete = text.starts_with(&format!("{store}: restored to entry {expected_entry}"))
             && text.ends_with(&format!("digest {digest}\n"));
-        assert!(is_told, "{text}");
-        assert_eq!(self.digest(name, wanted), digest);
+        assert!(is_complete, "{text}");
+        assert_eq!(self.digest(name, expected_entry), digest);
         let (code, text, _) = run(&["journal", "verify", "--store", &store]);
         assert_eq!(code, 0, "{text}");
     }
 }
 
-/// The time by the clock of this machine, in RFC 3339.
+/// The present time in RFC 3339.
 fn now() -> String {
     jiff::Timestamp::now().to_string()
 }
 
-/// Runs a command that has to be refused as wrong, and returns what it says.
+/// Runs a command whose arguments have to be refused, and returns its error output.
 fn refused(arguments: &[&str]) -> String {
     let (code, text, error) = run(arguments);
     assert_eq!((code, text.as_str()), (2, ""), "{arguments:?}: {error}");
@@ -103,15 +111,15 @@ fn refused(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_running_server_is_backed_up_and_restored_to_each_moment() {
+fn a_running_server_is_backed_up_and_restored_to_any_entry() {
     let mut site = Site::start(&[]);
     let (earlier, between) = (now(), {
         site.add_providers(5);
         now()
     });
-    let middle = site.end();
+    let middle = site.last_entry();
     site.add_providers(5);
-    let end = site.end();
+    let end = site.last_entry();
     let (store, backup) = (site.text("store"), site.text("backup"));
     let (code, text, error) = run(&["journal", "backup", &store, &backup]);
     assert_eq!(code, 0, "{error}");
@@ -128,13 +136,13 @@ fn a_running_server_is_backed_up_and_restored_to_each_moment() {
         let name = format!("at-{sequence}");
         site.restore("backup", &name, &["--until", &until], sequence);
     }
-    // The standard names were there before.
+    // The entry with the standard names is older.
     site.restore("backup", "before", &["--until", &earlier], middle - 5);
 
     let (code, text, _) = run(&["journal", "restore", &backup, "--check"]);
     assert_eq!(code, 0);
     assert!(text.contains(&format!("from 0 to {end}")), "{text}");
-    for (until, why) in [
+    for (until, reason) in [
         (now(), "the backup was made before"),
         ("2001-01-01T00:00:00Z".to_owned(), "does not reach back"),
         ((end + 1).to_string(), "from entry 0 to entry"),
@@ -142,14 +150,14 @@ fn a_running_server_is_backed_up_and_restored_to_each_moment() {
     ] {
         let other = site.text("other");
         let error = refused(&["journal", "restore", &backup, &other, "--until", &until]);
-        assert!(error.contains(why), "{error}");
+        assert!(error.contains(reason), "{error}");
         assert!(!Path::new(&other).exists());
     }
 
-    // A server goes on where the restored store ends.
+    // A server continues where the restored store ends.
     let server = Control::start(&site.path("at-time"), &[]);
-    let answer = server.request("GET /resource_providers", "");
-    assert_eq!(answer.matches("\"name\"").count(), 5, "{answer}");
+    let response = server.request("GET /resource_providers", "");
+    assert_eq!(response.matches("\"name\"").count(), 5, "{response}");
     server.signal(Signal::TERM);
     assert_eq!(server.end().0, 0);
 }
@@ -158,8 +166,8 @@ fn a_running_server_is_backed_up_and_restored_to_each_moment() {
 fn a_directory_gets_a_file_for_each_backup() {
     let mut site = Site::start(&[]);
     fs::create_dir(site.path("backups")).unwrap();
-    let left = site.path("backups").join("store-1.backup.partial");
-    fs::write(&left, "of a backup that was killed").unwrap();
+    let partial_file = site.path("backups").join("store-1.backup.partial");
+    fs::write(&partial_file, "of a backup that was killed").unwrap();
     let (store, backups) = (site.text("store"), site.text("backups"));
     for _ in 0..2 {
         site.add_providers(1);
@@ -174,7 +182,7 @@ fn a_directory_gets_a_file_for_each_backup() {
     let is_named = |name: &String, end| {
         name.starts_with("store-2") && name.ends_with(&format!("Z-{end}.backup"))
     };
-    let end = site.end();
+    let end = site.last_entry();
     assert_eq!(names.len(), 2, "{names:?}");
     assert!(
         is_named(&names[0], end - 1) && is_named(&names[1], end),
@@ -196,8 +204,8 @@ fn a_trimmed_store_is_restored_from_its_snapshot_on() {
         assert_eq!(code, 0, "{error}");
         let (_, back) = text.split_once("reaches back to entry ").unwrap();
         let first: u64 = back.split(';').next().unwrap().parse().unwrap();
-        let end = site.end();
-        // The server may just have given up that snapshot: then nobody but the backup can say what was.
+        let end = site.last_entry();
+        // If the server has just removed that snapshot, only the backup has those states: try again.
         let at = [first, first + 1, end].map(|sequence| format!("--at={sequence}"));
         let (code, text, _) = run(&[
             "journal", "digest", "--store", &store, &at[0], &at[1], &at[2],
@@ -226,16 +234,22 @@ fn a_trimmed_store_is_restored_from_its_snapshot_on() {
 }
 
 #[test]
-fn wrong_arguments_are_told_and_change_nothing() {
+fn invalid_arguments_are_reported_and_change_nothing() {
     let mut site = Site::start(&[]);
     site.add_providers(1);
-    let (store, backup, none) = (site.text("store"), site.text("backup"), site.text("none"));
-    let error = refused(&["journal", "backup", &none, &backup]);
+    let (store, backup, missing_path) =
+        (site.text("store"), site.text("backup"), site.text("none"));
+    let error = refused(&["journal", "backup", &missing_path, &backup]);
     assert!(
-        error.contains(&format!("there is no journal at {none}")),
+        error.contains(&format!("there is no journal at {missing_path}")),
         "{error}"
     );
-    let error = refused(&["journal", "backup", &store, &format!("{none}/backup")]);
+    let error = refused(&[
+        "journal",
+        "backup",
+        &store,
+        &format!("{missing_path}/backup"),
+    ]);
     assert!(error.contains("there is no"), "{error}");
     for rate in ["0", "fast", "-1"] {
         let rate = format!("--bytes-per-second={rate}");
@@ -250,7 +264,7 @@ fn wrong_arguments_are_told_and_change_nothing() {
 
     let error = refused(&["journal", "restore", &backup, &store]);
     assert!(error.contains("is there already"), "{error}");
-    let error = refused(&["journal", "restore", &none, &site.text("other")]);
+    let error = refused(&["journal", "restore", &missing_path, &site.text("other")]);
     assert!(error.contains("there is no"), "{error}");
     let error = refused(&["journal", "restore", &store, &site.text("other")]);
     assert!(error.contains("is no backup: it is a directory"), "{error}");

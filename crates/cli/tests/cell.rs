@@ -1,4 +1,4 @@
-//! `placewright cell` as operators, control and agents see it.
+//! Tests of the program `placewright cell` from outside: as operators, control and agents use it.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use placewright_rpc::{AgentClient, CellClient, ClientOptions, Token};
 use rustix::process::Signal;
 use uuid::Uuid;
 
-const SOON: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running `placewright cell`.
 struct Cell {
@@ -59,12 +59,12 @@ impl Cell {
         }
     }
 
-    fn end(&mut self, signal: Signal) -> (Option<i32>, String) {
+    fn stop_with(&mut self, signal: Signal) -> (Option<i32>, String) {
         let id = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         rustix::process::kill_process(id, signal).unwrap();
-        let mut rest = String::new();
-        self.log.read_to_string(&mut rest).unwrap();
-        (self.child.wait().unwrap().code(), rest)
+        let mut rest_of_log = String::new();
+        self.log.read_to_string(&mut rest_of_log).unwrap();
+        (self.child.wait().unwrap().code(), rest_of_log)
     }
 
     fn options(&self) -> ClientOptions {
@@ -114,8 +114,8 @@ fn create() -> Envelope {
     }
 }
 
-/// An agent that does what the cell asks for, until an instance is active.
-async fn build(options: ClientOptions) {
+/// Runs an agent that carries out the cell's first order, until the instance is active.
+async fn run_agent_until_active(options: ClientOptions) {
     let cell = CellClient::new(options.clone()).unwrap();
     let mut agent = AgentClient::new(options).unwrap().connect().await.unwrap();
     let host = HostId(Uuid::from_u128(2));
@@ -130,30 +130,30 @@ async fn build(options: ClientOptions) {
     let Some(ToAgent::Step { order, session, .. }) = agent.from_cell.recv().await else {
         panic!("no order came");
     };
-    let ended = ToCell::StepEnded {
+    let step_ended = ToCell::StepEnded {
         host,
         instance: order.instance,
         session,
         attempt: order.attempt,
         failure: None,
     };
-    agent.to_cell.send(ended).await.unwrap();
-    let mut news = cell.follow().await.unwrap();
-    while let Some(one) = news.recv().await {
+    agent.to_cell.send(step_ended).await.unwrap();
+    let mut events = cell.follow().await.unwrap();
+    while let Some(event) = events.recv().await {
         if let CellEvent::Instance {
             view: Some(view), ..
-        } = one
+        } = event
             && view.vm_state == VmState::Active
         {
             assert_eq!(view.guest.map(|guest| guest.host), Some(host));
             return;
         }
     }
-    panic!("the news ended");
+    panic!("the events ended");
 }
 
 #[test]
-fn what_was_accepted_goes_on_after_a_kill() {
+fn an_accepted_build_continues_after_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
     let runtime = runtime();
@@ -163,17 +163,18 @@ fn what_was_accepted_goes_on_after_a_kill() {
     let id = runtime.block_on(client.cell()).unwrap();
     let replies = runtime.block_on(client.deliver(vec![create()])).unwrap();
     assert_eq!(replies, [Reply::Accepted]);
-    assert_eq!(cell.end(Signal::KILL).0, None);
+    assert_eq!(cell.stop_with(Signal::KILL).0, None);
 
     let mut cell = Cell::start_on(cell.address, &store, &[]);
     assert_eq!(runtime.block_on(client.cell()).unwrap(), id);
-    let built = async { tokio::time::timeout(SOON, build(cell.options())).await };
+    let built =
+        async { tokio::time::timeout(TEST_TIMEOUT, run_agent_until_active(cell.options())).await };
     runtime.block_on(built).unwrap();
     let instance = InstanceId(Uuid::from_u128(1));
     let actions = runtime.block_on(client.actions(instance)).unwrap();
     assert_eq!(actions.len(), 1);
     assert_eq!(actions[0].tries.len(), 1);
-    let (code, log) = cell.end(Signal::TERM);
+    let (code, log) = cell.stop_with(Signal::TERM);
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("stopped"), "{log}");
 }
@@ -186,14 +187,14 @@ fn a_stop_ends_streams_and_exits_with_0() {
     let mut cell = Cell::start(&directory.path().join("store"), &flags);
     let runtime = runtime();
     let options = cell.options();
-    let (mut news, mut agent) = runtime.block_on(async {
-        let news = CellClient::new(options.clone())
+    let (mut events, mut agent) = runtime.block_on(async {
+        let events = CellClient::new(options.clone())
             .unwrap()
             .follow()
             .await
             .unwrap();
         let agent = AgentClient::new(options).unwrap().connect().await.unwrap();
-        (news, agent)
+        (events, agent)
     });
     let mut stream = TcpStream::connect(&metrics).unwrap();
     stream
@@ -204,16 +205,16 @@ fn a_stop_ends_streams_and_exits_with_0() {
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
     assert!(page.contains("placewright_cell_followers 1\n"), "{page}");
     assert!(page.contains("placewright_journal_"), "{page}");
-    let (code, log) = cell.end(Signal::TERM);
+    let (code, log) = cell.stop_with(Signal::TERM);
     assert_eq!(code, Some(0), "{log}");
     runtime.block_on(async {
-        while news.recv().await.is_some() {}
+        while events.recv().await.is_some() {}
         assert!(agent.from_cell.recv().await.is_none());
     });
 }
 
 #[test]
-fn a_token_keeps_others_out_of_a_cell_on_loopback_and_is_not_enough_elsewhere() {
+fn a_token_protects_a_cell_on_loopback_and_is_not_enough_elsewhere() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
     std::fs::write(&file, "0123456789abcdef-secret\n").unwrap();
@@ -223,12 +224,12 @@ fn a_token_keeps_others_out_of_a_cell_on_loopback_and_is_not_enough_elsewhere() 
     let runtime = runtime();
     runtime.block_on(async {
         let options = ClientOptions::new(format!("127.0.0.1:{}", cell.address.port()));
-        let without = CellClient::new(options.clone()).unwrap();
-        let error = without.cell().await.unwrap_err();
+        let without_token = CellClient::new(options.clone()).unwrap();
+        let error = without_token.cell().await.unwrap_err();
         assert!(error.to_string().contains("token"), "{error}");
         let token = Some(Token::new("0123456789abcdef-secret").unwrap());
-        let with = CellClient::new(ClientOptions { token, ..options }).unwrap();
-        with.cell().await.unwrap();
+        let with_token = CellClient::new(ClientOptions { token, ..options }).unwrap();
+        with_token.cell().await.unwrap();
     });
     drop(cell);
     let open = [
@@ -246,25 +247,25 @@ fn a_token_keeps_others_out_of_a_cell_on_loopback_and_is_not_enough_elsewhere() 
 }
 
 #[test]
-fn a_store_keeps_its_cell() {
+fn a_store_belongs_to_one_cell() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
     let uuid = "ce110000-0000-4000-8000-000000000001";
     let mut cell = Cell::start(&store, &["--cell-uuid", uuid]);
-    cell.end(Signal::TERM);
+    cell.stop_with(Signal::TERM);
     let cell = Cell::start(&store, &[]);
     let runtime = runtime();
     let id = runtime.block_on(async { CellClient::new(cell.options()).unwrap().cell().await });
     assert_eq!(id.unwrap(), CellId(Uuid::try_parse(uuid).unwrap()));
     drop(cell);
     let other = "ce110000-0000-4000-8000-000000000002";
-    let (code, log) = refused(&store, &["--cell-uuid", other]);
+    let (code, log) = run_failing_start(&store, &["--cell-uuid", other]);
     assert_eq!(code, 2, "{log}");
     assert!(log.contains("belongs to cell"), "{log}");
 }
 
-/// A start that fails.
-fn refused(store: &Path, flags: &[&str]) -> (i32, String) {
+/// Runs a start that fails; returns its exit code and its log.
+fn run_failing_start(store: &Path, flags: &[&str]) -> (i32, String) {
     let mut arguments = vec!["cell", "--config", "/dev/null", "--cell-store-path"];
     arguments.push(store.to_str().unwrap());
     let listen = free_address().to_string();
@@ -282,8 +283,8 @@ fn a_start_that_cannot_succeed_says_why_and_what_to_do() {
     std::fs::write(&short, "secret").unwrap();
     let short = short.to_str().unwrap();
     let nil = Uuid::nil().to_string();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let taken = taken.local_addr().unwrap().to_string();
+    let address_in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address_in_use = address_in_use.local_addr().unwrap().to_string();
     let cases: [(&[&str], i32, &str); 8] = [
         (&["--cell-uuid", "five"], 2, "cell.uuid"),
         (&["--cell-uuid", &nil], 2, "cell.uuid"),
@@ -300,11 +301,11 @@ fn a_start_that_cannot_succeed_says_why_and_what_to_do() {
             2,
             "cell.host_timeout_ms",
         ),
-        (&["--cell-metrics-listen", &taken], 1, "is in use"),
+        (&["--cell-metrics-listen", &address_in_use], 1, "is in use"),
     ];
     for (flags, code, text) in cases {
-        let (got, log) = refused(&store, flags);
-        assert_eq!(got, code, "{flags:?}: {log}");
+        let (actual_code, log) = run_failing_start(&store, flags);
+        assert_eq!(actual_code, code, "{flags:?}: {log}");
         assert!(log.contains(text), "{flags:?}: {log}");
     }
     let arguments = [

@@ -22,9 +22,9 @@ fn a_token_goes_to_the_server_that_was_named_and_to_no_other() {
         let (mut client, _) = named.accept().unwrap();
         let mut head = [0; 4096];
         let read = client.read(&mut head).unwrap();
-        let answer =
+        let response =
             format!("HTTP/1.1 307 Go\r\nLocation: {elsewhere}\r\nContent-Length: 0\r\n\r\n");
-        client.write_all(answer.as_bytes()).unwrap();
+        client.write_all(response.as_bytes()).unwrap();
         String::from_utf8_lossy(&head[..read]).into_owned()
     });
     let (code, _, stderr) = run(&["audit", "--url", &url, "--token", "a-secret-token"]);

@@ -1,4 +1,4 @@
-//! `placewright control` as an operator sees it.
+//! Tests of the program `placewright control` from outside, as an operator uses it.
 
 mod common;
 
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 const PROVIDER: &str = "11111111-1111-4111-8111-111111111111";
 
 #[test]
-fn what_was_answered_is_there_after_a_stop_and_after_a_kill() {
+fn acknowledged_changes_survive_a_stop_and_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
     let server = Control::start(&store, &[]);
@@ -25,8 +25,8 @@ fn what_was_answered_is_there_after_a_stop_and_after_a_kill() {
 
     let server = Control::start(&store, &["--log-format", "json"]);
     let path = format!("/resource_providers/{PROVIDER}");
-    let shown = server.request(&format!("GET {path}"), "");
-    assert!(shown.contains("host1"), "{shown}");
+    let response = server.request(&format!("GET {path}"), "");
+    assert!(response.contains("host1"), "{response}");
     let traits = server.request(
         &format!("PUT {path}/traits"),
         "{\"resource_provider_generation\": 0, \"traits\": [\"HW_NIC_SRIOV\"]}",
@@ -36,15 +36,15 @@ fn what_was_answered_is_there_after_a_stop_and_after_a_kill() {
     drop(server);
 
     let server = Control::start(&store, &[]);
-    let shown = server.request(&format!("GET {path}/traits"), "");
-    assert!(shown.contains("HW_NIC_SRIOV"), "{shown}");
+    let response = server.request(&format!("GET {path}/traits"), "");
+    assert!(response.contains("HW_NIC_SRIOV"), "{response}");
     server.signal(Signal::INT);
     assert_eq!(server.end().0, 0);
 }
 
-/// Whether connections are refused within seconds: the listener is closed by another thread than the
-/// one that says that the server stops.
-fn is_refused_soon(address: SocketAddr) -> bool {
+/// Whether connections are refused within five seconds. The listener is closed by another thread than the
+/// one that logs that the server stops.
+fn is_refused_in_time(address: SocketAddr) -> bool {
     let start = Instant::now();
     while TcpStream::connect(address).is_ok() {
         if start.elapsed() > Duration::from_secs(5) {
@@ -58,35 +58,35 @@ fn is_refused_soon(address: SocketAddr) -> bool {
 #[test]
 fn a_request_under_way_is_answered_before_the_end_and_a_second_signal_does_not_wait() {
     let directory = tempfile::tempdir().unwrap();
-    let begin = |server: &mut Control| {
+    let begin_request_and_stop = |server: &mut Control| {
         let mut stream = TcpStream::connect(server.address).unwrap();
         let head = "POST /resource_providers HTTP/1.1\r\nHost: test\r\nX-Auth-Token: admin\r\n\
                     OpenStack-API-Version: placement 1.39\r\nContent-Type: application/json\r\n\
                     Content-Length: 16\r\nExpect: 100-continue\r\n\r\n";
         stream.write_all(head.as_bytes()).unwrap();
         // The server asks for the body, so the request is under way.
-        let mut go_on = [0; 25];
-        stream.read_exact(&mut go_on).unwrap();
-        assert!(go_on.starts_with(b"HTTP/1.1 100"));
+        let mut interim_response = [0; 25];
+        stream.read_exact(&mut interim_response).unwrap();
+        assert!(interim_response.starts_with(b"HTTP/1.1 100"));
         server.signal(Signal::TERM);
         server.wait_for_line("stopping");
         stream
     };
 
     let mut server = Control::start(&directory.path().join("first"), &[]);
-    let mut stream = begin(&mut server);
+    let mut stream = begin_request_and_stop(&mut server);
     assert!(
-        is_refused_soon(server.address),
+        is_refused_in_time(server.address),
         "new connections are refused"
     );
     stream.write_all(b"{\"name\": \"late\"}").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     assert_eq!(server.end().0, 0);
 
     let mut server = Control::start(&directory.path().join("second"), &[]);
-    let _stream = begin(&mut server);
+    let _stream = begin_request_and_stop(&mut server);
     server.signal(Signal::INT);
     let (code, log) = server.end();
     assert_eq!(code, 1);
@@ -125,8 +125,8 @@ fn a_start_that_cannot_succeed_says_why_and_what_to_do() {
         (&other, &["--log-filter", "info,=="], 2, "log.filter"),
     ];
     for (store, flags, code, text) in cases {
-        let (got, log) = control(store, flags);
-        assert_eq!(got, code, "{flags:?}: {log}");
+        let (actual_code, log) = control(store, flags);
+        assert_eq!(actual_code, code, "{flags:?}: {log}");
         assert!(log.contains(text), "{flags:?}: {log}");
     }
     assert!(!other.exists(), "a start that fails makes no store");
@@ -166,7 +166,7 @@ fn config_show_names_sources_and_hides_secrets() {
 }
 
 #[test]
-fn the_journal_commands_look_after_a_store_beside_a_running_server() {
+fn the_journal_commands_inspect_a_store_while_a_server_runs() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
     let server = Control::start(&store, &[]);
@@ -198,7 +198,7 @@ fn the_journal_commands_look_after_a_store_beside_a_running_server() {
 }
 
 #[test]
-fn wrong_files_and_missing_options_of_access_are_told_before_anything_starts() {
+fn invalid_policies_and_missing_options_are_reported_before_a_start() {
     let directory = tempfile::tempdir().unwrap();
     let policy = directory.path().join("policy.yaml");
     std::fs::write(&policy, "\"placement:usages\": \"role:reader and (\"\n").unwrap();
@@ -281,7 +281,7 @@ fn explain_says_what_removed_the_hosts_and_what_they_lack() {
 }
 
 #[test]
-fn systemd_is_told_when_it_is_ready_alive_and_stopping() {
+fn systemd_is_notified_when_the_server_is_ready_alive_and_stopping() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notify");
     let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
@@ -290,7 +290,7 @@ fn systemd_is_told_when_it_is_ready_alive_and_stopping() {
         ("WATCHDOG_USEC", "100000"),
     ];
     let server = Control::start_in(&directory.path().join("store"), &[], &variables);
-    let next = || loop {
+    let next_message = || loop {
         let mut message = [0; 256];
         let length = socket.recv(&mut message).unwrap();
         let text = String::from_utf8_lossy(&message[..length]);
@@ -299,18 +299,18 @@ fn systemd_is_told_when_it_is_ready_alive_and_stopping() {
             return text.trim().to_owned();
         }
     };
-    assert_eq!(next(), "READY=1");
+    assert_eq!(next_message(), "READY=1");
     assert_eq!(
-        (next(), next()),
+        (next_message(), next_message()),
         ("WATCHDOG=1".to_owned(), "WATCHDOG=1".to_owned())
     );
     server.signal(Signal::TERM);
-    while next() != "STOPPING=1" {}
+    while next_message() != "STOPPING=1" {}
     assert_eq!(server.end().0, 0);
 }
 
 #[test]
-fn the_load_generator_loads_asks_and_claims_without_a_failure() {
+fn the_load_generator_loads_queries_and_claims_without_a_failure() {
     let directory = tempfile::tempdir().unwrap();
     let server = Control::start(
         &directory.path().join("store"),
@@ -400,8 +400,8 @@ fn the_printed_scheduler_rules_are_accepted() {
 }
 
 #[test]
-fn what_is_wrong_with_scheduler_rules_is_named() {
-    let wrong = [
+fn errors_in_scheduler_rules_are_named() {
+    let invalid_rules = [
         ("[filter_scheduler]\nram_weight_multiplyer = 2.0", "line 2"),
         (
             "[filter_scheduler]\nenabled_filters = [\"NoFilter\"]",
@@ -414,12 +414,12 @@ fn what_is_wrong_with_scheduler_rules_is_named() {
         ),
         ("[surprise]", "surprise"),
     ];
-    for (rules, named) in wrong {
+    for (rules, expected) in invalid_rules {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, rules).unwrap();
         let flag = format!("--scheduler-rules-file={}", file.path().display());
         let (code, stdout, stderr) = run(&["config", "check", &flag]);
         assert_eq!(code, 2, "{rules}: {stderr}");
-        assert!((stdout + &stderr).contains(named), "{rules}: {stderr}");
+        assert!((stdout + &stderr).contains(expected), "{rules}: {stderr}");
     }
 }

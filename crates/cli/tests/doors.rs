@@ -13,21 +13,21 @@ use std::time::{Duration, Instant};
 use common::{Control, free_address, placewright};
 use rustix::process::Signal;
 
-const SOON: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The response to a request on a connection that is closed afterwards.
 fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 /// Reads what has arrived of a response on a connection that stays open.
 fn read(stream: &mut TcpStream) -> String {
-    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut buffer = [0; 65_536];
     let length = stream.read(&mut buffer).unwrap();
     String::from_utf8_lossy(&buffer[..length]).into_owned()
@@ -51,11 +51,11 @@ fn health_and_metrics_have_a_port_of_their_own() {
     );
     assert!(metrics.contains("placewright_journal"), "{metrics}");
     assert!(get(health, "/resource_providers").starts_with("HTTP/1.1 404"));
-    let hidden = get(server.address, "/metrics");
-    assert!(hidden.starts_with("HTTP/1.1 404"), "{hidden}");
+    let response = get(server.address, "/metrics");
+    assert!(response.starts_with("HTTP/1.1 404"), "{response}");
     assert!(get(server.address, "/readyz").ends_with("ready\n"));
-    let shown = ["--health-metrics-on-apis"];
-    let server = Control::start(&directory.path().join("other"), &shown);
+    let flags = ["--health-metrics-on-apis"];
+    let server = Control::start(&directory.path().join("other"), &flags);
     assert!(get(server.address, "/metrics").starts_with("HTTP/1.1 200"));
 }
 
@@ -80,9 +80,9 @@ fn another_process_takes_the_place_of_the_one_that_runs() {
     let address = old.address.to_string();
     let created = old.request("POST /resource_providers", "{\"name\": \"before\"}");
     assert!(created.starts_with("HTTP/1.1 200"), "{created}");
-    let mut kept = TcpStream::connect(old.address).unwrap();
-    kept.write_all(ROOT).unwrap();
-    assert!(read(&mut kept).starts_with("HTTP/1.1 200"));
+    let mut idle_connection = TcpStream::connect(old.address).unwrap();
+    idle_connection.write_all(ROOT).unwrap();
+    assert!(read(&mut idle_connection).starts_with("HTTP/1.1 200"));
 
     // A successor that cannot start does not affect the running process.
     let start = |flags: &[&str]| {
@@ -94,24 +94,24 @@ fn another_process_takes_the_place_of_the_one_that_runs() {
     };
     let failed = start(&["--policy-file", "/nowhere"]).output().unwrap();
     assert_eq!(failed.status.code(), Some(2), "{failed:?}");
-    kept.write_all(ROOT).unwrap();
-    assert!(read(&mut kept).starts_with("HTTP/1.1 200"));
+    idle_connection.write_all(ROOT).unwrap();
+    assert!(read(&mut idle_connection).starts_with("HTTP/1.1 200"));
 
     let mut child = start(&[]).spawn().unwrap();
     let line = old.wait_for_line("takes this one's place");
     assert!(line.contains("INFO"), "{line}");
     // No connection is refused at any time.
     let mut new = TcpStream::connect(old.address).unwrap();
-    for stream in [&mut new, &mut kept] {
+    for stream in [&mut new, &mut idle_connection] {
         stream.write_all(ROOT).unwrap();
         assert!(read(stream).starts_with("HTTP/1.1 200"));
     }
     let (code, log) = old.end();
     assert_eq!(code, 0, "{log}");
-    let found = get_with_token(&address, "/resource_providers?name=before");
-    assert!(found.contains("\"before\""), "{found}");
-    kept.write_all(ROOT).unwrap();
-    assert!(read(&mut kept).starts_with("HTTP/1.1 200"));
+    let response = get_with_token(&address, "/resource_providers?name=before");
+    assert!(response.contains("\"before\""), "{response}");
+    idle_connection.write_all(ROOT).unwrap();
+    assert!(read(&mut idle_connection).starts_with("HTTP/1.1 200"));
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -122,9 +122,9 @@ fn get_with_token(address: &str, path: &str) -> String {
         "GET {path} HTTP/1.1\r\nHost: test\r\nX-Auth-Token: admin\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn few_descriptors_are_shared_and_nothing_spins() {
         .unwrap();
     let began = Instant::now();
     while TcpStream::connect(health).is_err() || !get(health, "/readyz").ends_with("ready\n") {
-        assert!(began.elapsed() < SOON, "it starts");
+        assert!(began.elapsed() < TEST_TIMEOUT, "it starts");
         std::thread::sleep(Duration::from_millis(20));
     }
     let crowd: Vec<TcpStream> = (0..300)
@@ -182,6 +182,6 @@ fn cpu_ticks(process: u32) -> u64 {
         .unwrap()
         .split_whitespace()
         .collect();
-    let ticks = |place: usize| fields[place].parse::<u64>().unwrap();
+    let ticks = |index: usize| fields[index].parse::<u64>().unwrap();
     ticks(11) + ticks(12)
 }

@@ -27,11 +27,23 @@ fn arguments_go_to_the_other_program_as_they_are() {
         ),
         (&["replay", "--no-such-flag"], &["replay", "--no-such-flag"]),
     ] {
-        let (one, other) = (run(PROGRAM, name), run(direct, same));
-        assert_eq!(one.status.code(), other.status.code(), "{name:?}");
-        assert_eq!(text(&one.stdout), text(&other.stdout), "{name:?}");
-        assert_eq!(text(&one.stderr), text(&other.stderr), "{name:?}");
-        assert!(text(&one.stdout).len() + text(&one.stderr).len() > 100);
+        let (through_program, other) = (run(PROGRAM, name), run(direct, same));
+        assert_eq!(
+            through_program.status.code(),
+            other.status.code(),
+            "{name:?}"
+        );
+        assert_eq!(
+            text(&through_program.stdout),
+            text(&other.stdout),
+            "{name:?}"
+        );
+        assert_eq!(
+            text(&through_program.stderr),
+            text(&other.stderr),
+            "{name:?}"
+        );
+        assert!(text(&through_program.stdout).len() + text(&through_program.stderr).len() > 100);
     }
 }
 
@@ -43,10 +55,10 @@ fn without_the_other_program_its_absence_is_named() {
     std::fs::hard_link(PROGRAM, &alone).unwrap();
     let run = run(alone.to_str().unwrap(), &["bench", "durable"]);
     assert_eq!(run.status.code(), Some(1));
-    let said = text(&run.stderr);
+    let output = text(&run.stderr);
     assert!(
-        said.contains("placewright-bench is not installed"),
-        "{said}"
+        output.contains("placewright-bench is not installed"),
+        "{output}"
     );
-    assert!(said.contains("cargo build"), "{said}");
+    assert!(output.contains("cargo build"), "{output}");
 }

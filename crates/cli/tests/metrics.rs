@@ -60,7 +60,7 @@ impl Cell {
     }
 }
 
-/// The names on a page of metrics, as they are asked for: counters end with `_total`.
+/// The names on a page of metrics, as queries use them: counters end with `_total`.
 fn names(address: &str) -> BTreeSet<String> {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -68,11 +68,11 @@ fn names(address: &str) -> BTreeSet<String> {
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
     let kinds = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let named = kinds.map(|kind| match kind.split_once(' ').unwrap() {
+    let names_of_kinds = kinds.map(|kind| match kind.split_once(' ').unwrap() {
         (name, "counter") => format!("{name}_total"),
         (name, _) => name.to_owned(),
     });
-    named.collect()
+    names_of_kinds.collect()
 }
 
 #[test]
@@ -87,27 +87,27 @@ fn the_manual_has_every_metric() {
     let body = r#"{"allocations": {"00000000-0000-4000-8000-000000000001": {"resources": {"VCPU": 1}}},
         "consumer_generation": null, "consumer_type": "INSTANCE", "project_id": "p", "user_id": "u"}"#;
     let claim = "PUT /allocations/00000000-0000-4000-8000-000000000002";
-    let answer = control.request(claim, body);
-    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    let response = control.request(claim, body);
+    assert!(response.starts_with("HTTP/1.1 400"), "{response}");
     let _cell = Cell::start(&directory.path().join("cell"), &cell_metrics);
-    let mut shown = names(&health);
-    shown.extend(names(&cell_metrics));
-    shown.extend(SHOWN_LATER.map(str::to_owned));
+    let mut names_on_page = names(&health);
+    names_on_page.extend(names(&cell_metrics));
+    names_on_page.extend(SHOWN_LATER.map(str::to_owned));
 
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
     let page = std::fs::read_to_string(page).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     let rows = rows.filter_map(|row| row.split('`').next());
-    let told: BTreeSet<String> = rows
+    let documented: BTreeSet<String> = rows
         .filter(|name| name.starts_with("placewright_"))
         .map(str::to_owned)
         .collect();
-    let missing: Vec<_> = shown.difference(&told).collect();
+    let missing: Vec<_> = names_on_page.difference(&documented).collect();
     assert!(
         missing.is_empty(),
         "docs/operations.md has no row for {missing:?}"
     );
-    let gone: Vec<_> = told.difference(&shown).collect();
+    let gone: Vec<_> = documented.difference(&names_on_page).collect();
     assert!(
         gone.is_empty(),
         "docs/operations.md tells of {gone:?}, which are not there"

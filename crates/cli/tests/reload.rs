@@ -33,10 +33,10 @@ fn hang_up(server: &mut Control) -> String {
 }
 
 fn assert_status(server: &Control, header: &str, status: u16) {
-    let answer = server.request_with(LIST, header);
+    let response = server.request_with(LIST, header);
     assert!(
-        answer.starts_with(&format!("HTTP/1.1 {status}")),
-        "{answer}"
+        response.starts_with(&format!("HTTP/1.1 {status}")),
+        "{response}"
     );
 }
 

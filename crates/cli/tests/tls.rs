@@ -67,30 +67,30 @@ impl Site {
         std::fs::set_permissions(self.path("server.key"), mode).unwrap();
     }
 
-    fn start(&self, more: &[&str]) -> Control {
+    fn start(&self, further_flags: &[&str]) -> Control {
         let (certificate, key) = (self.path("server.pem"), self.path("server.key"));
         let files = [
             "--placement-tls-certificate",
             text(&certificate),
             "--placement-tls-key",
             text(&key),
-            // Files are read again because of signals only.
+            // Files are read again only on SIGHUP.
             "--tls-reload-check-ms=3600000",
         ];
-        Control::start(&self.path("store"), &[&files, more].concat())
+        Control::start(&self.path("store"), &[&files, further_flags].concat())
     }
 
-    /// Sends a request over TLS; returns the answer, and the server's certificate.
-    fn ask(
+    /// Sends a request over TLS. Returns the response and the server's certificate.
+    fn request(
         &self,
         control: &Control,
-        own: Option<&Pem>,
+        client_pem: Option<&Pem>,
     ) -> Result<(String, Vec<u8>), std::io::Error> {
         let identity =
             |pem: &Pem| Identity::from_pem(pem.certificate.as_bytes(), pem.key.as_bytes());
         let settings = ClientSettings {
             authorities: Authorities::from_pem(self.ca.pem().as_bytes()).unwrap(),
-            identity: own.map(|own| identity(own).unwrap()),
+            identity: client_pem.map(|client_pem| identity(client_pem).unwrap()),
             protocols: vec![b"http/1.1".to_vec()],
         };
         let name = ServerName::try_from("here").unwrap();
@@ -100,14 +100,14 @@ impl Site {
             b"GET /resource_providers HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\
               X-Auth-Token: admin\r\n\r\n",
         )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
         assert_eq!(
             stream.conn.protocol_version(),
             Some(ProtocolVersion::TLSv1_3)
         );
-        let shown = stream.conn.peer_certificates().unwrap()[0].to_vec();
-        Ok((answer, shown))
+        let server_certificate = stream.conn.peer_certificates().unwrap()[0].to_vec();
+        Ok((response, server_certificate))
     }
 }
 
@@ -116,27 +116,37 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_port_takes_http_and_https_or_https_only() {
+fn a_port_accepts_http_and_https_or_https_only() {
     let site = Site::new();
-    let both = site.start(&[]);
-    assert!(site.ask(&both, None).unwrap().0.starts_with("HTTP/1.1 200"));
-    let plain = both.request_with("GET /", "Accept: application/json");
+    let http_and_https = site.start(&[]);
+    assert!(
+        site.request(&http_and_https, None)
+            .unwrap()
+            .0
+            .starts_with("HTTP/1.1 200")
+    );
+    let plain = http_and_https.request_with("GET /", "Accept: application/json");
     assert!(plain.starts_with("HTTP/1.1 200"), "{plain}");
-    both.signal(Signal::TERM);
-    assert_eq!(both.end().0, 0);
-    let only = site.start(&["--placement-tls-plain=refuse"]);
-    assert!(site.ask(&only, None).unwrap().0.starts_with("HTTP/1.1 200"));
-    let plain = only.request_with("GET /", "Accept: application/json");
+    http_and_https.signal(Signal::TERM);
+    assert_eq!(http_and_https.end().0, 0);
+    let https_only = site.start(&["--placement-tls-plain=refuse"]);
+    assert!(
+        site.request(&https_only, None)
+            .unwrap()
+            .0
+            .starts_with("HTTP/1.1 200")
+    );
+    let plain = https_only.request_with("GET /", "Accept: application/json");
     assert!(
         plain.starts_with("HTTP/1.1 400") && plain.contains("https://"),
         "{plain}"
     );
-    only.signal(Signal::TERM);
-    assert_eq!(only.end().0, 0);
+    https_only.signal(Signal::TERM);
+    assert_eq!(https_only.end().0, 0);
 }
 
 #[test]
-fn clients_show_certificates_where_they_have_to() {
+fn clients_need_certificates_where_they_are_required() {
     let site = Site::new();
     let bundle = site.path("ca.pem");
     let mut control = site.start(&[
@@ -144,14 +154,14 @@ fn clients_show_certificates_where_they_have_to() {
         text(&bundle),
         "--placement-tls-client-certificates=required",
     ]);
-    assert!(site.ask(&control, None).is_err());
+    assert!(site.request(&control, None).is_err());
     assert!(
-        site.ask(&control, Some(&issue(&authority(), "agent")))
+        site.request(&control, Some(&issue(&authority(), "agent")))
             .is_err()
     );
-    let own = issue(&site.ca, "agent.example");
+    let client_pem = issue(&site.ca, "agent.example");
     assert!(
-        site.ask(&control, Some(&own))
+        site.request(&control, Some(&client_pem))
             .unwrap()
             .0
             .starts_with("HTTP/1.1 200")
@@ -166,30 +176,30 @@ fn clients_show_certificates_where_they_have_to() {
 }
 
 #[test]
-fn sighup_takes_a_new_certificate_and_keeps_the_old_one_if_that_is_wrong() {
+fn sighup_loads_a_new_certificate_unless_it_is_invalid() {
     let site = Site::new();
     let mut control = site.start(&[]);
-    let (_, first) = site.ask(&control, None).unwrap();
+    let (_, first) = site.request(&control, None).unwrap();
     site.write(&issue(&site.ca, "here"));
     control.signal(Signal::HUP);
     control.wait_for_line("read the certificate again");
     control.wait_for_line("SIGHUP: read");
-    let (_, second) = site.ask(&control, None).unwrap();
+    let (_, second) = site.request(&control, None).unwrap();
     assert_ne!(first, second);
     std::fs::write(site.path("server.key"), issue(&site.ca, "other").key).unwrap();
     control.signal(Signal::HUP);
-    let said = control.lines_up_to("SIGHUP: read");
+    let log = control.lines_up_to("SIGHUP: read");
     let key = site.path("server.key");
     let expected = format!("{}: it is not the key of the certificate", text(&key));
-    assert!(said.contains(&expected), "{said}");
-    assert_eq!(site.ask(&control, None).unwrap().1, second);
+    assert!(log.contains(&expected), "{log}");
+    assert_eq!(site.request(&control, None).unwrap().1, second);
     control.signal(Signal::TERM);
     control.end();
 }
 
 #[test]
 fn config_check_names_the_option_that_lacks_another() {
-    for (flag, named) in [
+    for (flag, option) in [
         ("--compute-tls-key=/k", "compute.tls_key"),
         ("--placement-tls-plain=refuse", "placement.tls_plain"),
         (
@@ -197,8 +207,8 @@ fn config_check_names_the_option_that_lacks_another() {
             "scheduler.tls_client_certificates",
         ),
     ] {
-        let (code, _, said) = run(&["config", "check", "--config", "/dev/null", flag]);
-        assert_eq!(code, 2, "{said}");
-        assert!(said.contains(named), "{said}");
+        let (code, _, log) = run(&["config", "check", "--config", "/dev/null", flag]);
+        assert_eq!(code, 2, "{log}");
+        assert!(log.contains(option), "{log}");
     }
 }

@@ -25,13 +25,13 @@ fn add_hosts(server: &Control, count: u128) {
     for number in 1..=count {
         let uuid = host(number);
         let body = format!("{{\"name\": \"node-{number}\", \"uuid\": \"{uuid}\"}}");
-        let answer = server.request("POST /resource_providers", &body);
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let response = server.request("POST /resource_providers", &body);
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
         let body = "{\"resource_provider_generation\": 0, \"inventories\": {\"VCPU\": \
                     {\"total\": 4}, \"MEMORY_MB\": {\"total\": 8192}, \"DISK_GB\": {\"total\": 100}}}";
         let path = format!("PUT /resource_providers/{uuid}/inventories");
-        let answer = server.request(&path, body);
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let response = server.request(&path, body);
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     }
 }
 
@@ -43,12 +43,17 @@ fn request(rules: &str) -> RequestSpec {
     serde_json::from_str(&text).unwrap()
 }
 
-fn apply(file: &Path, server: &Control, scheduler: &str, more: &[&str]) -> (i32, String, String) {
+fn apply(
+    file: &Path,
+    server: &Control,
+    scheduler: &str,
+    further_flags: &[&str],
+) -> (i32, String, String) {
     let url = format!("http://{}", server.address);
     let file = file.display().to_string();
     let mut arguments = vec!["topology", "apply", &file, "--url", &url];
     arguments.extend(["--scheduler-url", scheduler]);
-    arguments.extend(more);
+    arguments.extend(further_flags);
     run(&arguments)
 }
 
@@ -60,39 +65,43 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     let server = Control::start(&directory.path().join("store"), &flags);
     add_hosts(&server, 4);
     // An aggregate that is not part of the topology stays.
-    let own = "{\"aggregates\": [\"11111111-1111-4111-8111-111111111111\"], \
+    let aggregates = "{\"aggregates\": [\"11111111-1111-4111-8111-111111111111\"], \
                \"resource_provider_generation\": 1}";
     let path = format!("/resource_providers/{}/aggregates", host(1));
-    server.request(&format!("PUT {path}"), own);
+    server.request(&format!("PUT {path}"), aggregates);
 
     let url = format!("http://{listen}");
     let file = directory.path().join("hosts.csv");
     let text = "host,rack,room\nnode-1,r1,north\nnode-2,r1,north\nnode-3,r1,south\n";
     std::fs::write(&file, format!("{text}{},r2,south\n", host(4))).unwrap();
-    let (code, said, _) = apply(&file, &server, &url, &["--dry-run"]);
+    let (code, output, _) = apply(&file, &server, &url, &["--dry-run"]);
     assert_eq!(code, 0);
     assert_eq!(
-        said.trim(),
+        output.trim(),
         "nothing changed: 4 hosts in 3 rack, 2 room; 4 hosts would move"
     );
-    let (code, said, error) = apply(&file, &server, &url, &[]);
+    let (code, output, error) = apply(&file, &server, &url, &[]);
     assert_eq!(
-        (code, said.trim()),
+        (code, output.trim()),
         (0, "4 hosts in 3 rack, 2 room; 4 hosts moved"),
         "{error}"
     );
-    let far = directory.path().join("distances.csv");
-    std::fs::write(&far, "level,from,to,distance\nroom,north,south,40\n").unwrap();
-    let more = ["--distances", &far.display().to_string()];
-    let (_, said, _) = apply(&file, &server, &url, &more);
+    let distances_file = directory.path().join("distances.csv");
+    std::fs::write(
+        &distances_file,
+        "level,from,to,distance\nroom,north,south,40\n",
+    )
+    .unwrap();
+    let further_flags = ["--distances", &distances_file.display().to_string()];
+    let (_, output, _) = apply(&file, &server, &url, &further_flags);
     assert_eq!(
-        said.trim(),
+        output.trim(),
         "4 hosts in 3 rack, 2 room, 1 distances; 0 hosts moved"
     );
-    let shown = server.request(&format!("GET {path}"), "");
+    let response = server.request(&format!("GET {path}"), "");
     assert!(
-        shown.contains("11111111-1111-4111-8111-111111111111"),
-        "{shown}"
+        response.contains("11111111-1111-4111-8111-111111111111"),
+        "{response}"
     );
 
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -102,10 +111,10 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     runtime.block_on(schedule(&url));
     runtime.block_on(name_aggregates(&url));
 
-    // A host that the file no longer names is removed from all groups.
+    // A host that the file no longer names is removed from all places.
     std::fs::write(&file, "host,rack,room\nnode-1,r1,north\n").unwrap();
-    let (_, said, _) = apply(&file, &server, &url, &[]);
-    assert_eq!(said.trim(), "1 hosts in 1 rack, 1 room; 3 hosts moved");
+    let (_, output, _) = apply(&file, &server, &url, &[]);
+    assert_eq!(output.trim(), "1 hosts in 1 rack, 1 room; 3 hosts moved");
     std::fs::write(&file, "host,rack\nnobody,r1\n").unwrap();
     let (code, _, error) = apply(&file, &server, &url, &[]);
     assert_eq!(code, 2);
@@ -114,8 +123,8 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     assert_eq!(server.end().0, 0);
 }
 
-/// Sends soft state of hosts, and checks the receipts, also for updates that are missing.
-async fn tell_hosts(client: &Client) {
+/// Sends host states, and checks the receipts, also for updates that are missing.
+async fn send_host_states(client: &Client) {
     for number in 1..=4 {
         let mut report = HostReport::default();
         report.facts.names.service_host = format!("host-{number}");
@@ -147,34 +156,34 @@ async fn tell_hosts(client: &Client) {
 /// Uses the client crate's calls, on hosts with a topology.
 async fn schedule(url: &str) {
     let client = Client::new(url, "admin").unwrap();
-    tell_hosts(&client).await;
+    send_host_states(&client).await;
     let page = client.hosts(3, None).await.unwrap();
     assert_eq!(page.hosts.len(), 3);
     assert_eq!(client.hosts(3, page.next).await.unwrap().hosts.len(), 1);
 
     let (first, second) = (Uuid::from_u128(901), Uuid::from_u128(902));
-    let found = client
+    let destinations = client
         .select(&DestinationsRequest::claim(request(""), vec![first]))
         .await
         .unwrap();
-    let place = found.selections[0].selected.clone().unwrap();
+    let selected = destinations.selections[0].selected.clone().unwrap();
     let rules = format!(
         r#"{{"relation": "same", "level": "room", "to": ["{first}"]}},
            {{"relation": "different", "level": "rack", "to": ["{first}"]}}"#
     );
     let near = request(&rules);
-    let answer = client
+    let response = client
         .select(&DestinationsRequest::claim(near.clone(), vec![second]))
         .await;
     let room = |node: &str| node == "node-1" || node == "node-2";
-    if room(&place.node) {
+    if room(&selected.node) {
         // Both hosts of that room are in one rack.
-        let refused = answer.unwrap_err();
+        let refused = response.unwrap_err();
         assert_eq!(refused.code(), Some(&Code::NoCapacity), "{refused}");
         assert_eq!(client.capacity(&near, 10).await.unwrap().count, 0);
     } else {
-        let other = answer.unwrap().selections[0].selected.clone().unwrap();
-        assert!(!room(&other.node) && other.node != place.node);
+        let other = response.unwrap().selections[0].selected.clone().unwrap();
+        assert!(!room(&other.node) && other.node != selected.node);
     }
     assert_eq!(client.capacity(&request(""), 3).await.unwrap().count, 3);
 
@@ -186,22 +195,22 @@ async fn schedule(url: &str) {
         let rule = format!(
             r#"{{"relation": "{relation}", "strength": "soft", "weight": 1000, "to": ["{first}"]}}"#
         );
-        let look = DestinationsRequest::look(request(&rule), vec![Uuid::from_u128(904)]);
-        let found = client.select(&look).await.unwrap();
-        let there = found.selections[0].selected.clone().unwrap();
+        let look_request = DestinationsRequest::look(request(&rule), vec![Uuid::from_u128(904)]);
+        let destinations = client.select(&look_request).await.unwrap();
+        let selected_host = destinations.selections[0].selected.clone().unwrap();
         assert_eq!(
-            room(&there.node) == room(&place.node),
+            room(&selected_host.node) == room(&selected.node),
             is_same,
             "{relation}"
         );
     }
 
-    let look =
+    let look_request =
         DestinationsRequest::look(request(""), vec![Uuid::from_u128(903)]).with_alternates(1);
-    let found = client.select(&look).await.unwrap();
-    let kept = found.selections[0].alternates[0].candidate;
-    let swapped = client.swap(first, kept).await.unwrap();
-    assert_eq!((swapped.consumer, swapped.candidate), (first, kept));
+    let destinations = client.select(&look_request).await.unwrap();
+    let alternate = destinations.selections[0].alternates[0].candidate;
+    let swapped = client.swap(first, alternate).await.unwrap();
+    assert_eq!((swapped.consumer, swapped.candidate), (first, alternate));
     assert_eq!(client.host(swapped.provider).await.unwrap().instances, 1);
     client.release(first).await.unwrap();
     let gone = client.release(first).await.unwrap_err();
@@ -221,15 +230,15 @@ async fn name_aggregates(url: &str) {
     assert_eq!(of_aggregate().await, None);
     let zone = ("availability_zone".to_owned(), "north".to_owned());
     let metadata = BTreeMap::from([("ssd".to_owned(), "true".to_owned()), zone]);
-    let named = client.put_aggregate(uuid, "fast", &metadata).await;
-    named.unwrap();
-    let known = Aggregate {
+    let put_result = client.put_aggregate(uuid, "fast", &metadata).await;
+    put_result.unwrap();
+    let expected_aggregate = Aggregate {
         uuid,
         name: "fast".to_owned(),
         zone: Some("north".to_owned()),
         metadata,
     };
-    assert_eq!(of_aggregate().await, Some(known));
+    assert_eq!(of_aggregate().await, Some(expected_aggregate));
     client.remove_aggregate(uuid).await.unwrap();
     assert_eq!(of_aggregate().await, None);
     let gone = client.remove_aggregate(uuid).await.unwrap_err();

@@ -23,15 +23,15 @@ fn write(path: &Path, text: &str, mode: u32) -> String {
 #[test]
 fn check_prints_what_a_start_warns_about() {
     let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().join(name);
+    let path_of = |name: &str| directory.path().join(name);
     // A misspelt name, a file with a secret that everybody can read, a section without effect.
     let policy = write(
-        &at("policy.yaml"),
+        &path_of("policy.yaml"),
         "\"placement:resource_providers:lst\": \"@\"\n",
         0o644,
     );
-    let token = write(&at("token"), "0123456789abcdef\n", 0o644);
-    let users = write(&at("users"), "", 0o600);
+    let token = write(&path_of("token"), "0123456789abcdef\n", 0o644);
+    let users = write(&path_of("users"), "", 0o600);
     let flags = [
         "--policy-file",
         &policy,
@@ -40,10 +40,15 @@ fn check_prints_what_a_start_warns_about() {
         "--http-basic-user-file",
         &users,
     ];
-    let check = |more: &[&str]| {
-        let words = ["config", "check", "--config", "/dev/null"];
-        let words: Vec<&str> = words.iter().chain(&flags).chain(more).copied().collect();
-        run(&words)
+    let check = |further_flags: &[&str]| {
+        let arguments = ["config", "check", "--config", "/dev/null"];
+        let arguments: Vec<&str> = arguments
+            .iter()
+            .chain(&flags)
+            .chain(further_flags)
+            .copied()
+            .collect();
+        run(&arguments)
     };
     let (code, stdout, stderr) = check(&[]);
     assert_eq!(code, 0, "{stderr}");
@@ -58,7 +63,7 @@ fn check_prints_what_a_start_warns_about() {
     }
     assert_eq!(check(&["--strict"]).0, 2);
 
-    let mut control = Control::spawn(&at("store"), &flags, &[]);
+    let mut control = Control::spawn(&path_of("store"), &flags, &[]);
     let log = control.lines_up_to("ready");
     for text in expected {
         assert!(log.contains(text), "{text}: {log}");
@@ -66,7 +71,7 @@ fn check_prints_what_a_start_warns_about() {
 }
 
 #[test]
-fn a_right_configuration_has_no_warnings() {
+fn a_correct_configuration_has_no_warnings() {
     let (code, stdout, stderr) = run(&["config", "check", "--strict", "--config", "/dev/null"]);
     assert_eq!((code, stderr.as_str()), (0, ""));
     assert!(stdout.ends_with("no errors\n"), "{stdout}");
@@ -82,7 +87,7 @@ fn a_right_configuration_has_no_warnings() {
 }
 
 #[test]
-fn stores_and_files_with_secrets_that_others_read_are_told() {
+fn stores_and_secret_files_that_others_can_read_give_warnings() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
     fs::create_dir(&store).unwrap();
@@ -91,7 +96,7 @@ fn stores_and_files_with_secrets_that_others_read_are_told() {
     let text = "[agent]\nplacement_token = 'secret'\n";
     let config = write(&directory.path().join("placewright.toml"), text, 0o644);
     let store = store.to_str().unwrap();
-    let words = [
+    let arguments = [
         "config",
         "check",
         "--config",
@@ -99,7 +104,7 @@ fn stores_and_files_with_secrets_that_others_read_are_told() {
         "--store-path",
         store,
     ];
-    let (code, _, stderr) = run(&words);
+    let (code, _, stderr) = run(&arguments);
     assert_eq!(code, 0);
     assert!(stderr.contains("1 files of the store"), "{stderr}");
     assert!(
@@ -108,11 +113,11 @@ fn stores_and_files_with_secrets_that_others_read_are_told() {
     );
     write(&directory.path().join("placewright.toml"), text, 0o600);
     write(&Path::new(store).join("journal.sqlite"), "", 0o600);
-    assert_eq!(run(&words).2, "");
+    assert_eq!(run(&arguments).2, "");
 }
 
 #[test]
-fn passwords_over_http_on_an_open_address_are_told() {
+fn passwords_over_http_on_an_open_address_give_a_warning() {
     let directory = tempfile::tempdir().unwrap();
     let users = write(&directory.path().join("users"), "", 0o600);
     let check = |listen: &str| {
@@ -130,16 +135,16 @@ fn passwords_over_http_on_an_open_address_are_told() {
         ])
         .2
     };
-    let warned = check("192.0.2.1:8774");
+    let warnings = check("192.0.2.1:8774");
     assert!(
-        warned.contains("compute.listen: 192.0.2.1:8774 speaks HTTP"),
-        "{warned}"
+        warnings.contains("compute.listen: 192.0.2.1:8774 speaks HTTP"),
+        "{warnings}"
     );
     assert!(!check("127.0.0.1:8774").contains("speaks HTTP"));
 }
 
 #[test]
-fn executables_that_everybody_may_write_are_told() {
+fn executables_that_everybody_may_write_give_a_warning() {
     let directory = tempfile::tempdir().unwrap();
     let (commands, state) = (
         directory.path().join("commands"),
@@ -168,22 +173,22 @@ fn executables_that_everybody_may_write_are_told() {
     };
     assert!(!check().contains("agent.commands"), "{}", check());
     fs::set_permissions(commands.join("spawn"), fs::Permissions::from_mode(0o777)).unwrap();
-    let warned = check();
+    let warnings = check();
     assert!(
-        warned.contains("agent.commands: everybody on this machine may write"),
-        "{warned}"
+        warnings.contains("agent.commands: everybody on this machine may write"),
+        "{warnings}"
     );
 }
 
 #[test]
-fn files_that_decide_and_that_everybody_may_write_are_told() {
+fn files_that_decide_and_that_everybody_may_write_give_warnings() {
     let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().join(name);
-    let rules = write(&at("rules.toml"), "", 0o646);
-    let images = write(&at("images.json"), r#"{"images": []}"#, 0o666);
-    let policy = write(&at("policy.yaml"), "", 0o642);
+    let path_of = |name: &str| directory.path().join(name);
+    let rules = write(&path_of("rules.toml"), "", 0o646);
+    let images = write(&path_of("images.json"), r#"{"images": []}"#, 0o666);
+    let policy = write(&path_of("policy.yaml"), "", 0o642);
     let nodes = write(
-        &at("nodes.csv"),
+        &path_of("nodes.csv"),
         "sn,cpu_milli,memory_mib,gpu,model\nn1,1000,1024,0,\n",
         0o646,
     );
@@ -203,8 +208,8 @@ fn files_that_decide_and_that_everybody_may_write_are_told() {
         ),
         ("agent", &agent, &["agent.nodes_file"]),
     ] {
-        let words = [&["config", "check", role, "--config", "/dev/null"], flags].concat();
-        let (code, _, stderr) = run(&words);
+        let arguments = [&["config", "check", role, "--config", "/dev/null"], flags].concat();
+        let (code, _, stderr) = run(&arguments);
         assert_eq!(code, 0, "{stderr}");
         for key in expected {
             let text = format!("{key}: everybody on this machine may write");
@@ -262,7 +267,7 @@ fn help_shows_what_the_command_reads() {
 }
 
 #[test]
-fn keys_and_variables_of_other_commands_are_no_mistake() {
+fn keys_and_variables_of_other_commands_are_allowed() {
     let directory = tempfile::tempdir().unwrap();
     let text = "[cell]\nlisten = '127.0.0.1:1'\n[agent]\nhosts = 3\n";
     let config = write(&directory.path().join("placewright.toml"), text, 0o600);

@@ -23,11 +23,12 @@ use crate::{files, verify};
 
 /// How long the authority itself is valid.
 pub const AUTHORITY_LIFE: Duration = Duration::from_secs(3653 * 86_400);
-/// How long certificates are valid unless something else is said.
+/// How long certificates are valid by default.
 pub const LIFE: Duration = Duration::from_secs(7 * 86_400);
 /// The shortest life of a certificate.
 const LIFE_MIN: Duration = Duration::from_secs(5);
-/// When a revocation list says that the next one comes. Nobody refuses an older one.
+/// The time after which a revocation list announces its next update. Older lists are accepted all the
+/// same.
 const LIST_LIFE: Duration = Duration::from_secs(30 * 86_400);
 
 const CERTIFICATE: &str = "ca.pem";
@@ -35,21 +36,21 @@ const KEY: &str = "ca-key.pem";
 const LIST: &str = "crl.pem";
 const INSTALLATION: &str = "installation";
 
-/// What a certificate is to say, and for how long.
+/// The names and the life of a certificate that is to be issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The role, cell and hosts.
     pub identity: Identity,
-    /// DNS names besides those of the role, for clients that check nothing else.
+    /// Further DNS names, for clients that check DNS names.
     pub dns: Vec<String>,
-    /// Addresses, for the same.
+    /// IP addresses, for clients that check addresses.
     pub addresses: Vec<IpAddr>,
-    /// How long it is valid.
+    /// How long the certificate is valid.
     pub life: Duration,
 }
 
 impl Grant {
-    /// A certificate of the usual life.
+    /// A grant with the default life and no further names.
     #[must_use]
     pub fn new(identity: Identity) -> Self {
         Self {
@@ -61,18 +62,18 @@ impl Grant {
     }
 }
 
-/// A certificate that was issued, with what its holder needs besides.
+/// An issued certificate, with the authorities and the revocation list for its holder.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// The certificate, and those that lead to the authority, the authority's own last.
+    /// The certificate and its chain up to the authority's own.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The authorities that the holder is to trust.
+    /// The authorities that the holder has to trust.
     pub authorities: Vec<CertificateDer<'static>>,
     /// The revocation list, if there is one.
     pub list: Option<Vec<u8>>,
 }
 
-/// An authority whose key is here.
+/// A certificate authority, whose key is in a folder.
 pub struct Authority {
     directory: PathBuf,
     installation: String,
@@ -110,13 +111,13 @@ impl Authority {
         let at = now();
         params.not_before = date(later(at, Duration::ZERO) - skew())?;
         params.not_after = date(later(at, AUTHORITY_LIFE))?;
-        let serial = serial()?;
-        // Two authorities never have one name: a revocation list counts for the certificates of
-        // whoever has the name of its issuer.
-        let mark = crate::certificate::hex(&serial.to_bytes()[..4]);
+        let serial = random_serial()?;
+        // Each authority gets a name of its own, because a revocation list applies to the certificates of
+        // every authority with the name of its issuer.
+        let suffix = crate::certificate::hex(&serial.to_bytes()[..4]);
         params.serial_number = Some(serial);
         params.distinguished_name = DistinguishedName::new();
-        let name = format!("Placewright authority of {installation}, {mark}");
+        let name = format!("Placewright authority of {installation}, {suffix}");
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -126,12 +127,12 @@ impl Authority {
             format!("{installation}\n").as_bytes(),
         )?;
         files::replace(&directory.join(KEY), key.serialize_pem().as_bytes())?;
-        // The certificate is last: with it the authority is there.
+        // The certificate is written last: a folder with it has a complete authority.
         files::replace(&directory.join(CERTIFICATE), certificate.pem().as_bytes())?;
         drop(lock);
-        let made = Self::open(directory)?;
-        made.write_list(&files::lock(directory)?)?;
-        Ok(made)
+        let authority = Self::open(directory)?;
+        authority.write_list(&files::lock(directory)?)?;
+        Ok(authority)
     }
 
     /// Whether a folder has an authority.
@@ -194,7 +195,7 @@ impl Authority {
         self.directory.join(LIST)
     }
 
-    /// Issues a certificate for the key of a request. `by` says in the ledger how that came.
+    /// Issues a certificate for the key of a request. `by` is the operation that the ledger records.
     ///
     /// # Errors
     ///
@@ -205,20 +206,20 @@ impl Authority {
         self.certify(grant, &key, by, &lock)
     }
 
-    /// Renews a certificate: the new one says what the present one says, for as long, and nothing
-    /// more. Only a certificate of this authority is renewed that is valid and not revoked.
+    /// Renews a certificate of this authority that is valid and not revoked. The new one has the same names
+    /// and the same life.
     ///
     /// # Errors
     ///
-    /// It is not, the request is not valid, or nothing can be written.
+    /// The certificate is not valid, the request is not valid, or nothing can be written.
     pub fn renew(&self, present: &CertificateDer<'_>, request: &[u8]) -> Result<Issued, PkiError> {
         let key = requested_key(request)?;
-        // Whoever revokes meanwhile waits, and then finds the new certificate too.
+        // A concurrent revocation waits for this lock, and then finds the new certificate too.
         let lock = files::lock(&self.directory)?;
-        let list = files::read_if_there(&self.list_path())?;
+        let list = files::read_if_exists(&self.list_path())?;
         let authorities = std::slice::from_ref(&self.certificate);
-        let verifier = verify::of_clients(authorities, list.as_deref())?;
-        verify::client(&*verifier, present)
+        let verifier = verify::client_verifier(authorities, list.as_deref())?;
+        verify::verify_client(&*verifier, present)
             .map_err(|error| PkiError::Refused(format!("it is not renewed: {error}")))?;
         let facts = CertificateFacts::read(present)?;
         let life = facts.not_after - facts.not_before - skew();
@@ -249,7 +250,7 @@ impl Authority {
         if grant.life < LIFE_MIN {
             return Err(PkiError::Refused("a life is at least 5 seconds".to_owned()));
         }
-        let serial = serial()?;
+        let serial = random_serial()?;
         let at = now();
         let (not_before, not_after) = (at - skew(), later(at, grant.life));
         let mut params = CertificateParams::default();
@@ -268,7 +269,7 @@ impl Authority {
         ];
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(key, &self.issuer)?;
-        // On record before it is given out.
+        // The ledger has the certificate before anybody gets it.
         let entry = Entry {
             serial: crate::certificate::hex(&serial.to_bytes()),
             names: grant.identity.uris(),
@@ -277,11 +278,11 @@ impl Authority {
             at,
             by: by.to_owned(),
         };
-        ledger::issued(&self.directory, &entry)?;
+        ledger::append_issued(&self.directory, &entry)?;
         Ok(Issued {
             chain: vec![certificate.der().clone(), self.certificate.clone()],
             authorities: vec![self.certificate.clone()],
-            list: files::read_if_there(&self.list_path())?,
+            list: files::read_if_exists(&self.list_path())?,
         })
     }
 
@@ -301,35 +302,35 @@ impl Authority {
             .collect())
     }
 
-    /// Revokes the certificates that `of` chooses among those that are valid, and withdraws the
-    /// invitations that it chooses, which have no serial number yet. Returns all of them.
+    /// Revokes the valid certificates that `selects` accepts, and withdraws the open invitations that it
+    /// accepts. Returns the ledger entries of all of them; those of invitations have no serial number.
     ///
     /// # Errors
     ///
     /// The ledger or the list cannot be read or written.
-    pub fn revoke(&self, of: impl Fn(&Entry) -> bool) -> Result<Vec<Entry>, PkiError> {
+    pub fn revoke(&self, selects: impl Fn(&Entry) -> bool) -> Result<Vec<Entry>, PkiError> {
         let lock = files::lock(&self.directory)?;
         let at = now();
-        let mut chosen = Vec::new();
+        let mut revoked_entries = Vec::new();
         for (entry, revocation) in self.entries()? {
-            if revocation.is_none() && entry.not_after > at && of(&entry) {
+            if revocation.is_none() && entry.not_after > at && selects(&entry) {
                 let serial = entry.serial.clone();
-                ledger::revoked(&self.directory, &Revocation { serial, at })?;
-                chosen.push(entry);
+                ledger::append_revoked(&self.directory, &Revocation { serial, at })?;
+                revoked_entries.push(entry);
             }
         }
-        chosen.extend(self.withdraw(&of, &lock)?);
+        revoked_entries.extend(self.withdraw(&selects, &lock)?);
         self.write_list(&lock)?;
-        Ok(chosen)
+        Ok(revoked_entries)
     }
 
     /// Writes the revocation list anew, from the ledger.
     fn write_list(&self, _locked: &File) -> Result<(), PkiError> {
         let at = now();
         let revoked = ledger::revocations(&self.directory)?;
-        let certificates = revoked.values().filter_map(|one| {
-            let serial = unhex(&one.serial)?;
-            Some(date(one.at).map(|at| RevokedCertParams {
+        let certificates = revoked.values().filter_map(|revocation| {
+            let serial = unhex(&revocation.serial)?;
+            Some(date(revocation.at).map(|at| RevokedCertParams {
                 serial_number: SerialNumber::from_slice(&serial),
                 revocation_time: at,
                 reason_code: None,
@@ -354,15 +355,15 @@ fn skew() -> i64 {
 }
 
 /// A random serial number of 127 bits.
-fn serial() -> Result<SerialNumber, PkiError> {
+fn random_serial() -> Result<SerialNumber, PkiError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(PkiError::Random)?;
-    // Positive, and always of the same length.
+    // The first bits make the number positive, and always of the same length.
     bytes[0] = bytes[0] & 0x7f | 0x40;
     Ok(SerialNumber::from_slice(&bytes))
 }
 
-/// For people who look at a certificate; it does not count.
+/// The common name, which is only for people who look at a certificate.
 fn common_name(identity: &Identity) -> String {
     match identity.role() {
         Role::Control => "control".to_owned(),
@@ -374,7 +375,7 @@ fn common_name(identity: &Identity) -> String {
     .collect()
 }
 
-/// The DNS name that clients may ask a role for that check DNS names only.
+/// The DNS name of a role, for clients that check DNS names only.
 #[must_use]
 pub(crate) fn dns_name(role: &Role) -> &'static str {
     match role {
@@ -389,9 +390,9 @@ fn names(grant: &Grant) -> Result<Vec<SanType>, PkiError> {
     for uri in grant.identity.uris() {
         names.push(SanType::URI(uri.try_into()?));
     }
-    let own = dns_name(grant.identity.role());
+    let role_name = dns_name(grant.identity.role());
     let dns = grant.dns.iter().map(String::as_str);
-    for name in dns.chain([own]) {
+    for name in dns.chain([role_name]) {
         let name = SanType::DnsName(name.to_owned().try_into()?);
         if !names.contains(&name) {
             names.push(name);

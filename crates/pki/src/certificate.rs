@@ -1,4 +1,4 @@
-//! What a certificate says.
+//! The parsed fields of a certificate.
 
 use std::net::IpAddr;
 
@@ -9,16 +9,16 @@ use x509_parser::parse_x509_certificate;
 
 use crate::error::PkiError;
 
-/// What counts of a certificate. It says nothing about who signed it.
+/// The fields of a certificate that are used. They do not include who signed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFacts {
-    /// The role, cell and hosts that the names say.
+    /// The role, cell and hosts in its names.
     pub identity: Identity,
     /// The serial number.
     pub serial: Vec<u8>,
-    /// From when on it is valid, in seconds since 1970.
+    /// The begin of its validity, in seconds since 1970.
     pub not_before: i64,
-    /// Until when it is valid.
+    /// The end of its validity, in seconds since 1970.
     pub not_after: i64,
     /// DNS names besides the URIs.
     pub dns: Vec<String>,
@@ -31,7 +31,7 @@ impl CertificateFacts {
     ///
     /// # Errors
     ///
-    /// It is none, or its names are of no role.
+    /// The bytes are not a certificate, or its names do not name a role.
     pub fn read(certificate: &CertificateDer<'_>) -> Result<Self, PkiError> {
         let (_, parsed) = parse_x509_certificate(certificate)
             .map_err(|error| PkiError::Certificate(error.to_string()))?;
@@ -69,8 +69,8 @@ impl CertificateFacts {
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {
-    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
-        return Some(four.into());
+    if let Ok(ipv4) = <[u8; 4]>::try_from(bytes) {
+        return Some(ipv4.into());
     }
     <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
 }
@@ -80,7 +80,9 @@ pub(crate) fn revoked_serials(list: &[u8]) -> Result<Vec<Vec<u8>>, PkiError> {
     let (_, parsed) = x509_parser::parse_x509_crl(list)
         .map_err(|error| PkiError::Certificate(format!("the revocation list: {error}")))?;
     let revoked = parsed.iter_revoked_certificates();
-    Ok(revoked.map(|one| one.raw_serial().to_vec()).collect())
+    Ok(revoked
+        .map(|certificate| certificate.raw_serial().to_vec())
+        .collect())
 }
 
 /// Bytes as hexadecimal digits.

@@ -1,4 +1,4 @@
-//! Times as certificates have them: whole seconds since 1970.
+//! Times of certificates, in whole seconds since 1970.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,10 +6,11 @@ use time::OffsetDateTime;
 
 use crate::error::PkiError;
 
-/// How far the clocks of two machines may differ: certificates begin that long before they are made.
+/// How far the times of two machines may differ. The validity of a certificate begins this long before
+/// the certificate is issued.
 pub const SKEW: Duration = Duration::from_secs(300);
 
-/// The present time.
+/// The present time in seconds since 1970.
 #[must_use]
 pub fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -18,13 +19,13 @@ pub fn now() -> i64 {
     })
 }
 
-/// A time so much later; at most the end of the year 9999.
+/// The time after a duration; at most the end of the year 9999.
 pub(crate) fn later(at: i64, by: Duration) -> i64 {
     let by = i64::try_from(by.as_secs()).unwrap_or(i64::MAX);
     at.saturating_add(by).min(253_402_300_799)
 }
 
-/// A time as rcgen takes it.
+/// Converts a time for `rcgen`.
 pub(crate) fn date(at: i64) -> Result<OffsetDateTime, PkiError> {
     OffsetDateTime::from_unix_timestamp(at)
         .map_err(|error| PkiError::Certificate(format!("{at} is no time: {error}")))

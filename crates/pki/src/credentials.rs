@@ -1,4 +1,4 @@
-//! A holder's folder, loaded as configurations of TLS, and loaded again when it changes.
+//! A holder's folder as TLS configurations, loaded again when it changes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,57 +20,65 @@ use crate::certificate::{CertificateFacts, revoked_serials};
 use crate::error::PkiError;
 use crate::{files, holder, verify};
 
-/// The protocol that is spoken inside of TLS.
+/// The protocol inside of TLS, as ALPN names it.
 const PROTOCOL: &[u8] = b"h2";
 
-/// The certificate of a role with what it trusts, as it is at present.
+/// The certificate of a role and the authorities that it trusts, always as they are now.
 pub struct Credentials {
     directory: PathBuf,
-    /// A revocation list elsewhere: that of the authority, when this process has it.
+    /// The file of the authority's revocation list, if this process has the authority.
     list_path: Option<PathBuf>,
     current: RwLock<Arc<Loaded>>,
-    stamps: RwLock<Vec<Stamp>>,
+    stamps: RwLock<Vec<FileStamp>>,
     changes: watch::Sender<u64>,
 }
 
-/// What was loaded at one time.
+/// The content of a folder as it was loaded at one time.
 pub struct Loaded {
-    /// Counts what was loaded, from 1.
+    /// Counts the times that the folder was loaded, from 1.
     pub number: u64,
-    /// What the own certificate says.
+    /// The fields of the own certificate.
     pub facts: CertificateFacts,
     /// The own certificate.
     pub certificate: CertificateDer<'static>,
-    /// Whether it is renewed by the process itself.
+    /// Whether the process renews the certificate itself.
     pub is_own_form: bool,
     /// The revocation list, if there is one.
     pub list: Option<Vec<u8>>,
-    /// TLS as a server: clients may have a certificate, and have to have one of the authorities.
+    /// The TLS configuration of a server. Clients need no certificate; if they have one, it must be of a
+    /// trusted authority.
     pub server: Arc<ServerConfig>,
-    /// TLS as a client. Which role the server is has to be checked afterwards.
+    /// The TLS configuration of a client. The server's role has to be checked after the handshake.
     pub client: Arc<ClientConfig>,
     authorities: Vec<CertificateDer<'static>>,
-    clients: Arc<dyn ClientCertVerifier>,
-    revoked: BTreeSet<Vec<u8>>,
+    client_verifier: Arc<dyn ClientCertVerifier>,
+    revoked_serials: BTreeSet<Vec<u8>>,
 }
 
-/// What tells that a file was replaced.
+/// The metadata of a file that changes when the file is replaced: inode, modification time, length.
 #[derive(PartialEq, Eq)]
-struct Stamp(Option<(u64, i64, i64, u64)>);
+struct FileStamp(Option<(u64, i64, i64, u64)>);
 
-impl Stamp {
+impl FileStamp {
     fn of(path: &Path) -> Self {
         let metadata = fs::metadata(path).ok();
-        Self(metadata.map(|found| (found.ino(), found.mtime(), found.mtime_nsec(), found.len())))
+        Self(metadata.map(|metadata| {
+            (
+                metadata.ino(),
+                metadata.mtime(),
+                metadata.mtime_nsec(),
+                metadata.len(),
+            )
+        }))
     }
 }
 
 impl Credentials {
-    /// Loads a folder. `list_path` is a revocation list elsewhere, in place of the folder's own.
+    /// Loads a folder. `list_path` names a revocation list that is used in place of the folder's own.
     ///
     /// # Errors
     ///
-    /// The folder lacks something, or its content is not valid.
+    /// A file is missing, or its content is not valid.
     pub fn load(directory: &Path, list_path: Option<&Path>) -> Result<Arc<Self>, PkiError> {
         let stamps = stamps(directory, list_path);
         let loaded = Loaded::read(directory, list_path, 1)?;
@@ -89,23 +97,23 @@ impl Credentials {
         &self.directory
     }
 
-    /// What is loaded now.
+    /// The folder as it was loaded last.
     #[must_use]
     pub fn current(&self) -> Arc<Loaded> {
         Arc::clone(&self.current.read())
     }
 
-    /// Tells the number of what is loaded whenever it changes.
+    /// Receives [`Loaded::number`] whenever the folder was loaded again.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Loads the folder again if a file of it is another one. Returns whether something changed.
+    /// Loads the folder again if one of its files changed. Returns whether it was loaded.
     ///
     /// # Errors
     ///
-    /// The new content is not valid; what was loaded before stays in force.
+    /// The new content is not valid; what was loaded before stays in effect.
     pub fn reload_if_changed(&self) -> Result<bool, PkiError> {
         let stamps = stamps(&self.directory, self.list_path.as_deref());
         if *self.stamps.read() == stamps {
@@ -113,7 +121,7 @@ impl Credentials {
         }
         let number = self.current().number + 1;
         let loaded = Loaded::read(&self.directory, self.list_path.as_deref(), number);
-        // What is wrong is told once, until it changes again.
+        // An error is returned once, until the files change again.
         *self.stamps.write() = stamps;
         *self.current.write() = Arc::new(loaded?);
         self.changes.send_replace(number);
@@ -131,57 +139,58 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-fn stamps(directory: &Path, list_path: Option<&Path>) -> Vec<Stamp> {
-    let own = holder::files_of(directory);
-    let paths = own.iter().map(PathBuf::as_path).chain(list_path);
-    paths.map(Stamp::of).collect()
+fn stamps(directory: &Path, list_path: Option<&Path>) -> Vec<FileStamp> {
+    let folder_files = holder::files_of(directory);
+    let paths = folder_files.iter().map(PathBuf::as_path).chain(list_path);
+    paths.map(FileStamp::of).collect()
 }
 
 impl Loaded {
     fn read(directory: &Path, list_path: Option<&Path>, number: u64) -> Result<Self, PkiError> {
-        let held = holder::read(directory)?;
+        let content = holder::read(directory)?;
         let list = match list_path {
-            Some(path) => files::read_if_there(path)?,
-            None => held.list,
+            Some(path) => files::read_if_exists(path)?,
+            None => content.list,
         };
-        let Some(certificate) = held.chain.first().cloned() else {
+        let Some(certificate) = content.chain.first().cloned() else {
             return Err(PkiError::Certificate("there is none".to_owned()));
         };
         let facts = CertificateFacts::read(&certificate)?;
-        let clients = verify::of_clients(&held.authorities, list.as_deref())?;
-        let servers = verify::ServerChain::new(&held.authorities, list.as_deref())?;
+        let client_verifier = verify::client_verifier(&content.authorities, list.as_deref())?;
+        let server_verifier =
+            verify::ServerChainVerifier::new(&content.authorities, list.as_deref())?;
         let server = ServerConfig::builder_with_provider(verify::provider())
             .with_protocol_versions(&[&version::TLS13])?
-            .with_client_cert_verifier(Arc::clone(&clients));
-        let mut server = server.with_single_cert(held.chain.clone(), held.key.clone_key())?;
+            .with_client_cert_verifier(Arc::clone(&client_verifier));
+        let mut server = server.with_single_cert(content.chain.clone(), content.key.clone_key())?;
         server.alpn_protocols = vec![PROTOCOL.to_vec()];
-        // A session that is resumed would be let in without a look at dates and revocations.
+        // A resumed session would not check dates and revocations again.
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
         let client = ClientConfig::builder_with_provider(verify::provider())
             .with_protocol_versions(&[&version::TLS13])?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(servers));
-        let mut client = client.with_client_auth_cert(held.chain, held.key)?;
+            .with_custom_certificate_verifier(Arc::new(server_verifier));
+        let mut client = client.with_client_auth_cert(content.chain, content.key)?;
         client.alpn_protocols = vec![PROTOCOL.to_vec()];
         client.resumption = Resumption::disabled();
-        let list = list.as_deref().map(verify::list).transpose()?;
-        let revoked = list.as_deref().map(revoked_serials).transpose()?;
+        let list = list.as_deref().map(verify::parse_list).transpose()?;
+        let revoked_serials = list.as_deref().map(revoked_serials).transpose()?;
         Ok(Self {
             number,
             facts,
             certificate,
-            is_own_form: held.is_own_form,
+            is_own_form: content.is_own_form,
             list: list.map(|list| list.to_vec()),
             server: Arc::new(server),
             client: Arc::new(client),
-            authorities: held.authorities,
-            clients,
-            revoked: revoked.unwrap_or_default().into_iter().collect(),
+            authorities: content.authorities,
+            client_verifier,
+            revoked_serials: revoked_serials.unwrap_or_default().into_iter().collect(),
         })
     }
 
-    /// What the own certificate says of its holder.
+    /// The identity in the own certificate.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.facts.identity
@@ -190,32 +199,32 @@ impl Loaded {
     /// Whether a certificate with this serial number was revoked.
     #[must_use]
     pub fn is_revoked(&self, serial: &[u8]) -> bool {
-        self.revoked.contains(serial)
+        self.revoked_serials.contains(serial)
     }
 
-    /// Checks a certificate that somebody else has seen as a handshake would, and reads it.
+    /// Verifies a certificate that another role forwarded, as a handshake would, and parses it.
     ///
     /// # Errors
     ///
-    /// It is not of a trusted authority, is revoked or out of date, or names no role.
+    /// It is not of a trusted authority, is revoked or has expired, or names no role.
     pub fn check_client(
         &self,
         certificate: &CertificateDer<'_>,
     ) -> Result<CertificateFacts, PkiError> {
-        verify::client(&*self.clients, certificate)?;
+        verify::verify_client(&*self.client_verifier, certificate)?;
         CertificateFacts::read(certificate)
     }
 
-    /// What a renewal gave, as it may be taken: a certificate of the same names, of an authority that is
-    /// trusted already. Whom to trust stays as it is, because whoever passed the renewal on, a cell for
-    /// its agents, has no say in that.
+    /// Checks the result of a renewal: a certificate of the same names, of an authority that is trusted
+    /// already. The trusted authorities stay as they are, because a cell that forwarded the renewal of an
+    /// agent must not be able to change them.
     ///
     /// # Errors
     ///
-    /// The certificate is none of a trusted authority, or has other names.
-    pub fn renewed(&self, mut issued: Issued) -> Result<Issued, PkiError> {
-        let none = || PkiError::Certificate("there is none".to_owned());
-        let facts = self.check_client(issued.chain.first().ok_or_else(none)?)?;
+    /// The certificate is not of a trusted authority, or has other names.
+    pub fn checked_renewal(&self, mut issued: Issued) -> Result<Issued, PkiError> {
+        let no_certificate = || PkiError::Certificate("there is none".to_owned());
+        let facts = self.check_client(issued.chain.first().ok_or_else(no_certificate)?)?;
         if facts.identity != self.facts.identity {
             return Err(PkiError::Refused(format!(
                 "the new certificate is that of {}",

@@ -1,4 +1,4 @@
-//! TLS of somebody who has a word and no certificate yet.
+//! Enrolment: TLS for a new role, which has an invitation's word and no certificate yet.
 
 use std::sync::Arc;
 
@@ -14,50 +14,54 @@ use crate::authority::Issued;
 use crate::certificate::CertificateFacts;
 use crate::error::PkiError;
 use crate::invitation::{Word, sha256};
-use crate::verify::{self, ServerChain, provider};
+use crate::verify::{self, ServerChainVerifier, provider};
 
-/// TLS as a client without a certificate, which trusts the authority that the word names and no
-/// other. The server has to show that authority's certificate at the end of its chain.
+/// The TLS configuration of a client without a certificate, which trusts only the authority that the
+/// word names. The server has to show that authority's certificate at the end of its chain.
 ///
 /// # Errors
 ///
-/// Never; the kind of the error is that of the other configurations.
+/// rustls refuses a setting, which never happens.
 pub fn pinned_client(word: &Word) -> Result<Arc<ClientConfig>, PkiError> {
-    let pinned = Arc::new(Pinned(word.fingerprint));
+    let verifier = Arc::new(PinnedAuthority(word.fingerprint));
     let client = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(pinned);
+        .with_custom_certificate_verifier(verifier);
     let mut client = client.with_no_client_auth();
     client.alpn_protocols = vec![b"h2".to_vec()];
     client.resumption = Resumption::disabled();
     Ok(Arc::new(client))
 }
 
-/// What an enrolment gave, as it may be taken: a certificate of the authority that the word names, and no
-/// other authority to trust. A cell that passed the enrolment on has no say in that.
+/// Checks the result of an enrolment: a certificate of the authority that the word names, and no other
+/// authority to trust. So a cell that forwarded the enrolment cannot add an authority.
 ///
 /// # Errors
 ///
-/// There is another authority, or the certificate is not of this one.
-pub fn enrolled(word: &Word, issued: &Issued) -> Result<CertificateFacts, PkiError> {
+/// Another authority is named, or the certificate is not of this one.
+pub fn check_enrolment(word: &Word, issued: &Issued) -> Result<CertificateFacts, PkiError> {
     let is_named = |authority: &CertificateDer<'_>| sha256(authority) == word.fingerprint;
     if issued.authorities.is_empty() || !issued.authorities.iter().all(is_named) {
         return Err(PkiError::Refused(
             "the server names another authority than the word does".to_owned(),
         ));
     }
-    let first = issued.chain.first();
-    let first = first.ok_or_else(|| PkiError::Certificate("there is none".to_owned()))?;
-    verify::client(&*verify::of_clients(&issued.authorities, None)?, first)?;
-    CertificateFacts::read(first)
+    let certificate = issued.chain.first();
+    let certificate =
+        certificate.ok_or_else(|| PkiError::Certificate("there is none".to_owned()))?;
+    verify::verify_client(
+        &*verify::client_verifier(&issued.authorities, None)?,
+        certificate,
+    )?;
+    CertificateFacts::read(certificate)
 }
 
 /// Trusts the authority with this fingerprint.
 #[derive(Debug)]
-struct Pinned([u8; 32]);
+struct PinnedAuthority([u8; 32]);
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedAuthority {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -66,11 +70,11 @@ impl ServerCertVerifier for Pinned {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let mut known = intermediates.iter();
-        let authority = known.find(|one| sha256(one) == self.0);
+        let mut candidates = intermediates.iter();
+        let authority = candidates.find(|certificate| sha256(certificate) == self.0);
         let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let authority = authority.ok_or(unknown)?;
-        let chain = ServerChain::new(std::slice::from_ref(authority), None)
+        let chain = ServerChainVerifier::new(std::slice::from_ref(authority), None)
             .map_err(|error| Error::General(error.to_string()))?;
         chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }

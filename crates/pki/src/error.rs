@@ -1,4 +1,4 @@
-//! What can go wrong with certificates.
+//! Errors of certificates.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub enum PkiError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// A file has another content than it should have.
+    /// The content of a file is not valid.
     #[error("{path}: {why}")]
     Content {
         /// The path of the file.
@@ -25,7 +25,7 @@ pub enum PkiError {
         /// What is wrong.
         why: String,
     },
-    /// A certificate says nothing that can be used here.
+    /// A certificate is not valid, or lacks a field that is needed.
     #[error("the certificate cannot be used: {0}")]
     Certificate(String),
     /// Names are not allowed.

@@ -1,14 +1,14 @@
-//! The folder in which a role has its certificate, its key and what it trusts.
+//! The folder in which a role has its certificate, its key and the authorities that it trusts.
 //!
-//! | file | what |
+//! | file | content |
 //! | --- | --- |
-//! | `identity.pem` | the certificate, those between it and the authority, and the private key |
+//! | `identity.pem` | the certificate, the intermediate ones, and the private key |
 //! | `ca.pem` | the authorities that are trusted |
 //! | `crl.pem` | the revocation list; may be missing |
 //!
-//! Certificate and key are one file, so that they are replaced together. Instead of it there may be
-//! `tls.crt` and `tls.key`, and `ca.crt` for `ca.pem`: what an authority of the operator's own often
-//! writes. Such a certificate is renewed by whoever wrote it.
+//! Certificate and key are in one file, so that they are replaced together. Instead there may be
+//! `tls.crt` and `tls.key`, and `ca.crt` in place of `ca.pem`, which are the names that other tools use.
+//! Placewright does not renew such a certificate; the tool that wrote it does.
 
 use std::path::{Path, PathBuf};
 
@@ -26,49 +26,48 @@ use crate::verify;
 const IDENTITY: &str = "identity.pem";
 const AUTHORITIES: &str = "ca.pem";
 const LIST: &str = "crl.pem";
-/// The names that others give these files.
-const CERTIFICATE_OTHER: &str = "tls.crt";
-const KEY_OTHER: &str = "tls.key";
-const AUTHORITIES_OTHER: &str = "ca.crt";
+/// The names that other authorities' tools give these files.
+const OTHER_CERTIFICATE: &str = "tls.crt";
+const OTHER_KEY: &str = "tls.key";
+const OTHER_AUTHORITIES: &str = "ca.crt";
 
 /// The content of a holder's folder.
-pub(crate) struct Held {
+pub(crate) struct FolderContent {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
     pub(crate) authorities: Vec<CertificateDer<'static>>,
     pub(crate) list: Option<Vec<u8>>,
-    /// Whether it is in the form that is renewed here.
+    /// Whether certificate and key are in `identity.pem`, and so are renewed by Placewright.
     pub(crate) is_own_form: bool,
 }
 
 /// Whether a folder has a certificate.
 #[must_use]
 pub fn is_in(directory: &Path) -> bool {
-    directory.join(IDENTITY).exists() || directory.join(CERTIFICATE_OTHER).exists()
+    directory.join(IDENTITY).exists() || directory.join(OTHER_CERTIFICATE).exists()
 }
 
-/// The files of a folder, in whichever form it has: a change of one of them is a reason to load it
-/// again.
+/// All files that a folder may have. It is loaded again when one of them changes.
 pub(crate) fn files_of(directory: &Path) -> [PathBuf; 6] {
     [
         IDENTITY,
         AUTHORITIES,
         LIST,
-        CERTIFICATE_OTHER,
-        KEY_OTHER,
-        AUTHORITIES_OTHER,
+        OTHER_CERTIFICATE,
+        OTHER_KEY,
+        OTHER_AUTHORITIES,
     ]
     .map(|name| directory.join(name))
 }
 
 /// Reads a folder.
-pub(crate) fn read(directory: &Path) -> Result<Held, PkiError> {
+pub(crate) fn read(directory: &Path) -> Result<FolderContent, PkiError> {
     let identity = directory.join(IDENTITY);
     let is_own_form = identity.exists();
     let (certificate, key) = if is_own_form {
         (identity.clone(), identity)
     } else {
-        (directory.join(CERTIFICATE_OTHER), directory.join(KEY_OTHER))
+        (directory.join(OTHER_CERTIFICATE), directory.join(OTHER_KEY))
     };
     if !certificate.exists() {
         return Err(PkiError::Refused(format!(
@@ -80,29 +79,29 @@ pub(crate) fn read(directory: &Path) -> Result<Held, PkiError> {
     let authorities = if authorities.exists() {
         authorities
     } else {
-        directory.join(AUTHORITIES_OTHER)
+        directory.join(OTHER_AUTHORITIES)
     };
     let key_content = files::read(&key)?;
-    let held = Held {
+    let content = FolderContent {
         chain: certificates(&certificate)?,
         key: PrivateKeyDer::from_pem_slice(&key_content)
             .map_err(|error| PkiError::content(&key, error))?,
         authorities: certificates(&authorities)?,
-        list: files::read_if_there(&directory.join(LIST))?,
+        list: files::read_if_exists(&directory.join(LIST))?,
         is_own_form,
     };
-    Ok(held)
+    Ok(content)
 }
 
 /// The certificates in a PEM file; at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PkiError> {
     let content = files::read(path)?;
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
-    let all = all.map_err(|error| PkiError::content(path, error))?;
-    if all.is_empty() {
+    let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
+    let certificates = parsed.map_err(|error| PkiError::content(path, error))?;
+    if certificates.is_empty() {
         return Err(PkiError::content(path, "it has no certificate"));
     }
-    Ok(all)
+    Ok(certificates)
 }
 
 /// Writes a certificate with its key into a folder, in place of the one there.
@@ -111,7 +110,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PkiError> {
 ///
 /// The folder cannot be written.
 pub fn write(directory: &Path, request: &KeyRequest, issued: &Issued) -> Result<(), PkiError> {
-    // With the new authorities the old certificate is as good as before, so they come first.
+    // The authorities are written first, because the old certificate is valid with the new ones as well.
     let authorities: String = issued.authorities.iter().map(pem).collect();
     files::replace(&directory.join(AUTHORITIES), authorities.as_bytes())?;
     if let Some(list) = &issued.list {
@@ -128,17 +127,20 @@ pub fn write(directory: &Path, request: &KeyRequest, issued: &Issued) -> Result<
 ///
 /// It is no list, or the folder cannot be written.
 pub fn write_list(directory: &Path, list: &[u8]) -> Result<(), PkiError> {
-    let list = verify::list(list)?;
+    let list = verify::parse_list(list)?;
     crate::certificate::revoked_serials(&list)?;
-    files::replace(&directory.join(LIST), block("X509 CRL", &list).as_bytes())
+    files::replace(
+        &directory.join(LIST),
+        pem_block("X509 CRL", &list).as_bytes(),
+    )
 }
 
 fn pem(certificate: &CertificateDer<'static>) -> String {
-    block("CERTIFICATE", certificate)
+    pem_block("CERTIFICATE", certificate)
 }
 
 /// A PEM block.
-fn block(label: &str, content: &[u8]) -> String {
+fn pem_block(label: &str, content: &[u8]) -> String {
     let mut text = format!("-----BEGIN {label}-----\n");
     let encoded = STANDARD.encode(content);
     for line in encoded.as_bytes().chunks(64) {

@@ -1,8 +1,8 @@
-//! One-time words with which somebody new gets a first certificate.
+//! Invitations: one-time words with which a new role gets its first certificate.
 //!
-//! A word has three parts: which invitation it is, a secret of 128 random bits, and the fingerprint
-//! of the authority, by which whoever is new knows that it speaks with the right installation before it
-//! says the secret. The authority keeps a hash of the secret only.
+//! A word has three parts: the id of the invitation, a secret of 128 random bits, and the fingerprint of
+//! the authority, by which the new role checks that a server belongs to the right installation before it
+//! sends the secret. The authority stores only a hash of the secret.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,18 +20,18 @@ use crate::error::PkiError;
 use crate::files;
 use crate::ledger::Entry;
 
-/// What every word begins with.
-const MARK: &str = "pw1";
+/// The prefix of every word.
+const PREFIX: &str = "pw1";
 const FILE: &str = "invitations.json";
-/// Wrong secrets after which an invitation is void.
+/// The number of wrong secrets after which an invitation is void.
 const WRONG_MAX: u32 = 5;
-/// The most invitations that wait; those that are over are forgotten.
-const WAITING_MAX: usize = 10_000;
+/// The most open invitations. Those that have ended or are void do not count.
+const OPEN_MAX: usize = 10_000;
 
-/// A word, as it is given to somebody.
+/// The word of an invitation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Word {
-    /// Which invitation it is.
+    /// The id of the invitation.
     pub id: [u8; 8],
     /// The secret.
     pub secret: [u8; 16],
@@ -49,24 +49,24 @@ impl Word {
     /// The word as text.
     #[must_use]
     pub fn text(&self) -> String {
-        let [id, secret, print] = [&self.id[..], &self.secret, &self.fingerprint]
+        let [id, secret, fingerprint] = [&self.id[..], &self.secret, &self.fingerprint]
             .map(|part| URL_SAFE_NO_PAD.encode(part));
-        format!("{MARK}.{id}.{secret}.{print}")
+        format!("{PREFIX}.{id}.{secret}.{fingerprint}")
     }
 
-    /// Whether a text begins as words do.
+    /// Whether a text begins with the prefix of words.
     #[must_use]
-    pub fn looks_like_one(text: &str) -> bool {
-        text.split_once('.').is_some_and(|(mark, _)| mark == MARK)
+    pub fn has_prefix(text: &str) -> bool {
+        text.split_once('.').is_some_and(|(mark, _)| mark == PREFIX)
     }
 
     /// Reads a word.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The text is not a word.
     pub fn read(text: &str) -> Result<Self, PkiError> {
-        let wrong = || {
+        let not_a_word = || {
             PkiError::Refused(
                 "that is no word of `placewright pki invite`: it has four parts with full stops \
                  between, and begins with pw1"
@@ -74,13 +74,13 @@ impl Word {
             )
         };
         let parts: Vec<&str> = text.trim().split('.').collect();
-        let &[MARK, id, secret, print] = parts.as_slice() else {
-            return Err(wrong());
+        let &[PREFIX, id, secret, fingerprint] = parts.as_slice() else {
+            return Err(not_a_word());
         };
         Ok(Self {
-            id: decode(id).ok_or_else(wrong)?,
-            secret: decode(secret).ok_or_else(wrong)?,
-            fingerprint: decode(print).ok_or_else(wrong)?,
+            id: decode(id).ok_or_else(not_a_word)?,
+            secret: decode(secret).ok_or_else(not_a_word)?,
+            fingerprint: decode(fingerprint).ok_or_else(not_a_word)?,
         })
     }
 }
@@ -89,14 +89,14 @@ fn decode<const LENGTH: usize>(part: &str) -> Option<[u8; LENGTH]> {
     URL_SAFE_NO_PAD.decode(part).ok()?.try_into().ok()
 }
 
-/// SHA-256, as the fingerprint of a certificate and as what is kept of a secret.
+/// SHA-256, used for fingerprints of certificates and hashes of secrets.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut all = [0; 32];
-    all.copy_from_slice(digest(&SHA256, bytes).as_ref());
-    all
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    hash
 }
 
-/// An invitation, as the authority keeps it.
+/// An invitation, as the authority stores it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Invitation {
     id: String,
@@ -107,6 +107,7 @@ struct Invitation {
     addresses: Vec<std::net::IpAddr>,
     life_s: u64,
     ends_at: i64,
+    /// How many wrong secrets were tried.
     wrong: u32,
 }
 
@@ -116,9 +117,9 @@ impl Invitation {
     }
 }
 
-/// What an invitation that waits is for, and when it ends.
+/// An invitation that was not used yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct OpenInvitation {
     /// The names that the certificate will have.
     pub names: Vec<String>,
     /// When it ends, in seconds since 1970.
@@ -146,13 +147,13 @@ impl Authority {
         getrandom::fill(&mut word.id).map_err(PkiError::Random)?;
         getrandom::fill(&mut word.secret).map_err(PkiError::Random)?;
         let _lock = files::lock(self.directory())?;
-        let mut waiting = read(self.directory())?;
-        if waiting.len() >= WAITING_MAX {
+        let mut invitations = read(self.directory())?;
+        if invitations.len() >= OPEN_MAX {
             return Err(PkiError::Refused(format!(
-                "{WAITING_MAX} invitations wait already"
+                "{OPEN_MAX} invitations wait already"
             )));
         }
-        waiting.push(Invitation {
+        invitations.push(Invitation {
             id: URL_SAFE_NO_PAD.encode(word.id),
             hash: URL_SAFE_NO_PAD.encode(sha256(&word.secret)),
             names: grant.identity.uris(),
@@ -162,17 +163,17 @@ impl Authority {
             ends_at: later(now(), ends_in),
             wrong: 0,
         });
-        write(self.directory(), &waiting)?;
+        write(self.directory(), &invitations)?;
         Ok(word)
     }
 
-    /// Uses an invitation: the certificate that it promises, for the key of a request. It is used up
-    /// then, whatever becomes of the answer.
+    /// Uses an invitation: issues its certificate for the key of a request. The invitation cannot be used
+    /// again, even if the response is lost.
     ///
     /// # Errors
     ///
     /// There is no such invitation, it has ended or was used, the secret is wrong, or the request is
-    /// not valid. Which of them it is, only the log of the authority says.
+    /// not valid. The error does not say which of these it is.
     pub fn enrol(&self, id: &[u8], secret: &[u8], request: &[u8]) -> Result<Issued, PkiError> {
         let refused = || {
             PkiError::Refused(
@@ -183,84 +184,85 @@ impl Authority {
         // A request that cannot be signed does not use the invitation up.
         let key = crate::request::requested_key(request)?;
         let lock = files::lock(self.directory())?;
-        let mut waiting = read(self.directory())?;
+        let mut invitations = read(self.directory())?;
         let id = URL_SAFE_NO_PAD.encode(id);
-        let number = waiting
+        let index = invitations
             .iter()
-            .position(|one| one.id == id)
+            .position(|invitation| invitation.id == id)
             .ok_or_else(refused)?;
-        if waiting[number].hash != URL_SAFE_NO_PAD.encode(sha256(secret)) {
-            waiting[number].wrong += 1;
-            write(self.directory(), &waiting)?;
+        if invitations[index].hash != URL_SAFE_NO_PAD.encode(sha256(secret)) {
+            invitations[index].wrong += 1;
+            write(self.directory(), &invitations)?;
             return Err(refused());
         }
-        let used = waiting.remove(number);
-        write(self.directory(), &waiting)?;
+        let invitation = invitations.remove(index);
+        write(self.directory(), &invitations)?;
         let grant = Grant {
-            identity: Identity::parse(used.names.iter().map(String::as_str))?,
-            dns: used.dns,
-            addresses: used.addresses,
-            life: Duration::from_secs(used.life_s),
+            identity: Identity::parse(invitation.names.iter().map(String::as_str))?,
+            dns: invitation.dns,
+            addresses: invitation.addresses,
+            life: Duration::from_secs(invitation.life_s),
         };
         self.certify(&grant, &key, "enrol", &lock)
     }
 
-    /// Withdraws the invitations that `of` chooses, while the folder is locked. Each is returned as the
-    /// certificate that it was for, without a serial number.
+    /// Withdraws the invitations that `selects` accepts, while the folder is locked. Returns the ledger
+    /// entries that their certificates would have had, without serial numbers.
     pub(crate) fn withdraw(
         &self,
-        of: impl Fn(&Entry) -> bool,
+        selects: impl Fn(&Entry) -> bool,
         _locked: &File,
     ) -> Result<Vec<Entry>, PkiError> {
         let at = now();
-        let promised = |one: &Invitation| Entry {
+        let future_entry = |invitation: &Invitation| Entry {
             serial: String::new(),
-            names: one.names.clone(),
+            names: invitation.names.clone(),
             not_before: at,
-            not_after: one.ends_at,
+            not_after: invitation.ends_at,
             at,
             by: "invite".to_owned(),
         };
-        let waiting = read(self.directory())?;
-        let (withdrawn, left): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|one| of(&promised(one)));
+        let invitations = read(self.directory())?;
+        let (withdrawn, remaining): (Vec<_>, Vec<_>) = invitations
+            .into_iter()
+            .partition(|invitation| selects(&future_entry(invitation)));
         if !withdrawn.is_empty() {
-            write(self.directory(), &left)?;
+            write(self.directory(), &remaining)?;
         }
-        Ok(withdrawn.iter().map(promised).collect())
+        Ok(withdrawn.iter().map(future_entry).collect())
     }
 
-    /// The invitations that wait.
+    /// The open invitations.
     ///
     /// # Errors
     ///
-    /// They cannot be read.
-    pub fn waiting(&self) -> Result<Vec<Waiting>, PkiError> {
-        let waiting = read(self.directory())?.into_iter();
-        Ok(waiting
-            .map(|one| Waiting {
-                names: one.names,
-                ends_at: one.ends_at,
+    /// The file of invitations cannot be read.
+    pub fn open_invitations(&self) -> Result<Vec<OpenInvitation>, PkiError> {
+        let invitations = read(self.directory())?.into_iter();
+        Ok(invitations
+            .map(|invitation| OpenInvitation {
+                names: invitation.names,
+                ends_at: invitation.ends_at,
             })
             .collect())
     }
 }
 
-/// The invitations that are not over.
+/// The open invitations of an authority's folder.
 fn read(directory: &Path) -> Result<Vec<Invitation>, PkiError> {
     let path = directory.join(FILE);
-    let Some(content) = files::read_if_there(&path)? else {
+    let Some(content) = files::read_if_exists(&path)? else {
         return Ok(Vec::new());
     };
-    let mut all: Vec<Invitation> =
+    let mut invitations: Vec<Invitation> =
         serde_json::from_slice(&content).map_err(|error| PkiError::content(&path, error))?;
     let at = now();
-    all.retain(|one| one.is_open(at));
-    Ok(all)
+    invitations.retain(|invitation| invitation.is_open(at));
+    Ok(invitations)
 }
 
-fn write(directory: &Path, all: &[Invitation]) -> Result<(), PkiError> {
+fn write(directory: &Path, invitations: &[Invitation]) -> Result<(), PkiError> {
     let path = directory.join(FILE);
-    let text = serde_json::to_vec(all).map_err(|error| PkiError::content(&path, error))?;
+    let text = serde_json::to_vec(invitations).map_err(|error| PkiError::content(&path, error))?;
     files::replace(&path, &text)
 }

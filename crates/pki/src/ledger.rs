@@ -1,4 +1,4 @@
-//! What an authority has done: a line for each certificate, and for each that was revoked.
+//! The ledger of an authority: a line for each issued certificate, and a line for each revocation.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,39 +12,39 @@ use crate::files;
 const ISSUED: &str = "issued.jsonl";
 const REVOKED: &str = "revoked.jsonl";
 
-/// A certificate that was issued.
+/// An issued certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its serial number, hexadecimal.
     pub serial: String,
-    /// What it says, as URIs.
+    /// Its names, as URIs.
     pub names: Vec<String>,
-    /// From when on it is valid, in seconds since 1970.
+    /// The begin of its validity, in seconds since 1970.
     pub not_before: i64,
-    /// Until when it is valid.
+    /// The end of its validity, in seconds since 1970.
     pub not_after: i64,
-    /// When it was issued.
+    /// When it was issued, in seconds since 1970.
     pub at: i64,
-    /// By what: `issue`, `renew`, `enrol`.
+    /// The operation that issued it: `issue`, `renew` or `enrol`.
     pub by: String,
 }
 
-/// A certificate that was revoked.
+/// A revoked certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
     /// Its serial number, hexadecimal.
     pub serial: String,
-    /// When.
+    /// When it was revoked, in seconds since 1970.
     pub at: i64,
 }
 
 /// Adds a certificate.
-pub(crate) fn issued(directory: &Path, entry: &Entry) -> Result<(), PkiError> {
+pub(crate) fn append_issued(directory: &Path, entry: &Entry) -> Result<(), PkiError> {
     append(&directory.join(ISSUED), entry)
 }
 
 /// Adds a revocation.
-pub(crate) fn revoked(directory: &Path, revocation: &Revocation) -> Result<(), PkiError> {
+pub(crate) fn append_revoked(directory: &Path, revocation: &Revocation) -> Result<(), PkiError> {
     append(&directory.join(REVOKED), revocation)
 }
 
@@ -55,32 +55,34 @@ pub(crate) fn entries(directory: &Path) -> Result<Vec<Entry>, PkiError> {
 
 /// All revocations by serial number.
 pub(crate) fn revocations(directory: &Path) -> Result<BTreeMap<String, Revocation>, PkiError> {
-    let all: Vec<Revocation> = read(&directory.join(REVOKED))?;
-    Ok(all
+    let revocations: Vec<Revocation> = read(&directory.join(REVOKED))?;
+    Ok(revocations
         .into_iter()
-        .map(|one| (one.serial.clone(), one))
+        .map(|revocation| (revocation.serial.clone(), revocation))
         .collect())
 }
 
-fn append(path: &Path, one: &impl Serialize) -> Result<(), PkiError> {
-    let line = serde_json::to_string(one).map_err(|error| PkiError::content(path, error))?;
+fn append(path: &Path, record: &impl Serialize) -> Result<(), PkiError> {
+    let line = serde_json::to_string(record).map_err(|error| PkiError::content(path, error))?;
     files::append_line(path, &line)
 }
 
-/// The lines of a file. A last one without its end was being written when the power went: what it
-/// tells of was not given out.
+/// Parses the lines of a file. A last line without a line end was cut off by a power failure; its
+/// certificate was never sent to anybody.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, PkiError> {
     let Some(content) = files::read_lines(path)? else {
         return Ok(Vec::new());
     };
     let text = String::from_utf8(content).map_err(|error| PkiError::content(path, error))?;
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let mut all = Vec::new();
-    for (number, line) in whole.lines().enumerate() {
-        let one = serde_json::from_str(line);
-        all.push(
-            one.map_err(|error| PkiError::content(path, format!("line {}: {error}", number + 1)))?,
+    let whole_lines = text.rfind('\n').map_or("", |end| &text[..end]);
+    let mut records = Vec::new();
+    for (number, line) in whole_lines.lines().enumerate() {
+        let record = serde_json::from_str(line);
+        records.push(
+            record.map_err(|error| {
+                PkiError::content(path, format!("line {}: {error}", number + 1))
+            })?,
         );
     }
-    Ok(all)
+    Ok(records)
 }

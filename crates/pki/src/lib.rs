@@ -1,13 +1,14 @@
 //! Certificates of the roles of an installation.
 //!
-//! - [`Authority`]: a small authority in a folder. It issues, renews and revokes, and keeps what it did.
-//! - [`invitation`]: one-time words with which somebody new gets a first certificate.
+//! - [`Authority`]: a certificate authority in a folder. It issues, renews and revokes certificates, and
+//!   records each of them in a ledger.
+//! - [`invitation`]: one-time words with which a new role gets its first certificate.
 //! - [`holder`]: the folder in which a role has its certificate, its key and the authorities it trusts.
-//! - [`Credentials`]: such a folder loaded, as configurations of TLS, and loaded again when it changes.
-//! - [`CertificateFacts`]: what a certificate says.
+//! - [`Credentials`]: such a folder as TLS configurations, loaded again when it changes.
+//! - [`CertificateFacts`]: the parsed fields of a certificate.
 //!
-//! What the names in certificates allow is in `placewright_identity`. An operator's own authority
-//! serves as well: a holder's folder does not tell who signed.
+//! What the names in certificates allow is defined in `placewright_identity`. An authority of the
+//! operator's own can be used instead of [`Authority`]: a holder's folder has the same files either way.
 
 mod authority;
 mod certificate;
@@ -27,7 +28,7 @@ pub use authority::{AUTHORITY_LIFE, Authority, Grant, Issued, LIFE};
 pub use certificate::CertificateFacts;
 pub use clock::{SKEW, now};
 pub use credentials::{Credentials, Loaded};
-pub use enrolment::{enrolled, pinned_client};
+pub use enrolment::{check_enrolment, pinned_client};
 pub use error::PkiError;
 pub use ledger::{Entry, Revocation};
 pub use renewals::{RENEWED_MAX, Renewals};

@@ -1,7 +1,7 @@
-//! How many certificates a holder may have at a time.
+//! The limit of renewed certificates that a holder has at the same time.
 //!
-//! Each renewal is a line of the ledger and a wait for the disk. Whoever holds one certificate could
-//! otherwise fill the disk with renewals of it.
+//! Each renewal writes a line of the ledger and waits for the disk. Without a limit, the holder of one
+//! certificate could fill the disk with renewals.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,29 +9,28 @@ use placewright_identity::Identity;
 
 use crate::invitation::sha256;
 
-/// The most certificates of the same names that were got by renewal and have not ended. Several holders
-/// may share names, as all agents of `host/*` do.
+/// The most certificates of the same names that were issued by renewal and have not expired. Several
+/// holders may share names, as all agents of `host/*` do.
 pub const RENEWED_MAX: usize = 10_000;
 
-/// The renewals of a process that have not ended, by the names of their holders.
+/// The expiry times of the renewed certificates, by a hash of their names.
 #[derive(Debug, Default)]
 pub struct Renewals(BTreeMap<[u8; 32], VecDeque<i64>>);
 
 impl Renewals {
-    /// Whether one more certificate of these names may be had by renewal at the time `now`, in seconds
-    /// since 1970.
+    /// Whether a certificate of these names may be renewed at the time `now`, in seconds since 1970.
     pub fn may_add(&mut self, identity: &Identity, now: i64) -> bool {
-        self.0.retain(|_, ends| {
-            while ends.front().is_some_and(|end| *end < now) {
-                ends.pop_front();
+        self.0.retain(|_, expiries| {
+            while expiries.front().is_some_and(|end| *end < now) {
+                expiries.pop_front();
             }
-            !ends.is_empty()
+            !expiries.is_empty()
         });
-        let ends = self.0.get(&key(identity));
-        ends.is_none_or(|ends| ends.len() < RENEWED_MAX)
+        let expiries = self.0.get(&key(identity));
+        expiries.is_none_or(|expiries| expiries.len() < RENEWED_MAX)
     }
 
-    /// Counts a certificate that ends at `end`.
+    /// Counts a renewed certificate that expires at `end`, in seconds since 1970.
     pub fn add(&mut self, identity: &Identity, end: i64) {
         self.0.entry(key(identity)).or_default().push_back(end);
     }

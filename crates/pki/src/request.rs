@@ -1,4 +1,4 @@
-//! New keys, and the requests to have them certified.
+//! New keys, and certificate signing requests for them.
 
 use rcgen::{
     CertificateParams, CertificateSigningRequestParams, DistinguishedName, KeyPair,
@@ -7,10 +7,10 @@ use rcgen::{
 
 use crate::error::PkiError;
 
-/// The largest request that is looked at.
+/// The largest request in bytes that is parsed.
 pub const REQUEST_BYTES_MAX: usize = 8 << 10;
 
-/// A new key, with the request to have it certified. The key leaves the machine never.
+/// A new key, with a certificate signing request for it. The key never leaves the machine.
 pub struct KeyRequest {
     key: String,
     /// The request (PKCS #10, DER), signed with the key.
@@ -18,7 +18,7 @@ pub struct KeyRequest {
 }
 
 impl KeyRequest {
-    /// Makes a key on the curve P-256. The request names nobody: who asks is known otherwise.
+    /// Makes a key on the curve P-256. The request has no names: the authority decides them.
     ///
     /// # Errors
     ///
@@ -46,7 +46,8 @@ impl std::fmt::Debug for KeyRequest {
     }
 }
 
-/// The key of a request whose signature is right. Whatever else the request asks for does not count.
+/// The public key of a request, after its signature was verified. All other fields of the request are
+/// ignored.
 pub(crate) fn requested_key(request: &[u8]) -> Result<PublicKey, PkiError> {
     if request.len() > REQUEST_BYTES_MAX {
         return Err(PkiError::Refused(format!(
@@ -54,16 +55,16 @@ pub(crate) fn requested_key(request: &[u8]) -> Result<PublicKey, PkiError> {
             request.len()
         )));
     }
-    let read = CertificateSigningRequestParams::from_der(&request.to_vec().into());
-    let read = read.map_err(|error| {
+    let parsed = CertificateSigningRequestParams::from_der(&request.to_vec().into());
+    let parsed = parsed.map_err(|error| {
         PkiError::Refused(format!(
             "the request for a certificate cannot be read: {error}"
         ))
     })?;
-    if read.public_key.algorithm() != &PKCS_ECDSA_P256_SHA256 {
+    if parsed.public_key.algorithm() != &PKCS_ECDSA_P256_SHA256 {
         return Err(PkiError::Refused(
             "the request is for a key of another kind: keys are on the curve P-256".to_owned(),
         ));
     }
-    Ok(read.public_key)
+    Ok(parsed.public_key)
 }

@@ -1,4 +1,4 @@
-//! Who is trusted: chains are checked by rustls, names by the callers of this.
+//! Verifiers of certificate chains. They do not check names, which their callers do.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 
 use crate::error::PkiError;
 
-/// The one provider of cryptography.
+/// The cryptography of all TLS configurations.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// The store of the authorities that are trusted.
+/// The trusted authorities, for rustls.
 fn roots(authorities: &[CertificateDer<'_>]) -> Result<Arc<RootCertStore>, PkiError> {
     let mut store = RootCertStore::empty();
     for authority in authorities {
@@ -28,7 +28,9 @@ fn roots(authorities: &[CertificateDer<'_>]) -> Result<Arc<RootCertStore>, PkiEr
 }
 
 /// Reads a revocation list, PEM or DER.
-pub(crate) fn list(content: &[u8]) -> Result<CertificateRevocationListDer<'static>, PkiError> {
+pub(crate) fn parse_list(
+    content: &[u8],
+) -> Result<CertificateRevocationListDer<'static>, PkiError> {
     if !content.starts_with(b"-----") && !content.starts_with(b"\n") {
         return Ok(content.to_vec().into());
     }
@@ -37,12 +39,12 @@ pub(crate) fn list(content: &[u8]) -> Result<CertificateRevocationListDer<'stati
 }
 
 fn lists(content: Option<&[u8]>) -> Result<Vec<CertificateRevocationListDer<'static>>, PkiError> {
-    Ok(content.map(list).transpose()?.into_iter().collect())
+    Ok(content.map(parse_list).transpose()?.into_iter().collect())
 }
 
-/// The verifier of those who call. Who has no certificate gets through the handshake, because the
-/// first certificate is asked for without one; every other call looks for one.
-pub(crate) fn of_clients(
+/// The verifier of clients. A client without a certificate passes the handshake, because a new role
+/// requests its first certificate without one. All other calls check that there is a certificate.
+pub(crate) fn client_verifier(
     authorities: &[CertificateDer<'_>],
     list: Option<&[u8]>,
 ) -> Result<Arc<dyn ClientCertVerifier>, PkiError> {
@@ -57,8 +59,8 @@ pub(crate) fn of_clients(
         .map_err(|error| PkiError::Certificate(error.to_string()))
 }
 
-/// Checks a client's certificate as a handshake does, now.
-pub(crate) fn client(
+/// Verifies a client's certificate at the present time, as a handshake does.
+pub(crate) fn verify_client(
     verifier: &dyn ClientCertVerifier,
     certificate: &CertificateDer<'_>,
 ) -> Result<(), Error> {
@@ -67,12 +69,12 @@ pub(crate) fn client(
         .map(drop)
 }
 
-/// Checks the chain of a server, its dates and the revocation list, but not its DNS names: which role
-/// it has is checked from its URIs when the handshake is over.
+/// Verifies the chain of a server, its dates and revocations, but not its DNS names: the role in its URIs
+/// is checked after the handshake.
 #[derive(Debug)]
-pub(crate) struct ServerChain(Arc<WebPkiServerVerifier>);
+pub(crate) struct ServerChainVerifier(Arc<WebPkiServerVerifier>);
 
-impl ServerChain {
+impl ServerChainVerifier {
     pub(crate) fn new(
         authorities: &[CertificateDer<'_>],
         list: Option<&[u8]>,
@@ -89,7 +91,7 @@ impl ServerChain {
     }
 }
 
-impl ServerCertVerifier for ServerChain {
+impl ServerCertVerifier for ServerChainVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -98,11 +100,11 @@ impl ServerCertVerifier for ServerChain {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verified =
+        let result =
             self.0
                 .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        match verified {
-            // rustls looks at DNS names last, when everything else is right.
+        match result {
+            // rustls checks DNS names last, so everything else is valid here.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),

@@ -37,15 +37,15 @@ fn cell() -> Grant {
 }
 
 /// A folder with a new certificate.
-fn hold(authority: &Authority, folder: &Path, grant: &Grant) -> Arc<Credentials> {
+fn issue_and_load(authority: &Authority, folder: &Path, grant: &Grant) -> Arc<Credentials> {
     let request = KeyRequest::new().unwrap();
     let issued = authority.issue(grant, &request.request, "issue").unwrap();
     holder::write(folder, &request, &issued).unwrap();
     Credentials::load(folder, None).unwrap()
 }
 
-/// A handshake in memory: what the server got to know of the client.
-fn shake(
+/// A handshake in memory. Returns the fields of the client's certificate, if it has one.
+fn handshake(
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 ) -> Result<Option<CertificateFacts>, String> {
@@ -70,22 +70,25 @@ fn shake(
             .process_new_packets()
             .map_err(|error| format!("client: {error}"))?;
     }
-    let shown = server.peer_certificates().and_then(|chain| chain.first());
-    Ok(shown.map(|certificate| CertificateFacts::read(certificate).unwrap()))
+    let client_chain = server.peer_certificates().and_then(|chain| chain.first());
+    Ok(client_chain.map(|certificate| CertificateFacts::read(certificate).unwrap()))
 }
 
 #[test]
-fn both_sides_know_each_other() {
+fn both_sides_verify_each_other() {
     let (folder, authority) = authority();
-    let cell = hold(&authority, &folder.path().join("cell"), &cell());
-    let agent = hold(&authority, &folder.path().join("agent"), &agent("h1"));
-    let seen = shake(
+    let cell = issue_and_load(&authority, &folder.path().join("cell"), &cell());
+    let agent = issue_and_load(&authority, &folder.path().join("agent"), &agent("h1"));
+    let client_facts = handshake(
         agent.current().client.clone(),
         cell.current().server.clone(),
     );
-    let seen = seen.unwrap().unwrap();
-    assert_eq!(seen.identity.uris(), ["placewright://test/cell/c1/host/h1"]);
-    let life = seen.not_after - seen.not_before;
+    let client_facts = client_facts.unwrap().unwrap();
+    assert_eq!(
+        client_facts.identity.uris(),
+        ["placewright://test/cell/c1/host/h1"]
+    );
+    let life = client_facts.not_after - client_facts.not_before;
     assert_eq!(
         life,
         7 * 86_400 + 300,
@@ -94,34 +97,34 @@ fn both_sides_know_each_other() {
 }
 
 #[test]
-fn what_another_authority_signed_is_refused() {
+fn certificates_of_another_authority_are_refused() {
     let (folder, authority) = authority();
     let (other_folder, other) = self::authority();
-    let cell = hold(&authority, &folder.path().join("cell"), &cell());
-    let stranger = hold(&other, &other_folder.path().join("agent"), &agent("h1"));
-    // Neither side trusts the other: the client sees it first.
-    let seen = shake(
-        stranger.current().client.clone(),
+    let cell = issue_and_load(&authority, &folder.path().join("cell"), &cell());
+    let foreign_agent = issue_and_load(&other, &other_folder.path().join("agent"), &agent("h1"));
+    // Neither side trusts the other; the client notices it first.
+    let client_facts = handshake(
+        foreign_agent.current().client.clone(),
         cell.current().server.clone(),
     );
-    let why = seen.unwrap_err();
+    let why = client_facts.unwrap_err();
     assert!(why.starts_with("client: invalid peer certificate"), "{why}");
-    // One that trusts everybody is refused by the server.
+    // A client that trusts the server's authority is refused by the server.
     let path = other_folder.path().join("agent/ca.pem");
     std::fs::copy(folder.path().join("cell/ca.pem"), path).unwrap();
-    assert!(stranger.reload_if_changed().unwrap());
-    let seen = shake(
-        stranger.current().client.clone(),
+    assert!(foreign_agent.reload_if_changed().unwrap());
+    let client_facts = handshake(
+        foreign_agent.current().client.clone(),
         cell.current().server.clone(),
     );
-    let why = seen.unwrap_err();
+    let why = client_facts.unwrap_err();
     assert!(why.starts_with("server: "), "{why}");
 }
 
 #[test]
-fn what_was_revoked_is_refused_once_the_list_is_read() {
+fn a_revoked_certificate_is_refused_once_the_list_is_read() {
     let (folder, authority) = authority();
-    let agent = hold(&authority, &folder.path().join("agent"), &agent("h1"));
+    let agent = issue_and_load(&authority, &folder.path().join("agent"), &agent("h1"));
     let folder = folder.path().join("cell");
     let request = KeyRequest::new().unwrap();
     let issued = authority.issue(&cell(), &request.request, "issue").unwrap();
@@ -139,7 +142,7 @@ fn what_was_revoked_is_refused_once_the_list_is_read() {
     assert!(cell.reload_if_changed().unwrap());
     let present = agent.current();
     assert!(cell.current().is_revoked(&present.facts.serial));
-    let why = shake(present.client.clone(), cell.current().server.clone()).unwrap_err();
+    let why = handshake(present.client.clone(), cell.current().server.clone()).unwrap_err();
     assert!(why.contains("Revoked"), "{why}");
     let why = cell.current().check_client(&present.certificate);
     assert!(why.is_err());
@@ -147,17 +150,17 @@ fn what_was_revoked_is_refused_once_the_list_is_read() {
     let request = KeyRequest::new().unwrap().request;
     let why = authority.renew(&present.certificate, &request).unwrap_err();
     assert!(why.to_string().contains("not renewed"), "{why}");
-    // Others are as before.
+    // Other certificates are still renewed.
     let other = cell.current();
     assert!(authority.renew(&other.certificate, &request).is_ok());
 }
 
-fn first(issued: &Issued) -> CertificateFacts {
+fn first_certificate(issued: &Issued) -> CertificateFacts {
     CertificateFacts::read(&issued.chain[0]).unwrap()
 }
 
 #[test]
-fn a_renewed_certificate_says_what_the_present_one_says() {
+fn a_renewed_certificate_has_the_fields_of_the_present_one() {
     let (folder, authority) = authority();
     let grant = Grant {
         dns: vec!["h1.example.org".into()],
@@ -165,13 +168,13 @@ fn a_renewed_certificate_says_what_the_present_one_says() {
         life: Duration::from_secs(20),
         ..agent("h1")
     };
-    let agent = hold(&authority, &folder.path().join("agent"), &grant);
+    let agent = issue_and_load(&authority, &folder.path().join("agent"), &grant);
     let before = agent.current();
     let request = KeyRequest::new().unwrap();
     let issued = authority
         .renew(&before.certificate, &request.request)
         .unwrap();
-    let after = first(&issued);
+    let after = first_certificate(&issued);
     assert_eq!(after.identity, before.facts.identity);
     assert_eq!(after.dns, before.facts.dns);
     assert_eq!(after.addresses, before.facts.addresses);
@@ -188,10 +191,10 @@ fn a_renewed_certificate_says_what_the_present_one_says() {
 fn an_authority_renews_only_its_own() {
     let (folder, authority) = authority();
     let (_other_folder, other) = self::authority();
-    let agent = hold(&authority, &folder.path().join("agent"), &agent("h1"));
+    let agent = issue_and_load(&authority, &folder.path().join("agent"), &agent("h1"));
     let request = KeyRequest::new().unwrap().request;
     assert!(other.renew(&agent.current().certificate, &request).is_err());
-    // Nor is anything signed that is not signed with its own key.
+    // A request whose own signature is wrong is refused.
     let mut broken = request;
     *broken.last_mut().unwrap() ^= 1;
     assert!(
@@ -203,26 +206,30 @@ fn an_authority_renews_only_its_own() {
 }
 
 #[test]
-fn a_word_is_good_once_and_until_its_end() {
+fn a_word_can_be_used_once_before_it_ends() {
     let (_folder, authority) = authority();
     let hour = Duration::from_secs(3600);
     let word = authority.invite(&agent("h1"), hour).unwrap();
-    let again = Word::read(&word.text()).unwrap();
-    assert_eq!(again, word);
+    let read_word = Word::read(&word.text()).unwrap();
+    assert_eq!(read_word, word);
     let request = KeyRequest::new().unwrap().request;
-    // What cannot be signed does not use it up.
+    // A request that cannot be signed does not use the word up.
     assert!(authority.enrol(&word.id, &word.secret, b"x").is_err());
     let issued = authority.enrol(&word.id, &word.secret, &request).unwrap();
-    assert_eq!(first(&issued).identity, agent("h1").identity);
+    assert_eq!(first_certificate(&issued).identity, agent("h1").identity);
     assert!(authority.enrol(&word.id, &word.secret, &request).is_err());
-    let over = authority.invite(&agent("h1"), Duration::ZERO).unwrap();
-    assert!(authority.enrol(&over.id, &over.secret, &request).is_err());
+    let ended_word = authority.invite(&agent("h1"), Duration::ZERO).unwrap();
+    assert!(
+        authority
+            .enrol(&ended_word.id, &ended_word.secret, &request)
+            .is_err()
+    );
     let content = std::fs::read_to_string(authority.directory().join("invitations.json")).unwrap();
     assert!(!content.contains(word.text().split('.').nth(2).unwrap()));
 }
 
 #[test]
-fn a_word_does_not_stand_guessing() {
+fn a_word_is_void_after_wrong_guesses() {
     let (_folder, authority) = authority();
     let word = authority
         .invite(&agent("h1"), Duration::from_secs(3600))
@@ -235,21 +242,24 @@ fn a_word_does_not_stand_guessing() {
 }
 
 #[test]
-fn whoever_enrols_trusts_the_authority_of_the_word_only() {
+fn an_enrolling_client_trusts_only_the_authority_of_the_word() {
     let (folder, authority) = authority();
     let (_other_folder, other) = self::authority();
-    let cell = hold(&authority, &folder.path().join("cell"), &cell());
+    let cell = issue_and_load(&authority, &folder.path().join("cell"), &cell());
     let hour = Duration::from_secs(3600);
     let server = || cell.current().server.clone();
     let right = authority.invite(&agent("h1"), hour).unwrap();
-    assert_eq!(shake(pinned_client(&right).unwrap(), server()), Ok(None));
+    assert_eq!(
+        handshake(pinned_client(&right).unwrap(), server()),
+        Ok(None)
+    );
     let wrong = other.invite(&agent("h1"), hour).unwrap();
-    let why = shake(pinned_client(&wrong).unwrap(), server()).unwrap_err();
+    let why = handshake(pinned_client(&wrong).unwrap(), server()).unwrap_err();
     assert!(why.contains("UnknownIssuer"), "{why}");
 }
 
 #[test]
-fn words_that_are_none_are_refused() {
+fn invalid_words_are_refused() {
     for text in ["", "pw1", "pw1.a.b.c", "pw2.AAAAAAAAAAA.AAAA.AAAA", "x"] {
         assert!(Word::read(text).is_err(), "{text}");
     }
@@ -258,16 +268,16 @@ fn words_that_are_none_are_refused() {
 #[test]
 fn nobody_else_can_read_the_files() {
     let (folder, authority) = authority();
-    hold(&authority, &folder.path().join("agent"), &agent("h1"));
+    issue_and_load(&authority, &folder.path().join("agent"), &agent("h1"));
     authority
         .invite(&agent("h1"), Duration::from_secs(9))
         .unwrap();
     let mut files = 0;
-    for below in ["pki", "agent"] {
-        let below = folder.path().join(below);
+    for folder_path in ["pki", "agent"] {
+        let folder_path = folder.path().join(folder_path);
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&below), 0o700);
-        for entry in std::fs::read_dir(&below).unwrap() {
+        assert_eq!(mode(&folder_path), 0o700);
+        for entry in std::fs::read_dir(&folder_path).unwrap() {
             assert_eq!(mode(&entry.unwrap().path()), 0o600);
             files += 1;
         }
@@ -286,9 +296,9 @@ fn an_authority_is_made_once_and_for_one_installation() {
 }
 
 #[test]
-fn a_folder_that_is_wrong_changes_nothing() {
+fn an_invalid_folder_changes_nothing() {
     let (folder, authority) = authority();
-    let agent = hold(&authority, &folder.path().join("agent"), &agent("h1"));
+    let agent = issue_and_load(&authority, &folder.path().join("agent"), &agent("h1"));
     let path = agent.directory().join("identity.pem");
     let good = std::fs::read(&path).unwrap();
     std::fs::write(&path, "nothing").unwrap();
@@ -305,15 +315,16 @@ fn a_folder_that_is_wrong_changes_nothing() {
 #[test]
 fn files_of_another_authority_have_other_names() {
     let (folder, authority) = authority();
-    let agent = hold(&authority, &folder.path().join("agent"), &agent("h1"));
-    let theirs = folder.path().join("theirs");
-    std::fs::create_dir(&theirs).unwrap();
-    let both = std::fs::read_to_string(agent.directory().join("identity.pem")).unwrap();
-    let key = both.find("-----BEGIN PRIVATE KEY").unwrap();
-    std::fs::write(theirs.join("tls.crt"), &both[..key]).unwrap();
-    std::fs::write(theirs.join("tls.key"), &both[key..]).unwrap();
-    std::fs::copy(agent.directory().join("ca.pem"), theirs.join("ca.crt")).unwrap();
-    let loaded = Credentials::load(&theirs, None).unwrap().current();
+    let agent = issue_and_load(&authority, &folder.path().join("agent"), &agent("h1"));
+    let other_form = folder.path().join("theirs");
+    std::fs::create_dir(&other_form).unwrap();
+    let certificate_and_key =
+        std::fs::read_to_string(agent.directory().join("identity.pem")).unwrap();
+    let key = certificate_and_key.find("-----BEGIN PRIVATE KEY").unwrap();
+    std::fs::write(other_form.join("tls.crt"), &certificate_and_key[..key]).unwrap();
+    std::fs::write(other_form.join("tls.key"), &certificate_and_key[key..]).unwrap();
+    std::fs::copy(agent.directory().join("ca.pem"), other_form.join("ca.crt")).unwrap();
+    let loaded = Credentials::load(&other_form, None).unwrap().current();
     assert_eq!(loaded.facts, agent.current().facts);
     assert!(!loaded.is_own_form);
 }

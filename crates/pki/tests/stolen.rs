@@ -1,4 +1,4 @@
-//! What somebody with a stolen certificate or word may try on an authority.
+//! Attacks on an authority with a stolen certificate or a stolen word.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use placewright_identity::{AgentNames, HostPattern, Identity, NAMES_MAX, Role};
 use placewright_pki::{
-    Authority, Credentials, Entry, Grant, KeyRequest, RENEWED_MAX, Renewals, enrolled, holder, now,
+    Authority, Credentials, Entry, Grant, KeyRequest, RENEWED_MAX, Renewals, check_enrolment,
+    holder, now,
 };
 use tempfile::TempDir;
 
@@ -33,12 +34,12 @@ fn agent(hosts: impl IntoIterator<Item = String>) -> Grant {
     Grant::new(Identity::new("test", Role::Agent(names)).unwrap())
 }
 
-fn is_thiefs(entry: &Entry) -> bool {
+fn is_stolen(entry: &Entry) -> bool {
     entry.names == [NAME]
 }
 
 #[test]
-fn nobody_renews_faster_than_an_operator_revokes() {
+fn a_revocation_includes_certificates_that_are_renewed_meanwhile() {
     let (_folder, authority) = authority();
     let request = KeyRequest::new().unwrap().request;
     let grant = agent(["h1".to_owned()]);
@@ -54,11 +55,13 @@ fn nobody_renews_faster_than_an_operator_revokes() {
         while renewed.load(Ordering::Relaxed) < 20 {
             thread::yield_now();
         }
-        authority.revoke(is_thiefs).unwrap();
+        authority.revoke(is_stolen).unwrap();
     });
-    let left = authority.entries().unwrap();
-    let left = left.iter().filter(|(_, revocation)| revocation.is_none());
-    assert_eq!(left.count(), 0, "a certificate escaped");
+    let remaining = authority.entries().unwrap();
+    let remaining = remaining
+        .iter()
+        .filter(|(_, revocation)| revocation.is_none());
+    assert_eq!(remaining.count(), 0, "a certificate escaped");
 }
 
 #[test]
@@ -68,7 +71,7 @@ fn revoking_a_name_withdraws_its_words() {
     let hour = Duration::from_secs(3600);
     let word = authority.invite(&agent(["h1".to_owned()]), hour).unwrap();
     let other = authority.invite(&agent(["h2".to_owned()]), hour).unwrap();
-    let revoked = authority.revoke(is_thiefs).unwrap();
+    let revoked = authority.revoke(is_stolen).unwrap();
     assert_eq!(revoked.len(), 1);
     assert_eq!(
         (revoked[0].by.as_str(), revoked[0].serial.as_str()),
@@ -79,41 +82,55 @@ fn revoking_a_name_withdraws_its_words() {
 }
 
 #[test]
-fn whoever_passes_a_certificate_on_has_no_say_in_whom_to_trust() {
+fn a_forwarding_role_cannot_change_the_trusted_authorities() {
     let (folder, authority) = authority();
     let (_foreign_folder, foreign) = self::authority();
     let grant = agent(["h1".to_owned()]);
     let request = KeyRequest::new().unwrap();
-    let issue = |by: &Authority, grant| by.issue(grant, &request.request, "issue").unwrap();
+    let issue = |issuer: &Authority, grant| issuer.issue(grant, &request.request, "issue").unwrap();
     let good = issue(&authority, &grant);
     // An enrolment.
     let hour = Duration::from_secs(3600);
     let word = authority.invite(&grant, hour).unwrap();
-    assert_eq!(enrolled(&word, &good).unwrap().identity, grant.identity);
-    let mut more = good.clone();
-    more.authorities.push(foreign.certificate().clone());
-    assert!(enrolled(&word, &more).is_err());
+    assert_eq!(
+        check_enrolment(&word, &good).unwrap().identity,
+        grant.identity
+    );
+    let mut with_foreign_authority = good.clone();
+    with_foreign_authority
+        .authorities
+        .push(foreign.certificate().clone());
+    assert!(check_enrolment(&word, &with_foreign_authority).is_err());
     let mut forged = issue(&foreign, &grant);
-    assert!(enrolled(&word, &forged).is_err());
+    assert!(check_enrolment(&word, &forged).is_err());
     forged.authorities.clone_from(&good.authorities);
-    assert!(enrolled(&word, &forged).is_err());
+    assert!(check_enrolment(&word, &forged).is_err());
     // A renewal.
     let path = folder.path().join("agent");
     holder::write(&path, &request, &good).unwrap();
     let present = Credentials::load(&path, None).unwrap().current();
-    assert_eq!(present.renewed(more).unwrap().authorities, good.authorities);
-    assert!(present.renewed(forged).is_err());
+    assert_eq!(
+        present
+            .checked_renewal(with_foreign_authority)
+            .unwrap()
+            .authorities,
+        good.authorities
+    );
+    assert!(present.checked_renewal(forged).is_err());
     let other = issue(&authority, &agent(["h2".to_owned()]));
-    let why = present.renewed(other).unwrap_err().to_string();
+    let why = present.checked_renewal(other).unwrap_err().to_string();
     assert!(why.contains("is that of"), "{why}");
 }
 
 #[test]
-fn a_long_ledger_stops_nobody() {
+fn a_long_ledger_can_be_read_and_extended() {
     let (_folder, authority) = authority();
     let request = KeyRequest::new().unwrap().request;
-    let many = agent((0..NAMES_MAX).map(|number| format!("a-host-with-a-long-name-{number}")));
-    authority.issue(&many, &request, "issue").unwrap();
+    let with_many_names =
+        agent((0..NAMES_MAX).map(|number| format!("a-host-with-a-long-name-{number}")));
+    authority
+        .issue(&with_many_names, &request, "issue")
+        .unwrap();
     let path = authority.directory().join("issued.jsonl");
     let line = fs::read(&path).unwrap();
     let mut file = OpenOptions::new().append(true).open(&path).unwrap();
@@ -122,32 +139,32 @@ fn a_long_ledger_stops_nobody() {
     }
     let grant = agent(["h1".to_owned()]);
     authority.issue(&grant, &request, "issue").unwrap();
-    assert_eq!(authority.revoke(is_thiefs).unwrap().len(), 1);
+    assert_eq!(authority.revoke(is_stolen).unwrap().len(), 1);
 }
 
 #[test]
-fn a_line_that_was_cut_off_is_taken_away() {
+fn an_incomplete_last_line_is_removed() {
     let (_folder, authority) = authority();
     let request = KeyRequest::new().unwrap().request;
     let grant = agent(["h1".to_owned()]);
     let path = authority.directory().join("issued.jsonl");
-    for cut in ["x".to_owned(), "x".repeat(4096), "x".repeat(10_000)] {
+    for partial_line in ["x".to_owned(), "x".repeat(4096), "x".repeat(10_000)] {
         let before = authority.entries().unwrap().len();
         let mut file = OpenOptions::new()
             .append(true)
             .create(true)
             .open(&path)
             .unwrap();
-        file.write_all(cut.as_bytes()).unwrap();
+        file.write_all(partial_line.as_bytes()).unwrap();
         authority.issue(&grant, &request, "issue").unwrap();
         assert_eq!(authority.entries().unwrap().len(), before + 1);
     }
 }
 
-/// Commands are often run by root, and the service is not root: a revocation list that it cannot read
-/// would revoke nothing. Only root can try it.
+/// Commands are often run by root, but the service is another user. A revocation list that it cannot read
+/// would revoke nothing. Only root can run this test.
 #[test]
-fn what_root_writes_the_service_can_read() {
+fn files_written_by_root_belong_to_the_service() {
     const SERVICE: u32 = 12_345;
     let (_folder, authority) = authority();
     let directory = authority.directory();
@@ -174,21 +191,21 @@ fn what_root_writes_the_service_can_read() {
 }
 
 #[test]
-fn renewals_of_one_holder_come_to_an_end() {
+fn the_renewals_of_one_holder_are_limited() {
     let mut renewals = Renewals::default();
-    let (thief, other) = (
+    let (stolen, other) = (
         agent(["h1".to_owned()]).identity,
         agent(["h2".to_owned()]).identity,
     );
     let now = now();
     for _ in 0..RENEWED_MAX {
-        assert!(renewals.may_add(&thief, now));
-        renewals.add(&thief, now + 10);
+        assert!(renewals.may_add(&stolen, now));
+        renewals.add(&stolen, now + 10);
     }
-    assert!(!renewals.may_add(&thief, now + 10));
+    assert!(!renewals.may_add(&stolen, now + 10));
     assert!(renewals.may_add(&other, now));
     assert!(
-        renewals.may_add(&thief, now + 11),
+        renewals.may_add(&stolen, now + 11),
         "those that ended do not count"
     );
 }

@@ -13,7 +13,7 @@ use placewright_testing::fleet::{
     TRAITS, aggregate, build, device_query, device_tree, fleet as any_fleet, provider_query,
     query as any_query, uuid_at,
 };
-use placewright_testing::model::{Found, Model, Verdict};
+use placewright_testing::model::{Found, Model, QueryResult};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -50,11 +50,11 @@ fn told(candidates: &Candidates) -> BTreeSet<usize> {
     candidates.summaries().iter().map(|id| id.index()).collect()
 }
 
-fn verdict(state: &State, answer: Result<Candidates, QueryRefusal>) -> Verdict {
+fn verdict(state: &State, answer: Result<Candidates, QueryRefusal>) -> QueryResult {
     match answer {
-        Ok(candidates) => Verdict::Found(all_found(state, &candidates), told(&candidates)),
-        Err(QueryRefusal::UnknownClass { name }) => Verdict::NoClass(name),
-        Err(QueryRefusal::UnknownTrait { name }) => Verdict::NoTrait(name),
+        Ok(candidates) => QueryResult::Found(all_found(state, &candidates), told(&candidates)),
+        Err(QueryRefusal::UnknownClass { name }) => QueryResult::UnknownClass(name),
+        Err(QueryRefusal::UnknownTrait { name }) => QueryResult::UnknownTrait(name),
     }
 }
 
@@ -216,7 +216,7 @@ proptest! {
             prop_assert_eq!(limited.len(), limit.min(expected.len()));
             let some = all_found(&state, &limited);
             prop_assert!(some.is_subset(&expected));
-            prop_assert_eq!(told(&limited), Model(&fleet).told(&query, &some));
+            prop_assert_eq!(told(&limited), Model(&fleet).summarised(&query, &some));
             if seed.is_none() {
                 let first = (0..limited.len()).map(|index| found(&state, &unlimited, index));
                 prop_assert_eq!(first.collect::<BTreeSet<_>>(), some);

@@ -9,7 +9,7 @@ use placewright_placement::{
 use placewright_testing::fleet::{
     self, Fleet, build, fleet as any_fleet, query as any_query, uuid_at,
 };
-use placewright_testing::model::{Model, Verdict};
+use placewright_testing::model::{Model, QueryResult};
 use proptest::prelude::*;
 
 /// Whether a set contains a constraint of some kind.
@@ -179,7 +179,7 @@ proptest! {
         let state = build(&mut fleet);
         let Ok(told) = explain(&state, &query) else { return Ok(()) };
         let model = Model(&fleet);
-        if let Verdict::Found(found, _) = model.candidates(&query) {
+        if let QueryResult::Found(found, _) = model.candidates(&query) {
             prop_assert_eq!(told.left == 0, found.is_empty());
             prop_assert_eq!(told.left, model.serving_roots(&query));
         }

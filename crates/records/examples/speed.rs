@@ -1,4 +1,4 @@
-//! How long it takes to write and read the records of typical commands.
+//! Measures how long it takes to write and read the records of typical commands.
 //!
 //! `cargo run --release -p placewright-records --example speed`
 
@@ -13,10 +13,10 @@ use placewright_placement::{self as placement, ClassId, Timestamp};
 use placewright_records::control::{decode, encode};
 use uuid::Uuid;
 
-const ROUNDS: u32 = 1_000;
+const CALLS_PER_BATCH: u32 = 1_000;
 const BATCHES: usize = 2_000;
 
-/// What a claim of three resources on one host changes.
+/// The changes of a claim of three resources on one host.
 fn claim() -> Vec<Change> {
     let (consumer, provider) = (Uuid::from_u128(1 << 100), Uuid::from_u128(2 << 100));
     let at = Timestamp(1_700_000_000_000_000);
@@ -44,7 +44,7 @@ fn claim() -> Vec<Change> {
     ]
 }
 
-/// The same with the mapping of an instance.
+/// The changes of a build: a claim, and the mapping of its instance.
 fn build() -> Vec<Change> {
     let mapping = Mapping {
         cell: Some(CellId(Uuid::from_u128(3 << 100))),
@@ -58,20 +58,20 @@ fn build() -> Vec<Change> {
         migrations: Vec::new(),
     };
     let instance = InstanceId(Uuid::from_u128(1 << 100));
-    let mapped = super_conductor::Change::Mapping(instance, Some(Box::new(mapping)));
+    let mapping_change = super_conductor::Change::Mapping(instance, Some(Box::new(mapping)));
     let mut changes = claim();
-    changes.push(Change::Conductor(mapped));
+    changes.push(Change::Conductor(mapping_change));
     changes
 }
 
-/// The time of one round, in the best of many batches: others on the machine only add to it.
-fn best(mut round: impl FnMut()) -> Duration {
+/// The time of one call in the fastest of many batches. Other work on the machine can only add to it.
+fn best_time(mut operation: impl FnMut()) -> Duration {
     let batch = || {
         let begin = Instant::now();
-        for _ in 0..ROUNDS {
-            round();
+        for _ in 0..CALLS_PER_BATCH {
+            operation();
         }
-        begin.elapsed() / ROUNDS
+        begin.elapsed() / CALLS_PER_BATCH
     };
     let batches = std::iter::repeat_with(batch).take(BATCHES);
     batches.min().unwrap_or_default()
@@ -79,13 +79,13 @@ fn best(mut round: impl FnMut()) -> Duration {
 
 fn measure(name: &str, changes: &[Change]) {
     let mut record = Vec::new();
-    let writing = best(|| {
+    let writing = best_time(|| {
         record.clear();
         encode(black_box(changes), &mut record);
     });
-    let reading = best(|| {
-        if let Ok(read) = decode(black_box(&record)) {
-            black_box(read);
+    let reading = best_time(|| {
+        if let Ok(changes) = decode(black_box(&record)) {
+            black_box(changes);
         }
     });
     let bytes = record.len();

@@ -1,7 +1,7 @@
 //! The records and snapshots of a cell.
 //!
-//! Version 1 of a record is a positional list of facts; version 2, which this release writes, is
-//! facts as growing rows, up to the record's end.
+//! Version 1 of a record is a list of changes in the positional layout. Version 2, which this release
+//! writes, is the changes as rows of the growing layout, up to the record's end.
 
 use std::io;
 
@@ -37,7 +37,7 @@ pub fn decode(record: &[u8]) -> Result<Vec<Change>, ReadError> {
     if version == 1 {
         let mut from = Reader::new(body, Layout::Positional);
         let changes = Form::read(&mut from)?;
-        from.end()?;
+        from.finish()?;
         return Ok(changes);
     }
     if version != RECORD_VERSION {

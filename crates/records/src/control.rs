@@ -1,13 +1,13 @@
-//! Control's records and snapshots: placement and the super conductor, in one order.
+//! Control's records and snapshots, with the changes of placement and of the super conductor.
 //!
-//! | version | what a record has after its version |
+//! | version | content of a record after its version |
 //! | --- | --- |
-//! | 1 | placement's facts, as a positional list |
-//! | 2 | facts of both, as a positional list |
-//! | 3 | facts of both, as positional packed elements |
-//! | 4 | a byte of flags, then facts of both as growing rows or packed elements |
+//! | 1 | placement's changes, as a positional list |
+//! | 2 | changes of both, as a positional list |
+//! | 3 | changes of both, as positional packed elements |
+//! | 4 | a byte of flags, then changes of both as growing rows or as packed elements |
 //!
-//! This release writes version 4 and reads all.
+//! This release writes version 4 and reads all versions. Packed elements are described in `packed.rs`.
 
 use std::io;
 
@@ -24,12 +24,13 @@ use crate::tables;
 /// The version of records that this release writes.
 pub const RECORD_VERSION: u8 = 4;
 
-/// The flag of records with facts of the conductor. Most have none, and followers pass them over.
+/// The flag of records with changes of the conductor. Followers of the conductor skip the others, which
+/// are most.
 const CONCERNS_CONDUCTOR: u8 = 1;
 /// The flag of records with packed elements.
 const IS_PACKED: u8 = 2;
 
-/// No row of its own, because the facts of both sides are rows.
+/// The number of the side, then its change, which is a row already.
 impl Form for Change {
     fn write(&self, out: &mut Writer) {
         match self {
@@ -82,7 +83,7 @@ pub fn encode(changes: &[Change], out: &mut Vec<u8>) {
     *out = writer.into_bytes();
 }
 
-/// Whether a record may contain changes of the conductor, judged by its first bytes.
+/// Whether a record may contain changes of the conductor, according to its first bytes.
 #[must_use]
 pub fn may_concern_conductor(record: &[u8]) -> bool {
     match record {
@@ -92,7 +93,7 @@ pub fn may_concern_conductor(record: &[u8]) -> bool {
     }
 }
 
-/// Decodes the changes of a record of any version, also of one written by placement alone.
+/// Decodes the changes of a record of any version. Version 1 was written before control had a conductor.
 ///
 /// # Errors
 ///
@@ -106,15 +107,15 @@ pub fn decode(record: &[u8]) -> Result<Vec<Change>, ReadError> {
     match version {
         1 => {
             let changes: Vec<placement::Change> = Form::read(&mut from)?;
-            from.end()?;
+            from.finish()?;
             Ok(changes.into_iter().map(Change::Placement).collect())
         }
         2 => {
             let changes = Form::read(&mut from)?;
-            from.end()?;
+            from.finish()?;
             Ok(changes)
         }
-        3 => unpack(from),
+        3 => decode_packed(from),
         RECORD_VERSION => decode_growing(body),
         _ => Err(ReadError::Damaged("it has no version".into())),
     }
@@ -129,7 +130,7 @@ fn decode_growing(body: &[u8]) -> Result<Vec<Change>, ReadError> {
         )));
     }
     if flags & IS_PACKED != 0 {
-        return unpack(from);
+        return decode_packed(from);
     }
     let mut changes = Vec::new();
     while !from.is_at_end() {
@@ -138,7 +139,7 @@ fn decode_growing(body: &[u8]) -> Result<Vec<Change>, ReadError> {
     Ok(changes)
 }
 
-fn unpack(mut from: Reader<'_>) -> Result<Vec<Change>, ReadError> {
+fn decode_packed(mut from: Reader<'_>) -> Result<Vec<Change>, ReadError> {
     let mut unpacker = Unpacker::default();
     let mut changes = Vec::new();
     while !from.is_at_end() {
@@ -157,7 +158,7 @@ pub fn save(control: &ControlState, out: &mut dyn io::Write) -> io::Result<()> {
     tables::save(&control.conductor, out)
 }
 
-/// Reads a saved state of any version, also one saved by placement alone.
+/// Reads a saved state of any version, also one that was saved before control had a conductor.
 ///
 /// # Errors
 ///

@@ -1,10 +1,9 @@
-//! The macros with which forms are declared.
+//! The macros that declare forms.
 //!
-//! A declaration is checked against the struct by the compiler: one that lacks a field, or has one
-//! that the struct does not, is an error. What a declaration says of the past is checked by the
-//! golden files.
+//! The compiler checks a declaration against its type: it is an error if a field is missing in either
+//! of them. That the order and the numbers never change is checked by the golden files in `tests`.
 
-/// Declares a type around one value, which is written as that value.
+/// Declares newtypes, which are written as the value in them.
 macro_rules! wrapped {
     ($($type:ty),* $(,)?) => {$(
         impl $crate::form::Form for $type {
@@ -23,10 +22,10 @@ macro_rules! wrapped {
     )*};
 }
 
-/// Declares a row: its fields in the order in which they are written. A field that is added goes to
-/// the end, after a semicolon: `row!(Cell { name, disabled; region })`. Its type needs a default,
-/// which is what rows of older releases have. Added fields are not written if they and all behind
-/// them have their default: a row without anything new is what it always was.
+/// Declares a struct as a row: its fields in the order in which they are written. Fields that are
+/// added later go to the end, after a semicolon: `row!(Cell { name, disabled; region })`. Their types
+/// need a default, which is their value in rows of older releases. Trailing added fields that have
+/// their default are not written, so a row without new values has the same bytes as before.
 macro_rules! row {
     ($type:ty { $($field:ident),* $(,)? $(; $($added:ident),+ $(,)?)? }) => {
         impl $crate::form::Form for $type {
@@ -34,9 +33,9 @@ macro_rules! row {
                 out.row(|out| {
                     $( self.$field.write(out); )*
                     $(
-                        let mut end = out.position();
-                        $( end = out.added(&self.$added, end); )+
-                        out.cut(end);
+                        let mut row_end = out.position();
+                        $( row_end = out.added_field(&self.$added, row_end); )+
+                        out.truncate(row_end);
                     )?
                 });
             }
@@ -46,44 +45,44 @@ macro_rules! row {
             ) -> Result<Self, $crate::form::FormError> {
                 from.row(|from| Ok(Self {
                     $( $field: $crate::form::Form::read(from)?, )*
-                    $( $( $added: from.added()?, )+ )?
+                    $( $( $added: from.added_field()?, )+ )?
                 }))
             }
         }
     };
 }
 
-/// Declares a choice: the number of each variant, which never changes, and its fields in the order
-/// in which they are written. Fields are added as in [`row!`]. A variant that is added gets the
-/// next number; older releases refuse it by that number.
+/// Declares an enum: the number of each variant, which never changes, and its fields in the order in
+/// which they are written. Fields are added as in [`row!`]. A new variant gets the next number; older
+/// releases do not know that number and refuse to read it.
 macro_rules! choice {
     ($type:ty { $(
         $number:literal $variant:ident
         $({ $($field:ident),* $(,)? $(; $($added:ident),+ $(,)?)? })?
-        $(( $($item:ident),+ $(; $($more:ident),+)? ))?
+        $(( $($item:ident),+ $(; $($added_item:ident),+)? ))?
     ),* $(,)? }) => {
         impl $crate::form::Form for $type {
             fn write(&self, out: &mut $crate::form::Writer) {
                 match self {$(
                     Self::$variant
                         $({ $($field,)* $($($added,)+)? })?
-                        $(( $($item,)+ $($($more,)+)? ))? =>
+                        $(( $($item,)+ $($($added_item,)+)? ))? =>
                     {
                         out.variant($number, |_out| {
                             $(
                                 $( $field.write(_out); )*
                                 $(
-                                    let mut end = _out.position();
-                                    $( end = _out.added($added, end); )+
-                                    _out.cut(end);
+                                    let mut row_end = _out.position();
+                                    $( row_end = _out.added_field($added, row_end); )+
+                                    _out.truncate(row_end);
                                 )?
                             )?
                             $(
                                 $( $item.write(_out); )+
                                 $(
-                                    let mut end = _out.position();
-                                    $( end = _out.added($more, end); )+
-                                    _out.cut(end);
+                                    let mut row_end = _out.position();
+                                    $( row_end = _out.added_field($added_item, row_end); )+
+                                    _out.truncate(row_end);
                                 )?
                             )?
                         });
@@ -98,15 +97,15 @@ macro_rules! choice {
                     $( $number => {
                         $(
                             $( let $field = $crate::form::Form::read(from)?; )*
-                            $($( let $added = from.added()?; )+)?
+                            $($( let $added = from.added_field()?; )+)?
                         )?
                         $(
                             $( let $item = $crate::form::Form::read(from)?; )+
-                            $($( let $more = from.added()?; )+)?
+                            $($( let $added_item = from.added_field()?; )+)?
                         )?
                         Ok(Self::$variant
                             $({ $($field,)* $($($added,)+)? })?
-                            $(( $($item,)+ $($($more,)+)? ))?)
+                            $(( $($item,)+ $($($added_item,)+)? ))?)
                     } )*
                     number => Err($crate::form::FormError::Unknown {
                         what: stringify!($type),
@@ -118,7 +117,7 @@ macro_rules! choice {
     };
 }
 
-/// Declares a choice among names, which will never have fields: the number of each.
+/// Declares an enum whose variants will never have fields: the number of each variant.
 macro_rules! names {
     ($type:ty { $( $number:literal $variant:ident ),* $(,)? }) => {
         impl $crate::form::Form for $type {

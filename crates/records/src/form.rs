@@ -1,15 +1,15 @@
-//! How values become bytes.
+//! The encoding of values as bytes.
 //!
-//! There are two layouts, and one declaration serves both:
+//! There are two layouts. One declaration of a type serves both:
 //!
-//! - [`Layout::Growing`] is what this release writes. A row, and a variant of a choice, is preceded
-//!   by its length. Fields are only ever appended. A reader that knows fewer fields passes over the
-//!   rest of the row; one that knows more takes the default for what is missing. So added fields
-//!   with nothing but defaults need not be written.
-//! - [`Layout::Positional`] is what releases before it wrote: the same values without lengths, in
-//!   the encoding of the `postcard` crate. It has only the fields of that time, and never changes.
+//! - [`Layout::Growing`] is the one that this release writes. A row, and a variant of an enum, is
+//!   preceded by its length in bytes. New fields are appended to a row. A reader that knows fewer
+//!   fields skips the rest of the row; a reader that knows more takes the default for each missing
+//!   field. So trailing new fields that have their defaults are not written.
+//! - [`Layout::Positional`] is the one of earlier releases: the same values without lengths, in the
+//!   encoding of the `postcard` crate. It never changes, so it lacks the fields that came later.
 //!
-//! Numbers are LEB128 (signed ones zigzag first), texts and lists have their length first.
+//! Integers are LEB128, signed ones after zigzag encoding. Texts and lists are preceded by their length.
 
 mod basic;
 mod reader;
@@ -24,43 +24,43 @@ pub use writer::Writer;
 /// How rows are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Rows without lengths, which can never gain a field: the layout of older releases.
+    /// Rows without lengths, so that no field can be added: the layout of older releases.
     Positional,
-    /// Rows with lengths, which can.
+    /// Rows with lengths, so that fields can be added.
     Growing,
 }
 
 /// A value that can be written and read.
 ///
-/// Reading what was written gives an equal value, in each layout; in the positional one except for
-/// fields that were added later.
+/// Reading the bytes that were written gives an equal value. In the positional layout that holds for
+/// values whose later fields have their defaults.
 pub trait Form: Sized {
     /// Appends the value.
     fn write(&self, out: &mut Writer);
 
-    /// Reads the value from the front of what is left.
+    /// Reads a value from the front of the remaining bytes.
     ///
     /// # Errors
     ///
-    /// The bytes are no such value.
+    /// The bytes are not a value of this type.
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError>;
 }
 
-/// Why bytes are not the value that was expected.
+/// Why bytes cannot be read as a value of the expected type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FormError {
-    /// The bytes end within a value.
+    /// The bytes end inside a value.
     #[error("it ends too early")]
     Ended,
-    /// A variant that a later release may have added.
+    /// A variant that this release does not have; a later release may have added it.
     #[error("{what} number {number} is not known to this release")]
     Unknown {
-        /// The name of the choice.
+        /// The name of the enum.
         what: &'static str,
         /// The number of the variant.
         number: u64,
     },
-    /// The bytes can be no value of this kind.
+    /// No value of this type is encoded so.
     #[error("{0} that cannot be")]
     Bad(&'static str),
     /// There are bytes after the last value.

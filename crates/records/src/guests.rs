@@ -1,7 +1,7 @@
 //! The entries of an agent's guest log.
 //!
-//! The file begins with a head whose last byte is the version of its entries: 1 is the positional
-//! layout, 2, which this release writes, the growing one.
+//! The file begins with a header whose last byte is the version of its entries. Version 1 is the
+//! positional layout; version 2, which this release writes, is the growing one.
 
 use placewright_conductor::{Amounts, HostId, InstanceId};
 use uuid::Uuid;
@@ -12,24 +12,24 @@ use crate::form::{Form, Layout, Reader, Writer};
 /// The version of entries that this release writes.
 pub const VERSION: u8 = 2;
 
-/// An instance, and which of its guests.
+/// An instance, and the number of one of its guests.
 pub type GuestKey = (InstanceId, u32);
 
-/// An entry: one change of what an agent has on record.
+/// An entry of the guest log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A guest has this state.
+    /// The guest's row from now on.
     Put(HostId, GuestKey, GuestRow),
-    /// A guest is gone.
+    /// The guest does not exist any more.
     Erase(HostId, GuestKey),
     /// The agent began a session with this number.
     Session(u64),
 }
 
-/// A guest as it is on record.
+/// A guest as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestRow {
-    /// How far the guest's build or removal has come.
+    /// The state of the guest.
     pub state: GuestStateName,
     /// The amounts that it holds of the host's providers.
     pub amounts: Vec<Amounts>,
@@ -39,9 +39,12 @@ pub struct GuestRow {
     pub image_properties: Vec<(String, String)>,
 }
 
-/// The state of a guest as it is on record.
+/// The state of a guest as the log has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the agent's own type has the meaning of each")]
+#[expect(
+    missing_docs,
+    reason = "the type `GuestState` of the agent explains each"
+)]
 pub enum GuestStateName {
     Making,
     Prepared,
@@ -81,7 +84,7 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Reads an entry of a file of any version.
+/// Reads an entry of a file whose header has this version.
 ///
 /// # Errors
 ///
@@ -95,6 +98,6 @@ pub fn decode(version: u8, bytes: &[u8]) -> Result<Entry, ReadError> {
     };
     let mut from = Reader::new(bytes, layout);
     let entry = Entry::read(&mut from)?;
-    from.end()?;
+    from.finish()?;
     Ok(entry)
 }

@@ -1,13 +1,13 @@
-//! The messages between control and cells, in each version that this release speaks.
+//! The messages between control and cells, in each version that this release supports.
 //!
-//! Version 2 is the positional layout, version 3 the growing one. Peers tell each other which they
-//! speak, and use the highest that both do, so that two successive releases work together. In the
-//! growing layout a field can be added without a new version. A new version is for what an older
-//! peer must not be sent at all: a new variant of a message, for instance.
+//! Version 2 is the positional layout, version 3 the growing one. Each side announces the versions
+//! that it supports, and both use the highest common one, so that two successive releases work
+//! together. In the growing layout a field can be added without a new version. A new version is
+//! needed for a value that an older release could not read, such as a new variant of a message.
 
 use crate::form::{Form, FormError, Layout, Reader, Writer};
 
-/// The versions that a role speaks: all from the oldest to the newest.
+/// The versions that a role supports: all from the oldest to the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
     /// The oldest version.
@@ -17,27 +17,27 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// What this release speaks.
+    /// The versions that this release supports.
     pub const SUPPORTED: Self = Self {
         oldest: 2,
         newest: 3,
     };
 
-    /// The highest version that both sides speak, if there is any.
+    /// The highest version that both sides support, if there is one.
     #[must_use]
     pub fn common(self, other: Self) -> Option<u32> {
         let highest = self.newest.min(other.newest);
         (highest >= self.oldest.max(other.oldest)).then_some(highest)
     }
 
-    /// Whether a version is among them.
+    /// Whether this range includes a version.
     #[must_use]
     pub fn include(self, version: u32) -> bool {
         (self.oldest..=self.newest).contains(&version)
     }
 }
 
-/// The layout of a version that this release speaks.
+/// The layout of a version; `None` if this release does not support it.
 fn layout(version: u32) -> Option<Layout> {
     match version {
         2 => Some(Layout::Positional),
@@ -46,7 +46,7 @@ fn layout(version: u32) -> Option<Layout> {
     }
 }
 
-/// The bytes of a message; none if this release does not speak the version.
+/// The bytes of a message; `None` if this release does not support the version.
 #[must_use]
 pub fn encode<T: Form>(version: u32, message: &T) -> Option<Vec<u8>> {
     let mut out = Writer::new(Vec::new(), layout(version)?);
@@ -57,14 +57,14 @@ pub fn encode<T: Form>(version: u32, message: &T) -> Option<Vec<u8>> {
 /// A part of a list, encoded as a list of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// How many items it has.
+    /// The number of its items.
     pub count: usize,
     /// The encoded list.
     pub bytes: Vec<u8>,
 }
 
-/// The bytes of a list, in parts that have not many more than `bytes_max`; none if this release
-/// does not speak the version.
+/// The bytes of a list, in parts that each end with the item that reaches `bytes_max`. `None` if this
+/// release does not support the version.
 #[must_use]
 pub fn encode_parts<T: Form>(version: u32, list: &[T], bytes_max: usize) -> Option<Vec<Part>> {
     let layout = layout(version)?;
@@ -90,7 +90,7 @@ pub fn encode_parts<T: Form>(version: u32, list: &[T], bytes_max: usize) -> Opti
 /// The number of items that an encoded list claims to have.
 #[must_use]
 pub fn claimed_count(bytes: &[u8]) -> Option<u64> {
-    // The same in both layouts.
+    // Both layouts write it in the same way.
     Reader::new(bytes, Layout::Growing).number().ok()
 }
 
@@ -98,32 +98,33 @@ pub fn claimed_count(bytes: &[u8]) -> Option<u64> {
 ///
 /// # Errors
 ///
-/// The bytes are no such message, or of a version that this release does not speak.
+/// The bytes are no such message, or of a version that this release does not support.
 pub fn decode<T: Form>(version: u32, bytes: &[u8]) -> Result<T, FormError> {
     let mut from = reader(version, bytes)?;
     let message = T::read(&mut from)?;
-    from.end()?;
+    from.finish()?;
     Ok(message)
 }
 
-/// Reads a list, and passes over items that a later release added. Returns how many those are too.
+/// Reads a list and skips items whose variant this release does not know. Returns the items and the
+/// number of skipped ones.
 ///
 /// # Errors
 ///
-/// The bytes are no such list, or of a version that this release does not speak.
+/// The bytes are no such list, or of a version that this release does not support.
 pub fn decode_known<T: Form>(version: u32, bytes: &[u8]) -> Result<(Vec<T>, usize), FormError> {
     let mut from = reader(version, bytes)?;
-    let (mut list, mut unknown) = (Vec::new(), 0);
+    let (mut list, mut skipped) = (Vec::new(), 0);
     for _ in 0..from.length()? {
         match T::read(&mut from) {
             Ok(item) => list.push(item),
-            // Only the growing layout knows where the next item begins.
-            Err(FormError::Unknown { .. }) if from.layout() == Layout::Growing => unknown += 1,
+            // Only in the growing layout is it known where the next item begins.
+            Err(FormError::Unknown { .. }) if from.layout() == Layout::Growing => skipped += 1,
             Err(error) => return Err(error),
         }
     }
-    from.end()?;
-    Ok((list, unknown))
+    from.finish()?;
+    Ok((list, skipped))
 }
 
 fn reader(version: u32, bytes: &[u8]) -> Result<Reader<'_>, FormError> {

@@ -1,9 +1,10 @@
-//! A compact form of records and snapshots that writes the common parts of specs once.
+//! Packed elements: a compact form of records and snapshots, in which the common part of several specs
+//! is written once.
 //!
-//! Specs that were created together share the common part of their bodies and one list of rules. If
-//! several share them, the first is preceded by a template, and each is written as the number of
-//! its template and its own part. So a thousand instances of one request take the space of one
-//! request, in memory as on disk. Sealed secrets are shared in the same way.
+//! Specs that were created by one request share the common part of their bodies and one list of rules.
+//! Such specs are written as one template, and then each as the number of its template and its own
+//! part. So the specs of a thousand instances of one request take little more space than one spec, in
+//! memory as on disk. Sealed secrets are shared in the same way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,9 +15,11 @@ use placewright_conductor::{InstanceId, SharedRow, SharedText, Spec, SpecBody};
 use crate::error::ReadError;
 use crate::form::{Form, FormError, Reader, Writer};
 
-/// The numbers of the kinds of elements.
+/// An element that is a row.
 const ROW: u64 = 0;
+/// An element that is a template.
 const TEMPLATE: u64 = 1;
+/// An element that is a [`SpecOfTemplate`].
 const SPEC_OF_TEMPLATE: u64 = 2;
 
 /// A spec that differs from its template in its name and its own parts of body and secrets.
@@ -60,39 +63,43 @@ pub(crate) fn write_row(row: &impl Form, out: &mut Writer) {
     row.write(out);
 }
 
-/// Finds the specs that share parts, by address. Never iterated, so that no order depends on
-/// addresses.
+/// Writes packed elements, and knows which specs share parts.
 #[derive(Default)]
 pub(crate) struct Packer<'s> {
-    known: BTreeMap<(usize, usize), Common<'s>>,
+    /// By the addresses of the shared parts. It is never iterated, so no order depends on addresses.
+    by_address: BTreeMap<(usize, usize), SpecGroup<'s>>,
     shares: bool,
-    written: u32,
+    /// The number of templates written so far.
+    templates: u32,
 }
 
-struct Common<'s> {
+/// Specs that share their parts.
+struct SpecGroup<'s> {
     first: &'s Spec,
+    /// Whether a second spec shares the parts of the first.
     is_shared: bool,
-    number: Option<u32>,
+    /// The number of the template, once it is written.
+    template: Option<u32>,
 }
 
 impl<'s> Packer<'s> {
-    /// Analyses which specs share parts.
+    /// A packer for rows with these specs.
     pub(crate) fn of(specs: impl Iterator<Item = &'s Spec>) -> Self {
         let mut packer = Self::default();
         for spec in specs {
-            match packer.known.get_mut(&place(spec)) {
-                Some(common) if is_alike(common.first, spec) => {
-                    common.is_shared = true;
+            match packer.by_address.get_mut(&part_addresses(spec)) {
+                Some(group) if has_same_template(group.first, spec) => {
+                    group.is_shared = true;
                     packer.shares = true;
                 }
                 Some(_) => {}
                 None => {
-                    let common = Common {
+                    let group = SpecGroup {
                         first: spec,
                         is_shared: false,
-                        number: None,
+                        template: None,
                     };
-                    packer.known.insert(place(spec), common);
+                    packer.by_address.insert(part_addresses(spec), group);
                 }
             }
         }
@@ -104,30 +111,31 @@ impl<'s> Packer<'s> {
         self.shares
     }
 
-    /// Appends the elements of a row, and calls `written` after each.
+    /// Appends the elements of a row, and calls `after_element` after each.
     pub(crate) fn write<C: SpecRow + Form, E>(
         &mut self,
         row: &C,
         out: &mut Writer,
-        mut written: impl FnMut(&mut Writer) -> Result<(), E>,
+        mut after_element: impl FnMut(&mut Writer) -> Result<(), E>,
     ) -> Result<(), E> {
         let shared = row.spec().and_then(|(instance, spec)| {
-            let common = self.known.get_mut(&place(spec))?;
-            (common.is_shared && is_alike(common.first, spec)).then_some((instance, spec, common))
+            let group = self.by_address.get_mut(&part_addresses(spec))?;
+            (group.is_shared && has_same_template(group.first, spec))
+                .then_some((instance, spec, group))
         });
-        let Some((instance, spec, common)) = shared else {
+        let Some((instance, spec, group)) = shared else {
             write_row(row, out);
-            return written(out);
+            return after_element(out);
         };
-        let template = match common.number {
+        let template = match group.template {
             Some(number) => number,
             None => {
-                let number = self.written;
-                self.written += 1;
-                common.number = Some(number);
+                let number = self.templates;
+                self.templates += 1;
+                group.template = Some(number);
                 out.number(TEMPLATE);
                 template_of(spec).write(out);
-                written(out)?;
+                after_element(out)?;
                 number
             }
         };
@@ -136,7 +144,7 @@ impl<'s> Packer<'s> {
             SpecBody::Json(text) => (text.own().to_owned(), OwnRow::default()),
             SpecBody::Row(row) => (String::new(), OwnRow(row.own().into())),
         };
-        let own = SpecOfTemplate {
+        let packed_spec = SpecOfTemplate {
             instance,
             template,
             name: spec.name.clone(),
@@ -145,37 +153,37 @@ impl<'s> Packer<'s> {
             own_build_secrets: spec.build_secrets.own().to_owned(),
             own_secrets: spec.secrets.own().to_owned(),
         };
-        own.write(out);
-        written(out)
+        packed_spec.write(out);
+        after_element(out)
     }
 }
 
-/// What a spec has in common with those that were created with it.
+/// The template of a spec: the spec without its name and without the own part of its body.
 fn template_of(spec: &Spec) -> Spec {
     Spec {
         name: String::new(),
-        body: with_own(&spec.body, String::new(), OwnRow::default()),
-        build_secrets: with_own_text(&spec.build_secrets, ""),
-        secrets: with_own_text(&spec.secrets, ""),
+        body: body_with_own(&spec.body, String::new(), OwnRow::default()),
+        build_secrets: text_with_own(&spec.build_secrets, ""),
+        secrets: text_with_own(&spec.secrets, ""),
         ..spec.clone()
     }
 }
 
-/// A body that shares its common part with another.
-fn with_own(body: &SpecBody, own: String, OwnRow(own_row): OwnRow) -> SpecBody {
+/// A body with the common part of `body` and this own part.
+fn body_with_own(body: &SpecBody, own: String, OwnRow(own_row): OwnRow) -> SpecBody {
     match body {
         SpecBody::Json(text) => SharedText::parted(Arc::clone(text.common()), own).into(),
         SpecBody::Row(row) => SpecBody::Row(SharedRow::parted(Arc::clone(row.common()), own_row)),
     }
 }
 
-/// A text with the same common part.
-fn with_own_text(text: &SharedText, own: impl Into<Box<str>>) -> SharedText {
+/// A text with the common part of `text` and this own part.
+fn text_with_own(text: &SharedText, own: impl Into<Box<str>>) -> SharedText {
     SharedText::parted(Arc::clone(text.common()), own)
 }
 
-/// The addresses of the parts that a spec may share with others.
-fn place(spec: &Spec) -> (usize, usize) {
+/// The addresses of the parts that a spec may share with others: common part of the body, and rules.
+fn part_addresses(spec: &Spec) -> (usize, usize) {
     let body = match &spec.body {
         SpecBody::Json(text) => text.common().as_ptr(),
         SpecBody::Row(row) => row.common().as_ptr(),
@@ -183,9 +191,9 @@ fn place(spec: &Spec) -> (usize, usize) {
     (body.addr(), spec.rules.as_ptr().addr())
 }
 
-/// Whether two specs with shared parts are equal except for name and own parts. Every field is named,
-/// so that one that is added is not forgotten here.
-fn is_alike(one: &Spec, other: &Spec) -> bool {
+/// Whether two specs have the same template, and share the parts of it. The pattern names every field,
+/// so that the compiler reports a field that is not compared.
+fn has_same_template(spec: &Spec, other: &Spec) -> bool {
     let Spec {
         name: _,
         project,
@@ -197,7 +205,7 @@ fn is_alike(one: &Spec, other: &Spec) -> bool {
         usage,
         build_secrets,
         secrets,
-    } = one;
+    } = spec;
     rules.is_same(&other.rules)
         && body.shares_prefix(&other.body)
         && have_one_prefix(build_secrets, &other.build_secrets)
@@ -221,7 +229,7 @@ pub(crate) struct Unpacker {
 }
 
 impl Unpacker {
-    /// Reads one element. Returns the row that it completes, if any.
+    /// Reads one element. Returns the row, or `None` for a template.
     pub(crate) fn read<C: SpecRow + Form>(
         &mut self,
         from: &mut Reader<'_>,
@@ -233,8 +241,8 @@ impl Unpacker {
                 Ok(None)
             }
             SPEC_OF_TEMPLATE => {
-                let own = SpecOfTemplate::read(from)?;
-                self.complete(own).map(Some)
+                let spec = SpecOfTemplate::read(from)?;
+                self.restore(spec).map(Some)
             }
             number => Err(FormError::Unknown {
                 what: "packed element",
@@ -244,18 +252,19 @@ impl Unpacker {
         }
     }
 
-    fn complete<C: SpecRow>(&self, own: SpecOfTemplate) -> Result<C, ReadError> {
-        let template = own.template;
-        let common = self.templates.get(template as usize).ok_or_else(|| {
-            ReadError::Damaged(format!("a spec of template {template}, which is missing"))
+    /// Restores the row of a spec from its template.
+    fn restore<C: SpecRow>(&self, packed_spec: SpecOfTemplate) -> Result<C, ReadError> {
+        let number = packed_spec.template;
+        let template = self.templates.get(number as usize).ok_or_else(|| {
+            ReadError::Damaged(format!("a spec of template {number}, which is missing"))
         })?;
         let spec = Spec {
-            name: own.name,
-            body: with_own(&common.body, own.own, own.own_row),
-            build_secrets: with_own_text(&common.build_secrets, own.own_build_secrets),
-            secrets: with_own_text(&common.secrets, own.own_secrets),
-            ..common.clone()
+            name: packed_spec.name,
+            body: body_with_own(&template.body, packed_spec.own, packed_spec.own_row),
+            build_secrets: text_with_own(&template.build_secrets, packed_spec.own_build_secrets),
+            secrets: text_with_own(&template.secrets, packed_spec.own_secrets),
+            ..template.clone()
         };
-        Ok(C::of_spec(own.instance, Box::new(spec)))
+        Ok(C::of_spec(packed_spec.instance, Box::new(spec)))
     }
 }

@@ -1,9 +1,9 @@
-//! The bodies of specs: what is kept of a server besides its place.
+//! The bodies of specs.
 //!
-//! A body is a row of the growing layout in two parts: the request and what all servers of one
-//! request have in common, and what differs between them. Releases before it kept the same as JSON
-//! in a text. Such bodies are read as they are, and written as rows when somebody changes them.
-//! Agents that are reached over a network, and drivers, get JSON from both.
+//! A body is a row of the growing layout in two parts. The common part has the request and whatever
+//! else all servers of one request share; the own part has the fields that differ between them.
+//! Earlier releases stored the body as JSON. Such bodies are still read, and become rows when they are
+//! changed. Agents that are connected over a network, and drivers, get JSON in either case.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::form::{Form, FormError, Layout, Reader, Writer};
 
-/// The body as it is kept.
+/// The body as specs store it.
 #[must_use]
 pub fn write(body: &ServerBody) -> SpecBody {
     SpecBody::Row(SharedRow::parted(common(body), own(&body.own)))
@@ -35,7 +35,7 @@ pub fn common(body: &ServerBody) -> Arc<[u8]> {
     out.into_bytes().into()
 }
 
-/// The other part of the body of one of them.
+/// The own part of the body of one server.
 #[must_use]
 pub fn own(fields: &OwnFields) -> Vec<u8> {
     let mut out = Writer::new(Vec::new(), Layout::Growing);
@@ -47,7 +47,7 @@ pub fn own(fields: &OwnFields) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// Names the field that is wrong.
+/// The name of the invalid field, and what is wrong with it.
 pub fn read(body: &SpecBody) -> Result<ServerBody, Unreadable> {
     match body {
         SpecBody::Row(row) => read_row(row).map_err(unreadable),
@@ -120,7 +120,7 @@ impl<'b> CommonParts<'b> {
         Reader::new(row.common(), Layout::Growing).row(|from| {
             let request = from.bytes()?;
             let min_count = Form::read(from)?;
-            let rest = from.raw(from.left())?;
+            let rest = from.raw(from.remaining())?;
             let server = Form::read(&mut Reader::new(rest, Layout::Growing))?;
             let mut rest = Reader::new(rest, Layout::Growing);
             Ok(Self {
@@ -128,7 +128,7 @@ impl<'b> CommonParts<'b> {
                 min_count,
                 server,
                 row_of_server: rest.bytes()?,
-                later: rest.raw(rest.left())?,
+                later: rest.raw(rest.remaining())?,
             })
         })
     }
@@ -162,10 +162,10 @@ fn unframed(fields: &ServerFields) -> Option<Vec<u8>> {
     Some(bytes.to_vec())
 }
 
-/// The part of a body that says where an instance may go, not read yet.
+/// The request to the scheduler in a body, not decoded yet.
 #[derive(Debug)]
 pub struct RawRequest<'b> {
-    /// How many instances of a reservation must find a host; if none, all.
+    /// How many instances of a reservation must find a host; `None` for all of them.
     pub min_count: Option<u32>,
     request: RawForm<'b>,
 }
@@ -181,19 +181,19 @@ impl<'b> RawRequest<'b> {
     ///
     /// # Errors
     ///
-    /// Names the field that is wrong.
+    /// The name of the invalid field, and what is wrong with it.
     pub fn find(body: &'b SpecBody) -> Result<Self, Unreadable> {
         let row = match body {
             SpecBody::Row(row) => row,
             SpecBody::Json(text) => return Self::find_in_json(&text.text()),
         };
-        let found = Reader::new(row.common(), Layout::Growing).row(|from| {
+        let raw_request = Reader::new(row.common(), Layout::Growing).row(|from| {
             Ok(Self {
                 request: RawForm::Row(from.bytes()?),
                 min_count: Form::read(from)?,
             })
         });
-        found.map_err(unreadable)
+        raw_request.map_err(unreadable)
     }
 
     fn find_in_json(text: &str) -> Result<Self, Unreadable> {
@@ -210,7 +210,7 @@ impl<'b> RawRequest<'b> {
         })
     }
 
-    /// Equal bytes mean equal requests.
+    /// The encoded request. Equal bytes mean equal requests.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.request {
@@ -219,11 +219,11 @@ impl<'b> RawRequest<'b> {
         }
     }
 
-    /// Reads the request.
+    /// Decodes the request.
     ///
     /// # Errors
     ///
-    /// Names the field that is wrong.
+    /// The name of the invalid field, and what is wrong with it.
     pub fn read(&self) -> Result<RequestSpec, Unreadable> {
         match &self.request {
             RawForm::Row(bytes) => {
@@ -249,13 +249,13 @@ pub fn json(body: &SpecBody) -> Cow<'_, str> {
         SpecBody::Json(text) => return text.text(),
         SpecBody::Row(row) => row,
     };
-    let read = read_row(row).ok();
-    let text = read.and_then(|body| serde_json::to_string(&body).ok());
+    let body = read_row(row).ok();
+    let text = body.and_then(|body| serde_json::to_string(&body).ok());
     Cow::Owned(text.unwrap_or_default())
 }
 
-/// Whether a digest that a cell reported is that of a spec. A cell of a release without typed bodies
-/// has the body as JSON, also after it was upgraded.
+/// Whether a digest that a cell reported is the digest of a spec. A cell that received the spec before
+/// bodies were rows has the body as JSON, also after an upgrade, and computes the digest from that.
 #[must_use]
 pub fn has_digest(spec: &Spec, digest: u64) -> bool {
     spec.digest() == digest

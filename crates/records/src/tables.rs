@@ -1,5 +1,5 @@
-//! Snapshots of states that consist of tables: the version, each row preceded by its length, and a
-//! length of 0.
+//! Snapshots of states that consist of tables. A snapshot is a version, then each row preceded by its
+//! length, then a length of 0.
 
 use std::io::{self, Read, Write};
 
@@ -9,17 +9,17 @@ use crate::error::{ReadError, check_version};
 use crate::form::{Form, Layout, Reader, Writer};
 use crate::packed::{Packer, Unpacker, write_row};
 
-/// Rows in the positional layout.
+/// The version with rows in the positional layout.
 const POSITIONAL: u8 = 1;
-/// Packed elements in the positional layout.
+/// The version with packed elements in the positional layout.
 const PACKED_POSITIONAL: u8 = 2;
-/// Packed elements in the growing layout: the version that this release writes.
+/// The version with packed elements in the growing layout, which this release writes.
 const GROWING: u8 = 3;
 
-/// The maximum size of a row in bytes; the API limits specs to less.
+/// The maximum size of a row in bytes. The APIs accept only specs that are smaller.
 const ROW_BYTES_MAX: u32 = 64 << 20;
 
-/// Writes all rows, and the shared parts of specs once.
+/// Writes all rows. Parts that several specs share are written once.
 pub(crate) fn save<T: Tables>(tables: &T, out: &mut dyn Write) -> io::Result<()>
 where
     T::Change: Form,
@@ -28,12 +28,12 @@ where
     out.write_all(&[GROWING])?;
     let mut writer = Writer::new(Vec::new(), Layout::Growing);
     for row in tables.rows() {
-        packer.write(&row, &mut writer, |writer| framed(writer, out))?;
+        packer.write(&row, &mut writer, |writer| write_with_length(writer, out))?;
     }
     out.write_all(&0u32.to_le_bytes())
 }
 
-/// Writes all rows without sharing: equal states give equal bytes.
+/// Writes all rows in full, so that equal states give equal bytes whatever their specs share.
 pub(crate) fn save_plain<T: Tables>(tables: &T, out: &mut dyn Write) -> io::Result<()>
 where
     T::Change: Form,
@@ -42,13 +42,13 @@ where
     let mut writer = Writer::new(Vec::new(), Layout::Growing);
     for row in tables.rows() {
         write_row(&row, &mut writer);
-        framed(&mut writer, out)?;
+        write_with_length(&mut writer, out)?;
     }
     out.write_all(&0u32.to_le_bytes())
 }
 
-/// Passes on what was written, preceded by its length.
-fn framed(writer: &mut Writer, out: &mut dyn Write) -> io::Result<()> {
+/// Moves the bytes of `writer` to `out`, preceded by their length.
+fn write_with_length(writer: &mut Writer, out: &mut dyn Write) -> io::Result<()> {
     let bytes = &mut writer.bytes;
     let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
     out.write_all(&length.to_le_bytes())?;
@@ -57,7 +57,8 @@ fn framed(writer: &mut Writer, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads rows of each version. Empty input has no rows: its writer did not have this part yet.
+/// Reads a snapshot of any version. Empty input gives an empty state: releases that did not have this
+/// state yet wrote nothing.
 pub(crate) fn load<T: Tables>(input: &mut dyn Read) -> Result<T, ReadError>
 where
     T::Change: Form,
@@ -95,20 +96,20 @@ where
         } else {
             Some(T::Change::read(&mut from)?)
         };
-        from.end()?;
+        from.finish()?;
         if let Some(row) = row {
             tables.put(&row);
         }
     }
 }
 
-/// The first half of a BLAKE3 hash of what `save` writes.
+/// The first 16 bytes of the BLAKE3 hash of the bytes that `save` writes.
 pub(crate) fn digest(save: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> u128 {
     let mut hasher = blake3::Hasher::new();
     let mut out = io::BufWriter::with_capacity(1 << 16, &mut hasher);
     // Hashing cannot fail.
-    let written = save(&mut out).and_then(|()| out.flush());
-    debug_assert!(written.is_ok());
+    let result = save(&mut out).and_then(|()| out.flush());
+    debug_assert!(result.is_ok());
     drop(out);
     let mut half = [0; 16];
     half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);

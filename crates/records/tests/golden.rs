@@ -1,9 +1,8 @@
-//! What each release wrote is read for ever: a file for each version of each form. What this
-//! release writes has a file too. If one of these tests fails, a form was changed that exists on
-//! somebody's disk: add a field or a variant instead, or a version.
+//! Golden files: what any release wrote can be read for ever. There is a file for each version of each
+//! form, and one for what this release writes. If a test fails, a form was changed that exists on disks:
+//! add a field or a variant instead, or a version.
 //!
-//! A file that does not exist is written by the test, which fails then: commit it. No file is ever
-//! written anew.
+//! A test that finds no file writes it and fails; commit the file then. Files are never overwritten.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,68 +20,75 @@ use placewright_conductor::{
     ControlState, SharedText, SpecBody, cell_conductor, control, super_conductor,
 };
 use placewright_placement as placement;
-use placewright_records::control as form;
+use placewright_records::control as control_records;
 use placewright_records::message::{self, Versions};
 use placewright_records::{Form, cell};
 use super_conductor::Change;
-use values::quotas::of_quotas;
-use values::{INSTANCE, of_a_reservation, of_cell, of_control};
+use values::quotas::quota_changes;
+use values::{INSTANCE, cell_changes, control_changes, reservation_changes};
 
 #[test]
 fn records_of_control_read_as_they_always_did() {
     let mut bytes = Vec::new();
-    form::encode(&of_control(), &mut bytes);
+    control_records::encode(&control_changes(), &mut bytes);
     assert_writes("control_4_rules", &bytes);
-    assert!(form::may_concern_conductor(&bytes));
-    let packed = [of_control(), of_a_reservation(3)].concat();
+    assert!(control_records::may_concern_conductor(&bytes));
+    let packed = [control_changes(), reservation_changes(3)].concat();
     let mut bytes = Vec::new();
-    form::encode(&packed, &mut bytes);
+    control_records::encode(&packed, &mut bytes);
     assert_writes("control_4_packed_rules", &bytes);
-    assert!(form::may_concern_conductor(&bytes));
+    assert!(control_records::may_concern_conductor(&bytes));
     for (name, changes) in [
-        ("control_2", of_control()),
+        ("control_2", control_changes()),
         ("control_3", packed.clone()),
-        ("control_4", of_control()),
+        ("control_4", control_changes()),
         ("control_4_packed", packed.clone()),
-        // Since the rules of groups are no text.
-        ("control_4_rules", of_control()),
+        // Since the rules of groups are rows instead of a text.
+        ("control_4_rules", control_changes()),
         ("control_4_packed_rules", packed),
     ] {
         let bytes = golden(name);
-        assert!(form::may_concern_conductor(&bytes), "{name}");
-        assert_eq!(form::decode(&bytes).unwrap(), changes, "{name}");
+        assert!(control_records::may_concern_conductor(&bytes), "{name}");
+        assert_eq!(control_records::decode(&bytes).unwrap(), changes, "{name}");
         for end in 0..bytes.len() {
-            // An end between two rows of the growing layout is no error of the form: the journal
-            // has checksums.
-            let cut = form::decode(&bytes[..end]);
-            assert!(cut.is_err() || cut.unwrap().len() < changes.len(), "{name}");
+            // A record that ends between two rows is read without an error. The journal's checksums detect
+            // that.
+            let truncated = control_records::decode(&bytes[..end]);
+            assert!(
+                truncated.is_err() || truncated.unwrap().len() < changes.len(),
+                "{name}"
+            );
         }
     }
     let mut bytes = Vec::new();
-    form::encode(&of_quotas(), &mut bytes);
+    control_records::encode(&quota_changes(), &mut bytes);
     assert_writes("control_4_quotas", &bytes);
     assert_eq!(
-        form::decode(&golden("control_4_quotas")).unwrap(),
-        of_quotas()
+        control_records::decode(&golden("control_4_quotas")).unwrap(),
+        quota_changes()
     );
-    // A spec of a template that is not there.
-    let stray = [
+    // A spec that refers to a missing template.
+    let without_template = [
         3, 2, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0,
     ];
-    assert!(form::decode(&stray).is_err());
+    assert!(control_records::decode(&without_template).is_err());
 }
 
 #[test]
 fn records_of_a_cell_read_as_they_always_did() {
     let mut bytes = Vec::new();
-    cell::encode(&of_cell(), &mut bytes);
+    cell::encode(&cell_changes(), &mut bytes);
     assert_writes("cell_2", &bytes);
     for name in ["cell_1", "cell_2"] {
-        assert_eq!(cell::decode(&golden(name)).unwrap(), of_cell(), "{name}");
+        assert_eq!(
+            cell::decode(&golden(name)).unwrap(),
+            cell_changes(),
+            "{name}"
+        );
     }
 }
 
-fn control_of(changes: &[control::Change]) -> ControlState {
+fn conductor_state_of(changes: &[control::Change]) -> ControlState {
     let mut state = ControlState::default();
     for change in changes {
         if matches!(change, control::Change::Conductor(_)) {
@@ -94,34 +100,38 @@ fn control_of(changes: &[control::Change]) -> ControlState {
 
 #[test]
 fn snapshots_of_control_read_as_they_always_did() {
-    let alone = control_of(&of_control());
-    let packed = control_of(&[of_control(), of_a_reservation(3)].concat());
+    let single = conductor_state_of(&control_changes());
+    let packed = conductor_state_of(&[control_changes(), reservation_changes(3)].concat());
     for (name, state) in [
-        ("control_snapshot_3_rules", &alone),
+        ("control_snapshot_3_rules", &single),
         ("control_snapshot_3_packed_rules", &packed),
     ] {
         let mut bytes = Vec::new();
-        form::save(state, &mut bytes).unwrap();
+        control_records::save(state, &mut bytes).unwrap();
         assert_writes(name, &bytes);
     }
     for (name, state) in [
-        ("control_snapshot_1", &alone),
+        ("control_snapshot_1", &single),
         ("control_snapshot_2", &packed),
-        ("control_snapshot_3", &alone),
+        ("control_snapshot_3", &single),
         ("control_snapshot_3_packed", &packed),
-        ("control_snapshot_3_rules", &alone),
+        ("control_snapshot_3_rules", &single),
         ("control_snapshot_3_packed_rules", &packed),
     ] {
-        let read = form::load(&mut golden(name).as_slice()).unwrap();
+        let read = control_records::load(&mut golden(name).as_slice()).unwrap();
         assert_eq!(read.conductor, state.conductor, "{name}");
-        assert_eq!(form::digest(&read), form::digest(state), "{name}");
+        assert_eq!(
+            control_records::digest(&read),
+            control_records::digest(state),
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn snapshots_of_a_cell_read_as_they_always_did() {
     let mut state = cell_conductor::State::default();
-    for change in of_cell() {
+    for change in cell_changes() {
         drop(state.apply(&change));
     }
     let mut bytes = Vec::new();
@@ -148,14 +158,14 @@ fn assert_message<T: Form + PartialEq + Debug>(name: &str, values: &[T]) {
 fn messages_of_each_version_read_as_they_always_did() {
     assert_message("envelopes", &values::envelopes());
     assert_message("replies", &values::replies());
-    assert_message("acts", &values::acts());
-    assert_message("asks", &values::asks());
-    assert_message("answers", &values::answers());
+    assert_message("acts", &values::cell_operations());
+    assert_message("asks", &values::claim_requests());
+    assert_message("answers", &values::claim_responses());
     assert_message("actions", &values::actions());
-    assert_message("news", &values::news());
+    assert_message("news", &values::cell_events());
 }
 
-/// Cells and control of two releases compare them.
+/// Control and cells of different releases compare these digests.
 #[test]
 fn the_digest_of_a_spec_is_what_it_always_was() {
     let digest = values::spec().digest().to_be_bytes();
@@ -163,9 +173,9 @@ fn the_digest_of_a_spec_is_what_it_always_was() {
 }
 
 #[test]
-fn what_specs_have_in_common_is_written_once() {
+fn common_parts_of_specs_are_written_once() {
     let text: Arc<str> = "x".repeat(1 << 17).into();
-    let changes: Vec<control::Change> = of_a_reservation(20)
+    let changes: Vec<control::Change> = reservation_changes(20)
         .into_iter()
         .map(|change| match change {
             control::Change::Conductor(Change::Spec(instance, Some(mut spec))) => {
@@ -175,11 +185,11 @@ fn what_specs_have_in_common_is_written_once() {
                 spec.body = SharedText::parted(Arc::clone(&text), body.own()).into();
                 control::Change::Conductor(Change::Spec(instance, Some(spec)))
             }
-            other => other,
+            change => change,
         })
         .collect();
     let mut record = Vec::new();
-    form::encode(&changes, &mut record);
+    control_records::encode(&changes, &mut record);
     assert!(record.len() < 2 << 17, "{} bytes", record.len());
     let state_of = |changes: &[control::Change]| {
         let mut state = ControlState::default();
@@ -187,13 +197,16 @@ fn what_specs_have_in_common_is_written_once() {
         state
     };
     let written = state_of(&changes);
-    let read = state_of(&form::decode(&record).unwrap());
+    let read = state_of(&control_records::decode(&record).unwrap());
     let mut snapshot = Vec::new();
-    form::save(&read, &mut snapshot).unwrap();
+    control_records::save(&read, &mut snapshot).unwrap();
     assert!(snapshot.len() < 2 << 17, "{} bytes", snapshot.len());
-    let loaded = form::load(&mut snapshot.as_slice()).unwrap();
+    let loaded = control_records::load(&mut snapshot.as_slice()).unwrap();
     assert_eq!(loaded.conductor, written.conductor);
-    assert_eq!(form::digest(&loaded), form::digest(&written));
+    assert_eq!(
+        control_records::digest(&loaded),
+        control_records::digest(&written)
+    );
     let bodies: Vec<&SpecBody> = loaded
         .conductor
         .specs()
@@ -201,19 +214,19 @@ fn what_specs_have_in_common_is_written_once() {
         .map(|spec| &spec.body)
         .collect();
     assert!(bodies.windows(2).all(|pair| pair[0].shares_prefix(pair[1])));
-    // Copies that share nothing are the same state.
-    let apart: Vec<control::Change> = changes
+    // Copies that do not share parts have the same digest.
+    let separate_copies: Vec<control::Change> = changes
         .iter()
         .take(2)
         .map(|change| {
-            let mut alone = Vec::new();
-            form::encode(std::slice::from_ref(change), &mut alone);
-            form::decode(&alone).unwrap().remove(0)
+            let mut single = Vec::new();
+            control_records::encode(std::slice::from_ref(change), &mut single);
+            control_records::decode(&single).unwrap().remove(0)
         })
         .collect();
     assert_eq!(
-        form::digest(&state_of(&apart)),
-        form::digest(&state_of(&changes[..2]))
+        control_records::digest(&state_of(&separate_copies)),
+        control_records::digest(&state_of(&changes[..2]))
     );
 }
 
@@ -222,19 +235,19 @@ fn sealed_secrets_of_a_reservation_are_written_once() {
     let fields: Arc<str> = "c2VhbGVk".repeat(8000).into();
     let sealed = |number: usize| SharedText::parted(Arc::clone(&fields), format!(".key.{number}"));
     let changes: Vec<control::Change> = (0..)
-        .zip(of_a_reservation(20))
+        .zip(reservation_changes(20))
         .map(|(number, change)| match change {
             control::Change::Conductor(Change::Spec(instance, Some(mut spec))) => {
                 spec.secrets = sealed(number);
                 control::Change::Conductor(Change::Spec(instance, Some(spec)))
             }
-            other => other,
+            change => change,
         })
         .collect();
     let mut record = Vec::new();
-    form::encode(&changes, &mut record);
+    control_records::encode(&changes, &mut record);
     assert!(record.len() < 2 * fields.len(), "{} bytes", record.len());
-    let read = form::decode(&record).unwrap();
+    let read = control_records::decode(&record).unwrap();
     assert_eq!(read, changes);
     let mut texts = read.iter().filter_map(|change| match change {
         control::Change::Conductor(Change::Spec(_, Some(spec))) => Some(&spec.secrets),
@@ -253,43 +266,49 @@ fn sealed_secrets_read_as_they_always_did() {
     };
     let change = control::Change::Conductor(Change::Spec(INSTANCE, Some(Box::new(spec))));
     let mut record = Vec::new();
-    form::encode(std::slice::from_ref(&change), &mut record);
+    control_records::encode(std::slice::from_ref(&change), &mut record);
     assert_writes("control_4_secrets", &record);
     assert_eq!(
-        form::decode(&golden("control_4_secrets")).unwrap(),
+        control_records::decode(&golden("control_4_secrets")).unwrap(),
         [change]
     );
 }
 
 #[test]
-fn what_placement_wrote_alone_is_read_as_control_s() {
+fn records_and_snapshots_of_placement_alone_are_read() {
     let removed = placement::Change::ConsumerRemoved {
         consumer: INSTANCE.consumer(),
     };
-    let alone = golden("placement_1_removed");
+    let single = golden("placement_1_removed");
     let change = control::Change::Placement(removed);
-    assert_eq!(form::decode(&alone).unwrap(), std::slice::from_ref(&change));
-    assert!(!form::may_concern_conductor(&alone));
+    assert_eq!(
+        control_records::decode(&single).unwrap(),
+        std::slice::from_ref(&change)
+    );
+    assert!(!control_records::may_concern_conductor(&single));
     let mut bytes = Vec::new();
-    form::encode(std::slice::from_ref(&change), &mut bytes);
-    assert!(!form::may_concern_conductor(&bytes));
+    control_records::encode(std::slice::from_ref(&change), &mut bytes);
+    assert!(!control_records::may_concern_conductor(&bytes));
     let mut snapshot = Vec::new();
     placement::State::default().save(&mut snapshot).unwrap();
-    let read = form::load(&mut snapshot.as_slice()).unwrap();
-    assert_eq!(form::digest(&read), form::digest(&ControlState::default()));
+    let read = control_records::load(&mut snapshot.as_slice()).unwrap();
+    assert_eq!(
+        control_records::digest(&read),
+        control_records::digest(&ControlState::default())
+    );
 }
 
 #[test]
 fn a_newer_or_damaged_record_or_snapshot_is_refused() {
     let mut bytes = Vec::new();
-    form::encode(&of_control(), &mut bytes);
+    control_records::encode(&control_changes(), &mut bytes);
     bytes[0] = 99;
-    let error = form::decode(&bytes).unwrap_err().to_string();
+    let error = control_records::decode(&bytes).unwrap_err().to_string();
     assert!(error.contains("version 99"), "{error}");
-    assert!(form::decode(&[]).is_err());
-    assert!(form::decode(&[0]).is_err());
-    assert!(form::decode(&[2, 3, 250]).is_err());
-    assert!(form::decode(&[4, 128]).is_err());
+    assert!(control_records::decode(&[]).is_err());
+    assert!(control_records::decode(&[0]).is_err());
+    assert!(control_records::decode(&[2, 3, 250]).is_err());
+    assert!(control_records::decode(&[4, 128]).is_err());
     assert!(cell::decode(&[9, 0]).is_err());
     assert!(cell::decode(&[0]).is_err());
     assert!(cell::decode(&[]).is_err());

@@ -1,8 +1,7 @@
-//! A field is added to one record of each kind, and written and read both ways: by an older reader
-//! what a newer writer wrote, and by a newer reader what an older writer wrote. `kinds.rs` does it for
-//! every row that is declared.
+//! Releases with and without an added field read each other's records, snapshots and messages. Here one
+//! row of each kind is tested; `kinds.rs` tests every declared row.
 //!
-//! The newer release is played by [`Next`]: the row of today, and one field more.
+//! The newer release is simulated by [`WithAddedField`]: a present row with one more field.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +12,7 @@ mod bodies;
 mod next;
 mod values;
 
-use next::{Next, assert_grows, written};
+use next::{WithAddedField, assert_grows, encode};
 use placewright_conductor::cell_conductor::{self as cell_conductor, Instance};
 use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::{self, Mapping};
@@ -23,12 +22,13 @@ use placewright_placement::change::AllocationFact;
 use placewright_placement::{self as placement, ClassId};
 use placewright_records::guests::{Entry, GuestRow, GuestStateName};
 use placewright_records::message::{self, Versions};
-use placewright_records::{Form, Layout, Writer, cell, control as form, guests};
+use placewright_records::{Form, Layout, Writer, cell, control as control_records, guests};
 use values::{CELL, HOST, INSTANCE, amounts};
 
 fn mapping() -> Mapping {
-    let rows = values::instances_of_control();
-    rows.into_iter()
+    let changes = values::instances_of_control();
+    changes
+        .into_iter()
         .find_map(|row| match row {
             super_conductor::Change::Mapping(_, row) => row.map(|row| *row),
             _ => None,
@@ -37,8 +37,9 @@ fn mapping() -> Mapping {
 }
 
 fn instance() -> Instance {
-    let rows = values::of_cell();
-    rows.into_iter()
+    let changes = values::cell_changes();
+    changes
+        .into_iter()
         .find_map(|row| match row {
             cell_conductor::Change::Instance(_, row) => row.map(|row| *row),
             _ => None,
@@ -66,8 +67,8 @@ fn variant(number: u64, write: impl Fn(&mut Writer)) -> Vec<u8> {
 fn a_row_of_each_kind_grows() {
     assert_grows(mapping());
     assert_grows(instance());
-    assert_grows(bodies::spec_of_today());
-    for spec in [values::spec(), values::quotas::counted_spec()] {
+    assert_grows(bodies::spec_with_added_fields());
+    for spec in [values::spec(), values::quotas::spec_with_usage()] {
         assert_grows(Spec {
             build_secrets: "build".into(),
             secrets: "kept".into(),
@@ -83,16 +84,16 @@ fn a_row_of_each_kind_grows() {
     for envelope in values::envelopes() {
         assert_grows(envelope);
     }
-    for act in values::acts() {
-        assert_grows(act);
+    for operation in values::cell_operations() {
+        assert_grows(operation);
     }
-    for ask in values::asks() {
-        assert_grows(ask);
+    for request in values::claim_requests() {
+        assert_grows(request);
     }
-    for event in values::news() {
+    for event in values::cell_events() {
         assert_grows(event);
     }
-    for change in values::of_cell() {
+    for change in values::cell_changes() {
         assert_grows(change);
     }
 }
@@ -100,7 +101,7 @@ fn a_row_of_each_kind_grows() {
 #[test]
 fn a_spec_grows_behind_what_it_lacks() {
     // A body that is a text has no row, and nothing behind it; then one that has its usage.
-    for (spec, lacks) in [(values::spec(), 5), (values::quotas::counted_spec(), 2)] {
+    for (spec, lacks) in [(values::spec(), 5), (values::quotas::spec_with_usage(), 2)] {
         let mut out = Writer::new(Vec::new(), Layout::Growing);
         out.row(|out| {
             out.raw(&next::fields(&spec));
@@ -108,63 +109,72 @@ fn a_spec_grows_behind_what_it_lacks() {
             out.raw(&[0; 5][..lacks]);
             "of a later release".to_owned().write(out);
         });
-        assert_eq!(next::read::<Spec>(&out.into_bytes()), spec);
+        assert_eq!(next::decode::<Spec>(&out.into_bytes()), spec);
     }
 }
 
 #[test]
 fn a_record_of_control_with_a_field_that_was_added_is_read() {
-    let fact = variant(5, |out| {
+    let mapping_change = variant(5, |out| {
         INSTANCE.write(out);
-        Some(Next::new(mapping())).write(out);
+        Some(WithAddedField::new(mapping())).write(out);
     });
-    let claim = variant(14, |out| {
+    let removal_change = variant(14, |out| {
         INSTANCE.consumer().write(out);
         "why".to_owned().write(out);
     });
-    let record = [&[form::RECORD_VERSION, 1, 0][..], &claim, &[1], &fact].concat();
+    let record = [
+        &[control_records::RECORD_VERSION, 1, 0][..],
+        &removal_change,
+        &[1],
+        &mapping_change,
+    ]
+    .concat();
     let removed = placement::Change::ConsumerRemoved {
         consumer: INSTANCE.consumer(),
     };
-    let mapped = super_conductor::Change::Mapping(INSTANCE, Some(Box::new(mapping())));
+    let mapping_change_value =
+        super_conductor::Change::Mapping(INSTANCE, Some(Box::new(mapping())));
     let changes = [
         control::Change::Placement(removed),
-        control::Change::Conductor(mapped),
+        control::Change::Conductor(mapping_change_value),
     ];
-    assert_eq!(form::decode(&record).unwrap(), changes);
+    assert_eq!(control_records::decode(&record).unwrap(), changes);
 }
 
 #[test]
 fn a_record_of_a_cell_with_a_field_that_was_added_is_read() {
-    let fact = variant(2, |out| {
+    let mapping_change = variant(2, |out| {
         INSTANCE.write(out);
-        Some(Next::new(instance())).write(out);
+        Some(WithAddedField::new(instance())).write(out);
     });
-    let record = [&[cell::RECORD_VERSION][..], &fact].concat();
+    let record = [&[cell::RECORD_VERSION][..], &mapping_change].concat();
     let changed = cell_conductor::Change::Instance(INSTANCE, Some(Box::new(instance())));
     assert_eq!(cell::decode(&record).unwrap(), [changed]);
 }
 
 #[test]
 fn snapshots_with_a_field_that_was_added_are_read() {
-    let element = |fact: Vec<u8>| {
-        let bytes = [&[0][..], &fact].concat();
+    let element = |mapping_change: Vec<u8>| {
+        let bytes = [&[0][..], &mapping_change].concat();
         let length = u32::try_from(bytes.len()).unwrap().to_le_bytes();
         [&[3][..], &length, &bytes, &[0; 4]].concat()
     };
-    let of_cell = element(variant(2, |out| {
+    let cell_changes = element(variant(2, |out| {
         INSTANCE.write(out);
-        Some(Next::new(instance())).write(out);
+        Some(WithAddedField::new(instance())).write(out);
     }));
-    let state = cell::load(&mut of_cell.as_slice()).unwrap();
+    let state = cell::load(&mut cell_changes.as_slice()).unwrap();
     assert_eq!(state.instances()[&INSTANCE], instance());
-    let mut of_control = Vec::new();
-    placement::State::default().save(&mut of_control).unwrap();
-    of_control.extend(element(variant(5, |out| {
+    let mut control_changes = Vec::new();
+    placement::State::default()
+        .save(&mut control_changes)
+        .unwrap();
+    control_changes.extend(element(variant(5, |out| {
         INSTANCE.write(out);
-        Some(Next::new(mapping())).write(out);
+        Some(WithAddedField::new(mapping())).write(out);
     })));
-    let state = form::load(&mut of_control.as_slice()).unwrap();
+    let state = control_records::load(&mut control_changes.as_slice()).unwrap();
     assert_eq!(state.conductor.mappings()[&INSTANCE], mapping());
 }
 
@@ -174,7 +184,7 @@ fn an_entry_of_an_agent_with_a_field_that_was_added_is_read() {
     let bytes = variant(0, |out| {
         HOST.write(out);
         key.write(out);
-        Next::new(guest()).write(out);
+        WithAddedField::new(guest()).write(out);
     });
     let entry = guests::decode(guests::VERSION, &bytes).unwrap();
     assert_eq!(entry, Entry::Put(HOST, key, guest()));
@@ -183,7 +193,8 @@ fn an_entry_of_an_agent_with_a_field_that_was_added_is_read() {
 #[test]
 fn messages_with_a_field_that_was_added_are_read() {
     let envelopes = values::envelopes();
-    let newer: Vec<Next<Envelope>> = envelopes.iter().cloned().map(Next::new).collect();
+    let newer: Vec<WithAddedField<Envelope>> =
+        envelopes.iter().cloned().map(WithAddedField::new).collect();
     let version = Versions::SUPPORTED.newest;
     let bytes = message::encode(version, &newer).unwrap();
     let read: Vec<Envelope> = message::decode(version, &bytes).unwrap();
@@ -203,11 +214,17 @@ fn a_variant_that_was_added_is_refused_by_its_number_or_passed_over() {
         "{error}"
     );
     let version = Versions::SUPPORTED.newest;
-    let known = written(&values::news()[0]);
+    let known = encode(&values::cell_events()[0]);
     let list = [&[3][..], &known, &unknown, &known].concat();
     assert!(message::decode::<Vec<CellEvent>>(version, &list).is_err());
-    let (news, passed_over): (Vec<CellEvent>, usize) =
+    let (cell_events, skipped): (Vec<CellEvent>, usize) =
         message::decode_known(version, &list).unwrap();
-    assert_eq!(news, [values::news().remove(0), values::news().remove(0)]);
-    assert_eq!(passed_over, 1);
+    assert_eq!(
+        cell_events,
+        [
+            values::cell_events().remove(0),
+            values::cell_events().remove(0)
+        ]
+    );
+    assert_eq!(skipped, 1);
 }

@@ -1,5 +1,5 @@
-//! A field is added to each kind of row, and written and read both ways, as in `growth.rs`. The kinds
-//! are read off the declarations, so none is forgotten: one that is missing here fails.
+//! Releases with and without an added field read each other's rows, as in `growth.rs`, for every declared
+//! row. The declarations are read from the source files, so that the test fails if a row is missing here.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::Path;
 
-use next::{Next, assert_grows, fields};
+use next::{WithAddedField, assert_grows, fields};
 use placewright_conductor::cell_conductor::{
     self as cell, GuestRef, JobKind, Next as After, Stage,
 };
@@ -28,13 +28,13 @@ use placewright_placement::change::AllocationFact;
 use placewright_placement::group::{Distance, Level, Relation, RuleScope};
 use placewright_placement::{self as placement, ClassId, Inventory};
 use placewright_records::guests::{Entry, GuestRow, GuestStateName};
-use placewright_records::{Form, Layout, Reader, Writer, control as form, server};
+use placewright_records::{Form, Layout, Reader, Writer, control as control_records, server};
 use placewright_types::host_state::{HostReport, HostUpdate, NumberedUpdate};
 use placewright_types::server::{Networks, ServerFields};
 use values::{AT, HOST, INSTANCE, OTHER};
 
-/// What is no row: written as the value in it, or as bytes that grow as rows of their own.
-const NO_ROWS: [&str; 10] = [
+/// Types with a form that is not a row: they are written as the value in them, or as bytes that are rows.
+const NOT_ROWS: [&str; 10] = [
     "control::Change",
     "instances::Rules",
     "instances::SharedRow",
@@ -48,9 +48,9 @@ const NO_ROWS: [&str; 10] = [
 ];
 
 /// The names of all declarations below `src`, each with its file.
-fn declared() -> BTreeSet<String> {
+fn declared_types() -> BTreeSet<String> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found = BTreeSet::new();
+    let mut types = BTreeSet::new();
     for folder in [src.join("forms"), src] {
         for file in std::fs::read_dir(folder).unwrap() {
             let path = file.unwrap().path();
@@ -59,24 +59,24 @@ fn declared() -> BTreeSet<String> {
             }
             let module = path.file_stem().unwrap().to_str().unwrap().to_owned();
             for line in std::fs::read_to_string(&path).unwrap().lines() {
-                let named = ["row!(", "choice!(", "impl Form for "]
+                let declaration = ["row!(", "choice!(", "impl Form for "]
                     .iter()
                     .find_map(|start| line.strip_prefix(start));
-                if let Some(named) = named {
-                    let name = named.split([' ', '{']).next().unwrap();
-                    found.insert(format!("{module}::{name}"));
+                if let Some(declaration) = declaration {
+                    let name = declaration.split([' ', '{']).next().unwrap();
+                    types.insert(format!("{module}::{name}"));
                 }
             }
         }
     }
-    found
+    types
 }
 
-/// The kinds of rows that grew.
+/// The rows that were tested.
 #[derive(Default)]
-struct Grown(BTreeSet<String>);
+struct TestedRows(BTreeSet<String>);
 
-impl Grown {
+impl TestedRows {
     fn add<T: Form + Clone + PartialEq + Debug>(
         &mut self,
         module: &str,
@@ -93,7 +93,7 @@ impl Grown {
     }
 }
 
-fn placement_facts(grown: &mut Grown) {
+fn test_placement_changes(tested: &mut TestedRows) {
     let inventory = Inventory {
         total: 64,
         reserved: 2,
@@ -128,43 +128,43 @@ fn placement_facts(grown: &mut Grown) {
         inventory,
         at: AT,
     };
-    grown.add("placement", [changed]);
-    grown.add("placement", [inventory]);
-    grown.add("placement", [fact]);
-    grown.add("placement", [level]);
-    grown.add("placement", [distance]);
-    grown.add("placement", [values::rule()]);
-    grown.add("placement", scopes);
-    grown.add("placement", relations);
+    tested.add("placement", [changed]);
+    tested.add("placement", [inventory]);
+    tested.add("placement", [fact]);
+    tested.add("placement", [level]);
+    tested.add("placement", [distance]);
+    tested.add("placement", [values::rule()]);
+    tested.add("placement", scopes);
+    tested.add("placement", relations);
 }
 
-/// Adds the row of each change of the given kinds.
+/// Tests the rows in the changes of the given kinds.
 macro_rules! rows_of {
-    ($grown:ident, $module:literal, $changes:expr, $change:path: $($kind:ident),*) => {$({
+    ($tested:ident, $module:literal, $changes:expr, $change:path: $($kind:ident),*) => {$({
         use $change as Kind;
         let rows = $changes.into_iter().filter_map(|change| match change {
             Kind::$kind(_, row) => row.map(|row| *row),
             _ => None,
         });
-        $grown.add($module, rows.collect::<Vec<_>>());
+        $tested.add($module, rows.collect::<Vec<_>>());
     })*};
 }
 
-fn rows_of_control(grown: &mut Grown) {
+fn test_control_rows(tested: &mut TestedRows) {
     let all = || [values::instances_of_control(), values::tables_of_control()].concat();
-    rows_of!(grown, "of_control", all(), super_conductor::Change:
+    rows_of!(tested, "control_rows", all(), super_conductor::Change:
         Cell, Host, Build, Mapping, Buried, Deletion, Migration, Rebuild, Flavor, Keypair,
         Group, Aggregate, Labels, Service);
-    grown.add("of_control", [values::quotas::counted_move()]);
-    grown.add("of_control", [bodies::topology()]);
-    grown.add("of_control", all());
+    tested.add("control_rows", [values::quotas::move_with_usage()]);
+    tested.add("control_rows", [bodies::topology()]);
+    tested.add("control_rows", all());
     let locks = all().into_iter().filter_map(|change| match change {
         super_conductor::Change::Labels(_, Some(labels)) => labels.lock,
         _ => None,
     });
-    grown.add("of_control", locks.collect::<Vec<_>>());
-    grown.add(
-        "of_control",
+    tested.add("control_rows", locks.collect::<Vec<_>>());
+    tested.add(
+        "control_rows",
         [
             BuildStage::Waiting,
             BuildStage::Placed {
@@ -173,8 +173,8 @@ fn rows_of_control(grown: &mut Grown) {
             },
         ],
     );
-    grown.add(
-        "of_control",
+    tested.add(
+        "control_rows",
         [
             MoveStage::Requested,
             MoveStage::Reserved,
@@ -189,29 +189,29 @@ fn rows_of_control(grown: &mut Grown) {
     );
 }
 
-fn rows_of_cells(grown: &mut Grown) {
-    rows_of!(grown, "of_cell", values::of_cell(), cell::Change: Meta, Host, Instance, Job);
-    grown.add("of_cell", values::of_cell());
-    let targets = values::of_cell()
+fn test_cell_rows(tested: &mut TestedRows) {
+    rows_of!(tested, "cell_rows", values::cell_changes(), cell::Change: Meta, Host, Instance, Job);
+    tested.add("cell_rows", values::cell_changes());
+    let targets = values::cell_changes()
         .into_iter()
         .filter_map(|change| match change {
             cell::Change::Job(_, Some(job)) => job.target,
             _ => None,
         });
-    grown.add("of_cell", targets.collect::<Vec<_>>());
+    tested.add("cell_rows", targets.collect::<Vec<_>>());
     let guest = GuestRef {
         host: HOST,
         number: 7,
     };
-    grown.add("of_cell", [guest]);
+    tested.add("cell_rows", [guest]);
     let after = [
         After::Release,
         After::Settle(MoveSide::Target),
         After::Return,
     ];
-    grown.add("of_cell", after);
-    grown.add(
-        "of_cell",
+    tested.add("cell_rows", after);
+    tested.add(
+        "cell_rows",
         [
             Stage::Reserved,
             Stage::Step(cell::Step::Leave),
@@ -221,8 +221,8 @@ fn rows_of_cells(grown: &mut Grown) {
             Stage::AwaitClaim(After::Release),
         ],
     );
-    grown.add(
-        "of_cell",
+    tested.add(
+        "cell_rows",
         [
             JobKind::Build,
             JobKind::Move(MoveKind::Unshelve),
@@ -233,86 +233,100 @@ fn rows_of_cells(grown: &mut Grown) {
     );
 }
 
-fn instances(grown: &mut Grown) {
+fn instances(tested: &mut TestedRows) {
     let actions = values::actions();
-    grown.add("instances", [bodies::spec_of_today()]);
-    grown.add("instances", values::spec().rules.to_vec());
-    grown.add("instances", [values::candidate()]);
-    grown.add("instances", values::amounts());
-    grown.add("instances", [values::fault()]);
-    grown.add(
+    tested.add("instances", [bodies::spec_with_added_fields()]);
+    tested.add("instances", values::spec().rules.to_vec());
+    tested.add("instances", [values::candidate()]);
+    tested.add("instances", values::amounts());
+    tested.add("instances", [values::fault()]);
+    tested.add(
         "instances",
         actions.iter().flat_map(|action| action.tries.clone()),
     );
-    grown.add("instances", actions.clone());
-    grown.add::<ClaimResponse>("instances", values::answers());
+    tested.add("instances", actions.clone());
+    tested.add::<ClaimResponse>("instances", values::claim_responses());
 }
 
-fn messages(grown: &mut Grown) {
+fn messages(tested: &mut TestedRows) {
     let messages = || {
         values::envelopes()
             .into_iter()
             .map(|envelope| envelope.message)
     };
-    grown.add("messages", values::envelopes());
-    grown.add("messages", messages());
+    tested.add("messages", values::envelopes());
+    tested.add("messages", messages());
     let creates = messages().filter_map(|message| match message {
         Message::Create(create) => Some(*create),
         _ => None,
     });
-    grown.add("messages", creates.collect::<Vec<_>>());
+    tested.add("messages", creates.collect::<Vec<_>>());
     let orders = messages().filter_map(|message| match message {
         Message::Move(order) => Some(*order),
         _ => None,
     });
-    grown.add("messages", orders.collect::<Vec<_>>());
-    grown.add("messages", values::asks());
-    grown.add("messages", values::asks().into_iter().map(|ask| ask.want));
-    grown.add("messages", values::replies());
-    grown.add("messages", values::acts());
-    grown.add("messages", values::news());
+    tested.add("messages", orders.collect::<Vec<_>>());
+    tested.add("messages", values::claim_requests());
+    tested.add(
+        "messages",
+        values::claim_requests()
+            .into_iter()
+            .map(|request| request.want),
+    );
+    tested.add("messages", values::replies());
+    tested.add("messages", values::cell_operations());
+    tested.add("messages", values::cell_events());
     let views = || {
-        values::news().into_iter().filter_map(|event| match event {
-            CellEvent::Instance { view, .. } => view.map(|view| *view),
-            _ => None,
-        })
+        values::cell_events()
+            .into_iter()
+            .filter_map(|event| match event {
+                CellEvent::Instance { view, .. } => view.map(|view| *view),
+                _ => None,
+            })
     };
-    grown.add("messages", views().collect::<Vec<_>>());
-    grown.add(
+    tested.add("messages", views().collect::<Vec<_>>());
+    tested.add(
         "messages",
         views().filter_map(|view| view.job).collect::<Vec<_>>(),
     );
-    let hosts = values::news().into_iter().filter_map(|event| match event {
-        CellEvent::Host { view, .. } => view,
-        _ => None,
-    });
-    grown.add("messages", hosts.collect::<Vec<_>>());
+    let hosts = values::cell_events()
+        .into_iter()
+        .filter_map(|event| match event {
+            CellEvent::Host { view, .. } => view,
+            _ => None,
+        });
+    tested.add("messages", hosts.collect::<Vec<_>>());
 }
 
-fn hosts(grown: &mut Grown) {
-    let numbered = values::news().into_iter().filter_map(|event| match event {
-        CellEvent::State { update, .. } => Some(*update),
-        _ => None,
-    });
+fn hosts(tested: &mut TestedRows) {
+    let numbered = values::cell_events()
+        .into_iter()
+        .filter_map(|event| match event {
+            CellEvent::State { update, .. } => Some(*update),
+            _ => None,
+        });
     let numbered: Vec<NumberedUpdate> = numbered.collect();
-    let updates: Vec<HostUpdate> = numbered.iter().map(|one| one.update.clone()).collect();
+    let updates: Vec<HostUpdate> = numbered
+        .iter()
+        .map(|numbered| numbered.update.clone())
+        .collect();
     let report = updates.iter().find_map(|update| match update {
         HostUpdate::Full(report) => Some(HostReport::clone(report)),
         _ => None,
     });
     let report = report.unwrap();
-    grown.add("hosts", numbered);
-    grown.add("hosts", updates);
-    grown.add("hosts", [report.facts.clone()]);
-    grown.add("hosts", [report.facts.names.clone()]);
-    grown.add("hosts", [report.facts.platform.clone()]);
-    grown.add("hosts", [report.load]);
-    grown.add("hosts", report.metrics.clone());
-    grown.add("hosts", report.instances.clone());
-    grown.add("hosts", [report]);
+    tested.add("hosts", numbered);
+    tested.add("hosts", updates);
+    tested.add("hosts", [report.facts.clone()]);
+    tested.add("hosts", [report.facts.names.clone()]);
+    tested.add("hosts", [report.facts.platform.clone()]);
+    tested.add("hosts", [report.load]);
+    tested.add("hosts", report.metrics.clone());
+    tested.add("hosts", report.instances.clone());
+    tested.add("hosts", [report]);
 }
 
-fn guests(grown: &mut Grown) {
+fn guests(tested: &mut TestedRows) {
     let guest = GuestRow {
         state: GuestStateName::Running,
         amounts: values::amounts(),
@@ -321,85 +335,85 @@ fn guests(grown: &mut Grown) {
     };
     let key = (INSTANCE, 7);
     let put = Entry::Put(HOST, key, guest.clone());
-    grown.add("guests", [guest]);
-    grown.add(
+    tested.add("guests", [guest]);
+    tested.add(
         "guests",
         [put, Entry::Erase(HOST, key), Entry::Session(300)],
     );
 }
 
-fn requests(grown: &mut Grown) {
+fn requests(tested: &mut TestedRows) {
     let request = bodies::request();
-    grown.add("requests", [request.flavor.clone()]);
-    grown.add("requests", request.image.clone());
-    grown.add("requests", request.requested_destination.clone());
-    grown.add("requests", request.instance_group.clone());
-    grown.add("requests", request.topology_rules.clone());
-    grown.add("requests", request.requested_resources.clone());
-    grown.add("requests", [request.request_level_params.clone()]);
-    grown.add("requests", request.pci_requests.clone());
-    grown.add("requests", request.pci_requests[0].spec.clone());
+    tested.add("requests", [request.flavor.clone()]);
+    tested.add("requests", request.image.clone());
+    tested.add("requests", request.requested_destination.clone());
+    tested.add("requests", request.instance_group.clone());
+    tested.add("requests", request.topology_rules.clone());
+    tested.add("requests", request.requested_resources.clone());
+    tested.add("requests", [request.request_level_params.clone()]);
+    tested.add("requests", request.pci_requests.clone());
+    tested.add("requests", request.pci_requests[0].spec.clone());
     let network = bodies::network();
-    let asked = network.resource_request.clone().unwrap();
-    grown.add("requests", [network]);
-    grown.add("requests", asked.request_groups.clone().unwrap());
-    grown.add("requests", [asked]);
-    grown.add("requests", [bodies::profile()]);
-    grown.add("requests", bodies::profile().groups);
-    grown.add("requests", [request]);
+    let resource_request = network.resource_request.clone().unwrap();
+    tested.add("requests", [network]);
+    tested.add("requests", resource_request.request_groups.clone().unwrap());
+    tested.add("requests", [resource_request]);
+    tested.add("requests", [bodies::profile()]);
+    tested.add("requests", bodies::profile().groups);
+    tested.add("requests", [request]);
 }
 
-fn quotas(grown: &mut Grown) {
-    grown.add("quotas", [values::quotas::limits()]);
-    grown.add("quotas", values::quotas::scopes());
-    grown.add("quotas", values::quotas::usage().amounts().cloned());
+fn quotas(tested: &mut TestedRows) {
+    tested.add("quotas", [values::quotas::limits()]);
+    tested.add("quotas", values::quotas::scopes());
+    tested.add("quotas", values::quotas::usage().amounts().cloned());
 }
 
-fn servers(grown: &mut Grown) {
+fn servers(tested: &mut TestedRows) {
     let body = bodies::body();
-    grown.add(
+    tested.add(
         "servers",
         [ServerFields {
             secrets_mark: Some("mark".into()),
             ..body.server
         }],
     );
-    grown.add("servers", [body.own]);
-    grown.add("servers", bodies::plain_values());
+    tested.add("servers", [body.own]);
+    tested.add("servers", bodies::plain_values());
     for networks in bodies::networks() {
         if let Networks::List(list) = networks {
-            grown.add("servers", list);
+            tested.add("servers", list);
         }
     }
-    grown.add("servers", bodies::networks());
+    tested.add("servers", bodies::networks());
 }
 
 #[test]
 fn every_kind_of_row_grows() {
-    let mut grown = Grown::default();
-    placement_facts(&mut grown);
-    rows_of_control(&mut grown);
-    rows_of_cells(&mut grown);
-    instances(&mut grown);
-    messages(&mut grown);
-    hosts(&mut grown);
-    guests(&mut grown);
-    requests(&mut grown);
-    servers(&mut grown);
-    quotas(&mut grown);
-    grown.0.extend(NO_ROWS.map(str::to_owned));
-    let missing: Vec<_> = declared().difference(&grown.0).cloned().collect();
-    let unknown: Vec<_> = grown.0.difference(&declared()).cloned().collect();
+    let mut tested = TestedRows::default();
+    test_placement_changes(&mut tested);
+    test_control_rows(&mut tested);
+    test_cell_rows(&mut tested);
+    instances(&mut tested);
+    messages(&mut tested);
+    hosts(&mut tested);
+    guests(&mut tested);
+    requests(&mut tested);
+    servers(&mut tested);
+    quotas(&mut tested);
+    tested.0.extend(NOT_ROWS.map(str::to_owned));
+    let missing: Vec<_> = declared_types().difference(&tested.0).cloned().collect();
+    let unknown: Vec<_> = tested.0.difference(&declared_types()).cloned().collect();
     assert!(missing.is_empty(), "does it grow? {missing:?}");
     assert!(unknown.is_empty(), "not declared: {unknown:?}");
 }
 
 /// The bytes of a row with a field that a later release added.
-fn longer(bytes: &[u8]) -> Vec<u8> {
+fn with_added_field(bytes: &[u8]) -> Vec<u8> {
     let mut from = Reader::new(bytes, Layout::Growing);
-    let today = from.bytes().unwrap();
+    let present_fields = from.bytes().unwrap();
     let mut out = Writer::new(Vec::new(), Layout::Growing);
-    out.bytes(&[today, b"of a later release"].concat());
+    out.bytes(&[present_fields, b"of a later release"].concat());
     out.into_bytes()
 }
 
@@ -408,16 +422,16 @@ fn both_parts_of_a_body_grow() {
     let SpecBody::Row(row) = server::write(&bodies::body()) else {
         panic!("a body that is written is a row");
     };
-    let common = longer(row.common());
-    let later = SharedRow::parted(common.into(), longer(row.own()));
+    let common = with_added_field(row.common());
+    let later = SharedRow::parted(common.into(), with_added_field(row.own()));
     let later = SpecBody::Row(later);
     assert_eq!(server::read(&later).unwrap(), bodies::body());
-    // Who does not need the field passes it on.
+    // A release that does not know the field forwards it.
     let spec = Spec {
         body: later,
         ..bodies::spec()
     };
-    assert_eq!(next::read::<Spec>(&next::written(&spec)), spec);
+    assert_eq!(next::decode::<Spec>(&next::encode(&spec)), spec);
 }
 
 #[test]
@@ -426,7 +440,7 @@ fn a_spec_of_a_template_grows() {
     let SpecBody::Row(row) = &spec.body else {
         panic!("a body that is written is a row");
     };
-    let mut out = Writer::new(vec![form::RECORD_VERSION, 3], Layout::Growing);
+    let mut out = Writer::new(vec![control_records::RECORD_VERSION, 3], Layout::Growing);
     out.number(1);
     spec.write(&mut out);
     out.number(2);
@@ -438,9 +452,9 @@ fn a_spec_of_a_template_grows() {
         out.bytes(row.own());
         // The defaults of what was added after it.
         out.raw(&[0, 0]);
-        out.raw(&fields(&Next::new(bodies::topology())));
+        out.raw(&fields(&WithAddedField::new(bodies::topology())));
     });
-    let read = form::decode(&out.into_bytes()).unwrap();
+    let read = control_records::decode(&out.into_bytes()).unwrap();
     let change = super_conductor::Change::Spec(INSTANCE, Some(Box::new(spec)));
     assert_eq!(read, [control::Change::Conductor(change)]);
 }

@@ -1,5 +1,4 @@
-//! Reading what was written gives the same, whatever the values are; and whatever the bytes are,
-//! reading them is no panic.
+//! Every value that is written is read as an equal value, and no bytes make reading panic.
 
 mod drawn;
 mod values;
@@ -21,7 +20,7 @@ use placewright_placement::change::AllocationFact;
 use placewright_placement::{self as placement, ClassId, ConsumerUuid, Inventory};
 use placewright_records::guests::{self, Entry, GuestRow, GuestStateName};
 use placewright_records::message::{self, Versions};
-use placewright_records::{Form, Layout, Reader, Writer, cell, control as form, server};
+use placewright_records::{Form, Layout, Reader, Writer, cell, control as control_records, server};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -196,7 +195,7 @@ fn inventory() -> impl Strategy<Value = placement::Change> {
     })
 }
 
-fn of_control(draw: Draw) -> impl Strategy<Value = control::Change> {
+fn control_changes(draw: Draw) -> impl Strategy<Value = control::Change> {
     let boxed = |row: Option<Spec>| row.map(Box::new);
     prop_oneof![
         consumer().prop_map(control::Change::Placement),
@@ -219,7 +218,7 @@ fn of_control(draw: Draw) -> impl Strategy<Value = control::Change> {
     ]
 }
 
-fn place() -> impl Strategy<Value = GuestRef> {
+fn guest_ref() -> impl Strategy<Value = GuestRef> {
     (uuid(), any::<u32>()).prop_map(|(host, number)| GuestRef {
         host: HostId(host),
         number,
@@ -228,7 +227,7 @@ fn place() -> impl Strategy<Value = GuestRef> {
 
 fn instance() -> impl Strategy<Value = Instance> {
     (
-        of(place()),
+        of(guest_ref()),
         of(text()),
         any::<u64>(),
         any::<u32>(),
@@ -254,14 +253,14 @@ fn instance() -> impl Strategy<Value = Instance> {
 fn job(draw: Draw) -> impl Strategy<Value = Job> {
     let target = (candidate(), any::<u32>());
     let target = target.prop_map(|(candidate, number)| Target { candidate, number });
-    let places = vec(place(), 0..3);
+    let guest_refs = vec(guest_ref(), 0..3);
     (
         of(uuid()),
         time(),
         of(target),
         vec(candidate(), 0..3),
         of(spec(draw)),
-        places,
+        guest_refs,
     )
         .prop_map(
             |(migration, since, target, alternates, spec, clearing)| Job {
@@ -282,14 +281,18 @@ fn job(draw: Draw) -> impl Strategy<Value = Job> {
         )
 }
 
-fn of_cell(draw: Draw) -> impl Strategy<Value = CellChange> {
+fn cell_changes(draw: Draw) -> impl Strategy<Value = CellChange> {
     prop_oneof![
         (uuid(), of(instance()))
             .prop_map(|(id, row)| CellChange::Instance(InstanceId(id), row.map(Box::new))),
         (uuid(), of(job(draw)))
             .prop_map(|(id, row)| CellChange::Job(InstanceId(id), row.map(Box::new))),
-        (place(), of(time())).prop_map(|(place, at)| {
-            let key = (place.host, InstanceId(place.host.0), place.number);
+        (guest_ref(), of(time())).prop_map(|(guest_ref, at)| {
+            let key = (
+                guest_ref.host,
+                InstanceId(guest_ref.host.0),
+                guest_ref.number,
+            );
             CellChange::Guest(key, at.map(Box::new))
         }),
     ]
@@ -357,7 +360,7 @@ fn assert_reads<T: Form + PartialEq + Debug>(value: &T, layout: Layout) -> Vec<u
     let bytes = out.into_bytes();
     let mut from = Reader::new(&bytes, layout);
     assert_eq!(T::read(&mut from).as_ref(), Ok(value));
-    assert_eq!(from.end(), Ok(()));
+    assert_eq!(from.finish(), Ok(()));
     bytes
 }
 
@@ -373,38 +376,38 @@ proptest! {
     }
 
     #[test]
-    fn facts_of_control_read_as_written(
-        changes in vec(of_control(Draw::WithAdded), 0..6),
-        older in vec(of_control(Draw::OfEveryLayout), 0..6),
+    fn changes_of_control_read_as_written(
+        changes in vec(control_changes(Draw::WithAdded), 0..6),
+        without_added_fields in vec(control_changes(Draw::OfEveryLayout), 0..6),
     ) {
-        for changes in [&changes, &older] {
+        for changes in [&changes, &without_added_fields] {
             let mut record = Vec::new();
-            form::encode(changes, &mut record);
-            prop_assert_eq!(&form::decode(&record).unwrap(), changes);
+            control_records::encode(changes, &mut record);
+            prop_assert_eq!(&control_records::decode(&record).unwrap(), changes);
         }
-        assert_reads(&older, Layout::Positional);
+        assert_reads(&without_added_fields, Layout::Positional);
     }
 
     #[test]
-    fn what_instances_count_for_reads_as_written(spec in spec(Draw::WithAdded), usage in usage()) {
+    fn usages_of_instances_read_as_written(spec in spec(Draw::WithAdded), usage in usage()) {
         let spec = Some(Box::new(Spec { usage, ..spec }));
         let changes = [control::Change::Conductor(Change::Spec(values::INSTANCE, spec))];
         let mut record = Vec::new();
-        form::encode(&changes, &mut record);
-        prop_assert_eq!(form::decode(&record).unwrap(), changes);
+        control_records::encode(&changes, &mut record);
+        prop_assert_eq!(control_records::decode(&record).unwrap(), changes);
     }
 
     #[test]
-    fn facts_of_a_cell_read_as_written(
-        changes in vec(of_cell(Draw::WithAdded), 0..6),
-        older in vec(of_cell(Draw::OfEveryLayout), 0..6),
+    fn changes_of_a_cell_read_as_written(
+        changes in vec(cell_changes(Draw::WithAdded), 0..6),
+        without_added_fields in vec(cell_changes(Draw::OfEveryLayout), 0..6),
     ) {
-        for changes in [&changes, &older] {
+        for changes in [&changes, &without_added_fields] {
             let mut record = Vec::new();
             cell::encode(changes, &mut record);
             prop_assert_eq!(&cell::decode(&record).unwrap(), changes);
         }
-        assert_reads(&older, Layout::Positional);
+        assert_reads(&without_added_fields, Layout::Positional);
     }
 
     #[test]
@@ -417,20 +420,20 @@ proptest! {
     #[test]
     fn messages_read_as_written(
         list in vec(envelope(Draw::WithAdded), 0..6),
-        older in vec(envelope(Draw::OfEveryLayout), 0..6),
+        without_added_fields in vec(envelope(Draw::OfEveryLayout), 0..6),
         bytes_max in 0..2000usize,
     ) {
         let positional = Versions::SUPPORTED.oldest;
         let versions = positional + 1..=Versions::SUPPORTED.newest;
         let newer = versions.clone().map(|version| (version, &list));
         let all = std::iter::once(positional).chain(versions);
-        for (version, list) in all.map(|version| (version, &older)).chain(newer) {
+        for (version, list) in all.map(|version| (version, &without_added_fields)).chain(newer) {
             let parts = message::encode_parts(version, list, bytes_max).unwrap();
             let mut read = Vec::new();
             for part in &parts {
-                let some: Vec<Envelope> = message::decode(version, &part.bytes).unwrap();
-                prop_assert_eq!(some.len(), part.count);
-                read.extend(some);
+                let part_items: Vec<Envelope> = message::decode(version, &part.bytes).unwrap();
+                prop_assert_eq!(part_items.len(), part.count);
+                read.extend(part_items);
             }
             prop_assert_eq!(&read, list);
         }
@@ -443,29 +446,29 @@ proptest! {
         own in vec(any::<u8>(), 0..9),
     ) {
         let body = SpecBody::Row(SharedRow::parted(common.into(), own));
-        // Whatever the bytes are, they are passed on as they are, and reading them is no panic.
+        // Bytes that are not a valid body are stored as they are, and reading them does not panic.
         drop(server::read(&body));
         let row = Change::Spec(InstanceId(Uuid::nil()), Some(Box::new(Spec { body, ..spec })));
         let changes = vec![control::Change::Conductor(row)];
         let mut record = Vec::new();
-        form::encode(&changes, &mut record);
-        prop_assert_eq!(form::decode(&record).unwrap(), changes);
+        control_records::encode(&changes, &mut record);
+        prop_assert_eq!(control_records::decode(&record).unwrap(), changes);
     }
 
     #[test]
-    fn no_bytes_are_a_panic(
-        changes in vec(of_control(Draw::WithAdded), 1..4),
-        at in any::<prop::sample::Index>(),
+    fn no_bytes_make_reading_panic(
+        changes in vec(control_changes(Draw::WithAdded), 1..4),
+        position in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {
         let mut record = Vec::new();
-        form::encode(&changes, &mut record);
-        let at = at.index(record.len());
-        record[at] = byte;
-        drop(form::decode(&record));
+        control_records::encode(&changes, &mut record);
+        let position = position.index(record.len());
+        record[position] = byte;
+        drop(control_records::decode(&record));
         drop(cell::decode(&record));
         drop(guests::decode(1 + byte % 2, &record));
-        record.truncate(at);
-        drop(form::decode(&record));
+        record.truncate(position);
+        drop(control_records::decode(&record));
     }
 }

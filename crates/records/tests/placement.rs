@@ -1,4 +1,4 @@
-//! Placement's facts: what each release wrote is read for ever, as in `golden.rs`.
+//! Placement's changes: what any release wrote can be read for ever, as in `golden.rs`.
 
 mod common;
 
@@ -7,7 +7,7 @@ use placewright_conductor::control;
 use placewright_placement::change::AllocationFact;
 use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};
 use placewright_placement::{Change, ClassId, ConsumerUuid, Inventory, Timestamp, TraitId};
-use placewright_records::control as form;
+use placewright_records::control as control_records;
 use uuid::Uuid;
 
 #[expect(clippy::too_many_lines, reason = "one entry a kind of change")]
@@ -120,8 +120,8 @@ fn one_of_each() -> Vec<Change> {
     ]
 }
 
-/// What came later than the first golden record.
-fn later_ones() -> Vec<Change> {
+/// Changes that were added later than the first golden record.
+fn later_changes() -> Vec<Change> {
     vec![
         Change::GroupSet {
             group: Uuid::from_u128(0x44),
@@ -140,7 +140,7 @@ fn later_ones() -> Vec<Change> {
     ]
 }
 
-fn of_control(changes: Vec<Change>) -> Vec<control::Change> {
+fn as_control_changes(changes: Vec<Change>) -> Vec<control::Change> {
     changes
         .into_iter()
         .map(control::Change::Placement)
@@ -151,22 +151,26 @@ fn of_control(changes: Vec<Change>) -> Vec<control::Change> {
 fn records_of_placement_read_as_they_always_did() {
     for (name, changes) in [
         ("placement_4", one_of_each()),
-        ("placement_4_later", later_ones()),
+        ("placement_4_later", later_changes()),
     ] {
-        let changes = of_control(changes);
+        let changes = as_control_changes(changes);
         let mut bytes = Vec::new();
-        form::encode(&changes, &mut bytes);
+        control_records::encode(&changes, &mut bytes);
         assert_writes(name, &bytes);
-        assert!(!form::may_concern_conductor(&bytes), "{name}");
+        assert!(!control_records::may_concern_conductor(&bytes), "{name}");
     }
     for (name, changes) in [
         ("placement_1", one_of_each()),
-        ("placement_1_later", later_ones()),
+        ("placement_1_later", later_changes()),
         ("placement_4", one_of_each()),
-        ("placement_4_later", later_ones()),
+        ("placement_4_later", later_changes()),
     ] {
         let bytes = golden(name);
-        assert_eq!(form::decode(&bytes).unwrap(), of_control(changes), "{name}");
+        assert_eq!(
+            control_records::decode(&bytes).unwrap(),
+            as_control_changes(changes),
+            "{name}"
+        );
     }
 }
 
@@ -174,8 +178,8 @@ fn records_of_placement_read_as_they_always_did() {
 fn a_newer_or_damaged_record_is_refused_with_a_reason() {
     let mut bytes = golden("placement_1");
     bytes[0] = 99;
-    let error = form::decode(&bytes).unwrap_err().to_string();
+    let error = control_records::decode(&bytes).unwrap_err().to_string();
     assert!(error.contains("version 99"), "{error}");
-    assert!(form::decode(&[]).is_err());
-    assert!(form::decode(&[1, 3, 250]).is_err());
+    assert!(control_records::decode(&[]).is_err());
+    assert!(control_records::decode(&[1, 3, 250]).is_err());
 }

@@ -1,5 +1,5 @@
-//! Bodies that are typed rows: what each release wrote is read for ever, as in `golden.rs`, and older
-//! releases get JSON.
+//! Bodies of specs that are rows: what any release wrote can be read for ever, as in `golden.rs`, and
+//! older releases get JSON.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,9 @@ use placewright_conductor::super_conductor::{Change, GroupTopology, Rebuild};
 use placewright_conductor::{ControlState, InstanceId, SharedRow, Spec, SpecBody, control};
 use placewright_link::CellOperation;
 use placewright_records::server::RawRequest;
-use placewright_records::{Form, Layout, Reader, Writer, cell, control as form, message, server};
+use placewright_records::{
+    Form, Layout, Reader, Writer, cell, control as control_records, message, server,
+};
 use placewright_types::server::{OwnFields, ServerBody};
 use uuid::Uuid;
 use values::{AT, INSTANCE, OTHER};
@@ -84,9 +86,13 @@ fn records_with_typed_bodies_read_as_they_always_did() {
         ("control_4_typed_packed", reservation()),
     ] {
         let mut bytes = Vec::new();
-        form::encode(&changes, &mut bytes);
+        control_records::encode(&changes, &mut bytes);
         assert_writes(name, &bytes);
-        assert_eq!(form::decode(&golden(name)).unwrap(), changes, "{name}");
+        assert_eq!(
+            control_records::decode(&golden(name)).unwrap(),
+            changes,
+            "{name}"
+        );
     }
     let row = cell_conductor::Change::Spec(INSTANCE, Some(Box::new(spec())));
     let mut bytes = Vec::new();
@@ -102,11 +108,14 @@ fn snapshots_with_typed_bodies_read_as_they_always_did() {
         drop(state.apply(&change));
     }
     let mut bytes = Vec::new();
-    form::save(&state, &mut bytes).unwrap();
+    control_records::save(&state, &mut bytes).unwrap();
     assert_writes("control_snapshot_3_typed", &bytes);
-    let read = form::load(&mut golden("control_snapshot_3_typed").as_slice()).unwrap();
+    let read = control_records::load(&mut golden("control_snapshot_3_typed").as_slice()).unwrap();
     assert_eq!(read.conductor, state.conductor);
-    assert_eq!(form::digest(&read), form::digest(&state));
+    assert_eq!(
+        control_records::digest(&read),
+        control_records::digest(&state)
+    );
     let specs = read.conductor.specs();
     let of = |number: u128| &specs[&InstanceId(Uuid::from_u128(number))].body;
     // Number 1 is the instance whose spec was set again.
@@ -170,7 +179,7 @@ fn a_body_of_an_older_release_is_read() {
     assert_eq!(read.own.hostname, "vm");
     assert_eq!(read.server.metadata["a"], "b");
     assert_eq!(read.server.block_device_mapping_v2[0].len(), 5);
-    // As a row it says the same, and so does the JSON that is made of the row.
+    // The row has the same content, and so has the JSON that is made from the row.
     let row = server::write(&read);
     assert_eq!(server::read(&row).unwrap(), read);
     assert_eq!(server::read(&(&*server::json(&row)).into()).unwrap(), read);
@@ -188,8 +197,8 @@ fn a_body_in_two_parts_is_the_body() {
             own: own.clone(),
             ..whole.clone()
         };
-        let parted = SharedRow::parted(server::common(&whole), server::own(&own));
-        assert_eq!(SpecBody::Row(parted), server::write(&body));
+        let from_parts = SharedRow::parted(server::common(&whole), server::own(&own));
+        assert_eq!(SpecBody::Row(from_parts), server::write(&body));
         assert_eq!(server::read(&server::write(&body)).unwrap(), body);
     }
 }
@@ -198,8 +207,8 @@ fn a_body_in_two_parts_is_the_body() {
 fn a_request_is_found_without_reading_it() {
     let typed = server::write(&body());
     let json = SpecBody::from(&*server::json(&typed));
-    for kept in [&typed, &json] {
-        let raw = RawRequest::find(kept).unwrap();
+    for spec_body in [&typed, &json] {
+        let raw = RawRequest::find(spec_body).unwrap();
         assert_eq!(raw.min_count, Some(2));
         assert_eq!(raw.read().unwrap(), body().request);
     }

@@ -19,9 +19,9 @@ use placewright_rpc::{
 use placewright_tasks::{Task, supervise};
 
 use crate::config::{AgentFlags, Config, ConfigErrors, Environment};
-use crate::control::signals::{self, nth};
+use crate::control::signals::{self, wait_for_stop};
 use crate::control::{logs, option_conversion, systemd};
-use crate::identities::{self, Kept};
+use crate::identities::{self, ManagedCredentials};
 use crate::options::{AgentOptions, DriverKind, Number, Options};
 use crate::{secrets, warnings};
 
@@ -69,24 +69,25 @@ pub struct Checked {
     pub warnings: Vec<String>,
 }
 
-/// Checks what concerns several options together, and reads the files that they name.
+/// Checks combinations of options, and reads the files that they name.
 ///
 /// # Errors
 ///
-/// Whatever would keep the agent from starting.
+/// The first error that would keep the agent from starting.
 pub fn check(config: &Config) -> Result<Checked, ConfigErrors> {
     let options = &config.options.agent;
     let token = options.token_file.as_deref().map(Token::read).transpose();
     Ok(Checked {
         driver: hosts::driver(options)?,
         placement: placement(&config.options)?,
-        token: token.map_err(|error| wrong("token_file", &error))?,
-        warnings: warnings::of_agent(config),
+        token: token.map_err(|error| config_error("token_file", &error))?,
+        warnings: warnings::agent_warnings(config),
     })
 }
 
-/// How the agent reaches its cell. Its certificate, if it has one, is looked after from now on.
-fn towards_cell(
+/// The options of the agent's connection to its cell. If the agent has a certificate, this starts the
+/// task that keeps it valid.
+fn cell_client_options(
     options: &AgentOptions,
     token: Option<Token>,
 ) -> Result<ClientOptions, ConfigErrors> {
@@ -111,13 +112,13 @@ fn towards_cell(
         server: ServerRole::Cell(cell),
     });
     let authority = CertificatesClient::new(client.clone(), false);
-    let authority = authority.map_err(|error| wrong("cell", &error))?;
-    let kept = Kept::new(
+    let authority = authority.map_err(|error| config_error("cell", &error))?;
+    let managed = ManagedCredentials::new(
         credentials,
         Some(Arc::new(authority.clone())),
         Some(authority),
     );
-    placewright_tasks::spawn(Task::Certificates, identities::keep(vec![kept]));
+    placewright_tasks::spawn(Task::Certificates, identities::manage(vec![managed]));
     Ok(client)
 }
 
@@ -137,13 +138,13 @@ async fn serve(
     signals::ignore_hang_ups()?;
     let folder = options.identity_path.as_deref();
     identities::enrol("agent", word, folder, &options.cell).await?;
-    let link = AgentClient::new(towards_cell(options, token)?);
-    let link: Arc<dyn AgentLink> = Arc::new(link.map_err(|error| wrong("cell", &error))?);
+    let link = AgentClient::new(cell_client_options(options, token)?);
+    let link: Arc<dyn AgentLink> = Arc::new(link.map_err(|error| config_error("cell", &error))?);
     let agent_options = agent_options(options, placement);
     let record = agent_options.record.clone().unwrap_or_default();
     let agent = Agent::start(agent_options, driver, link).await;
     let agent = agent.map_err(|error| match error {
-        AgentError::Placement(error) => anyhow::Error::from(wrong("placement_url", &error)),
+        AgentError::Placement(error) => anyhow::Error::from(config_error("placement_url", &error)),
         error => anyhow::Error::from(error),
     })?;
     systemd::ready();
@@ -158,43 +159,43 @@ async fn serve(
             start_ms = start.elapsed().as_millis(),
             "ready"
         ),
-        () = nth(&stops, 1) => {}
+        () = wait_for_stop(&stops, 1) => {}
     }
-    nth(&stops, 1).await;
+    wait_for_stop(&stops, 1).await;
     tracing::info!("stopping: work under way may end; guests stay");
     systemd::stopping();
     tokio::select! {
         () = agent.stop() => {}
-        () = nth(&stops, 2) => bail!("ended at once by a second signal"),
+        () = wait_for_stop(&stops, 2) => bail!("ended at once by a second signal"),
     }
     tracing::info!("stopped");
     Ok(())
 }
 
 /// The address of placement and the credentials for it.
-fn placement(all: &Options) -> Result<placement::Options, ConfigErrors> {
-    let options = &all.agent;
+fn placement(options_of_roles: &Options) -> Result<placement::Options, ConfigErrors> {
+    let options = &options_of_roles.agent;
     let token = match (&options.placement_user, &options.placement_password_file) {
         (None, None) if options.placement_keystone => {
-            let user = ServiceUser::new(&option_conversion::keystone(all)).map_err(|error| {
-                ConfigErrors(vec![format!("[keystone] {}", crate::config::chain(&error))])
-            })?;
+            let user = ServiceUser::new(&option_conversion::keystone(options_of_roles)).map_err(
+                |error| ConfigErrors(vec![format!("[keystone] {}", crate::config::chain(&error))]),
+            )?;
             placement::Credentials::Service(Arc::new(user))
         }
         (Some(_), _) if options.placement_keystone => {
-            let both = "does not go together with placement_keystone";
-            return Err(wrong("placement_user", &both));
+            let message = "does not go together with placement_keystone";
+            return Err(config_error("placement_user", &message));
         }
         (Some(user), Some(file)) => {
             let text = std::fs::read_to_string(file);
-            let text = text.map_err(|error| wrong("placement_password_file", &error))?;
+            let text = text.map_err(|error| config_error("placement_password_file", &error))?;
             let password = text.lines().next().unwrap_or_default().to_owned();
             placement::Credentials::Password(user.clone(), password)
         }
         (None, None) => placement::Credentials::Token(options.placement_token.clone()),
         _ => {
-            let both = "goes together with placement_password_file";
-            return Err(wrong("placement_user", &both));
+            let message = "goes together with placement_password_file";
+            return Err(config_error("placement_user", &message));
         }
     };
     Ok(placement::Options::new(&options.placement_url, token))
@@ -237,7 +238,7 @@ impl AgentOptions {
     }
 }
 
-fn wrong(name: &str, why: &dyn std::fmt::Display) -> ConfigErrors {
+fn config_error(name: &str, why: &dyn std::fmt::Display) -> ConfigErrors {
     ConfigErrors(vec![format!("agent.{name}: {why}")])
 }
 

@@ -10,12 +10,12 @@ use prometheus_client::registry::Registry;
 use crate::config::{ConfigErrors, chain};
 use crate::options::{self, AuditDestination};
 
-/// Opens the audit log, if there is to be one, and makes it that of the process. Its file is in this
-/// directory unless the options name one.
+/// Opens the audit log, if the options name a destination, and makes it that of the process. Its file is
+/// in `directory` unless the options name one.
 ///
 /// # Errors
 ///
-/// It cannot be opened.
+/// The destination cannot be opened.
 pub(crate) fn start(
     options: &options::AuditLogOptions,
     directory: &Path,
@@ -42,7 +42,7 @@ pub(crate) fn start(
     Ok(log)
 }
 
-/// Writes what waits for the audit log of the process, at its end.
+/// Writes the lines that the audit log of the process has queued. Called at the end of the process.
 pub(crate) fn close() {
     if let Some(log) = for_process() {
         log.close();

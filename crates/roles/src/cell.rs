@@ -1,7 +1,7 @@
 //! `placewright cell`: runs one cell until it is told to stop.
 //!
-//! The order of a start: configuration, log, token, ports, store, then it listens. Whatever can
-//! fail quickly is done before the store is loaded.
+//! The order of a start: configuration, log, token, ports, store; then the cell listens. Steps that can
+//! fail quickly come before the store is loaded.
 
 mod identity;
 mod metrics;
@@ -31,11 +31,11 @@ use crate::audit_log;
 use crate::config::{CellFlags, Config, ConfigErrors, Environment};
 use crate::control::journal_metrics::JournalMetrics;
 use crate::control::observer::LoggingObserver;
-use crate::control::signals::{self, nth};
+use crate::control::signals::{self, wait_for_stop};
 use crate::control::sockets::Socket;
 use crate::control::{BACKLOG, bind, descriptors, health, logs, option_conversion, systemd};
 use crate::handshakes::HandshakeThreads;
-use crate::identities::{self, Kept};
+use crate::identities::{self, ManagedCredentials};
 use crate::options::{CellOptions, Number, Options};
 use crate::{secrets, warnings};
 
@@ -71,22 +71,22 @@ pub fn run(arguments: &CellArgs) -> anyhow::Result<()> {
         serve(&config, arguments.enrol.as_deref(), token, start),
     ));
     audit_log::close();
-    // The thread of a store that is still being loaded is not waited for.
+    // If the store is still being loaded, the thread that does it is not waited for.
     runtime.shutdown_background();
     drop(log);
     result
 }
 
-/// Checks what concerns several options together, and reads the token. Also returns settings that
-/// are allowed but probably not intended.
+/// Checks combinations of options, and reads the token. Also returns warnings about settings that are
+/// allowed but probably not intended.
 ///
 /// # Errors
 ///
-/// Whatever would keep the cell from starting.
+/// The first error that would keep the cell from starting.
 pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErrors> {
     let options = &config.options;
     let cell = &options.cell;
-    let mut warnings = warnings::of_cell(config);
+    let mut warnings = warnings::cell_warnings(config);
     let token = cell.token_file.as_deref().map(Token::read).transpose();
     let token = token.map_err(|error| ConfigErrors(vec![format!("cell.token_file: {error}")]))?;
     if cell.uuid.is_some_and(|uuid| uuid.is_nil()) {
@@ -125,8 +125,8 @@ fn credentials(options: &CellOptions) -> Result<Option<Arc<Credentials>>, Config
     folder.map(load).transpose()
 }
 
-/// How the cell reaches control.
-fn towards_control(
+/// The options of the cell's connections to control.
+fn control_client_options(
     options: &CellOptions,
     token: Option<Token>,
     credentials: Option<&Arc<Credentials>>,
@@ -142,26 +142,26 @@ fn towards_control(
     }
 }
 
-/// The way to the authority, which the cell uses for itself and offers its agents.
-fn way_to_authority(
+/// The link to the authority, which renews the cell's own certificate and those of its agents.
+fn authority_link(
     client: &ClientOptions,
     credentials: Option<&Arc<Credentials>>,
 ) -> Result<Option<Arc<CertificatesClient>>, ConfigErrors> {
     let Some(credentials) = credentials else {
         return Ok(None);
     };
-    let to = |relays| {
+    let connect = |relays| {
         let made = CertificatesClient::new(client.clone(), relays);
         made.map_err(|error| ConfigErrors(vec![format!("cell.placement: {error}")]))
     };
-    let own = to(false)?;
-    let kept = Kept::new(
+    let own_link = connect(false)?;
+    let managed = ManagedCredentials::new(
         Arc::clone(credentials),
-        Some(Arc::new(own.clone())),
-        Some(own),
+        Some(Arc::new(own_link.clone())),
+        Some(own_link),
     );
-    placewright_tasks::spawn(Task::Certificates, identities::keep(vec![kept]));
-    Ok(Some(Arc::new(to(true)?)))
+    placewright_tasks::spawn(Task::Certificates, identities::manage(vec![managed]));
+    Ok(Some(Arc::new(connect(true)?)))
 }
 
 async fn serve(
@@ -176,13 +176,13 @@ async fn serve(
     let folder = options.identity_path.as_deref();
     identities::enrol("cell", word, folder, &options.placement).await?;
     let credentials = credentials(options)?;
-    let client = towards_control(options, token.clone(), credentials.as_ref());
+    let client = control_client_options(options, token.clone(), credentials.as_ref());
     let placement = placement(client.clone())?;
     let socket = bind(options.listen, "cell")?;
-    let shares = descriptors::of_cell(&config.options);
+    let connection_limits = descriptors::of_cell(&config.options);
     let metrics = options.metrics_listen;
     let metrics = metrics.map(|listen| bind(listen, "cell.metrics"));
-    let (told, _) = health::start(metrics.transpose()?.map(Socket::Bound), None)?;
+    let (health_handle, _) = health::start(metrics.transpose()?.map(Socket::Bound), None)?;
     let directory = options.directory();
     let id = identity::find(&directory, options.uuid)?;
     let mut registry = Registry::default();
@@ -194,7 +194,7 @@ async fn serve(
     };
     let cell = tokio::select! {
         cell = Cell::open(&directory, store, cell_options, observer, placement) => cell?,
-        () = nth(&stops, 1) => {
+        () = wait_for_stop(&stops, 1) => {
             tracing::info!("stopped while the state was being loaded");
             return Ok(());
         }
@@ -202,33 +202,33 @@ async fn serve(
     metrics::register(&mut registry, &cell);
     audit_log::start(&config.options.audit, &directory, &mut registry)?;
     let listener = socket.listen(BACKLOG)?;
-    banner(config, &listener, &cell, &directory, start)?;
-    told.set(metrics::Vitals::new(registry, stops.clone()));
+    log_ready(config, &listener, &cell, &directory, start)?;
+    health_handle.set(metrics::CellHealth::new(registry, stops.clone()));
     systemd::ready();
     systemd::feed_watchdog();
 
-    let services = services(&cell, way_to_authority(&client, credentials.as_ref())?);
+    let services = services(&cell, authority_link(&client, credentials.as_ref())?);
     let threads = HandshakeThreads::start(&config.options, credentials.is_some())?;
     let serve_options = ServeOptions {
         token,
         credentials,
         handshakes: threads.places(),
         drain_timeout: milliseconds(options.drain_timeout_ms),
-        ..option_conversion::cell(&config.options, shares.cell)
+        ..option_conversion::grpc_of_cell(&config.options, connection_limits.cell)
     };
-    let serving = serve_grpc(listener, services, serve_options, nth(&stops, 1));
+    let serving = serve_grpc(listener, services, serve_options, wait_for_stop(&stops, 1));
     let stopping = async {
-        nth(&stops, 1).await;
+        wait_for_stop(&stops, 1).await;
         tracing::info!(
             "stopping: what was accepted is made durable; a second signal ends it at once"
         );
         systemd::stopping();
-        // This also ends the streams, for which the server waits.
+        // This also ends the streams, which the server would wait for.
         cell.shutdown().await;
     };
     tokio::select! {
         (served, ()) = async { tokio::join!(serving, stopping) } => served?,
-        () = nth(&stops, 2) => bail!("ended at once by a second signal"),
+        () = wait_for_stop(&stops, 2) => bail!("ended at once by a second signal"),
     }
     tracing::info!("stopped");
     Ok(())
@@ -246,12 +246,12 @@ async fn sealer(config: &Config, registry: &mut Registry) -> anyhow::Result<Seal
     Ok(sealer)
 }
 
-/// What the cell offers control and its agents.
+/// The gRPC services of the cell, for control and its agents.
 fn services(cell: &Arc<Cell>, certificates: Option<Arc<CertificatesClient>>) -> Services {
     Services {
         cell: Some(Arc::clone(cell) as _),
         agents: Some(Arc::clone(cell) as _),
-        certificates: certificates.map(|way| way as _),
+        certificates: certificates.map(|link| link as _),
         ..Services::default()
     }
 }
@@ -283,8 +283,8 @@ fn milliseconds<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Dur
     Duration::from_millis(u64::try_from(number.get()).unwrap_or(0))
 }
 
-/// Logs what runs, at which addresses, and on which store.
-fn banner(
+/// Logs that the cell is ready, with its version, addresses and store.
+fn log_ready(
     config: &Config,
     listener: &TcpListener,
     cell: &Cell,
@@ -318,7 +318,10 @@ mod tests {
         let texts: Vec<&str> = OPTIONS.iter().map(|spec| spec.default).collect();
         let options = Options::from_texts(&texts).unwrap();
         let id = CellId(uuid::Uuid::from_u128(1));
-        let ours = format!("{:#?}", cell_options(&options, id));
-        assert_eq!(ours, format!("{:#?}", placewright_cell::Options::new(id)));
+        let converted = format!("{:#?}", cell_options(&options, id));
+        assert_eq!(
+            converted,
+            format!("{:#?}", placewright_cell::Options::new(id))
+        );
     }
 }

@@ -1,5 +1,5 @@
 //! The sources of option values: defaults, the configuration file, the environment, and flags, each
-//! overriding the one before. Every value has its source, and every error names its place.
+//! overriding the one before. Each value has its source, and each error names it.
 
 mod environment;
 mod file;
@@ -54,7 +54,7 @@ pub struct Value {
 }
 
 /// A value that one layer gives for the option with this index in [`OPTIONS`].
-type Given = (usize, Value);
+type GivenValue = (usize, Value);
 
 /// The effective configuration, after all layers.
 #[derive(Debug)]
@@ -98,22 +98,22 @@ impl Config {
     ///
     /// All errors of all layers together, in the order of the layers.
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigErrors> {
-        let mut problems = Vec::new();
-        let mut given: Vec<Given> = Vec::new();
+        let mut errors = Vec::new();
+        let mut given: Vec<GivenValue> = Vec::new();
         let file = match file_to_read(flags, environment) {
             Ok(file) => file,
             Err(problem) => {
-                problems.push(problem);
+                errors.push(problem);
                 None
             }
         };
         if let Some(path) = &file {
             match std::fs::read_to_string(path) {
-                Ok(text) => given.extend(file::read(path, &text, &mut problems)),
-                Err(error) => problems.push(format!("{}: cannot read it: {error}", path.display())),
+                Ok(text) => given.extend(file::read(path, &text, &mut errors)),
+                Err(error) => errors.push(format!("{}: cannot read it: {error}", path.display())),
             }
         }
-        given.extend(environment::read(&environment.0, &mut problems));
+        given.extend(environment::read(&environment.0, &mut errors));
         given.extend(flags.given());
 
         let mut values: Vec<Value> = OPTIONS
@@ -127,20 +127,20 @@ impl Config {
             if (OPTIONS[index].accepts)(&value.text) {
                 values[index] = value;
             } else {
-                problems.push(bad_value(index, &value));
+                errors.push(bad_value(index, &value));
             }
         }
         let texts: Vec<&str> = values.iter().map(|value| value.text.as_str()).collect();
         match Options::from_texts(&texts) {
-            Ok(options) if problems.is_empty() => Ok(Self {
+            Ok(options) if errors.is_empty() => Ok(Self {
                 options,
                 values,
                 file,
             }),
-            Ok(_) => Err(ConfigErrors(problems)),
+            Ok(_) => Err(ConfigErrors(errors)),
             Err(index) => {
-                problems.push(bad_value(index, &values[index]));
-                Err(ConfigErrors(problems))
+                errors.push(bad_value(index, &values[index]));
+                Err(ConfigErrors(errors))
             }
         }
     }
@@ -149,7 +149,7 @@ impl Config {
 /// The error for a value that its option does not allow.
 fn bad_value(index: usize, value: &Value) -> String {
     let spec = &OPTIONS[index];
-    let shown = if spec.secret {
+    let shown_value = if spec.secret {
         "the value".to_owned()
     } else {
         format!("{:?}", value.text)
@@ -160,7 +160,7 @@ fn bad_value(index: usize, value: &Value) -> String {
         format!(" ({})", spec.unit)
     };
     format!(
-        "{}: {shown} is no value for {}; allowed: {}{unit}",
+        "{}: {shown_value} is no value for {}; allowed: {}{unit}",
         value.source,
         spec.key(),
         (spec.allowed)()
@@ -170,7 +170,7 @@ fn bad_value(index: usize, value: &Value) -> String {
 /// The configuration file: the one that is named, which then must exist, or the first of
 /// [`search_places`] that exists.
 fn file_to_read(flags: &Flags, environment: &Environment) -> Result<Option<PathBuf>, String> {
-    let (named, by) = match (flags.config(), environment.get("PLACEWRIGHT_CONFIG")) {
+    let (named, named_by) = match (flags.config(), environment.get("PLACEWRIGHT_CONFIG")) {
         (Some(path), _) => (path.to_owned(), "--config"),
         (None, Some(path)) => (PathBuf::from(path), "PLACEWRIGHT_CONFIG"),
         (None, None) => {
@@ -182,7 +182,7 @@ fn file_to_read(flags: &Flags, environment: &Environment) -> Result<Option<PathB
     if named.exists() {
         Ok(Some(named))
     } else {
-        Err(format!("{by}: there is no file {}", named.display()))
+        Err(format!("{named_by}: there is no file {}", named.display()))
     }
 }
 
@@ -196,8 +196,8 @@ fn search_places(environment: &Environment) -> Vec<PathBuf> {
     places
 }
 
-/// " (did you mean …?)" for an unknown name, if a known one is similar.
-fn nearest(unknown: &str, known: impl IntoIterator<Item = String>) -> String {
+/// The end of the message about an unknown name: the known name that is most similar to it.
+fn nearest_hint(unknown: &str, known: impl IntoIterator<Item = String>) -> String {
     known
         .into_iter()
         .map(|name| (strsim::jaro_winkler(unknown, &name), name))
@@ -263,9 +263,9 @@ mod tests {
             ("PLACEWRIGHT_LOG_FORMT", "text"),
             ("PLACEWRIGHT_BIN", "/bin/true"),
         ];
-        let problems = load(toml, &variables, &[]).unwrap_err();
+        let errors = load(toml, &variables, &[]).unwrap_err();
         assert_eq!(
-            problems,
+            errors,
             [
                 "test.toml:2: unknown key listen_on in [placement]; the nearest is listen",
                 "test.toml:3: unknown section [plcement]; the nearest is placement",
@@ -279,9 +279,9 @@ mod tests {
     fn bad_values_name_key_place_and_what_is_allowed() {
         let toml = "[placement]\nbody_bytes_max = 'many'\n";
         let variables = [("PLACEWRIGHT_PLACEMENT_LISTEN", "localhost")];
-        let problems = load(toml, &variables, &["--log-format", "xml"]).unwrap_err();
+        let errors = load(toml, &variables, &["--log-format", "xml"]).unwrap_err();
         assert_eq!(
-            problems,
+            errors,
             [
                 "test.toml:2: \"many\" is no value for placement.body_bytes_max; \
                  allowed: a whole number from 1024 to 1073741824 (bytes)",
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_toml_names_the_line() {
-        let problems = load("[placement]\nlisten = \n", &[], &[]).unwrap_err();
-        assert!(problems[0].starts_with("test.toml:2: "), "{problems:?}");
+        let errors = load("[placement]\nlisten = \n", &[], &[]).unwrap_err();
+        assert!(errors[0].starts_with("test.toml:2: "), "{errors:?}");
     }
 }

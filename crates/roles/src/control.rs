@@ -1,7 +1,7 @@
 //! `placewright control`: runs control with its APIs until it is told to stop.
 //!
-//! The order of a start: configuration, log, ports, policies and authentication, store, then it
-//! listens. Whatever can fail quickly is done before the store is loaded.
+//! The order of a start: configuration, log, policies and authentication, ports, store; then control
+//! listens. Steps that can fail quickly come before the store is loaded.
 
 mod access;
 mod api_threads;
@@ -41,8 +41,8 @@ use placewright_placement::{Command, Timestamp};
 use placewright_rpc::Token;
 use placewright_scheduler::select::Scheduler;
 use placewright_tasks::{Task, supervise};
-use running::Running;
-use signals::nth;
+use running::RunningControl;
+use signals::wait_for_stop;
 use tokio::net::TcpSocket;
 
 use crate::config::{Config, ConfigErrors, ControlFlags, Environment};
@@ -65,14 +65,14 @@ pub fn run(flags: &ControlFlags) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let result = runtime.block_on(supervise(Task::Main, serve(&config, start)));
-    // The thread of a store that is still being loaded is not waited for.
+    // If the store is still being loaded, the thread that does it is not waited for.
     runtime.shutdown_background();
     drop(log);
     result
 }
 
-/// Checks what concerns several options together, and the files that they name. Returns settings
-/// that are allowed but probably not intended.
+/// Checks combinations of options, and the files that options name. Returns warnings about settings that
+/// are allowed but probably not intended.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ impl Checked {
         let (authenticator, policy) = access::load(options, &mut warnings)?;
         let tls = tls::TlsFiles::load(options, &mut warnings)?;
         quotas::reader(options)?;
-        warnings.extend(warnings::of_control(config));
+        warnings.extend(warnings::control_warnings(config));
         secrets::check(&options.secrets, &options.store.directory())?;
         Ok(Self {
             token,
@@ -121,8 +121,8 @@ impl Checked {
 }
 
 impl Checked {
-    /// The same for a start: warnings go to the log, and control gets its certificate, which may be
-    /// made for it.
+    /// Checks the options for a start: logs the warnings, and opens control's certificate, or creates it
+    /// if the authority is here.
     ///
     /// # Errors
     ///
@@ -142,35 +142,35 @@ pub(crate) const BACKLOG: u32 = 4096;
 /// intended.
 pub(crate) fn check_open(options: &Options) -> Result<Vec<String>, ConfigErrors> {
     let mut warnings = Vec::new();
-    let listens = std::iter::once(options.placement.listen)
+    let addresses = std::iter::once(options.placement.listen)
         .chain(options.scheduler.listen)
         .chain(options.compute.listen);
-    for listen in listens {
-        let is_open = options.auth.strategy == AuthStrategy::Noauth2 && !listen.ip().is_loopback();
+    for address in addresses {
+        let is_open = options.auth.strategy == AuthStrategy::Noauth2 && !address.ip().is_loopback();
         if is_open && !options.auth.i_know_this_is_open {
             return Err(ConfigErrors(vec![format!(
                 "auth.strategy noauth2 believes whatever a client says, so it listens on loopback \
-                 only, not on {listen}: set auth.strategy to http_basic or keystone, or say \
+                 only, not on {address}: set auth.strategy to http_basic or keystone, or say \
                  --i-know-this-is-open"
             )]));
         }
         if is_open {
             warnings.push(format!(
-                "noauth2 on an open address, {listen}: everybody who reaches it may do everything"
+                "noauth2 on an open address, {address}: everybody who reaches it may do everything"
             ));
         }
     }
-    if let Some(listen) = options.control.listen
-        && !listen.ip().is_loopback()
+    if let Some(address) = options.control.listen
+        && !address.ip().is_loopback()
         && identities::identity_path(options).is_none()
     {
         if !options.auth.i_know_this_is_open {
             return Err(ConfigErrors(vec![identities::refuse_open(
-                "control", listen,
+                "control", address,
             )]));
         }
         let has_token = options.control.token_file.is_some();
-        warnings.push(identities::warn_open("control", listen, has_token));
+        warnings.push(identities::warn_open("control", address, has_token));
     }
     Ok(warnings)
 }
@@ -178,26 +178,26 @@ pub(crate) fn check_open(options: &Options) -> Result<Vec<String>, ConfigErrors>
 async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     let stops = signals::count_stops()?;
     let hang_ups = signals::hang_ups()?;
-    let Some(running) = Running::start(config, &stops, 0).await? else {
+    let Some(control) = RunningControl::start(config, &stops, 0).await? else {
         return Ok(());
     };
-    running.reread_access(&config.options, hang_ups);
-    if let Some(kept) = running.identity.kept() {
-        placewright_tasks::spawn(Task::Certificates, identities::keep(vec![kept]));
+    control.reread_access_files(&config.options, hang_ups);
+    if let Some(managed) = control.identity.managed() {
+        placewright_tasks::spawn(Task::Certificates, identities::manage(vec![managed]));
     }
-    running.banner(config, start).await?;
+    control.log_ready(config, start).await?;
     systemd::ready();
     systemd::feed_watchdog();
-    let (runtime, engine) = (running.runtime.clone(), running.engine.clone());
-    let restart = Arc::clone(&running.restart);
+    let (runtime, engine) = (control.runtime.clone(), control.engine.clone());
+    let restart = Arc::clone(&control.restart);
     let stopping = async {
-        nth(&stops, 1).await;
+        wait_for_stop(&stops, 1).await;
         tracing::info!("stopping: requests under way end first; a second signal ends it at once");
         systemd::stopping();
     };
     tokio::select! {
-        (served, ()) = async { tokio::join!(running.serve(&config.options, &stops), stopping) } => served?,
-        () = nth(&stops, 2) => bail!("ended at once by a second signal"),
+        (served, ()) = async { tokio::join!(control.serve(&config.options, &stops), stopping) } => served?,
+        () = wait_for_stop(&stops, 2) => bail!("ended at once by a second signal"),
     }
     running::close(runtime, engine).await?;
     restart.finish();

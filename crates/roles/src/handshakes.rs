@@ -34,7 +34,9 @@ impl HandshakeThreads {
     pub(crate) fn start(options: &Options, has_handshakes: bool) -> std::io::Result<Self> {
         Ok(Self {
             limits: option_conversion::handshakes(options),
-            runtime: has_handshakes.then(|| threads(options)).transpose()?,
+            runtime: has_handshakes
+                .then(|| handshake_runtime(options))
+                .transpose()?,
         })
     }
 
@@ -49,7 +51,7 @@ impl HandshakeThreads {
     }
 }
 
-/// Nobody waits for handshakes at the end.
+/// Drops the runtime without waiting for its tasks.
 impl Drop for HandshakeThreads {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -58,7 +60,8 @@ impl Drop for HandshakeThreads {
     }
 }
 
-fn threads(options: &Options) -> std::io::Result<Runtime> {
+/// The threads that compute handshakes.
+fn handshake_runtime(options: &Options) -> std::io::Result<Runtime> {
     let threads = match options.tls.handshake_threads.count() {
         0 => available_parallelism().map_or(1, usize::from).div_ceil(2),
         threads => threads,

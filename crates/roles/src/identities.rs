@@ -1,7 +1,7 @@
-//! The certificates of the roles of this process: where they come from, and who looks after them.
+//! The certificates of the roles of this process: loads them, gets new ones, and keeps them valid.
 
 mod authority;
-mod keeper;
+mod managed;
 
 use std::fs::File;
 use std::io::Read as _;
@@ -18,51 +18,52 @@ use placewright_rpc::{ClientIdentity, ClientOptions, ServerRole};
 use crate::config::{ConfigErrors, chain};
 use crate::options::Options;
 pub(crate) use authority::LocalAuthority;
-pub(crate) use keeper::{Kept, keep};
+pub(crate) use managed::{ManagedCredentials, manage};
 
-/// The folder of control's certificate within that of the authority, when no other is named.
-const OF_CONTROL: &str = "control";
-/// The most that is read of a file with a word.
+/// The folder of control's certificate in that of the authority, unless the options name another.
+const CONTROL_FOLDER: &str = "control";
+/// The most bytes that are read of a file with an invitation's word.
 const WORD_FILE_BYTES_MAX: u64 = 4096;
 
-/// What control has: its certificate, and the authority if that is here.
+/// Control's certificate, and the authority if this process has it.
 #[derive(Clone, Default)]
 pub(crate) struct ControlIdentity {
     pub(crate) credentials: Option<Arc<Credentials>>,
     pub(crate) authority: Option<Arc<LocalAuthority>>,
 }
 
-fn wrong(key: &str, why: &str) -> ConfigErrors {
-    ConfigErrors(vec![format!("{key}: {why}")])
+fn config_error(key: &str, error: &str) -> ConfigErrors {
+    ConfigErrors(vec![format!("{key}: {error}")])
 }
 
-fn wrong_pki(key: &str, error: &PkiError) -> ConfigErrors {
-    wrong(key, &chain(error))
+fn pki_config_error(key: &str, error: &PkiError) -> ConfigErrors {
+    config_error(key, &chain(error))
 }
 
 impl ControlIdentity {
-    /// Loads what control's options name. With the authority here, control's own certificate is made
-    /// when it is missing or has ended.
+    /// Loads the folders that control's options name. If the authority is one of them, control's
+    /// certificate is issued when it is missing or has expired.
     ///
     /// # Errors
     ///
-    /// A folder lacks something, or the certificate is not control's.
+    /// A folder is not complete, or the certificate is not control's.
     pub(crate) fn open(options: &Options) -> Result<Self, ConfigErrors> {
         let control = &options.control;
         let key = "control.authority_path";
         let authority = control.authority_path.as_deref().map(Authority::open);
         let authority = authority
             .transpose()
-            .map_err(|error| wrong_pki(key, &error))?;
+            .map_err(|error| pki_config_error(key, &error))?;
         let Some(folder) = identity_path(options) else {
             return Ok(Self::default());
         };
         let key = "control.identity_path";
         if let Some(authority) = &authority {
-            let own = Identity::new(authority.installation(), Role::Control);
-            let own = own.map_err(|error| wrong(key, &error.to_string()))?;
-            let held = ensure(authority, &folder, &own);
-            held.map_err(|error| wrong_pki(key, &error))?;
+            let control_identity = Identity::new(authority.installation(), Role::Control);
+            let control_identity =
+                control_identity.map_err(|error| config_error(key, &error.to_string()))?;
+            let ensured = ensure(authority, &folder, &control_identity);
+            ensured.map_err(|error| pki_config_error(key, &error))?;
         }
         let list = authority.as_ref().map(Authority::list_path);
         let credentials = load(key, &folder, list.as_deref(), "control's", |role| {
@@ -74,8 +75,8 @@ impl ControlIdentity {
         })
     }
 
-    /// How control reaches a cell.
-    pub(crate) fn towards_cell(&self, name: &str) -> Option<ClientIdentity> {
+    /// The identity with which control connects to a cell.
+    pub(crate) fn client_identity_for(&self, name: &str) -> Option<ClientIdentity> {
         let credentials = self.credentials.clone()?;
         Some(ClientIdentity {
             credentials,
@@ -83,27 +84,31 @@ impl ControlIdentity {
         })
     }
 
-    /// The authority as a server offers it.
-    pub(crate) fn offered(&self) -> Option<Arc<dyn CertificateLink>> {
+    /// The authority as the service that control's gRPC server offers.
+    pub(crate) fn certificate_link(&self) -> Option<Arc<dyn CertificateLink>> {
         let authority = self.authority.clone()?;
         Some(authority as _)
     }
 
-    /// What has to be looked after.
-    pub(crate) fn kept(&self) -> Option<Kept> {
+    /// Control's credentials, to be kept valid by [`manage`].
+    pub(crate) fn managed(&self) -> Option<ManagedCredentials> {
         let credentials = self.credentials.clone()?;
-        Some(Kept::new(credentials, self.offered(), None))
+        Some(ManagedCredentials::new(
+            credentials,
+            self.certificate_link(),
+            None,
+        ))
     }
 }
 
-/// Where control's certificate is, or is to be.
+/// The folder of control's certificate.
 pub(crate) fn identity_path(options: &Options) -> Option<PathBuf> {
     let control = &options.control;
-    let beside = || Some(control.authority_path.as_ref()?.join(OF_CONTROL));
-    control.identity_path.clone().or_else(beside)
+    let in_authority = || Some(control.authority_path.as_ref()?.join(CONTROL_FOLDER));
+    control.identity_path.clone().or_else(in_authority)
 }
 
-/// Makes the certificate in a folder if it is missing, has ended, or is another one than wanted.
+/// Issues a certificate into a folder, unless there is one of this identity that has not expired.
 pub(crate) fn ensure(
     authority: &Authority,
     folder: &Path,
@@ -111,8 +116,8 @@ pub(crate) fn ensure(
 ) -> Result<(), PkiError> {
     if holder::is_in(folder) {
         let present = Credentials::load(folder, Some(&authority.list_path()))?.current();
-        let is_good = present.check_client(&present.certificate).is_ok();
-        if is_good && present.identity() == identity {
+        let is_valid = present.check_client(&present.certificate).is_ok();
+        if is_valid && present.identity() == identity {
             return Ok(());
         }
         if !present.is_own_form {
@@ -129,46 +134,48 @@ pub(crate) fn ensure(
     Ok(())
 }
 
-/// Loads a folder, whose certificate has to be of a role and not out of date.
+/// Loads a folder. Its certificate must be of the right role, and must not have expired. `whose` names the
+/// role in the error.
 pub(crate) fn load(
     key: &str,
     folder: &Path,
     list: Option<&Path>,
     whose: &str,
-    is_wanted: impl Fn(&Role) -> bool,
+    is_right_role: impl Fn(&Role) -> bool,
 ) -> Result<Arc<Credentials>, ConfigErrors> {
-    let credentials = Credentials::load(folder, list).map_err(|error| wrong_pki(key, &error))?;
+    let credentials =
+        Credentials::load(folder, list).map_err(|error| pki_config_error(key, &error))?;
     let current = credentials.current();
-    if !is_wanted(current.identity().role()) {
-        let whole = format!(
+    if !is_right_role(current.identity().role()) {
+        let message = format!(
             "the certificate in {} is that of {}, and not {whose}",
             folder.display(),
             current.identity()
         );
-        return Err(wrong(key, &whole));
+        return Err(config_error(key, &message));
     }
     if current.facts.not_after < now() {
-        let whole = format!(
+        let message = format!(
             "the certificate in {} has ended: get a new one with `placewright pki invite` and --enrol",
             folder.display()
         );
-        return Err(wrong(key, &whole));
+        return Err(config_error(key, &message));
     }
     Ok(credentials)
 }
 
-/// Whether a folder has a certificate that has not ended.
-fn is_held(folder: &Path) -> bool {
+/// Whether a folder has a certificate that has not expired.
+fn has_valid_certificate(folder: &Path) -> bool {
     let loaded = Credentials::load(folder, None);
     loaded.is_ok_and(|loaded| loaded.current().facts.not_after > now())
 }
 
-/// Uses a word, or one that is in a file, unless the folder has a certificate already: a command line
-/// with a word may be run again.
+/// Enrols with an invitation's word, or a file with one. Does nothing if the folder has a valid
+/// certificate, because the same command line may be run again.
 ///
 /// # Errors
 ///
-/// The word is none, there is no folder for the certificate, or the server refuses.
+/// The word is not valid, no folder for the certificate is configured, or the server refuses.
 pub(crate) async fn enrol(
     section: &str,
     word: Option<&str>,
@@ -177,49 +184,50 @@ pub(crate) async fn enrol(
 ) -> anyhow::Result<()> {
     let Some(word) = word else { return Ok(()) };
     let key = format!("{section}.identity_path");
-    let missing = || wrong(&key, "--enrol needs it: the folder for the certificate");
+    let missing = || config_error(&key, "--enrol needs it: the folder for the certificate");
     let folder = folder.ok_or_else(missing)?;
-    if is_held(folder) {
+    if has_valid_certificate(folder) {
         tracing::info!(folder = %folder.display(), "there is a certificate already: no enrolment");
         return Ok(());
     }
-    let word = read_word(word).map_err(|why| wrong("--enrol", &why))?;
+    let word = read_word(word).map_err(|error| config_error("--enrol", &error))?;
     placewright_rpc::enrol(&word, ClientOptions::new(server), folder).await?;
     Ok(())
 }
 
-/// A word, as it is given or as a file has it. No message repeats what is given, which may be a word.
-fn read_word(given: &str) -> Result<Word, String> {
-    let given = given.trim();
-    if Word::looks_like_one(given) {
-        return Word::read(given).map_err(|error| error.to_string());
+/// Reads an invitation's word: the argument itself, or the content of the file that it names. Errors do
+/// not contain the argument, which may be a word.
+fn read_word(argument: &str) -> Result<Word, String> {
+    let argument = argument.trim();
+    if Word::has_prefix(argument) {
+        return Word::read(argument).map_err(|error| error.to_string());
     }
     let mut text = String::new();
-    let file = File::open(given).map(|file| file.take(WORD_FILE_BYTES_MAX));
+    let file = File::open(argument).map(|file| file.take(WORD_FILE_BYTES_MAX));
     let read = file.and_then(|mut file| file.read_to_string(&mut text));
     read.map_err(|error| format!("this is neither a word nor a file with one: {error}"))?;
     Word::read(&text).map_err(|error| format!("the file: {error}"))
 }
 
-/// The message of a role that would listen for everybody without knowing who calls.
-pub(crate) fn refuse_open(section: &str, listen: SocketAddr) -> String {
+/// The error of a role that would listen on an open address without authenticating its callers.
+pub(crate) fn refuse_open(section: &str, address: SocketAddr) -> String {
     format!(
-        "{section}.listen: {listen} is not on loopback, and without a certificate of its own the {section} \
+        "{section}.listen: {address} is not on loopback, and without a certificate of its own the {section} \
          cannot tell who calls: a shared token is for loopback only, because whoever has it is every \
          role and every host. Give it a certificate (`placewright pki --help`, docs/operations.md, \
          \"Identities\") and name its folder as {section}.identity_path, or say --i-know-this-is-open"
     )
 }
 
-/// The warning of a role that does so all the same.
-pub(crate) fn warn_open(section: &str, listen: SocketAddr, has_token: bool) -> String {
-    let who = if has_token {
+/// The warning of a role that listens on an open address without authenticating its callers.
+pub(crate) fn warn_open(section: &str, address: SocketAddr, has_token: bool) -> String {
+    let callers = if has_token {
         "everybody who has the token"
     } else {
         "everybody who reaches it"
     };
     format!(
-        "{section}.listen is on an open address, {listen}, without a certificate: nothing is encrypted, and \
-         {who} may do everything"
+        "{section}.listen is on an open address, {address}, without a certificate: nothing is encrypted, and \
+         {callers} may do everything"
     )
 }

@@ -1,4 +1,4 @@
-//! The service without sockets, for commands that print what a server would respond.
+//! The Placement API without sockets, for commands that print what a server would respond.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use placewright_engine::Engine;
 use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
 use prometheus_client::registry::Registry;
 
-/// What services share, with the default options.
+/// The gateway of the services, with the default options.
 ///
 /// # Errors
 ///

@@ -1,16 +1,16 @@
-//! The roles of Placewright, wired from their parts: control with its APIs, a cell, an agent, and all
-//! of them in one process.
+//! The roles of Placewright, assembled from the other crates: control with its APIs, a cell, an agent,
+//! and all of them in one process.
 //!
-//! A role is a function of its configuration: it checks it, opens stores and sockets, joins the parts,
-//! and serves until a signal ends it. The program `placewright` only chooses a role, and tests and
-//! `placewright-bench` take from here what they need without a process of its own.
+//! Each role has a function that checks the configuration, opens stores and sockets, connects the parts,
+//! and serves until a signal ends it. The program `placewright` only chooses the role. Tests and
+//! `placewright-bench` use parts of this crate without starting a process.
 //!
 //! - [`options`] is the table of all options; [`config`] reads their values, from a file, the
 //!   environment and flags.
 //! - [`control`], [`cell`], [`agent`] and [`up`] are the roles. `control` also has what all of them
 //!   share: logs, signals, sockets, limits of descriptors, systemd.
-//! - `identities` keeps the certificates of the roles of this process.
-//! - [`in_process`] is the service without sockets.
+//! - `identities` loads and renews the certificates of the roles of this process.
+//! - [`in_process`] is the Placement API without sockets.
 
 pub mod agent;
 mod audit_log;

@@ -30,8 +30,8 @@ use uuid::Uuid;
 
 use crate::config::{Config, ConfigErrors, Environment, Source, UpFlags};
 use crate::control::observer::LoggingObserver;
-use crate::control::running::{self, Running};
-use crate::control::signals::{self, nth};
+use crate::control::running::{self, RunningControl};
+use crate::control::signals::{self, wait_for_stop};
 use crate::control::{BACKLOG, bind, check_open, logs, option_conversion, systemd};
 use crate::options::{self, AuthStrategy, Options, PlainMode};
 use crate::secrets;
@@ -70,10 +70,10 @@ pub struct Up {
     flags: UpFlags,
 }
 
-/// The preferred ports where none is configured. If one is in use, a free port is taken, except for
-/// the compute API.
+/// The preferred ports where none is configured. If one is in use, a free port is used instead, except
+/// for the compute API.
 const COMPUTE_PORT: u16 = 8774;
-const ASKS_PORT: u16 = 8775;
+const CONTROL_PORT: u16 = 8775;
 const HEALTH_PORT: u16 = 8777;
 const SCHEDULER_PORT: u16 = 8779;
 const CELLS_PORT: u16 = 8780;
@@ -84,7 +84,7 @@ const AGENT_DRAIN: Duration = Duration::from_secs(1);
 const HOST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The default log filter: everything except single requests.
-const QUIET: &str = "info,placewright_server::access=warn";
+const DEFAULT_LOG_FILTER: &str = "info,placewright_server::access=warn";
 
 /// Runs the installation until a signal ends it.
 ///
@@ -94,15 +94,15 @@ const QUIET: &str = "info,placewright_server::access=warn";
 pub fn run(up: &Up) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut config = Config::load(&up.flags, &Environment::of_process())?;
-    // By default requests are not logged: they would bury the suggestions of what to try.
+    // By default requests are not logged: they would hide the suggestions of what to try.
     if options::find("log.filter")
         .is_some_and(|index| config.values[index].source == Source::Default)
     {
-        QUIET.clone_into(&mut config.options.log.filter);
+        DEFAULT_LOG_FILTER.clone_into(&mut config.options.log.filter);
     }
     let log = logs::start(&config.options.log)?;
     secrets::forbid_core_dumps(&config.options.secrets);
-    up.complete(&mut config)?;
+    up.set_defaults(&mut config)?;
     check_open(&config.options)?;
     let simulation = up.simulation()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -117,10 +117,10 @@ pub fn run(up: &Up) -> anyhow::Result<()> {
 }
 
 /// The address of a port on loopback, or of a free port if that one is in use.
-fn preferred(port: u16) -> std::io::Result<SocketAddr> {
+fn preferred_or_free(port: u16) -> std::io::Result<SocketAddr> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let is_taken = std::net::TcpListener::bind(address).is_err();
-    Ok(if is_taken {
+    let is_in_use = std::net::TcpListener::bind(address).is_err();
+    Ok(if is_in_use {
         SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
     } else {
         address
@@ -128,8 +128,8 @@ fn preferred(port: u16) -> std::io::Result<SocketAddr> {
 }
 
 impl Up {
-    /// Sets options that the user left open to what an installation in one process needs.
-    fn complete(&self, config: &mut Config) -> anyhow::Result<()> {
+    /// Sets the options that the user did not set to the values for an installation in one process.
+    fn set_defaults(&self, config: &mut Config) -> anyhow::Result<()> {
         let options = &mut config.options;
         if options.auth.strategy != AuthStrategy::Noauth2 && self.simulates() {
             return Err(ConfigErrors(vec![
@@ -153,21 +153,21 @@ impl Up {
             options.compute.listen = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, COMPUTE_PORT)));
         }
         if options.scheduler.listen.is_none() {
-            options.scheduler.listen = Some(preferred(SCHEDULER_PORT)?);
+            options.scheduler.listen = Some(preferred_or_free(SCHEDULER_PORT)?);
         }
         if options.control.listen.is_none() {
-            options.control.listen = Some(preferred(ASKS_PORT)?);
+            options.control.listen = Some(preferred_or_free(CONTROL_PORT)?);
         }
-        self.identities(options);
+        self.set_authority_path(options);
         if options.health.listen.is_none() {
-            options.health.listen = Some(preferred(HEALTH_PORT)?);
+            options.health.listen = Some(preferred_or_free(HEALTH_PORT)?);
         }
         Ok(())
     }
 
-    /// Sets where certificates are, unless control has one from elsewhere: then cells have none, and are
-    /// on loopback.
-    fn identities(&self, options: &mut Options) {
+    /// Sets the folder of the authority, unless control has a certificate of another one. In that case the
+    /// cells have no certificates, and listen on loopback.
+    fn set_authority_path(&self, options: &mut Options) {
         if options.control.identity_path.is_none() {
             let authority = &mut options.control.authority_path;
             authority.get_or_insert_with(|| self.folder.join("pki"));
@@ -190,29 +190,30 @@ impl Up {
     ) -> anyhow::Result<()> {
         let stops = signals::count_stops()?;
         let hang_ups = signals::hang_ups()?;
-        Certificates::make_authority(&config.options)?;
-        let Some(running) = Running::start(config, &stops, self.cells as usize).await? else {
+        Certificates::ensure_authority(&config.options)?;
+        let Some(control) = RunningControl::start(config, &stops, self.cells as usize).await?
+        else {
             return Ok(());
         };
-        running.reread_access(&config.options, hang_ups);
-        let Some(runtime) = running.runtime.clone() else {
+        control.reread_access_files(&config.options, hang_ups);
+        let Some(runtime) = control.runtime.clone() else {
             bail!("there is no conductor");
         };
-        let engine = running.engine.clone();
-        let placement = running.placement_address()?;
-        let mut summary = self.summary(&running, simulation.hosts.len())?;
+        let engine = control.engine.clone();
+        let placement = control.placement_address()?;
+        let mut summary = self.summary(&control, simulation.hosts.len())?;
         let mut grpc = JoinSet::new();
-        let cells = self.start_cells(config, &running, (&stops, &mut grpc));
+        let cells = self.start_cells(config, &control, (&stops, &mut grpc));
         let (cells, addresses) = cells.await?;
         summary.cells = addresses;
-        running.banner(config, start).await?;
+        control.log_ready(config, start).await?;
         let stops_of_serving = stops.clone();
-        let (options, restart) = (config.options.clone(), Arc::clone(&running.restart));
-        let serve = async move { running.serve(&options, &stops_of_serving).await };
+        let (options, restart) = (config.options.clone(), Arc::clone(&control.restart));
+        let serve = async move { control.serve(&options, &stops_of_serving).await };
         let mut serving = tokio::spawn(supervise(Task::Serving, serve));
         let agents = tokio::select! {
             agents = self.start_agents(simulation, &cells, placement) => agents?,
-            () = nth(&stops, 1) => Vec::new(),
+            () = wait_for_stop(&stops, 1) => Vec::new(),
         };
         tokio::select! {
             () = ready(&agents, &runtime, summary.hosts) => {
@@ -221,11 +222,11 @@ impl Up {
                 systemd::ready();
                 systemd::feed_watchdog();
             }
-            () = nth(&stops, 1) => {}
+            () = wait_for_stop(&stops, 1) => {}
             served = &mut serving => return served?,
         }
         tokio::select! {
-            () = nth(&stops, 1) => {}
+            () = wait_for_stop(&stops, 1) => {}
             served = &mut serving => return served?,
         }
         tracing::info!("stopping: requests under way end first; a second signal ends it at once");
@@ -245,20 +246,20 @@ impl Up {
         };
         tokio::select! {
             stopped = stopped => stopped?,
-            () = nth(&stops, 2) => bail!("ended at once by a second signal"),
+            () = wait_for_stop(&stops, 2) => bail!("ended at once by a second signal"),
         }
         tracing::info!("stopped");
         Ok(())
     }
 
-    /// Opens all cells, adds them to control, and has them listen for agents of other processes.
+    /// Opens all cells, adds them to control, and makes them listen for agents of other processes.
     async fn start_cells(
         &self,
         config: &Config,
-        running: &Running,
+        control: &RunningControl,
         (stops, grpc): (&watch::Receiver<u32>, &mut JoinSet<()>),
     ) -> anyhow::Result<(Vec<Arc<Cell>>, Vec<(CellId, SocketAddr)>)> {
-        let Some(runtime) = &running.runtime else {
+        let Some(runtime) = &control.runtime else {
             bail!("there is no conductor");
         };
         let mut certificates = Certificates::open(&config.options, &self.folder)?;
@@ -266,25 +267,29 @@ impl Up {
         for number in 1..=self.cells {
             let cell = self.open_cell(config, runtime, number).await?;
             let options = ServeOptions {
-                credentials: certificates.of_cell(number)?,
-                ..running.cell_options(&config.options)
+                credentials: certificates.ensure_for_cell(number)?,
+                ..control.cell_options(&config.options)
             };
-            let offered = running.identity.offered();
-            let listener = self.listen(&cell, offered, options, stops, grpc);
+            let certificate_link = control.identity.certificate_link();
+            let listener = self.listen(&cell, certificate_link, options, stops, grpc);
             addresses.push(listener.await?);
             cells.push(cell);
         }
-        certificates.keep(&running.identity);
+        certificates.manage(&control.identity);
         Ok((cells, addresses))
     }
 
     /// The addresses to print when everything runs, without those of the cells.
-    fn summary(&self, running: &Running, hosts: usize) -> std::io::Result<summary::StartupSummary> {
+    fn summary(
+        &self,
+        control: &RunningControl,
+        hosts: usize,
+    ) -> std::io::Result<summary::StartupSummary> {
         Ok(summary::StartupSummary {
-            placement: running.placement_address()?,
-            scheduler: running.scheduler_address()?,
-            compute: running.compute_address()?,
-            health: running.health_address(),
+            placement: control.placement_address()?,
+            scheduler: control.scheduler_address()?,
+            compute: control.compute_address()?,
+            health: control.health_address(),
             cells: Vec::new(),
             folder: self.folder.clone(),
             hosts,
@@ -339,7 +344,7 @@ impl Up {
         grpc: &mut JoinSet<()>,
     ) -> anyhow::Result<(CellId, SocketAddr)> {
         let number = u16::try_from(grpc.len()).unwrap_or(0);
-        let address = preferred(CELLS_PORT.saturating_add(number))?;
+        let address = preferred_or_free(CELLS_PORT.saturating_add(number))?;
         let listener: TcpListener = bind(address, "cell")?.listen(BACKLOG)?;
         let address = listener.local_addr()?;
         let services = Services {
@@ -350,10 +355,10 @@ impl Up {
         };
         let stops = stops.clone();
         grpc.spawn(supervise(Task::CellServer, async move {
-            let stop = async move { nth(&stops, 1).await };
+            let stop = async move { wait_for_stop(&stops, 1).await };
             if let Err(error) = placewright_rpc::serve(listener, services, options, stop).await {
-                let why = format!("agents cannot reach the cell at {address}: {error}");
-                placewright_tasks::task_ended(Task::CellServer, &why);
+                let message = format!("agents cannot reach the cell at {address}: {error}");
+                placewright_tasks::task_ended(Task::CellServer, &message);
             }
         }));
         Ok((cell.id(), address))
@@ -372,7 +377,7 @@ impl Up {
             let record = self.folder.join(format!("cell{}", number + 1));
             let options = placewright_agent::Options {
                 record: Some(record.join("guests")),
-                // Simulated guests do not outlive the machine either.
+                // Simulated guests do not outlive the machine, so their record need not either.
                 is_record_durable: false,
                 placement: Some(placewright_agent::placement::Options::new(
                     format!("http://{placement}"),
@@ -398,7 +403,7 @@ async fn ready(agents: &[Agent], runtime: &Arc<Runtime>, hosts: usize) {
     }
 }
 
-/// Logs what the cells' stores do, as for control's; they have no metrics.
+/// Logs the events of the cells' engines; in this role they have no metrics.
 fn observer() -> impl Observer {
     LoggingObserver(())
 }

@@ -1,4 +1,4 @@
-//! Who calls, and whether that caller may make a call.
+//! Authentication of callers, and authorization of their calls.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,60 +8,63 @@ use placewright_pki::Credentials;
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
-use crate::connection::{Caller, Shown};
+use crate::connection::{Caller, PeerCertificate};
 use crate::peer::Peer;
 use crate::refusals;
 use crate::token::Token;
 
-/// Who made a call.
+/// How the caller of a call was authenticated.
 #[derive(Clone, Debug)]
-pub(crate) enum Access {
-    /// Somebody on a connection without TLS: with the shared token, if there is one. It may do
-    /// everything.
-    Shared,
-    /// Somebody with a certificate.
-    Holder(Arc<Peer>),
-    /// Somebody who has no certificate yet.
-    New,
+pub(crate) enum CallerIdentity {
+    /// Without TLS, by the shared token if there is one. Such a caller may make every call.
+    Trusted,
+    /// By a certificate.
+    Certificate(Arc<Peer>),
+    /// Not at all: the caller has no certificate yet.
+    Unenrolled,
 }
 
-/// Finds out who calls, before a call is decoded.
+/// Authenticates the caller of each call before the call is decoded.
 #[derive(Clone, Debug)]
 pub(crate) struct AuthInterceptor {
     pub(crate) token: Option<Token>,
     pub(crate) credentials: Option<Arc<Credentials>>,
-    /// Whether somebody without a certificate may call this service.
-    pub(crate) takes_new: bool,
+    /// Whether callers without a certificate may call this service.
+    pub(crate) admits_unenrolled: bool,
 }
 
 impl AuthInterceptor {
-    fn access(&self, request: &Request<()>) -> Result<Access, Status> {
+    fn caller_identity(&self, request: &Request<()>) -> Result<CallerIdentity, Status> {
         let caller = request.extensions().get::<Caller>();
         let remote = caller.map(Caller::remote);
-        let shown = caller.map_or(&Shown::Plain, Caller::shown);
-        match (shown, &self.credentials) {
-            (Shown::Certificate(peer), Some(here)) => {
-                peer.check(here)
-                    .map_err(|why| refusals::unknown_caller(remote, &why))?;
-                Ok(Access::Holder(Arc::clone(peer)))
+        let certificate = caller.map_or(&PeerCertificate::NoTls, Caller::certificate);
+        match (certificate, &self.credentials) {
+            (PeerCertificate::Certificate(peer), Some(own_credentials)) => {
+                peer.check(own_credentials)
+                    .map_err(|reason| refusals::unknown_caller(remote, &reason))?;
+                Ok(CallerIdentity::Certificate(Arc::clone(peer)))
             }
-            (Shown::Nothing, Some(_)) if self.takes_new => Ok(Access::New),
-            (Shown::Nothing | Shown::Certificate(_), _) => Err(refusals::unknown_caller(
-                remote,
-                &"there is no certificate: callers need one of this installation",
-            )),
-            (Shown::Plain, here) => {
-                let is_known = match &self.token {
+            (PeerCertificate::Missing, Some(_)) if self.admits_unenrolled => {
+                Ok(CallerIdentity::Unenrolled)
+            }
+            (PeerCertificate::Missing | PeerCertificate::Certificate(_), _) => {
+                Err(refusals::unknown_caller(
+                    remote,
+                    &"there is no certificate: callers need one of this installation",
+                ))
+            }
+            (PeerCertificate::NoTls, own_credentials) => {
+                let is_trusted = match &self.token {
                     Some(token) => token.is_in(request.metadata()),
-                    None => here.is_none(),
+                    None => own_credentials.is_none(),
                 };
-                if !is_known {
+                if !is_trusted {
                     return Err(refusals::unknown_caller(
                         remote,
                         &"the token is missing or wrong: both sides need the same",
                     ));
                 }
-                Ok(Access::Shared)
+                Ok(CallerIdentity::Trusted)
             }
         }
     }
@@ -69,44 +72,45 @@ impl AuthInterceptor {
 
 impl Interceptor for AuthInterceptor {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let access = self.access(&request)?;
-        if !matches!(access, Access::New)
+        let caller_identity = self.caller_identity(&request)?;
+        if !matches!(caller_identity, CallerIdentity::Unenrolled)
             && let Some(caller) = request.extensions().get::<Caller>()
         {
             caller.set_authenticated();
         }
-        request.extensions_mut().insert(access);
+        request.extensions_mut().insert(caller_identity);
         Ok(request)
     }
 }
 
-/// Checks each call of a service against the names of its caller's certificate.
+/// Checks each call of a service against the names in its caller's certificate. It has the own
+/// credentials, if connections have TLS.
 #[derive(Clone, Debug)]
-pub(crate) struct Gate(pub(crate) Option<Arc<Credentials>>);
+pub(crate) struct Authorizer(pub(crate) Option<Arc<Credentials>>);
 
-impl Gate {
-    /// The caller if it showed a certificate that allows the call; none for one that may do
-    /// everything. `call` gets the name of the own cell.
+impl Authorizer {
+    /// Checks that the caller may make a call. Returns the caller if it has a certificate, `None` if it
+    /// may make every call. `call` gets the name of the own cell.
     pub(crate) fn check<T>(
         &self,
         request: &Request<T>,
         call: impl for<'a> FnOnce(&'a str) -> Call<'a>,
-    ) -> Result<Option<Holder>, Status> {
+    ) -> Result<Option<CertificateHolder>, Status> {
         let remote = remote_of(request);
-        let peer = match (request.extensions().get::<Access>(), &self.0) {
-            (Some(Access::Holder(peer)), Some(_)) => peer,
-            (Some(Access::Shared), _) | (None, None) => return Ok(None),
+        let peer = match (request.extensions().get::<CallerIdentity>(), &self.0) {
+            (Some(CallerIdentity::Certificate(peer)), Some(_)) => peer,
+            (Some(CallerIdentity::Trusted), _) | (None, None) => return Ok(None),
             _ => return Err(refusals::unknown_caller(remote, &"there is no certificate")),
         };
-        let Some(here) = &self.0 else {
+        let Some(own_credentials) = &self.0 else {
             return Ok(None);
         };
-        let holder = Holder {
+        let holder = CertificateHolder {
             peer: Arc::clone(peer),
-            here: Arc::clone(here),
+            own_credentials: Arc::clone(own_credentials),
         };
-        let current = here.current();
-        holder.may(&call(current.identity().cell().unwrap_or_default()))?;
+        let current = own_credentials.current();
+        holder.check(&call(current.identity().cell().unwrap_or_default()))?;
         Ok(Some(holder))
     }
 }
@@ -116,17 +120,17 @@ pub(crate) fn remote_of<T>(request: &Request<T>) -> Option<SocketAddr> {
     request.extensions().get::<Caller>().map(Caller::remote)
 }
 
-/// A caller with a certificate, and the credentials of the role that it called.
+/// A caller with a certificate, and the credentials of the role that is called.
 #[derive(Clone, Debug)]
-pub(crate) struct Holder {
+pub(crate) struct CertificateHolder {
     pub(crate) peer: Arc<Peer>,
-    pub(crate) here: Arc<Credentials>,
+    pub(crate) own_credentials: Arc<Credentials>,
 }
 
-impl Holder {
-    /// Whether the certificate allows a call; a refusal is noted.
-    pub(crate) fn may(&self, call: &Call<'_>) -> Result<(), Status> {
-        let current = self.here.current();
+impl CertificateHolder {
+    /// Checks that the certificate allows a call, and records a refusal.
+    pub(crate) fn check(&self, call: &Call<'_>) -> Result<(), Status> {
+        let current = self.own_credentials.current();
         let installation = current.identity().installation();
         let allowed = self.peer.facts.identity.may(installation, call);
         let name = &self.peer.facts.identity;
@@ -138,19 +142,23 @@ impl Holder {
         self.peer.facts.identity.cell().unwrap_or_default()
     }
 
-    /// A refusal of this caller that its names do not tell.
-    pub(crate) fn refuse(&self, why: &str) -> Status {
+    /// Refuses a call of this caller for another reason than the names in its certificate.
+    pub(crate) fn refusal(&self, reason: &str) -> Status {
         let caller = &self.peer.facts.identity;
-        refusals::call_of(self.peer.remote, caller, &format!("{caller}: {why}"))
+        refusals::call_of(self.peer.remote, caller, &format!("{caller}: {reason}"))
     }
 
-    /// Waits until the certificate is not good any more.
+    /// Waits until the certificate is not valid any more; without a certificate, for ever.
     pub(crate) async fn until_refused(holder: Option<Self>) -> Status {
-        let Some(Self { peer, here }) = holder else {
+        let Some(Self {
+            peer,
+            own_credentials,
+        }) = holder
+        else {
             return std::future::pending().await;
         };
         let remote = peer.remote;
-        let why = peer.until_refused(here).await;
-        refusals::unknown_caller(Some(remote), &why)
+        let reason = peer.until_refused(own_credentials).await;
+        refusals::unknown_caller(Some(remote), &reason)
     }
 }

@@ -1,5 +1,6 @@
 //! The link between agents and their cell, over gRPC.
 
+mod authorized_stream;
 mod decode;
 mod encode;
 
@@ -15,22 +16,23 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::access::{Gate, Holder};
-use crate::bounds::{FieldPath, LIST_MAX};
+use authorized_stream::AuthorizedStream;
+
+use crate::access::{Authorizer, CertificateHolder};
 use crate::channel::{BATCH_BYTES, ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
+use crate::limits::{FieldPath, LIST_MAX};
 use crate::proto::agent::agents_client::AgentsClient;
 use crate::proto::agent::agents_server::Agents;
 use crate::proto::agent::{AgentMessage, CellMessage, FromAgent, FromCell};
-use crate::speaker::Speaker;
 use crate::{PROTOCOL_OLDEST, PROTOCOL_VERSION};
 
-/// The most messages that one batch on the stream holds.
-const MESSAGES_AT_ONCE: usize = 256;
-/// The most batches that wait to be sent.
-const BATCHES_WAITING: usize = 4;
-/// The most messages that wait in an agent, in each direction.
-const MESSAGES_WAITING: usize = 1024;
+/// The most messages of one batch on the stream.
+const BATCH_MESSAGES_MAX: usize = 256;
+/// The most batches that are queued for the network.
+const QUEUE_BATCHES: usize = 4;
+/// The most messages that are queued in an agent, in each direction.
+const QUEUE_MESSAGES: usize = 1024;
 
 /// A client of a cell, for agents.
 #[derive(Clone, Debug)]
@@ -56,34 +58,34 @@ impl AgentLink for AgentClient {
             let peer = &self.peer;
             let client =
                 AgentsClient::new(peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-            let join = |mut to: AgentsClient<Channel>, request: Request<()>| async move {
-                let (to_network, batches) = mpsc::channel(BATCHES_WAITING);
-                // A first message is sent at once, so that a wrong version or token is detected
-                // here.
-                let hello = FromAgent {
+            let join = |mut client: AgentsClient<Channel>, request: Request<()>| async move {
+                let (to_network, batches) = mpsc::channel(QUEUE_BATCHES);
+                // The first message has the supported versions. It is sent at once, so that a wrong
+                // version or token is detected here.
+                let first_message = FromAgent {
                     version: PROTOCOL_OLDEST,
                     newest: PROTOCOL_VERSION,
                     messages: Vec::new(),
                 };
-                // The channel is new and empty, so there is room.
-                let _ = to_network.try_send(hello);
+                // The channel is new, so it is not full.
+                let _ = to_network.try_send(first_message);
                 let request = request.map(|()| ReceiverStream::new(batches));
-                let orders = to.join(request).await?;
+                let orders = client.join(request).await?;
                 Ok(orders.map(|orders| (to_network, orders)))
             };
             let (to_network, orders) = peer.call(&client, &(), join).await?;
-            let (to_cell, from_agent) = mpsc::channel(MESSAGES_WAITING);
-            let (to_agent, from_cell) = mpsc::channel(MESSAGES_WAITING);
+            let (to_cell, from_agent) = mpsc::channel(QUEUE_MESSAGES);
+            let (to_agent, from_cell) = mpsc::channel(QUEUE_MESSAGES);
             let peer = peer.clone();
             spawn_contained(ContainedWork::GrpcStream, async move {
-                let spoken = AtomicU32::new(PROTOCOL_OLDEST);
+                let agreed_version = AtomicU32::new(PROTOCOL_OLDEST);
                 tokio::select! {
-                    () = send_to_cell(from_agent, to_network.clone(), &spoken) => {}
-                    // The agent connects again, with what it has now.
+                    () = send_to_cell(from_agent, to_network.clone(), &agreed_version) => {}
+                    // The agent reconnects with the new certificate.
                     () = peer.until_changed() => {
                         tracing::info!("the certificate is another one: connecting to the cell anew");
                     }
-                    ended = receive_from_cell(orders, to_agent, &to_network, &spoken) => {
+                    ended = receive_from_cell(orders, to_agent, &to_network, &agreed_version) => {
                         if let Err(status) = ended {
                             let error = link_error(&peer.name, &status);
                             tracing::warn!(%error, "the connection to the cell ended");
@@ -97,20 +99,24 @@ impl AgentLink for AgentClient {
 }
 
 async fn send_to_cell(
-    mut messages: mpsc::Receiver<ToCell>,
-    to: mpsc::Sender<FromAgent>,
-    spoken: &AtomicU32,
+    mut from_agent: mpsc::Receiver<ToCell>,
+    to_network: mpsc::Sender<FromAgent>,
+    agreed_version: &AtomicU32,
 ) {
-    let mut some = Vec::with_capacity(MESSAGES_AT_ONCE);
-    while messages.recv_many(&mut some, MESSAGES_AT_ONCE).await > 0 {
-        let encoded = some.drain(..).map(encode::to_cell);
+    let mut messages = Vec::with_capacity(BATCH_MESSAGES_MAX);
+    while from_agent
+        .recv_many(&mut messages, BATCH_MESSAGES_MAX)
+        .await
+        > 0
+    {
+        let encoded = messages.drain(..).map(encode::to_cell);
         for messages in batches(encoded, AgentMessage::encoded_len) {
             let batch = FromAgent {
-                version: spoken.load(Ordering::Relaxed),
+                version: agreed_version.load(Ordering::Relaxed),
                 newest: 0,
                 messages,
             };
-            if to.send(batch).await.is_err() {
+            if to_network.send(batch).await.is_err() {
                 return;
             }
         }
@@ -119,63 +125,69 @@ async fn send_to_cell(
 
 async fn receive_from_cell(
     mut orders: Streaming<FromCell>,
-    to: mpsc::Sender<ToAgent>,
+    to_agent: mpsc::Sender<ToAgent>,
     to_network: &mpsc::Sender<FromAgent>,
-    spoken: &AtomicU32,
+    agreed_version: &AtomicU32,
 ) -> Result<(), Status> {
     loop {
         let batch = tokio::select! {
             batch = orders.message() => batch?,
-            () = to.closed() => return Ok(()),
+            () = to_agent.closed() => return Ok(()),
         };
         let Some(batch) = batch else { return Ok(()) };
         match batch.version {
             0 => {}
-            PROTOCOL_OLDEST..=PROTOCOL_VERSION => spoken.store(batch.version, Ordering::Relaxed),
-            other => return Err(not_known(other)),
+            PROTOCOL_OLDEST..=PROTOCOL_VERSION => {
+                agreed_version.store(batch.version, Ordering::Relaxed)
+            }
+            other => return Err(unsupported_version(other)),
         }
         FieldPath::message("messages").count(batch.messages.len(), LIST_MAX)?;
         for message in batch.messages {
             let message = match decode::to_agent(message) {
                 Ok(Some(message)) => message,
-                // A newer cell may send a message that this release does not know; it then expects
-                // no answer.
+                // A newer cell may send messages that this release does not know. It expects no answer
+                // to them.
                 Ok(None) => {
                     tracing::warn!("the cell said something that this release does not know");
                     continue;
                 }
                 // One malformed order must not end the connection of all other hosts.
                 Err(refused) => {
-                    let why = refused.why.message();
+                    let why = refused.error.message();
                     tracing::error!(why, "what the cell said is refused");
                     if let Some(answer) = refused.answer {
-                        refuse(answer, to_network, spoken).await;
+                        send_answer(answer, to_network, agreed_version).await;
                     }
                     continue;
                 }
             };
-            if to.send(message).await.is_err() {
+            if to_agent.send(message).await.is_err() {
                 return Ok(());
             }
         }
     }
 }
 
-/// Reports to the cell that one of its steps could not be decoded.
-async fn refuse(answer: ToCell, to: &mpsc::Sender<FromAgent>, spoken: &AtomicU32) {
+/// Sends the answer to an order that could not be decoded.
+async fn send_answer(
+    answer: ToCell,
+    to_network: &mpsc::Sender<FromAgent>,
+    agreed_version: &AtomicU32,
+) {
     let batch = FromAgent {
-        version: spoken.load(Ordering::Relaxed),
+        version: agreed_version.load(Ordering::Relaxed),
         newest: 0,
         messages: vec![encode::to_cell(answer)],
     };
-    // A closed channel means that the connection is gone; there is nobody left to tell.
-    let _ = to.send(batch).await;
+    // A closed channel means that the connection is gone.
+    let _ = to_network.send(batch).await;
 }
 
 /// The gRPC service that exposes a cell to agents.
 pub(crate) struct AgentService {
     pub(crate) agents: Arc<dyn AgentLink>,
-    pub(crate) gate: Gate,
+    pub(crate) authorizer: Authorizer,
 }
 
 #[tonic::async_trait]
@@ -186,10 +198,12 @@ impl Agents for AgentService {
         &self,
         request: Request<Streaming<FromAgent>>,
     ) -> Result<Response<Self::JoinStream>, Status> {
-        let holder = self.gate.check(&request, |cell| Call::Join { cell })?;
+        let holder = self
+            .authorizer
+            .check(&request, |cell| Call::Join { cell })?;
         let connection = self.agents.connect().await;
         let connection = connection.map_err(|error| status(&error))?;
-        let (to_network, orders) = mpsc::channel(BATCHES_WAITING);
+        let (to_network, orders) = mpsc::channel(QUEUE_BATCHES);
         let serve = serve(request.into_inner(), holder, connection, to_network);
         spawn_contained(ContainedWork::GrpcStream, serve);
         Ok(Response::new(ReceiverStream::new(orders)))
@@ -199,27 +213,27 @@ impl Agents for AgentService {
 /// Serves one stream until either side ends it or the agent sends a message that cannot be decoded.
 async fn serve(
     from_agent: Streaming<FromAgent>,
-    holder: Option<Holder>,
+    holder: Option<CertificateHolder>,
     connection: AgentConnection,
     to_network: mpsc::Sender<Result<FromCell, Status>>,
 ) {
     let AgentConnection { to_cell, from_cell } = connection;
-    let speaker = holder.clone().map(Speaker::new);
+    let authorized_stream = holder.clone().map(AuthorizedStream::new);
     let ended = tokio::select! {
-        ended = receive_from_agent(from_agent, speaker, to_cell, &to_network) => ended,
-        refused = Holder::until_refused(holder) => Err(refused),
+        ended = receive_from_agent(from_agent, authorized_stream, to_cell, &to_network) => ended,
+        refused = CertificateHolder::until_refused(holder) => Err(refused),
         () = send_to_agent(from_cell, &to_network) => Ok(()),
     };
     if let Err(status) = ended {
         tracing::warn!(%status, "the connection of an agent was ended");
-        // A closed channel means that the agent is gone; there is nobody left to tell.
+        // A closed channel means that the agent is gone.
         let _ = to_network.send(Err(status)).await;
     }
 }
 
 async fn receive_from_agent(
     mut from_agent: Streaming<FromAgent>,
-    mut speaker: Option<Speaker>,
+    mut authorized_stream: Option<AuthorizedStream>,
     to_cell: mpsc::Sender<ToCell>,
     to_network: &mpsc::Sender<Result<FromCell, Status>>,
 ) -> Result<(), Status> {
@@ -230,21 +244,21 @@ async fn receive_from_agent(
         };
         let Some(batch) = batch else { return Ok(()) };
         if !(PROTOCOL_OLDEST..=PROTOCOL_VERSION).contains(&batch.version) {
-            return Err(not_known(batch.version));
+            return Err(unsupported_version(batch.version));
         }
         if batch.newest != 0 {
-            let agreed = FromCell {
+            let agreed_version = FromCell {
                 messages: Vec::new(),
                 version: batch.newest.clamp(PROTOCOL_OLDEST, PROTOCOL_VERSION),
             };
             // A closed channel means that the agent is gone; the stream ends then.
-            let _ = to_network.send(Ok(agreed)).await;
+            let _ = to_network.send(Ok(agreed_version)).await;
         }
         FieldPath::message("messages").count(batch.messages.len(), LIST_MAX)?;
         for message in batch.messages {
             let message = decode::to_cell(message)?;
-            if let Some(speaker) = &mut speaker {
-                speaker.check(&message)?;
+            if let Some(authorized_stream) = &mut authorized_stream {
+                authorized_stream.check(&message)?;
             }
             if to_cell.send(message).await.is_err() {
                 return Ok(());
@@ -254,33 +268,33 @@ async fn receive_from_agent(
 }
 
 async fn send_to_agent(
-    mut orders: mpsc::Receiver<ToAgent>,
-    to: &mpsc::Sender<Result<FromCell, Status>>,
+    mut from_cell: mpsc::Receiver<ToAgent>,
+    to_network: &mpsc::Sender<Result<FromCell, Status>>,
 ) {
-    let mut some = Vec::with_capacity(MESSAGES_AT_ONCE);
+    let mut messages = Vec::with_capacity(BATCH_MESSAGES_MAX);
     loop {
-        let taken = tokio::select! {
-            taken = orders.recv_many(&mut some, MESSAGES_AT_ONCE) => taken,
-            () = to.closed() => 0,
+        let count = tokio::select! {
+            count = from_cell.recv_many(&mut messages, BATCH_MESSAGES_MAX) => count,
+            () = to_network.closed() => 0,
         };
-        if taken == 0 {
+        if count == 0 {
             return;
         }
-        let encoded = some.drain(..).map(encode::to_agent);
+        let encoded = messages.drain(..).map(encode::to_agent);
         for messages in batches(encoded, CellMessage::encoded_len) {
             let batch = FromCell {
                 messages,
                 version: 0,
             };
-            if to.send(Ok(batch)).await.is_err() {
+            if to_network.send(Ok(batch)).await.is_err() {
                 return;
             }
         }
     }
 }
 
-/// Refuses a version of the protocol.
-fn not_known(version: u32) -> Status {
+/// The error for a version of the protocol that this release does not support.
+fn unsupported_version(version: u32) -> Status {
     Status::failed_precondition(format!(
         "version {version} of the protocol is not known here; this release speaks \
          {PROTOCOL_OLDEST} to {PROTOCOL_VERSION}"

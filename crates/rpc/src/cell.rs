@@ -14,31 +14,33 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-use crate::access::{Gate, Holder};
-use crate::bounds::Validate;
+use crate::access::{Authorizer, CertificateHolder};
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
-use crate::payload::{pack, pack_for, pack_parts, refused, unpack, unpack_from, unpack_good};
+use crate::limits::Validate;
+use crate::payload::{
+    pack, pack_for, pack_parts, refused, unpack, unpack_from, unpack_valid_items,
+};
 use crate::proto::cell::cell_client::CellClient as Client;
 use crate::proto::cell::cell_server::Cell;
 use crate::proto::cell::{IdentifyRequest, Identity, Payload};
-use crate::versions::{Agreed, identity};
+use crate::versions::{AgreedVersion, identity};
 
 /// The most events that one message on the stream holds.
-const NEWS_AT_ONCE: usize = 256;
-/// The most messages of events that wait in a server for one stream, and the most events that wait
-/// in a client.
-const MESSAGES_WAITING: usize = 4;
-const NEWS_WAITING: usize = 1024;
+const EVENTS_PER_MESSAGE_MAX: usize = 256;
+/// The most messages with events that are queued in a server for one stream.
+const SERVER_QUEUE_MESSAGES: usize = 4;
+/// The most events that are queued in a client.
+const CLIENT_QUEUE_EVENTS: usize = 1024;
 
-/// The generated client that a call is made with.
-type Connected = Client<tonic::transport::Channel>;
+/// The generated client.
+type GeneratedClient = Client<tonic::transport::Channel>;
 
 /// A client of a cell, for control.
 #[derive(Clone, Debug)]
 pub struct CellClient {
     peer: PeerChannel,
-    agreed: Agreed,
+    agreed_version: AgreedVersion,
 }
 
 impl CellClient {
@@ -50,11 +52,11 @@ impl CellClient {
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
         Ok(Self {
             peer: PeerChannel::new("the cell", options)?,
-            agreed: Agreed::default(),
+            agreed_version: AgreedVersion::default(),
         })
     }
 
-    fn client(&self) -> Connected {
+    fn client(&self) -> GeneratedClient {
         Client::new(self.peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
@@ -65,18 +67,21 @@ impl CellClient {
         }
     }
 
-    /// Asks the cell for its identity, and agrees with it on a version.
+    /// Gets the cell's identity, and agrees with it on a version.
     async fn identify(&self) -> Result<(Identity, u32), LinkError> {
-        let identify = |mut to: Connected, request| async move { to.identify(request).await };
-        let asked = IdentifyRequest {};
-        let identity = self.peer.call(&self.client(), &asked, identify).await?;
+        let identify =
+            |mut client: GeneratedClient, request| async move { client.identify(request).await };
+        let request = IdentifyRequest {};
+        let identity = self.peer.call(&self.client(), &request, identify).await?;
         let versions = self.peer.options.versions;
-        let version = self.agreed.agree(versions, &self.peer.name, &identity)?;
+        let version = self
+            .agreed_version
+            .agree(versions, &self.peer.name, &identity)?;
         Ok((identity, version))
     }
 
     async fn version(&self) -> Result<u32, LinkError> {
-        match self.agreed.version() {
+        match self.agreed_version.version() {
             Some(version) => Ok(version),
             None => Ok(self.identify().await?.1),
         }
@@ -95,41 +100,44 @@ impl CellClient {
         let mut replies = Vec::with_capacity(messages.len());
         let parts = pack_parts(self.version().await?, messages);
         for (count, payload) in parts.map_err(|status| link_error(&peer.name, &status))? {
-            let deliver = |mut to: Connected, request| async move { to.deliver(request).await };
-            let answer = peer.call(&self.client(), &payload, deliver).await?;
-            let mut some: Vec<Reply> = self.unpack("replies", &answer)?;
-            if some.len() != count {
+            let deliver =
+                |mut client: GeneratedClient, request| async move { client.deliver(request).await };
+            let response = peer.call(&self.client(), &payload, deliver).await?;
+            let mut part: Vec<Reply> = self.unpack("replies", &response)?;
+            if part.len() != count {
                 return Err(self.refused(format!(
                     "it gave {} replies to {count} messages",
-                    some.len()
+                    part.len()
                 )));
             }
-            replies.append(&mut some);
+            replies.append(&mut part);
         }
         Ok(replies)
     }
 
-    async fn act_now(&self, act: &CellOperation) -> Result<Reply, LinkError> {
-        let payload = pack_for(&self.peer.name, self.version().await?, act)?;
-        let act = |mut to: Connected, request| async move { to.act(request).await };
-        let answer = self.peer.call(&self.client(), &payload, act).await?;
-        self.unpack("reply", &answer)
+    async fn send_operation(&self, operation: &CellOperation) -> Result<Reply, LinkError> {
+        let payload = pack_for(&self.peer.name, self.version().await?, operation)?;
+        let act = |mut client: GeneratedClient, request| async move { client.act(request).await };
+        let response = self.peer.call(&self.client(), &payload, act).await?;
+        self.unpack("reply", &response)
     }
 
-    async fn actions_of(&self, instance: InstanceId) -> Result<Vec<Action>, LinkError> {
+    async fn fetch_actions(&self, instance: InstanceId) -> Result<Vec<Action>, LinkError> {
         let payload = pack_for(&self.peer.name, self.version().await?, &instance)?;
-        let actions = |mut to: Connected, request| async move { to.actions(request).await };
-        let answer = self.peer.call(&self.client(), &payload, actions).await?;
-        self.unpack("actions", &answer)
+        let actions =
+            |mut client: GeneratedClient, request| async move { client.actions(request).await };
+        let response = self.peer.call(&self.client(), &payload, actions).await?;
+        self.unpack("actions", &response)
     }
 
-    async fn follow_now(&self) -> Result<mpsc::Receiver<CellEvent>, LinkError> {
+    async fn open_event_stream(&self) -> Result<mpsc::Receiver<CellEvent>, LinkError> {
         let peer = &self.peer;
         let payload = pack_for(&peer.name, self.version().await?, &())?;
-        let follow = |mut to: Connected, request| async move { to.follow(request).await };
-        let news = peer.call(&self.client(), &payload, follow).await?;
-        let (to, from) = mpsc::channel(NEWS_WAITING);
-        spawn_contained(ContainedWork::GrpcStream, receive(peer.clone(), news, to));
+        let follow =
+            |mut client: GeneratedClient, request| async move { client.follow(request).await };
+        let events = peer.call(&self.client(), &payload, follow).await?;
+        let (to, from) = mpsc::channel(CLIENT_QUEUE_EVENTS);
+        spawn_contained(ContainedWork::GrpcStream, receive(peer.clone(), events, to));
         Ok(from)
     }
 }
@@ -137,7 +145,7 @@ impl CellClient {
 impl CellLink for CellClient {
     fn cell(&self) -> LinkFuture<'_, CellId> {
         Box::pin(async {
-            let (identity, _) = self.agreed.checked(self.identify().await)?;
+            let (identity, _) = self.agreed_version.checked(self.identify().await)?;
             let uuid = Uuid::parse_str(&identity.cell);
             let uuid = uuid.map_err(|_| self.refused("it does not say its UUID".into()))?;
             Ok(CellId(uuid))
@@ -145,34 +153,44 @@ impl CellLink for CellClient {
     }
 
     fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
-        Box::pin(async move { self.agreed.checked(self.deliver_all(&messages).await) })
+        Box::pin(async move {
+            self.agreed_version
+                .checked(self.deliver_all(&messages).await)
+        })
     }
 
-    fn act(&self, act: CellOperation) -> LinkFuture<'_, Reply> {
-        Box::pin(async move { self.agreed.checked(self.act_now(&act).await) })
+    fn act(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
+        Box::pin(async move {
+            self.agreed_version
+                .checked(self.send_operation(&operation).await)
+        })
     }
 
     fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>> {
-        Box::pin(async move { self.agreed.checked(self.actions_of(instance).await) })
+        Box::pin(async move {
+            self.agreed_version
+                .checked(self.fetch_actions(instance).await)
+        })
     }
 
     fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
-        Box::pin(async { self.agreed.checked(self.follow_now().await) })
+        Box::pin(async { self.agreed_version.checked(self.open_event_stream().await) })
     }
 }
 
-/// Forwards a cell's events until the stream ends, or nothing arrives within the time-out.
-async fn receive(peer: PeerChannel, mut news: Streaming<Payload>, to: mpsc::Sender<CellEvent>) {
-    let mut changed = std::pin::pin!(peer.until_changed());
+/// Forwards a cell's events until the stream ends, nothing arrives within the time-out, or the client
+/// has to reconnect.
+async fn receive(peer: PeerChannel, mut events: Streaming<Payload>, to: mpsc::Sender<CellEvent>) {
+    let mut until_changed = std::pin::pin!(peer.until_changed());
     loop {
-        let next = tokio::time::timeout(peer.options.silence_timeout, news.message());
-        let next = tokio::select! {
-            next = next => next,
+        let message = tokio::time::timeout(peer.options.silence_timeout, events.message());
+        let message = tokio::select! {
+            message = message => message,
             () = to.closed() => return,
-            // Control subscribes again, with what it has now.
-            () = &mut changed => return,
+            // Control opens a new stream, on a connection with the new certificate.
+            () = &mut until_changed => return,
         };
-        let payload = match next {
+        let payload = match message {
             Ok(Ok(Some(payload))) => payload,
             Ok(Ok(None)) => return,
             Ok(Err(status)) => {
@@ -185,16 +203,17 @@ async fn receive(peer: PeerChannel, mut news: Streaming<Payload>, to: mpsc::Send
                 return;
             }
         };
-        let batch: Vec<CellEvent> = match unpack_good(peer.options.versions, "news", &payload) {
-            Ok(batch) => batch,
-            Err(status) => {
-                let error = refused(&peer.name, &status);
-                tracing::error!(%error, "a stream of news cannot be read");
-                return;
-            }
-        };
-        for one in batch {
-            if to.send(one).await.is_err() {
+        let batch: Vec<CellEvent> =
+            match unpack_valid_items(peer.options.versions, "news", &payload) {
+                Ok(batch) => batch,
+                Err(status) => {
+                    let error = refused(&peer.name, &status);
+                    tracing::error!(%error, "a stream of news cannot be read");
+                    return;
+                }
+            };
+        for event in batch {
+            if to.send(event).await.is_err() {
                 return;
             }
         }
@@ -205,10 +224,10 @@ async fn receive(peer: PeerChannel, mut news: Streaming<Payload>, to: mpsc::Send
 pub(crate) struct CellService {
     pub(crate) cell: Arc<dyn CellLink>,
     pub(crate) versions: Versions,
-    pub(crate) gate: Gate,
+    pub(crate) authorizer: Authorizer,
 }
 
-/// Every call of this service is for control only.
+/// The call that authorization checks: this service is for control only.
 fn conduct(cell: &str) -> Call<'_> {
     Call::Conduct { cell }
 }
@@ -219,13 +238,13 @@ impl Cell for CellService {
         &self,
         request: Request<IdentifyRequest>,
     ) -> Result<Response<Identity>, Status> {
-        self.gate.check(&request, conduct)?;
+        self.authorizer.check(&request, conduct)?;
         let cell = self.cell.cell().await.map_err(|error| status(&error))?;
         Ok(Response::new(identity(self.versions, cell.to_string())))
     }
 
     async fn deliver(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        self.gate.check(&request, conduct)?;
+        self.authorizer.check(&request, conduct)?;
         let payload = request.get_ref();
         let messages: Vec<Envelope> = unpack(self.versions, "messages", payload)?;
         let replies = self.cell.deliver(messages).await;
@@ -234,15 +253,19 @@ impl Cell for CellService {
     }
 
     async fn act(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        self.gate.check(&request, conduct)?;
+        self.authorizer.check(&request, conduct)?;
         let payload = request.get_ref();
-        let act: CellOperation = unpack(self.versions, "act", payload)?;
-        let reply = self.cell.act(act).await.map_err(|error| status(&error))?;
+        let operation: CellOperation = unpack(self.versions, "act", payload)?;
+        let reply = self
+            .cell
+            .act(operation)
+            .await
+            .map_err(|error| status(&error))?;
         Ok(Response::new(pack(payload.version, &reply)?))
     }
 
     async fn actions(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        self.gate.check(&request, conduct)?;
+        self.authorizer.check(&request, conduct)?;
         let payload = request.get_ref();
         let instance: InstanceId = unpack(self.versions, "instance", payload)?;
         let actions = self.cell.actions(instance).await;
@@ -256,15 +279,15 @@ impl Cell for CellService {
         &self,
         request: Request<Payload>,
     ) -> Result<Response<Self::FollowStream>, Status> {
-        let holder = self.gate.check(&request, conduct)?;
+        let holder = self.authorizer.check(&request, conduct)?;
         let version = request.get_ref().version;
         let () = unpack(self.versions, "follow", request.get_ref())?;
-        let news = self.cell.follow().await.map_err(|error| status(&error))?;
-        let (to, from) = mpsc::channel(MESSAGES_WAITING);
+        let events = self.cell.follow().await.map_err(|error| status(&error))?;
+        let (to, from) = mpsc::channel(SERVER_QUEUE_MESSAGES);
         spawn_contained(ContainedWork::GrpcStream, async move {
-            let refused = Holder::until_refused(holder);
+            let refused = CertificateHolder::until_refused(holder);
             tokio::select! {
-                () = send(version, news, to.clone()) => {}
+                () = send(version, events, to.clone()) => {}
                 // A closed channel means that the subscriber is gone.
                 status = refused => drop(to.send(Err(status)).await),
             }
@@ -276,19 +299,19 @@ impl Cell for CellService {
 /// Sends events until the cell's stream ends or the subscriber goes away.
 async fn send(
     version: u32,
-    mut news: mpsc::Receiver<CellEvent>,
+    mut events: mpsc::Receiver<CellEvent>,
     to: mpsc::Sender<Result<Payload, Status>>,
 ) {
-    let mut some = Vec::with_capacity(NEWS_AT_ONCE);
+    let mut batch = Vec::with_capacity(EVENTS_PER_MESSAGE_MAX);
     loop {
-        let taken = tokio::select! {
-            taken = news.recv_many(&mut some, NEWS_AT_ONCE) => taken,
+        let count = tokio::select! {
+            count = events.recv_many(&mut batch, EVENTS_PER_MESSAGE_MAX) => count,
             () = to.closed() => return,
         };
-        if taken == 0 {
+        if count == 0 {
             return;
         }
-        match pack_parts(version, &some) {
+        match pack_parts(version, &batch) {
             Ok(parts) => {
                 for (_, part) in parts {
                     if to.send(Ok(part)).await.is_err() {
@@ -302,6 +325,6 @@ async fn send(
                 return;
             }
         }
-        some.clear();
+        batch.clear();
     }
 }

@@ -1,4 +1,4 @@
-//! How roles get their certificates: from control, and through cells.
+//! The service by which roles get certificates: control has the authority, cells forward calls to it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use placewright_identity::Call;
 use placewright_link::{CertificateLink, Certified, Enrolment, LinkError, LinkFuture, Renewal};
 use placewright_pki::invitation::Word;
 use placewright_pki::{
-    Credentials, Issued, KeyRequest, PkiError, REQUEST_BYTES_MAX, enrolled, holder, pinned_client,
+    Credentials, Issued, KeyRequest, PkiError, REQUEST_BYTES_MAX, check_enrolment, holder,
+    pinned_client,
 };
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
@@ -16,7 +17,7 @@ use thiserror::Error;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use crate::access::{Gate, remote_of};
+use crate::access::{Authorizer, remote_of};
 use crate::channel::{ClientOptions, EndpointError, PeerChannel};
 use crate::connector::Connector;
 use crate::error::status;
@@ -27,20 +28,21 @@ use crate::refusals;
 
 /// The largest message of this service.
 pub(crate) const CERTIFICATES_BYTES_MAX: usize = 4 << 20;
-/// The largest certificate that is looked at.
+/// The largest certificate that is parsed.
 const CERTIFICATE_BYTES_MAX: usize = 64 << 10;
 
 /// A client of the authority: of control for cells, of a cell for agents.
 #[derive(Clone, Debug)]
 pub struct CertificatesClient {
     peer: PeerChannel,
-    /// Whether it passes on what others ask.
+    /// Whether it forwards the renewals of others.
     relays: bool,
 }
 
 impl CertificatesClient {
     /// Creates a client; it has to be called in a Tokio runtime. It connects when it is first used.
-    /// `relays` says that it renews certificates of others, which only cells may.
+    /// With
+    /// `relays` it renews certificates of others, which only cells may do.
     ///
     /// # Errors
     ///
@@ -54,19 +56,23 @@ impl CertificatesClient {
         Client::new(self.peer.channel()).max_decoding_message_size(CERTIFICATES_BYTES_MAX)
     }
 
-    /// The revocation list, if it is another one than `known`.
+    /// The revocation list, unless `known_list` is the current one.
     ///
     /// # Errors
     ///
     /// The server cannot be reached, or refuses.
-    pub async fn revocations(&self, known: Option<&[u8]>) -> Result<Option<Vec<u8>>, LinkError> {
-        let known = known.map(|list| digest(&SHA256, list).as_ref().to_vec());
+    pub async fn revocations(
+        &self,
+        known_list: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>, LinkError> {
+        let known_digest = known_list.map(|list| digest(&SHA256, list).as_ref().to_vec());
         let request = proto::RevocationsRequest {
-            known: known.unwrap_or_default(),
+            known: known_digest.unwrap_or_default(),
         };
-        let ask = |mut to: Client<Channel>, request| async move { to.revocations(request).await };
-        let answer = self.peer.call(&self.client(), &request, ask).await?;
-        Ok((!answer.list.is_empty()).then_some(answer.list))
+        let fetch =
+            |mut client: Client<Channel>, request| async move { client.revocations(request).await };
+        let response = self.peer.call(&self.client(), &request, fetch).await?;
+        Ok((!response.list.is_empty()).then_some(response.list))
     }
 }
 
@@ -75,16 +81,17 @@ impl CertificateLink for CertificatesClient {
         Box::pin(async move {
             let request = proto::RenewRequest {
                 request: renewal.request,
-                // A holder shows its certificate in the handshake.
+                // The certificate of the caller itself is known from the handshake.
                 holder: if self.relays {
                     renewal.present
                 } else {
                     Vec::new()
                 },
             };
-            let renew = |mut to: Client<Channel>, request| async move { to.renew(request).await };
-            let answer = self.peer.call(&self.client(), &request, renew).await?;
-            Ok(certified(answer))
+            let renew =
+                |mut client: Client<Channel>, request| async move { client.renew(request).await };
+            let response = self.peer.call(&self.client(), &request, renew).await?;
+            Ok(certified(response))
         })
     }
 
@@ -95,18 +102,19 @@ impl CertificateLink for CertificatesClient {
                 secret: enrolment.secret,
                 request: enrolment.request,
             };
-            let enrol = |mut to: Client<Channel>, request| async move { to.enrol(request).await };
-            let answer = self.peer.call(&self.client(), &request, enrol).await?;
-            Ok(certified(answer))
+            let enrol =
+                |mut client: Client<Channel>, request| async move { client.enrol(request).await };
+            let response = self.peer.call(&self.client(), &request, enrol).await?;
+            Ok(certified(response))
         })
     }
 }
 
-fn certified(answer: proto::Certified) -> Certified {
+fn certified(response: proto::Certified) -> Certified {
     Certified {
-        chain: answer.chain,
-        authorities: answer.authorities,
-        list: (!answer.list.is_empty()).then_some(answer.list),
+        chain: response.chain,
+        authorities: response.authorities,
+        list: (!response.list.is_empty()).then_some(response.list),
     }
 }
 
@@ -116,22 +124,23 @@ pub enum EnrolError {
     /// The address of the server is not valid.
     #[error(transparent)]
     Address(#[from] EndpointError),
-    /// The server cannot be reached, is not the one that the word is for, or refuses.
+    /// The server cannot be reached, is not the one that the invitation is for, or refuses.
     #[error("the enrolment failed: {0}")]
     Link(#[from] LinkError),
-    /// What it answered cannot be used, or cannot be written.
+    /// The certificate that it issued is not valid, or cannot be written to disk.
     #[error(transparent)]
     Pki(#[from] PkiError),
 }
 
-/// Uses a word: makes a key, has it certified by the server at `options.address`, and writes what a
-/// holder needs into a folder. The word is said only to a server of the installation that it is for.
+/// Uses the word of an invitation: makes a key, gets a certificate for it from the server at
+/// `options.address`, and writes key and certificate into a folder. The word is sent only to a server of
+/// the installation that issued it.
 ///
 /// # Errors
 ///
 /// See [`EnrolError`].
 pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result<(), EnrolError> {
-    let connector = Connector::New(pinned_client(word)?);
+    let connector = Connector::Unenrolled(pinned_client(word)?);
     let peer = PeerChannel::with_connector("the server", options, Some(connector))?;
     let client = CertificatesClient {
         peer,
@@ -145,51 +154,55 @@ pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result
     };
     let certified = client.enrol(enrolment).await?;
     let issued = issued(certified);
-    let facts = enrolled(word, &issued)?;
+    let facts = check_enrolment(word, &issued)?;
     holder::write(folder, &request, &issued)?;
     tracing::info!(identity = %facts.identity, folder = %folder.display(), "enrolled");
     Ok(())
 }
 
-/// A certificate that was issued, as the holder's folder takes it.
+/// Converts an issued certificate to the type that `placewright_pki` writes.
 #[must_use]
 pub fn issued(certified: Certified) -> Issued {
-    let all = |list: Vec<Vec<u8>>| list.into_iter().map(CertificateDer::from).collect();
+    let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(CertificateDer::from).collect();
     Issued {
-        chain: all(certified.chain),
-        authorities: all(certified.authorities),
+        chain: certificates(certified.chain),
+        authorities: certificates(certified.authorities),
         list: certified.list,
     }
 }
 
-/// The gRPC service that exposes the authority, or the way to it.
+/// The gRPC service that exposes the authority, in a cell through a link to control.
 pub(crate) struct CertificatesService {
     pub(crate) authority: Arc<dyn CertificateLink>,
     pub(crate) credentials: Arc<Credentials>,
-    pub(crate) gate: Gate,
+    pub(crate) authorizer: Authorizer,
 }
 
 impl CertificatesService {
-    /// The certificate that a call is to renew: that of the caller, or one that a cell has seen.
-    fn present(&self, request: &Request<proto::RenewRequest>) -> Result<Vec<u8>, Status> {
-        let holder = self.gate.check(request, |_| Call::Renew)?;
+    /// The certificate to renew: that of the caller or, for a cell that forwards, the one in the request.
+    fn certificate_to_renew(
+        &self,
+        request: &Request<proto::RenewRequest>,
+    ) -> Result<Vec<u8>, Status> {
+        let holder = self.authorizer.check(request, |_| Call::Renew)?;
         let remote = remote_of(request);
-        let none = || refusals::unknown_caller(remote, &"there is no certificate to renew");
-        let holder = holder.ok_or_else(none)?;
-        let shown = &request.get_ref().holder;
-        if shown.is_empty() {
+        let no_certificate =
+            || refusals::unknown_caller(remote, &"there is no certificate to renew");
+        let holder = holder.ok_or_else(no_certificate)?;
+        let forwarded = &request.get_ref().holder;
+        if forwarded.is_empty() {
             return Ok(holder.peer.certificate.to_vec());
         }
-        if shown.len() > CERTIFICATE_BYTES_MAX {
+        if forwarded.len() > CERTIFICATE_BYTES_MAX {
             return Err(Status::invalid_argument("holder: it is too long"));
         }
         let current = self.credentials.current();
-        let checked = current.check_client(&CertificateDer::from(shown.as_slice()));
-        let facts = checked.map_err(|error| holder.refuse(&chain(&error)))?;
-        holder.may(&Call::RenewFor {
+        let checked = current.check_client(&CertificateDer::from(forwarded.as_slice()));
+        let facts = checked.map_err(|error| holder.refusal(&chain(&error)))?;
+        holder.check(&Call::RenewFor {
             holder: &facts.identity,
         })?;
-        Ok(shown.clone())
+        Ok(forwarded.clone())
     }
 }
 
@@ -199,10 +212,10 @@ impl Certificates for CertificatesService {
         &self,
         request: Request<proto::RenewRequest>,
     ) -> Result<Response<proto::Certified>, Status> {
-        let present = self.present(&request)?;
-        let request = bounded(request.into_inner().request)?;
+        let present = self.certificate_to_renew(&request)?;
+        let request = limited(request.into_inner().request)?;
         let renewed = self.authority.renew(Renewal { present, request }).await;
-        answer(renewed)
+        response_of(renewed)
     }
 
     async fn enrol(
@@ -210,15 +223,15 @@ impl Certificates for CertificatesService {
         request: Request<proto::EnrolRequest>,
     ) -> Result<Response<proto::Certified>, Status> {
         let remote = remote_of(&request);
-        let asked = request.into_inner();
+        let enrol_request = request.into_inner();
         let enrolment = Enrolment {
-            id: bounded(asked.id)?,
-            secret: bounded(asked.secret)?,
-            request: bounded(asked.request)?,
+            id: limited(enrol_request.id)?,
+            secret: limited(enrol_request.secret)?,
+            request: limited(enrol_request.request)?,
         };
         match self.authority.enrol(enrolment).await {
             Err(LinkError::Refused { why, .. }) => Err(refusals::call(remote, &why)),
-            other => answer(other),
+            other => response_of(other),
         }
     }
 
@@ -226,7 +239,7 @@ impl Certificates for CertificatesService {
         &self,
         request: Request<proto::RevocationsRequest>,
     ) -> Result<Response<proto::RevocationList>, Status> {
-        self.gate.check(&request, |_| Call::Renew)?;
+        self.authorizer.check(&request, |_| Call::Renew)?;
         let current = self.credentials.current();
         let list = current.list.as_deref().unwrap_or_default();
         let is_known = digest(&SHA256, list).as_ref() == request.get_ref().known.as_slice();
@@ -235,7 +248,7 @@ impl Certificates for CertificatesService {
     }
 }
 
-fn bounded(bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
+fn limited(bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
     if bytes.len() > REQUEST_BYTES_MAX {
         return Err(Status::invalid_argument(format!(
             "{} bytes, and at most {REQUEST_BYTES_MAX} are allowed",
@@ -245,7 +258,9 @@ fn bounded(bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
     Ok(bytes)
 }
 
-fn answer(certified: Result<Certified, LinkError>) -> Result<Response<proto::Certified>, Status> {
+fn response_of(
+    certified: Result<Certified, LinkError>,
+) -> Result<Response<proto::Certified>, Status> {
     let certified = certified.map_err(|error| match error {
         LinkError::Refused { why, .. } => Status::permission_denied(why),
         other => status(&other),

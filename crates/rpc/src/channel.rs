@@ -1,4 +1,4 @@
-//! Client connections: options, time-outs, and calls that are retried after a lost connection.
+//! Client connections: options, time-outs, and the retry of calls on a new connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,18 @@ use tonic::transport::{Channel, Endpoint};
 use crate::connector::{ClientIdentity, Connector};
 use crate::token::{Token, attach_token};
 
-/// The largest message. Batches are kept far smaller; the API bounds one instance's specification.
+/// The largest message in bytes. Batches are far smaller; the APIs limit the size of one spec.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// The size in bytes at which a batch is ended.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
-/// HTTP/2 flow-control window of one stream; below, that of a connection. With smaller windows a
-/// fast sender spends its time waiting for acknowledgements.
+/// HTTP/2 flow-control window of one stream in bytes. With smaller windows a fast sender would wait for
+/// acknowledgements most of the time.
 pub(crate) const STREAM_WINDOW: u32 = 8 << 20;
+/// HTTP/2 flow-control window of a connection in bytes.
 pub(crate) const CONNECTION_WINDOW: u32 = 32 << 20;
-/// How often a peer is pinged; one that does not answer within `PING_TIMEOUT` is taken for gone.
+/// How often a peer is pinged.
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(5);
+/// A connection is closed if a ping is not answered within this time.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a client reaches its server.
@@ -31,17 +33,17 @@ pub struct ClientOptions {
     pub address: String,
     /// The shared secret, if the server requires one.
     pub token: Option<Token>,
-    /// The own certificate, and which role the server has to have. Without, there is no TLS.
+    /// The client's certificate, and the role that the server must have. Without them there is no TLS.
     pub identity: Option<ClientIdentity>,
     /// How long connecting may take. Default 3 s.
     pub connect_timeout: Duration,
     /// How long a call may take. Default 10 s.
     pub call_timeout: Duration,
-    /// A subscription ends when nothing arrived for so long; heartbeats come each second. Default 5
-    /// s.
+    /// A stream of events ends when nothing arrived for this time; heartbeats come each second. Default
+    /// 5 s.
     pub silence_timeout: Duration,
-    /// The versions of messages between control and cells that are spoken. Default: all that this
-    /// release knows.
+    /// The versions of messages between control and cells that may be used. Default: all that this
+    /// release supports.
     pub versions: Versions,
 }
 
@@ -73,9 +75,9 @@ pub struct EndpointError {
 pub(crate) struct PeerChannel {
     endpoint: Endpoint,
     connector: Option<Connector>,
-    /// The channel, and the number of the credentials that it was made with. With others there is
-    /// another channel; what goes on on the earlier one may end there.
-    made: Arc<Mutex<(u64, Channel)>>,
+    /// The channel, and the number of the credentials that it was made with. New credentials make a new
+    /// channel; calls under way on the previous one may complete.
+    current_channel: Arc<Mutex<(u64, Channel)>>,
     pub(crate) options: ClientOptions,
     /// The server's role and address, for error messages.
     pub(crate) name: String,
@@ -88,25 +90,25 @@ impl PeerChannel {
         Self::with_connector(what, options, connector)
     }
 
-    /// The same with another connector than the options say.
+    /// Creates the channel with a connector other than that of the options.
     pub(crate) fn with_connector(
         what: &str,
         options: ClientOptions,
         connector: Option<Connector>,
     ) -> Result<Self, EndpointError> {
         let address = options.address.trim();
-        let bad = || EndpointError {
+        let bad_address = || EndpointError {
             address: options.address.clone(),
         };
         let uri = match address.split_once("://") {
             Some(("http", _)) => address.to_owned(),
             Some(("https", rest)) if connector.is_some() => format!("http://{rest}"),
-            Some(_) => return Err(bad()),
+            Some(_) => return Err(bad_address()),
             None => format!("http://{address}"),
         };
-        let endpoint = Endpoint::from_shared(uri).map_err(|_| bad())?;
+        let endpoint = Endpoint::from_shared(uri).map_err(|_| bad_address())?;
         if endpoint.uri().host().is_none_or(str::is_empty) || endpoint.uri().port_u16().is_none() {
-            return Err(bad());
+            return Err(bad_address());
         }
         let endpoint = endpoint
             .connect_timeout(options.connect_timeout)
@@ -118,11 +120,14 @@ impl PeerChannel {
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true);
         let name = format!("{what} at {address}");
-        let first = (number(&options), connect(&endpoint, connector.as_ref()));
+        let first_channel = (
+            credentials_number(&options),
+            connect(&endpoint, connector.as_ref()),
+        );
         Ok(Self {
             endpoint,
             connector,
-            made: Arc::new(Mutex::new(first)),
+            current_channel: Arc::new(Mutex::new(first_channel)),
             options,
             name,
         })
@@ -130,15 +135,18 @@ impl PeerChannel {
 
     /// The channel for a new call.
     pub(crate) fn channel(&self) -> Channel {
-        let number = number(&self.options);
-        let mut made = self.made.lock();
-        if made.0 != number {
-            *made = (number, connect(&self.endpoint, self.connector.as_ref()));
+        let credentials_number = credentials_number(&self.options);
+        let mut current_channel = self.current_channel.lock();
+        if current_channel.0 != credentials_number {
+            *current_channel = (
+                credentials_number,
+                connect(&self.endpoint, self.connector.as_ref()),
+            );
         }
-        made.1.clone()
+        current_channel.1.clone()
     }
 
-    /// Waits until there is a reason to connect anew.
+    /// Waits until the client has to reconnect.
     pub(crate) async fn until_changed(&self) {
         match &self.connector {
             Some(connector) => connector.until_changed().await,
@@ -146,33 +154,32 @@ impl PeerChannel {
         }
     }
 
-    /// Makes a call and waits for its answer until the time-out. A call that was given to a
-    /// connection which turned out to be lost before any of it was sent is retried once, on a new
-    /// connection.
+    /// Makes a call and waits for its response until the time-out. If the connection was lost before any
+    /// byte of the call was sent, the call is retried once on a new connection.
     pub(crate) async fn call<C: Clone, B: Clone, T, F>(
         &self,
         client: &C,
         body: &B,
-        make: impl Fn(C, Request<B>) -> F,
+        send: impl Fn(C, Request<B>) -> F,
     ) -> Result<T, placewright_link::LinkError>
     where
         F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     {
-        let make = || {
+        let send = || {
             let mut request = Request::new(body.clone());
-            // A token is not shown to whoever has a certificate of the right role.
+            // With certificates the token is not needed, and so not sent.
             if self.connector.is_none() {
                 attach_token(self.options.token.as_ref(), &mut request);
             }
-            make(client.clone(), request)
+            send(client.clone(), request)
         };
-        let answering = async {
-            match make().await {
-                Err(status) if crate::error::was_never_sent(&status) => make().await,
-                answered => answered,
+        let response = async {
+            match send().await {
+                Err(status) if crate::error::was_never_sent(&status) => send().await,
+                result => result,
             }
         };
-        match tokio::time::timeout(self.options.call_timeout, answering).await {
+        match tokio::time::timeout(self.options.call_timeout, response).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => Err(crate::error::link_error(&self.name, &status)),
             Err(_) => Err(placewright_link::LinkError::TimedOut {
@@ -182,8 +189,8 @@ impl PeerChannel {
     }
 }
 
-/// The number of the credentials that a client has now.
-fn number(options: &ClientOptions) -> u64 {
+/// The number of the client's current credentials; 0 without TLS.
+fn credentials_number(options: &ClientOptions) -> u64 {
     let identity = options.identity.as_ref();
     identity.map_or(0, |identity| identity.credentials.current().number)
 }

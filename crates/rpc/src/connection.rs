@@ -1,4 +1,4 @@
-//! Connections that a server accepted, plain or with TLS, and who is at their other end.
+//! Connections that a server accepted, with or without TLS, and their callers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,32 +18,32 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-use crate::guarded::{LimitedConnection, Times};
+use crate::limited_connection::{LimitedConnection, NewConnectionTimeouts};
 use crate::peer::Peer;
 use crate::refusals;
 
-/// What the other end of a connection showed.
+/// The certificate of a connection's caller, if it has one.
 #[derive(Clone, Debug)]
-pub(crate) enum Shown {
+pub(crate) enum PeerCertificate {
     /// The connection has no TLS.
-    Plain,
+    NoTls,
     /// TLS without a certificate.
-    Nothing,
+    Missing,
     /// A certificate of a trusted authority.
     Certificate(Arc<Peer>),
 }
 
-/// The other end of a connection; handed to the code that authenticates calls.
+/// The caller of a connection, as it is passed to the authentication of calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     state: Arc<ConnectionState>,
     remote: SocketAddr,
-    shown: Shown,
+    certificate: PeerCertificate,
 }
 
 impl Caller {
-    /// A call passed authentication: from now on only keep-alive pings decide whether the
-    /// connection stays.
+    /// Notes that a call passed authentication. From then on only unanswered keep-alive pings close the
+    /// connection.
     pub(crate) fn set_authenticated(&self) {
         self.state.set_busy(true);
     }
@@ -52,8 +52,8 @@ impl Caller {
         self.remote
     }
 
-    pub(crate) fn shown(&self) -> &Shown {
-        &self.shown
+    pub(crate) fn certificate(&self) -> &PeerCertificate {
+        &self.certificate
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Connection {
 
 #[derive(Debug)]
 enum Stream {
-    Plain(LimitedConnection),
+    NoTls(LimitedConnection),
     Tls(Box<TlsStream<LimitedConnection>>),
 }
 
@@ -78,40 +78,40 @@ impl Connected for Connection {
     }
 }
 
-/// How a server takes connections.
+/// How a server accepts connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Entrance {
-    /// With them, connections have TLS.
+pub(crate) struct ConnectionOptions {
+    /// The own certificate; if there is one, connections have TLS.
     pub(crate) credentials: Option<Arc<Credentials>>,
-    /// Whether connections from loopback may do without, because they have the shared token.
+    /// Whether there is a shared token, so that connections from loopback need no TLS.
     pub(crate) has_token: bool,
     pub(crate) limits: Limits,
     pub(crate) handshakes: Handshakes,
-    pub(crate) times: Times,
+    pub(crate) timeouts: NewConnectionTimeouts,
 }
 
 /// Accepts the connections of a listening socket, until the receiver is dropped.
 pub(crate) fn incoming(
     listener: TcpListener,
-    entrance: Entrance,
+    connection_options: ConnectionOptions,
 ) -> ReceiverStream<io::Result<Connection>> {
-    // A refused connection is closed without an answer: HTTP/2 has none before its handshake.
-    let limiter = ConnectionLimiter::new(entrance.limits, ConnectionMetrics::default());
-    let mut accepting = Listener::new(listener, limiter, |_| String::new());
+    // A connection beyond the limits is closed without an answer, as HTTP/2 has none that early.
+    let limiter = ConnectionLimiter::new(connection_options.limits, ConnectionMetrics::default());
+    let mut listener_with_limits = Listener::new(listener, limiter, |_| String::new());
     let (sender, receiver) = mpsc::channel(1);
     placewright_tasks::spawn(Task::GrpcDoor, async move {
         loop {
-            let admitted = tokio::select! {
+            let accepted = tokio::select! {
                 () = sender.closed() => break,
-                admitted = accepting.next() => admitted,
+                accepted = listener_with_limits.next() => accepted,
             };
-            let remote = admitted.remote;
-            prepare(&admitted.stream, remote);
-            let state = Arc::clone(admitted.place.connection_state());
-            let limited = LimitedConnection::new(admitted, entrance.times);
-            let Some(credentials) = entrance.credentials.clone() else {
+            let remote = accepted.remote;
+            set_no_delay(&accepted.stream, remote);
+            let state = Arc::clone(accepted.place.connection_state());
+            let connection = LimitedConnection::new(accepted, connection_options.timeouts);
+            let Some(credentials) = connection_options.credentials.clone() else {
                 if sender
-                    .send(Ok(plain(limited, state, remote)))
+                    .send(Ok(without_tls(connection, state, remote)))
                     .await
                     .is_err()
                 {
@@ -119,21 +119,22 @@ pub(crate) fn incoming(
                 }
                 continue;
             };
-            // Each handshake is work of its own, so that a slow one keeps nobody waiting.
-            let takes_plain = entrance.has_token && remote.ip().to_canonical().is_loopback();
-            let (sender, handshakes) = (sender.clone(), entrance.handshakes.clone());
+            // Each handshake runs in a task of its own, so that a slow one delays no other connection.
+            let admits_without_tls =
+                connection_options.has_token && remote.ip().to_canonical().is_loopback();
+            let (sender, handshakes) = (sender.clone(), connection_options.handshakes.clone());
             spawn_contained(ContainedWork::GrpcStream, async move {
-                let begin = Begin {
+                let handshake = ServerHandshake {
                     handshakes: &handshakes,
                     credentials: &credentials,
-                    takes_plain,
+                    admits_without_tls,
                 };
-                let begun = begin.run(limited, state, remote);
-                let begun = tokio::select! {
+                let handshake = handshake.run(connection, state, remote);
+                let connection = tokio::select! {
                     () = sender.closed() => return,
-                    begun = begun => begun,
+                    connection = handshake => connection,
                 };
-                match begun {
+                match connection {
                     // A closed channel means that the server is stopping.
                     Ok(connection) => drop(sender.send(Ok(connection)).await),
                     Err(error) => refusals::handshake(remote, &error),
@@ -144,39 +145,39 @@ pub(crate) fn incoming(
     ReceiverStream::new(receiver)
 }
 
-fn plain(
-    limited: LimitedConnection,
+fn without_tls(
+    connection: LimitedConnection,
     state: Arc<ConnectionState>,
     remote: SocketAddr,
 ) -> Connection {
     Connection {
-        stream: Stream::Plain(limited),
+        stream: Stream::NoTls(connection),
         caller: Caller {
             state,
             remote,
-            shown: Shown::Plain,
+            certificate: PeerCertificate::NoTls,
         },
     }
 }
 
-/// How connections with certificates begin.
-struct Begin<'a> {
+/// How the handshake of a connection is carried out, if the server has a certificate.
+struct ServerHandshake<'a> {
     handshakes: &'a Handshakes,
     credentials: &'a Credentials,
-    takes_plain: bool,
+    admits_without_tls: bool,
 }
 
-impl Begin<'_> {
+impl ServerHandshake<'_> {
     /// Carries out the handshake of a connection.
     async fn run(
         &self,
-        mut limited: LimitedConnection,
+        mut connection: LimitedConnection,
         state: Arc<ConnectionState>,
         remote: SocketAddr,
     ) -> io::Result<Connection> {
-        if limited.first_byte().await? != TLS_RECORD {
-            if self.takes_plain {
-                return Ok(plain(limited, state, remote));
+        if connection.first_byte().await? != TLS_RECORD {
+            if self.admits_without_tls {
+                return Ok(without_tls(connection, state, remote));
             }
             return Err(io::Error::other(
                 "it has no TLS, and only TLS with a certificate is taken here",
@@ -184,27 +185,27 @@ impl Begin<'_> {
         }
         let current = self.credentials.current();
         let server = Arc::clone(&current.server);
-        let accepted = self.handshakes.accept(limited, remote, server).await;
+        let accepted = self.handshakes.accept(connection, remote, server).await;
         let stream = accepted.map_err(io::Error::other)?;
-        let shown = match stream.get_ref().1.peer_certificates() {
-            Some([certificate, ..]) => {
-                let peer = Peer::new(certificate, remote, current.number);
-                Shown::Certificate(Arc::new(peer.map_err(io::Error::other)?))
+        let certificate = match stream.get_ref().1.peer_certificates() {
+            Some([first, ..]) => {
+                let peer = Peer::new(first, remote, current.number);
+                PeerCertificate::Certificate(Arc::new(peer.map_err(io::Error::other)?))
             }
-            _ => Shown::Nothing,
+            _ => PeerCertificate::Missing,
         };
         Ok(Connection {
             stream: Stream::Tls(Box::new(stream)),
             caller: Caller {
                 state,
                 remote,
-                shown,
+                certificate,
             },
         })
     }
 }
 
-fn prepare(stream: &TcpStream, remote: SocketAddr) {
+fn set_no_delay(stream: &TcpStream, remote: SocketAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
     }
@@ -217,7 +218,7 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::NoTls(stream) => Pin::new(stream).poll_read(context, buffer),
             Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
@@ -230,7 +231,7 @@ impl AsyncWrite for Connection {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::NoTls(stream) => Pin::new(stream).poll_write(context, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
@@ -241,28 +242,28 @@ impl AsyncWrite for Connection {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Stream::NoTls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
             Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
         match &self.stream {
-            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::NoTls(stream) => stream.is_write_vectored(),
             Stream::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::NoTls(stream) => Pin::new(stream).poll_flush(context),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::NoTls(stream) => Pin::new(stream).poll_shutdown(context),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }

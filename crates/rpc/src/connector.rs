@@ -1,4 +1,4 @@
-//! How a client reaches a server with TLS, and makes sure that it is the right one.
+//! How a client connects to a server with TLS and checks the server's identity.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 
-/// Which role a client means to reach.
+/// The role that a server must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerRole {
     /// Control.
@@ -27,14 +27,15 @@ pub enum ServerRole {
 }
 
 impl ServerRole {
-    fn wanted(&self) -> Role {
+    fn expected_role(&self) -> Role {
         match self {
             Self::Control => Role::Control,
             Self::Cell(name) => Role::Cell(name.clone()),
         }
     }
 
-    /// The name that the handshake asks for. It only serves servers that have several certificates.
+    /// The server name that the client sends in the handshake. It matters only to servers with several
+    /// certificates.
     fn dns_name(&self) -> &'static str {
         match self {
             Self::Control => "control.placewright.internal",
@@ -43,38 +44,39 @@ impl ServerRole {
     }
 }
 
-/// Who a client is, and which role it means to reach.
+/// The identity of a client, and the role that its server must have.
 #[derive(Clone, Debug)]
 pub struct ClientIdentity {
-    /// Its certificate.
+    /// The client's certificate and key.
     pub credentials: Arc<Credentials>,
-    /// The server.
+    /// The role that the server must have.
     pub server: ServerRole,
 }
 
-/// What connects.
-type Connecting = Pin<Box<dyn Future<Output = io::Result<TokioIo<TlsStream<TcpStream>>>> + Send>>;
+/// The future of a connection.
+type ConnectFuture =
+    Pin<Box<dyn Future<Output = io::Result<TokioIo<TlsStream<TcpStream>>>> + Send>>;
 
-/// Connects with TLS.
+/// Opens connections with TLS.
 #[derive(Clone, Debug)]
 pub(crate) enum Connector {
-    /// With a certificate, to a role of the own installation; and the serial number of the
-    /// certificate that the server showed last.
-    Holder(ClientIdentity, Arc<Mutex<Vec<u8>>>),
-    /// Without one, to any control or cell whose authority the configuration trusts.
-    New(Arc<ClientConfig>),
+    /// With a certificate, to a role of the same installation. The second value is the serial number
+    /// of the certificate that the server showed last.
+    Enrolled(ClientIdentity, Arc<Mutex<Vec<u8>>>),
+    /// Without a certificate, to any control or cell whose authority the TLS configuration trusts.
+    Unenrolled(Arc<ClientConfig>),
 }
 
 impl Service<Uri> for Connector {
     type Response = TokioIo<TlsStream<TcpStream>>;
     type Error = io::Error;
-    type Future = Connecting;
+    type Future = ConnectFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, uri: Uri) -> Connecting {
+    fn call(&mut self, uri: Uri) -> ConnectFuture {
         let connector = self.clone();
         Box::pin(async move { connector.connect(&uri).await.map(TokioIo::new) })
     }
@@ -82,22 +84,23 @@ impl Service<Uri> for Connector {
 
 impl Connector {
     pub(crate) fn of(identity: ClientIdentity) -> Self {
-        Self::Holder(identity, Arc::default())
+        Self::Enrolled(identity, Arc::default())
     }
 
-    /// Waits until there is a reason to connect anew: the own certificate is another one, or that of
-    /// the server was revoked.
+    /// Waits until the client has to reconnect: its certificate was renewed, or the server's was
+    /// revoked.
     pub(crate) async fn until_changed(&self) {
-        let Self::Holder(identity, server) = self else {
+        let Self::Enrolled(identity, server) = self else {
             return std::future::pending().await;
         };
         let mut changes = identity.credentials.changes();
-        let before = identity.credentials.current();
+        let credentials_before = identity.credentials.current();
         loop {
-            // The identity keeps the credentials, so there is a sender.
+            // The identity holds the credentials, which have the sender, so this cannot fail.
             let _ = changes.changed().await;
             let now = identity.credentials.current();
-            if now.facts.serial != before.facts.serial || now.is_revoked(&server.lock()) {
+            if now.facts.serial != credentials_before.facts.serial || now.is_revoked(&server.lock())
+            {
                 return;
             }
         }
@@ -110,38 +113,39 @@ impl Connector {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let stream = TcpStream::connect((host, port)).await?;
         stream.set_nodelay(true)?;
-        // The certificate of the moment, which may have been renewed since the last connection.
+        // The current certificate may have been renewed since the last connection.
         let (config, name) = match self {
-            Self::Holder(identity, _) => {
+            Self::Enrolled(identity, _) => {
                 let config = Arc::clone(&identity.credentials.current().client);
                 (config, identity.server.dns_name())
             }
-            Self::New(config) => (Arc::clone(config), "new.placewright.internal"),
+            Self::Unenrolled(config) => (Arc::clone(config), "new.placewright.internal"),
         };
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
         let stream = TlsConnector::from(config).connect(name, stream).await?;
-        let shown = stream.get_ref().1.peer_certificates();
-        let certificate = shown.and_then(|chain| chain.first());
+        let server_chain = stream.get_ref().1.peer_certificates();
+        let certificate = server_chain.and_then(|chain| chain.first());
         let certificate = certificate.ok_or_else(|| io::Error::other("it has no certificate"))?;
         let facts = CertificateFacts::read(certificate).map_err(io::Error::other)?;
         self.check(&facts.identity)?;
-        if let Self::Holder(_, server) = self {
+        if let Self::Enrolled(_, server) = self {
             *server.lock() = facts.serial;
         }
         Ok(stream)
     }
 
-    /// Whether the server is the role that was meant. Nothing was said to it before.
+    /// Checks that the server has the expected role. No call is sent before.
     fn check(&self, server: &Identity) -> io::Result<()> {
         match self {
-            Self::Holder(identity, _) => {
+            Self::Enrolled(identity, _) => {
                 let current = identity.credentials.current();
-                let own = current.identity();
-                let wanted = Identity::new(own.installation(), identity.server.wanted());
-                let wanted = wanted.map_err(io::Error::other)?;
-                server.check_is(&wanted).map_err(io::Error::other)
+                let own_identity = current.identity();
+                let expected =
+                    Identity::new(own_identity.installation(), identity.server.expected_role());
+                let expected = expected.map_err(io::Error::other)?;
+                server.check_is(&expected).map_err(io::Error::other)
             }
-            Self::New(_) => match server.role() {
+            Self::Unenrolled(_) => match server.role() {
                 Role::Control | Role::Cell(_) => Ok(()),
                 Role::Agent(_) => Err(io::Error::other(format!(
                     "{server} answers, which is neither control nor a cell"

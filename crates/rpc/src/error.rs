@@ -4,7 +4,7 @@ use placewright_errors::{innermost, sources};
 use placewright_link::LinkError;
 use tonic::{Code, Status};
 
-/// The status with which a server answers for an error.
+/// The status that a server returns for an error.
 pub(crate) fn status(error: &LinkError) -> Status {
     match error {
         LinkError::Unreachable { why, .. } => Status::unavailable(why.clone()),
@@ -42,8 +42,8 @@ pub(crate) fn link_error(peer: &str, status: &Status) -> LinkError {
     }
 }
 
-/// Whether a call failed before any of it was sent, because its connection had been lost unnoticed.
-/// Such a call can be retried safely.
+/// Whether a call failed before any byte of it was sent, because its connection had been lost
+/// unnoticed. Such a call can be retried safely.
 pub(crate) fn was_never_sent(status: &Status) -> bool {
     let mut causes = sources(status).filter_map(|error| error.downcast_ref::<hyper::Error>());
     causes.any(hyper::Error::is_canceled)

@@ -4,36 +4,37 @@
 //! any implementation of it: [`CellClient`], [`PlacementClient`], [`AgentClient`]. So neither side
 //! knows whether the other is in its process.
 //!
-//! - Agents speak typed messages (`proto/placewright/agent.proto`), so that others can write agents.
-//! - Control and cells speak versioned payloads (`proto/placewright/cell.proto`).
-//! - A client connects when it is first used, and again after it lost its server. The caller has to
-//!   repeat calls that failed, and to open streams again that ended.
+//! - Agents and cells exchange typed messages (`proto/placewright/agent.proto`), so that others can
+//!   write agents.
+//! - Control and cells exchange versioned payloads (`proto/placewright/cell.proto`).
+//! - A client connects when it is first used, and reconnects after it lost its server. Calls that
+//!   failed and streams that ended are for its caller to repeat.
 //! - A message that cannot be decoded is rejected with a reason and changes nothing.
 //! - With credentials, connections have TLS, both sides show a certificate, and every call is checked
-//!   against the names in its caller's (`access.rs`, `speaker.rs`). Without, a shared token is checked for
-//!   every call when there is one, and nothing is encrypted: that is for loopback.
+//!   against the names in its caller's certificate (`access.rs`, `agent/authorized_stream.rs`). Without
+//!   credentials nothing is encrypted, and each call has to carry the shared token if there is one:
+//!   that is for loopback.
 
 mod access;
 mod agent;
-mod bounds;
 mod cell;
 mod certificates;
 mod channel;
 mod connection;
 mod connector;
 mod error;
-mod guarded;
+mod limited_connection;
+mod limits;
 mod payload;
 mod peer;
 mod placement;
 mod refusals;
 mod serve;
-mod speaker;
 mod token;
 mod versions;
 
-/// Code generated from the `.proto` files. It is kept in `generated/`, because its generator takes longer to
-/// build than this crate; `tests/generated.rs` compares them.
+/// Code generated from the `.proto` files. It is committed, because its generator takes longer to build
+/// than this crate; `tests/generated.rs` checks that it is up to date.
 pub mod proto {
     /// Messages and service of `agent.proto`, between agents and cells.
     #[allow(
@@ -82,11 +83,10 @@ pub use placement::PlacementClient;
 pub use serve::{ServeError, ServeOptions, Services, serve};
 pub use token::{Token, TokenError};
 
-/// The oldest and the newest version of the agents' protocol that this release speaks.
+/// The oldest version of the agents' protocol that this release supports.
 pub const PROTOCOL_OLDEST: u32 = 1;
-/// See [`PROTOCOL_OLDEST`].
+/// The newest version of the agents' protocol that this release supports.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// The newest version of the payloads between control and cells that this release speaks. Each is
-/// declared in `placewright_records`.
+/// The newest version of the payloads between control and cells that this release supports.
 pub const PAYLOAD_VERSION: u32 = placewright_records::message::Versions::SUPPORTED.newest;

@@ -1,18 +1,18 @@
-//! Payloads of the messages between control and cells: a version, and bytes in its form.
+//! Payloads of the messages between control and cells: a version, and the bytes of a message in it.
 
 use placewright_link::LinkError;
 use placewright_records::Form;
 use placewright_records::message::{self, Part, Versions};
 use tonic::Status;
 
-use crate::bounds::{FieldPath, LIST_MAX, LimitExceeded, Validate};
 use crate::channel::BATCH_BYTES;
+use crate::limits::{FieldPath, LIST_MAX, LimitExceeded, Validate};
 use crate::proto::cell::Payload;
 use crate::versions::check;
 
 /// Encodes a value as a payload.
 pub(crate) fn pack<T: Form>(version: u32, value: &T) -> Result<Payload, Status> {
-    let body = message::encode(version, value).ok_or_else(|| no_such(version))?;
+    let body = message::encode(version, value).ok_or_else(|| cannot_write(version))?;
     let body = body.into();
     Ok(Payload { version, body })
 }
@@ -22,14 +22,13 @@ pub(crate) fn pack_for<T: Form>(peer: &str, version: u32, value: &T) -> Result<P
     pack(version, value).map_err(|status| crate::error::link_error(peer, &status))
 }
 
-/// Encodes a list as payloads, none of which is much larger than a batch should be. Each comes with
-/// the number of its items.
+/// Encodes a list as payloads of about the size of a batch, each with the number of its items.
 pub(crate) fn pack_parts<T: Form>(
     version: u32,
     list: &[T],
 ) -> Result<impl Iterator<Item = (usize, Payload)> + use<T>, Status> {
     let parts = message::encode_parts(version, list, BATCH_BYTES);
-    let parts = parts.ok_or_else(|| no_such(version))?;
+    let parts = parts.ok_or_else(|| cannot_write(version))?;
     let payload = move |Part { count, bytes }| {
         let body = bytes.into();
         (count, Payload { version, body })
@@ -37,34 +36,34 @@ pub(crate) fn pack_parts<T: Form>(
     Ok(parts.into_iter().map(payload))
 }
 
-/// The error for a version that was agreed on and cannot be written, which never happens.
-fn no_such(version: u32) -> Status {
+/// The error for a version that cannot be written. It never happens with a version that was agreed on.
+fn cannot_write(version: u32) -> Status {
     Status::internal(format!("version {version} cannot be written"))
 }
 
-/// Decodes a payload and checks it against the limits. `what` names it in errors.
+/// Decodes a payload and checks it against the limits. `what` names the payload in errors.
 pub(crate) fn unpack<T: Form + Validate>(
     versions: Versions,
     what: &'static str,
     payload: &Payload,
 ) -> Result<T, Status> {
-    check_before::<T>(versions, what, payload)?;
-    let unpacked = message::decode(payload.version, &payload.body);
-    let unpacked: T = unpacked.map_err(|error| unreadable(what, error))?;
-    unpacked.check(FieldPath::message(what))?;
-    Ok(unpacked)
+    check_before_decoding::<T>(versions, what, payload)?;
+    let decoded = message::decode(payload.version, &payload.body);
+    let decoded: T = decoded.map_err(|error| unreadable(what, error))?;
+    decoded.check(FieldPath::message(what))?;
+    Ok(decoded)
 }
 
-/// Decodes a list and drops the items that are beyond the limits or that only a later release
-/// knows, because the others do not depend on them.
-pub(crate) fn unpack_good<T: Form + Validate>(
+/// Decodes a list without the items that exceed the limits or that only a later release knows. That is
+/// for lists whose items do not depend on each other.
+pub(crate) fn unpack_valid_items<T: Form + Validate>(
     versions: Versions,
     what: &'static str,
     payload: &Payload,
 ) -> Result<Vec<T>, Status> {
-    check_before::<Vec<T>>(versions, what, payload)?;
-    let unpacked = message::decode_known(payload.version, &payload.body);
-    let (mut list, unknown): (Vec<T>, usize) = unpacked.map_err(|error| unreadable(what, error))?;
+    check_before_decoding::<Vec<T>>(versions, what, payload)?;
+    let decoded = message::decode_known(payload.version, &payload.body);
+    let (mut list, unknown): (Vec<T>, usize) = decoded.map_err(|error| unreadable(what, error))?;
     if unknown > 0 {
         tracing::warn!(
             unknown,
@@ -72,17 +71,17 @@ pub(crate) fn unpack_good<T: Form + Validate>(
             "a peer said things that this release does not know"
         );
     }
-    let mut bad = None;
-    let before = list.len();
-    list.retain(|one| match one.check(FieldPath::message(what)) {
+    let mut first_exceeded = None;
+    let count_before = list.len();
+    list.retain(|item| match item.check(FieldPath::message(what)) {
         Ok(()) => true,
-        Err(absurd) => {
-            bad.get_or_insert(absurd);
+        Err(exceeded) => {
+            first_exceeded.get_or_insert(exceeded);
             false
         }
     });
-    if let Some(LimitExceeded(why)) = bad {
-        let count = before - list.len();
+    if let Some(LimitExceeded(why)) = first_exceeded {
+        let count = count_before - list.len();
         tracing::error!(
             why,
             count,
@@ -94,7 +93,7 @@ pub(crate) fn unpack_good<T: Form + Validate>(
 
 /// Checks the version and the length of a list. That is done before decoding: an item of one byte
 /// here may take a hundred bytes in memory.
-fn check_before<T: Validate>(
+fn check_before_decoding<T: Validate>(
     versions: Versions,
     what: &'static str,
     payload: &Payload,

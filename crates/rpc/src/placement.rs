@@ -9,20 +9,20 @@ use placewright_records::message::Versions;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
-use crate::access::Gate;
+use crate::access::Authorizer;
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
 use crate::payload::{pack, pack_parts, unpack, unpack_from};
 use crate::proto::cell::placement_client::PlacementClient as Client;
 use crate::proto::cell::placement_server::Placement;
 use crate::proto::cell::{IdentifyRequest, Identity, Payload};
-use crate::versions::{Agreed, first_identity, identity};
+use crate::versions::{AgreedVersion, first_identity, identity};
 
 /// A client of placement, for cells.
 #[derive(Clone, Debug)]
 pub struct PlacementClient {
     peer: PeerChannel,
-    agreed: Agreed,
+    agreed_version: AgreedVersion,
 }
 
 impl PlacementClient {
@@ -34,7 +34,7 @@ impl PlacementClient {
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
         Ok(Self {
             peer: PeerChannel::new("placement", options)?,
-            agreed: Agreed::default(),
+            agreed_version: AgreedVersion::default(),
         })
     }
 
@@ -42,51 +42,58 @@ impl PlacementClient {
         Client::new(self.peer.channel()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
-    /// The version that is spoken with placement; on the first call they agree on it.
+    /// The version to use with placement. The first call agrees on it.
     async fn version(&self) -> Result<u32, LinkError> {
-        if let Some(version) = self.agreed.version() {
+        if let Some(version) = self.agreed_version.version() {
             return Ok(version);
         }
         let peer = &self.peer;
-        let identify = |mut to: Client<Channel>, request| async move {
-            match to.identify(request).await {
+        let identify = |mut client: Client<Channel>, request| async move {
+            match client.identify(request).await {
                 Err(status) if status.code() == Code::Unimplemented => {
                     Ok(Response::new(first_identity()))
                 }
-                answered => answered,
+                result => result,
             }
         };
-        let asked = IdentifyRequest {};
-        let identity = peer.call(&self.client(), &asked, identify).await?;
-        self.agreed
+        let request = IdentifyRequest {};
+        let identity = peer.call(&self.client(), &request, identify).await?;
+        self.agreed_version
             .agree(peer.options.versions, &peer.name, &identity)
     }
 
-    async fn ask_all(&self, asks: &[ClaimRequest]) -> Result<Vec<ClaimResponse>, LinkError> {
+    async fn request_all(
+        &self,
+        requests: &[ClaimRequest],
+    ) -> Result<Vec<ClaimResponse>, LinkError> {
         let peer = &self.peer;
-        let mut answers = Vec::with_capacity(asks.len());
-        let parts = pack_parts(self.version().await?, asks);
+        let mut responses = Vec::with_capacity(requests.len());
+        let parts = pack_parts(self.version().await?, requests);
         for (count, payload) in parts.map_err(|status| link_error(&peer.name, &status))? {
-            let ask = |mut to: Client<Channel>, request| async move { to.ask(request).await };
-            let answer = peer.call(&self.client(), &payload, ask).await?;
+            let ask =
+                |mut client: Client<Channel>, request| async move { client.ask(request).await };
+            let response = peer.call(&self.client(), &payload, ask).await?;
             let versions = peer.options.versions;
-            let mut some: Vec<ClaimResponse> =
-                unpack_from(versions, &peer.name, "answers", &answer)?;
-            if some.len() != count {
+            let mut part: Vec<ClaimResponse> =
+                unpack_from(versions, &peer.name, "answers", &response)?;
+            if part.len() != count {
                 return Err(LinkError::Refused {
                     peer: peer.name.clone(),
-                    why: format!("it gave {} answers to {count} asks", some.len()),
+                    why: format!("it gave {} answers to {count} asks", part.len()),
                 });
             }
-            answers.append(&mut some);
+            responses.append(&mut part);
         }
-        Ok(answers)
+        Ok(responses)
     }
 }
 
 impl PlacementLink for PlacementClient {
-    fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
-        Box::pin(async move { self.agreed.checked(self.ask_all(&asks).await) })
+    fn ask(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+        Box::pin(async move {
+            self.agreed_version
+                .checked(self.request_all(&requests).await)
+        })
     }
 }
 
@@ -94,7 +101,7 @@ impl PlacementLink for PlacementClient {
 pub(crate) struct PlacementService {
     pub(crate) placement: Arc<dyn PlacementLink>,
     pub(crate) versions: Versions,
-    pub(crate) gate: Gate,
+    pub(crate) authorizer: Authorizer,
 }
 
 #[tonic::async_trait]
@@ -103,20 +110,20 @@ impl Placement for PlacementService {
         &self,
         request: Request<IdentifyRequest>,
     ) -> Result<Response<Identity>, Status> {
-        self.gate.check(&request, |_| Call::Ask)?;
+        self.authorizer.check(&request, |_| Call::Ask)?;
         Ok(Response::new(identity(self.versions, String::new())))
     }
 
     async fn ask(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let holder = self.gate.check(&request, |_| Call::Ask)?;
+        let holder = self.authorizer.check(&request, |_| Call::Ask)?;
         let payload = request.get_ref();
-        let asks: Vec<ClaimRequest> = unpack(self.versions, "asks", payload)?;
+        let requests: Vec<ClaimRequest> = unpack(self.versions, "asks", payload)?;
         if let Some(holder) = holder {
-            let own = self.placement.check(holder.cell(), &asks);
-            own.map_err(|why| holder.refuse(&why))?;
+            let allowed = self.placement.check(holder.cell(), &requests);
+            allowed.map_err(|why| holder.refusal(&why))?;
         }
-        let answers = self.placement.ask(asks).await;
-        let answers = answers.map_err(|error| status(&error))?;
-        Ok(Response::new(pack(payload.version, &answers)?))
+        let responses = self.placement.ask(requests).await;
+        let responses = responses.map_err(|error| status(&error))?;
+        Ok(Response::new(pack(payload.version, &responses)?))
     }
 }

@@ -1,4 +1,4 @@
-//! Refusals for want of rights: one place that tells of each.
+//! Refusals of callers without the necessary rights: each is logged, and goes to the audit log.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -8,41 +8,41 @@ use std::time::SystemTime;
 use placewright_audit_log::{Caller, Event, Noted, Outcome, Reason};
 use tonic::Status;
 
-/// The most lines of the log in one second. Whoever is refused must not fill the disk.
-const LINES_A_SECOND: u32 = 20;
+/// The most refusals that are logged in one second, so that refused callers cannot fill the disk.
+const LINES_PER_SECOND_MAX: u32 = 20;
 
-/// A call that was refused because of who made it.
+/// Refuses a call that its caller may not make.
 pub(crate) fn call(remote: Option<SocketAddr>, why: &impl Display) -> Status {
     refused_call(remote, None, why.to_string())
 }
 
-/// A call that was refused because of who made it: the holder of a certificate with this name.
+/// Refuses a call that the holder of a certificate with this name may not make.
 pub(crate) fn call_of(remote: SocketAddr, name: &impl Display, why: &impl Display) -> Status {
     refused_call(Some(remote), Some(name.to_string()), why.to_string())
 }
 
 fn refused_call(remote: Option<SocketAddr>, name: Option<String>, text: String) -> Status {
-    note(remote, "a call was refused", &text);
+    log_refusal(remote, "a call was refused", &text);
     audit(remote, name, ("call", "PERMISSION_DENIED"), &text);
     Status::permission_denied(text)
 }
 
-/// A call that was refused because its caller did not say who it is, or not any more.
+/// Refuses a call whose caller is not authenticated, or not any more.
 pub(crate) fn unknown_caller(remote: Option<SocketAddr>, why: &impl Display) -> Status {
     let text = why.to_string();
-    note(remote, "a caller was refused", &text);
+    log_refusal(remote, "a caller was refused", &text);
     audit(remote, None, ("authenticate", "UNAUTHENTICATED"), &text);
     Status::unauthenticated(text)
 }
 
-/// A connection that was refused in its handshake.
+/// Records that a connection was refused in its handshake.
 pub(crate) fn handshake(remote: SocketAddr, why: &impl Display) {
     let text = why.to_string();
-    note(Some(remote), "a connection was refused", &text);
+    log_refusal(Some(remote), "a connection was refused", &text);
     audit(Some(remote), None, ("connect", "UNAUTHENTICATED"), &text);
 }
 
-/// Tells the audit log of the process, which has a line for each refusal.
+/// Writes a refusal to the audit log of the process, if it has one.
 fn audit(remote: Option<SocketAddr>, name: Option<String>, (what, code): (&str, &str), text: &str) {
     let Some(log) = placewright_audit_log::for_process() else {
         return;
@@ -71,23 +71,24 @@ fn audit(remote: Option<SocketAddr>, name: Option<String>, (what, code): (&str, 
     });
 }
 
-fn note(remote: Option<SocketAddr>, what: &'static str, why: &str) {
-    static SECOND: AtomicI64 = AtomicI64::new(0);
-    static LINES: AtomicU32 = AtomicU32::new(0);
+/// Logs a refusal, unless too many were logged in this second.
+fn log_refusal(remote: Option<SocketAddr>, what: &'static str, why: &str) {
+    static LAST_SECOND: AtomicI64 = AtomicI64::new(0);
+    static LINES_IN_SECOND: AtomicU32 = AtomicU32::new(0);
     let now = placewright_pki::now();
-    let before = SECOND.swap(now, Ordering::Relaxed);
-    let lines = if before == now {
-        LINES.fetch_add(1, Ordering::Relaxed)
+    let last_second = LAST_SECOND.swap(now, Ordering::Relaxed);
+    let lines = if last_second == now {
+        LINES_IN_SECOND.fetch_add(1, Ordering::Relaxed)
     } else {
-        let left_out = LINES
+        let left_out = LINES_IN_SECOND
             .swap(1, Ordering::Relaxed)
-            .saturating_sub(LINES_A_SECOND);
+            .saturating_sub(LINES_PER_SECOND_MAX);
         if left_out > 0 {
             tracing::warn!(left_out, "further refusals were not logged");
         }
         0
     };
-    if lines < LINES_A_SECOND {
+    if lines < LINES_PER_SECOND_MAX {
         tracing::warn!(remote = remote.map(tracing::field::display), why, "{what}");
     }
 }

@@ -13,15 +13,15 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
 
-use crate::access::{AuthInterceptor, Gate};
+use crate::access::{AuthInterceptor, Authorizer};
 use crate::agent::AgentService;
 use crate::cell::CellService;
 use crate::certificates::{CERTIFICATES_BYTES_MAX, CertificatesService};
 use crate::channel::{
     CONNECTION_WINDOW, MESSAGE_BYTES_MAX, PING_EVERY, PING_TIMEOUT, STREAM_WINDOW,
 };
-use crate::connection::{Entrance, incoming};
-use crate::guarded::Times;
+use crate::connection::{ConnectionOptions, incoming};
+use crate::limited_connection::NewConnectionTimeouts;
 use crate::placement::PlacementService;
 use crate::proto::agent::agents_server::AgentsServer;
 use crate::proto::cell::cell_server::CellServer;
@@ -29,18 +29,18 @@ use crate::proto::cell::placement_server::PlacementServer;
 use crate::proto::certificates::certificates_server::CertificatesServer;
 use crate::token::Token;
 
-/// The most concurrent calls of one connection. A role needs far fewer: one long call that streams
+/// The most concurrent calls on one connection. A role makes far fewer: one long call that streams
 /// messages, or a few short ones.
 const STREAMS_MAX: u32 = 200;
 /// The largest headers of one call.
 const HEADERS_BYTES_MAX: u32 = 16 << 10;
-/// A connection ends when its caller has reset so many streams before they were handled. It is
-/// protection against floods of streams that are opened and reset.
+/// A connection ends when its caller has reset this many streams before they were handled. That
+/// protects against floods of streams that are opened and reset.
 const RESETS_MAX: usize = 20;
-/// A connection ends when the server has reset so many of its streams because of protocol errors.
+/// A connection ends when the server has reset this many of its streams because of protocol errors.
 const ERRORS_MAX: usize = 256;
 
-/// The services that one address offers; a service whose field is none is not offered.
+/// The services that one address offers. A service whose field is `None` is not offered.
 #[derive(Clone, Default)]
 pub struct Services {
     /// The cell's service for control.
@@ -49,7 +49,7 @@ pub struct Services {
     pub agents: Option<Arc<dyn AgentLink>>,
     /// The placement service for cells.
     pub placement: Option<Arc<dyn PlacementLink>>,
-    /// The authority, or the way to it, for holders of certificates. It is offered with TLS only.
+    /// The certificate authority, in a cell through a link to control. It is offered with TLS only.
     pub certificates: Option<Arc<dyn CertificateLink>>,
 }
 
@@ -58,12 +58,12 @@ pub struct Services {
 pub struct ServeOptions {
     /// The shared secret that callers have to send, if any.
     pub token: Option<Token>,
-    /// The own certificate. With it connections have TLS, and every call is checked against the names
-    /// in its caller's certificate; only connections from loopback that have the token may do without.
+    /// The own certificate. With it, connections have TLS, and every call is checked against the names
+    /// in its caller's certificate. Only connections from loopback need no TLS if they have the token.
     pub credentials: Option<Arc<Credentials>>,
     /// How long calls under way may take after the server was told to stop. Default 5 s.
     pub drain_timeout: Duration,
-    /// The most connections, in all and for each peer. Default 1,024 and 512.
+    /// The most connections, in total and for each peer. Default 1,024 and 512.
     pub limits: Limits,
     /// How TLS connections begin: so many at a time, and on which threads. Default: the usual limits,
     /// on the server's threads.
@@ -72,8 +72,8 @@ pub struct ServeOptions {
     pub first_byte_timeout: Duration,
     /// Time-out for the first call that passes authentication. Default 30 s.
     pub first_call_timeout: Duration,
-    /// The versions of messages between control and cells that are spoken. Default: all that this
-    /// release knows.
+    /// The versions of messages between control and cells that may be used. Default: all that this
+    /// release supports.
     pub versions: Versions,
 }
 
@@ -117,83 +117,83 @@ pub async fn serve(
     options: ServeOptions,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let entrance = Entrance {
+    let connection_options = ConnectionOptions {
         credentials: options.credentials.clone(),
         has_token: options.token.is_some(),
         limits: options.limits,
         handshakes: options.handshakes.clone(),
-        times: Times {
+        timeouts: NewConnectionTimeouts {
             first_byte: options.first_byte_timeout,
             first_call: options.first_call_timeout,
         },
     };
     let router = router(services, &options);
-    let incoming = incoming(listener, entrance);
-    let (stopping, is_stopping) = tokio::sync::oneshot::channel();
+    let incoming = incoming(listener, connection_options);
+    let (stop_sender, stop_receiver) = tokio::sync::oneshot::channel();
     let stop = async {
         stop.await;
-        // This starts the time-out of `too_late`. Sending fails if that was dropped, because the
-        // server has ended.
-        let _ = stopping.send(());
+        // This starts the drain time-out. Sending fails if the receiver was dropped, because the server
+        // has ended.
+        let _ = stop_sender.send(());
     };
     let serving = router.serve_with_incoming_shutdown(incoming, stop);
-    let too_late = async {
+    let drain_timeout = async {
         // The sender is dropped without a message only when the server has ended; then this future
         // is not polled any more.
-        let _ = is_stopping.await;
+        let _ = stop_receiver.await;
         tokio::time::sleep(options.drain_timeout).await;
     };
     tokio::select! {
         served = serving => Ok(served?),
-        () = too_late => {
+        () = drain_timeout => {
             tracing::warn!("the time to drain is over: connections were cut");
             Ok(())
         }
     }
 }
 
-/// The services that are offered, behind what finds out who calls.
+/// The services that are offered, each behind the authentication of callers.
 fn router(services: Services, options: &ServeOptions) -> Router {
-    let interceptor = |takes_new| AuthInterceptor {
+    let interceptor = |admits_unenrolled| AuthInterceptor {
         token: options.token.clone(),
         credentials: options.credentials.clone(),
-        takes_new,
+        admits_unenrolled,
     };
-    let check = || interceptor(false);
+    let authenticated = || interceptor(false);
     let versions = options.versions;
-    let gate = Gate(options.credentials.clone());
+    let authorizer = Authorizer(options.credentials.clone());
     let cell = services.cell.map(|cell| {
         let server = CellServer::new(CellService {
             cell,
             versions,
-            gate: gate.clone(),
+            authorizer: authorizer.clone(),
         });
         let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
-        InterceptedService::new(server, check())
+        InterceptedService::new(server, authenticated())
     });
     let agents = services.agents.map(|agents| {
         let server = AgentsServer::new(AgentService {
             agents,
-            gate: gate.clone(),
+            authorizer: authorizer.clone(),
         });
         let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
-        InterceptedService::new(server, check())
+        InterceptedService::new(server, authenticated())
     });
     let placement = services.placement.map(|placement| {
         let server = PlacementServer::new(PlacementService {
             placement,
             versions,
-            gate: gate.clone(),
+            authorizer: authorizer.clone(),
         });
         let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
-        InterceptedService::new(server, check())
+        InterceptedService::new(server, authenticated())
     });
     let certificates = services.certificates.zip(options.credentials.clone());
     let certificates = certificates.map(|(authority, credentials)| {
         let server = CertificatesServer::new(CertificatesService {
             authority,
             credentials,
-            gate,
+            authorizer,
         });
         let server = server.max_decoding_message_size(CERTIFICATES_BYTES_MAX);
         InterceptedService::new(server, interceptor(true))

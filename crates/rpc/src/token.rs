@@ -12,7 +12,7 @@ const KEY: &str = "authorization";
 /// The fewest bytes of a token; shorter ones could be guessed.
 const BYTES_MIN: usize = 16;
 
-/// A shared secret that both sides know. It is never printed.
+/// The shared secret by which a server authenticates callers. It is never printed.
 #[derive(Clone)]
 pub struct Token(Arc<MetadataValue<Ascii>>);
 
@@ -68,19 +68,19 @@ impl Token {
         Self::new(&text)
     }
 
-    /// Whether a call has the token.
+    /// Whether the metadata of a call has the token.
     pub(crate) fn is_in(&self, metadata: &MetadataMap) -> bool {
-        let given = metadata
+        let sent = metadata
             .get(KEY)
             .map_or(&[] as &[u8], |value| value.as_bytes());
-        let wanted = self.0.as_bytes();
-        // Compares in constant time, so that the duration does not tell how much of a guess is
+        let expected = self.0.as_bytes();
+        // Compares in constant time, so that the duration does not reveal how much of a guess is
         // right.
-        let differences = given
+        let differences = sent
             .iter()
-            .zip(wanted)
-            .fold(0, |all, (a, b)| all | (a ^ b));
-        given.len() == wanted.len() && differences == 0
+            .zip(expected)
+            .fold(0, |differences, (a, b)| differences | (a ^ b));
+        sent.len() == expected.len() && differences == 0
     }
 }
 

@@ -1,8 +1,8 @@
-//! The agreement of two roles on the version of what they say.
+//! The agreement of a client and its server on the version of their messages.
 //!
-//! A server says which versions it speaks, and answers each call in the version of the call. The
-//! client takes the highest that both know, and asks again after a call that failed: the server may
-//! have been replaced by one of another release.
+//! A server returns the range of versions that it supports, and answers each call in the version of the
+//! call. The client takes the highest common version. After a call that failed it agrees anew, because
+//! the server may have been replaced by one of another release.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,17 +13,18 @@ use tonic::Status;
 
 use crate::proto::cell::Identity;
 
-/// The version of the first releases, which said only that one.
-const FIRST: u32 = 2;
+/// The only version of the first releases, which cannot be asked for a range.
+const FIRST_VERSION: u32 = 2;
 
-/// What a server says to a version that it does not speak; releases of version 2 said it too.
-const NOT_KNOWN: &str = "of the protocol is not known here";
+/// The part of a refusal by which a client recognises that its version is not supported. Releases of
+/// version 2 send it too.
+const NOT_SUPPORTED: &str = "of the protocol is not known here";
 
-/// The version that a client speaks with its server, once they have agreed.
+/// The version that a client uses with its server, once they have agreed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Agreed(Arc<AtomicU32>);
+pub(crate) struct AgreedVersion(Arc<AtomicU32>);
 
-impl Agreed {
+impl AgreedVersion {
     pub(crate) fn version(&self) -> Option<u32> {
         let version = self.0.load(Ordering::Relaxed);
         (version != 0).then_some(version)
@@ -36,25 +37,27 @@ impl Agreed {
         peer: &str,
         identity: &Identity,
     ) -> Result<u32, LinkError> {
-        let of_peer = spoken_by(identity);
-        let version = versions.common(of_peer).ok_or_else(|| LinkError::Refused {
-            peer: peer.to_owned(),
-            why: format!(
-                "it speaks versions {} to {} of the protocol, this release {} to {}",
-                of_peer.oldest, of_peer.newest, versions.oldest, versions.newest
-            ),
-        })?;
+        let peer_versions = supported_versions(identity);
+        let version = versions
+            .common(peer_versions)
+            .ok_or_else(|| LinkError::Refused {
+                peer: peer.to_owned(),
+                why: format!(
+                    "it speaks versions {} to {} of the protocol, this release {} to {}",
+                    peer_versions.oldest, peer_versions.newest, versions.oldest, versions.newest
+                ),
+            })?;
         self.0.store(version, Ordering::Relaxed);
         Ok(version)
     }
 
-    /// Passes a call's result on. After a failure the agreement is made anew, and a refusal of the
-    /// version alone is worth another try.
+    /// Returns the result of a call. After an error the next call agrees anew. A refusal of the version
+    /// becomes an error that may be retried.
     pub(crate) fn checked<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         result.map_err(|error| {
             self.0.store(0, Ordering::Relaxed);
             match error {
-                LinkError::Refused { peer, why } if why.contains(NOT_KNOWN) => {
+                LinkError::Refused { peer, why } if why.contains(NOT_SUPPORTED) => {
                     LinkError::Unavailable { peer, why }
                 }
                 other => other,
@@ -63,26 +66,27 @@ impl Agreed {
     }
 }
 
-/// What a server says of itself.
+/// The identity that a server returns, with the versions that it supports.
 pub(crate) fn identity(versions: Versions, cell: String) -> Identity {
     Identity {
         cell,
-        // Releases of the first version accept no other here.
+        // Releases of the first version accept only their own version in this field.
         version: versions.oldest,
         oldest: versions.oldest,
         newest: versions.newest,
     }
 }
 
-/// The identity of a server whose release cannot be asked for it.
+/// The identity of a server whose release does not have the call that returns it.
 pub(crate) fn first_identity() -> Identity {
     Identity {
-        version: FIRST,
+        version: FIRST_VERSION,
         ..Identity::default()
     }
 }
 
-fn spoken_by(identity: &Identity) -> Versions {
+/// The versions that a server supports.
+fn supported_versions(identity: &Identity) -> Versions {
     if identity.newest == 0 {
         return Versions {
             oldest: identity.version,
@@ -95,13 +99,13 @@ fn spoken_by(identity: &Identity) -> Versions {
     }
 }
 
-/// Refuses a version that this role does not speak.
+/// Checks that this role supports the version of a call.
 pub(crate) fn check(versions: Versions, version: u32) -> Result<(), Status> {
     if versions.include(version) {
         return Ok(());
     }
     Err(Status::failed_precondition(format!(
-        "version {version} {NOT_KNOWN}; this release speaks {} to {}",
+        "version {version} {NOT_SUPPORTED}; this release speaks {} to {}",
         versions.oldest, versions.newest
     )))
 }

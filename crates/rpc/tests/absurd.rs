@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hostile::{Rng, Wicked};
+use hostile::{HostileCell, Rng};
 use placewright_agent::simulated::{self, Simulated, Uniform};
 use placewright_agent::{Agent, Options};
 use placewright_cell::Cell;
@@ -26,32 +26,32 @@ use placewright_rpc::proto::agent::agents_client::AgentsClient;
 use placewright_rpc::proto::cell::Payload;
 use placewright_rpc::proto::cell::cell_client::CellClient as RawCell;
 use placewright_rpc::{AgentClient, ClientOptions, PAYLOAD_VERSION, ServeOptions, Services, serve};
-use proto::agent_message::Kind as Said;
-use proto::cell_message::Kind as Order;
+use proto::agent_message::Kind as AgentKind;
+use proto::cell_message::Kind as CellKind;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tonic::Code;
 use uuid::Uuid;
 
-const SOON: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts panics of all threads from now on: a panic within a task is contained and would be
 /// missed.
 fn count_panics() {
-    let usual = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         PANICS.fetch_add(1, Ordering::SeqCst);
-        usual(info);
+        default_hook(info);
     }));
 }
 
-fn no_panics() {
+fn assert_no_panics() {
     assert_eq!(PANICS.load(Ordering::SeqCst), 0, "something panicked");
 }
 
-fn order(kind: Order) -> proto::CellMessage {
+fn order(kind: CellKind) -> proto::CellMessage {
     proto::CellMessage { kind: Some(kind) }
 }
 
@@ -77,7 +77,7 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
         failures: BTreeMap::new(),
         seed: 1,
     });
-    let (address, mut wicked) = Wicked::start().await;
+    let (address, mut hostile_cell) = HostileCell::start().await;
     let link = AgentClient::new(ClientOptions::new(address.to_string())).unwrap();
     let options = Options {
         record: Some(folder.path().join("guests")),
@@ -89,40 +89,47 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
         .await
         .unwrap();
     for seed in 0..4 {
-        let mut peer = timeout(SOON, wicked.next()).await.unwrap();
+        let mut peer = timeout(TEST_TIMEOUT, hostile_cell.next()).await.unwrap();
         let mut rng = Rng::new(seed);
         for _ in 0..400 {
             let messages: Vec<_> = (0..rng.below(4))
-                .map(|_| hostile::order(&mut rng, &ids))
+                .map(|_| hostile::random_cell_message(&mut rng, &ids))
                 .collect();
-            if !peer.say(messages).await {
-                peer = timeout(SOON, wicked.next()).await.unwrap();
+            if !peer.send(messages).await {
+                peer = timeout(TEST_TIMEOUT, hostile_cell.next()).await.unwrap();
             }
         }
-        // The obvious attack: the cell says that the greatest session number is taken. Then a
-        // plausible number, which the agent follows.
+        // The cell claims that the greatest session number is in use, which the agent must not follow.
+        // Then it sends a plausible number, which the agent has to follow.
         let (host, session) = peer.session_of(&ids[0]).await;
         for after in [u64::MAX, u64::MAX - 1, 1 << 62, (1 << 62) - 1] {
             let host = host.clone();
-            let again = proto::StartAgain { host, after };
-            peer.say(vec![order(Order::StartAgain(again))]).await;
+            let start_again = proto::StartAgain { host, after };
+            peer.send(vec![order(CellKind::StartAgain(start_again))])
+                .await;
         }
         let after = session;
-        let again = proto::StartAgain { host, after };
-        peer.say(vec![order(Order::StartAgain(again))]).await;
+        let start_again = proto::StartAgain { host, after };
+        peer.send(vec![order(CellKind::StartAgain(start_again))])
+            .await;
         let next = peer.start_after(&ids[0], session).await;
         assert!(next > session && next < 1 << 62, "{next} after {session}");
     }
     agent.stop().await;
-    no_panics();
+    assert_no_panics();
 }
 
 /// A placement without any resource provider.
-struct Nothing;
+struct EmptyPlacement;
 
-impl PlacementLink for Nothing {
-    fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
-        Box::pin(async move { Ok(asks.iter().map(|_| ClaimResponse::Stale).collect()) })
+impl PlacementLink for EmptyPlacement {
+    fn ask(&self, claim_requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+        Box::pin(async move {
+            Ok(claim_requests
+                .iter()
+                .map(|_| ClaimResponse::Stale)
+                .collect())
+        })
     }
 }
 
@@ -131,7 +138,7 @@ async fn cell() -> (Arc<Cell>, String) {
         resend_after: Duration::from_millis(300),
         ..placewright_cell::Options::new(CellId(Uuid::from_u128(0xce11)))
     };
-    let opened = Cell::open_on(MemoryJournal::new(), options, (), Arc::new(Nothing));
+    let opened = Cell::open_on(MemoryJournal::new(), options, (), Arc::new(EmptyPlacement));
     let cell = opened.await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -150,7 +157,7 @@ async fn cell() -> (Arc<Cell>, String) {
 
 fn started(host: &str, session: u64) -> proto::AgentMessage {
     proto::AgentMessage {
-        kind: Some(Said::Started(proto::Started {
+        kind: Some(AgentKind::Started(proto::Started {
             host: host.to_owned(),
             name: "host".to_owned(),
             session,
@@ -160,7 +167,7 @@ fn started(host: &str, session: u64) -> proto::AgentMessage {
 }
 
 /// Sends these messages on a stream of their own, and returns how the stream ended.
-async fn say(url: &str, messages: Vec<proto::AgentMessage>) -> Option<tonic::Status> {
+async fn send(url: &str, messages: Vec<proto::AgentMessage>) -> Option<tonic::Status> {
     let mut client = AgentsClient::connect(url.to_owned()).await.unwrap();
     let batch = proto::FromAgent {
         version: 1,
@@ -187,7 +194,7 @@ async fn a_cell_outlives_agents_that_say_anything() {
     let (cell, url) = cell().await;
     let hosts: Vec<String> = (1..4).map(|n| Uuid::from_u128(n).to_string()).collect();
     for session in [u64::MAX, 1 << 62, (1 << 62) - 1] {
-        let status = say(&url, vec![started(&hosts[0], session)]).await.unwrap();
+        let status = send(&url, vec![started(&hosts[0], session)]).await.unwrap();
         assert_eq!(status.code(), Code::InvalidArgument, "{status}");
         assert!(status.message().contains("started.session"), "{status}");
     }
@@ -195,8 +202,8 @@ async fn a_cell_outlives_agents_that_say_anything() {
     for _ in 0..600 {
         let count = rng.below(6);
         let mut messages = vec![started(&hosts[rng.below(3)], 1 + rng.below(50) as u64)];
-        messages.extend((0..count).map(|_| hostile::word(&mut rng, &hosts)));
-        timeout(SOON, say(&url, messages)).await.unwrap();
+        messages.extend((0..count).map(|_| hostile::random_agent_message(&mut rng, &hosts)));
+        timeout(TEST_TIMEOUT, send(&url, messages)).await.unwrap();
     }
     // Every host is still usable by its own agent, whose session number is greater than those
     // before.
@@ -232,8 +239,8 @@ async fn a_cell_outlives_agents_that_say_anything() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(SOON, up).await.unwrap();
-    no_panics();
+    timeout(TEST_TIMEOUT, up).await.unwrap();
+    assert_no_panics();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,11 +255,11 @@ async fn a_cell_outlives_a_control_that_says_anything() {
     let payload = |body| payload_of(PAYLOAD_VERSION, body);
     let claim = u64::MAX;
     let instance = placewright_conductor::InstanceId(Uuid::from_u128(1));
-    let absurd = vec![Envelope {
+    let out_of_range = vec![Envelope {
         sent_at: Timestamp(1),
         message: Message::Delete { instance, claim },
     }];
-    let body = message::encode(PAYLOAD_VERSION, &absurd).unwrap();
+    let body = message::encode(PAYLOAD_VERSION, &out_of_range).unwrap();
     let status = client.deliver(payload(body)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(status.message().contains("delete.claim"), "{status}");
@@ -264,7 +271,7 @@ async fn a_cell_outlives_a_control_that_says_anything() {
     let mut rng = Rng::new(9);
     for round in 0..2000 {
         let messages: Vec<Envelope> = (0..rng.below(3))
-            .map(|_| hostile::envelope(&mut rng))
+            .map(|_| hostile::random_envelope(&mut rng))
             .collect();
         let version = PAYLOAD_VERSION - u32::from(round % 3 == 0);
         let mut body = message::encode(version, &messages).unwrap();
@@ -272,16 +279,16 @@ async fn a_cell_outlives_a_control_that_says_anything() {
             rng.mutate(&mut body);
         }
         let payload = |body| payload_of(version, body);
-        let answered = match rng.below(4) {
+        let result = match rng.below(4) {
             0 => client.act(payload(body)).await.map(drop),
             1 => client.actions(payload(body)).await.map(drop),
             _ => client.deliver(payload(body)).await.map(drop),
         };
-        if let Err(status) = answered {
+        if let Err(status) = result {
             let expected = [Code::InvalidArgument, Code::FailedPrecondition];
             assert!(expected.contains(&status.code()), "{status}");
         }
     }
     assert!(cell.cell().await.is_ok());
-    no_panics();
+    assert_no_panics();
 }

@@ -1,4 +1,4 @@
-//! The code in `generated/` is what the protocols give.
+//! The code in `generated/` is up to date with the protocols.
 //!
 //! After a change of a `.proto` file, `PLACEWRIGHT_TEST_WRITE=1 cargo test -p placewright-rpc --test
 //! generated` writes it anew.
@@ -15,33 +15,33 @@ const PROTOCOLS: [&str; 3] = [
 
 #[test]
 fn the_code_is_generated_from_the_protocols() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let made = tempfile::tempdir().unwrap();
-    let protocols = PROTOCOLS.map(|file| here.join(file));
-    let descriptors = protox::compile(protocols, [here.join("proto")]).unwrap();
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let generated = tempfile::tempdir().unwrap();
+    let protocols = PROTOCOLS.map(|file| crate_folder.join(file));
+    let descriptors = protox::compile(protocols, [crate_folder.join("proto")]).unwrap();
     // Message bodies are reference-counted `Bytes`, so that a call can be retried without copying
     // them.
     tonic_prost_build::configure()
-        .out_dir(made.path())
+        .out_dir(generated.path())
         .bytes(".placewright.cell.v1.Payload.body")
         .compile_fds(descriptors)
         .unwrap();
-    let mut names: Vec<_> = std::fs::read_dir(made.path())
+    let mut names: Vec<_> = std::fs::read_dir(generated.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
     names.sort();
     assert_eq!(names.len(), PROTOCOLS.len());
     for name in names {
-        let kept = here.join("generated").join(&name);
-        let code = std::fs::read_to_string(made.path().join(&name)).unwrap();
+        let committed = crate_folder.join("generated").join(&name);
+        let code = std::fs::read_to_string(generated.path().join(&name)).unwrap();
         if std::env::var_os("PLACEWRIGHT_TEST_WRITE").is_some() {
-            std::fs::write(&kept, &code).unwrap();
+            std::fs::write(&committed, &code).unwrap();
         }
         assert!(
-            std::fs::read_to_string(&kept).unwrap() == code,
+            std::fs::read_to_string(&committed).unwrap() == code,
             "{} is not what the protocols give: see the head of this test",
-            kept.display()
+            committed.display()
         );
     }
 }

@@ -1,8 +1,9 @@
-//! A field is added to each message of the agents' protocol, and written and read both ways.
+//! Releases with and without an added field in each message of the agents' protocol read each other's
+//! messages.
 //!
-//! The later release is played by the protocol's own text with one field more in each message, which
-//! is compiled here and used by reflection; this release by the generated code. Every message has a
-//! value in every field, one for each choice.
+//! The later release is the protocol with one more field in each message, compiled by the test and used
+//! by reflection. This release is the generated code. Each message has a value in every field, and there
+//! is one message for each variant of a `oneof`.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -17,20 +18,20 @@ use prost_reflect::{
     Value,
 };
 
-const ADDED: &str = "of_a_later_release";
+const ADDED_FIELD: &str = "of_a_later_release";
 const PACKAGE: &str = "placewright.agent.v1";
 
 /// The protocol as a later release has it.
 fn later_protocol() -> DescriptorPool {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let text = std::fs::read_to_string(here.join("placewright/agent.proto")).unwrap();
-    let later: String = text
+    let later_protocol_text: String = text
         .lines()
         .map(|line| {
             let is_empty = line.starts_with("message ") && line.ends_with("{}");
-            let begins = line.starts_with("message ") && line.ends_with('{');
-            let field = format!("  string {ADDED} = 9999;\n");
-            match (is_empty, begins) {
+            let is_message_start = line.starts_with("message ") && line.ends_with('{');
+            let field = format!("  string {ADDED_FIELD} = 9999;\n");
+            match (is_empty, is_message_start) {
                 (true, _) => format!("{}{{\n{field}}}\n", line.trim_end_matches("{}")),
                 (_, true) => format!("{line}\n{field}"),
                 _ => format!("{line}\n"),
@@ -38,29 +39,33 @@ fn later_protocol() -> DescriptorPool {
         })
         .collect();
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("agent.proto"), later).unwrap();
+    std::fs::write(folder.path().join("agent.proto"), later_protocol_text).unwrap();
     let files = protox::compile(["agent.proto"], [folder.path()]).unwrap();
     DescriptorPool::from_file_descriptor_set(files).unwrap()
 }
 
 /// Messages of a type with a value in every field, one for each choice of a `oneof`.
-fn filled(of: &MessageDescriptor, is_later: bool, seen: &mut BTreeSet<String>) -> Vec<Value> {
-    seen.insert(of.name().to_owned());
-    let mut base = DynamicMessage::new(of.clone());
-    let is_added = |field: &FieldDescriptor| field.name() == ADDED;
+fn complete_messages(
+    descriptor: &MessageDescriptor,
+    is_later: bool,
+    tested: &mut BTreeSet<String>,
+) -> Vec<Value> {
+    tested.insert(descriptor.name().to_owned());
+    let mut base = DynamicMessage::new(descriptor.clone());
+    let is_added = |field: &FieldDescriptor| field.name() == ADDED_FIELD;
     let is_choice = |field: &FieldDescriptor| {
         let choice = field.containing_oneof();
-        // A field that may be absent is a choice of one.
+        // An optional field is a `oneof` with one variant, which does not count.
         choice.is_some_and(|choice| !choice.is_synthetic())
     };
-    for field in of.fields().filter(|field| !is_choice(field)) {
+    for field in descriptor.fields().filter(|field| !is_choice(field)) {
         if is_added(&field) {
             if is_later {
                 base.set_field(&field, Value::String("anything".into()));
             }
             continue;
         }
-        let mut values = of_field(&field, is_later, seen);
+        let mut values = values_of_field(&field, is_later, tested);
         let value = match field.cardinality() {
             _ if field.is_map() => {
                 let value = values.remove(0);
@@ -71,27 +76,31 @@ fn filled(of: &MessageDescriptor, is_later: bool, seen: &mut BTreeSet<String>) -
         };
         base.set_field(&field, value);
     }
-    let mut all = Vec::new();
-    for field in of.fields().filter(is_choice) {
-        for value in of_field(&field, is_later, seen) {
-            let mut one = base.clone();
-            one.set_field(&field, value);
-            all.push(Value::Message(one));
+    let mut messages = Vec::new();
+    for field in descriptor.fields().filter(is_choice) {
+        for value in values_of_field(&field, is_later, tested) {
+            let mut message = base.clone();
+            message.set_field(&field, value);
+            messages.push(Value::Message(message));
         }
     }
-    if all.is_empty() {
-        all.push(Value::Message(base));
+    if messages.is_empty() {
+        messages.push(Value::Message(base));
     }
-    all
+    messages
 }
 
 /// Values for a field, or for the items of a list or map.
-fn of_field(field: &FieldDescriptor, is_later: bool, seen: &mut BTreeSet<String>) -> Vec<Value> {
+fn values_of_field(
+    field: &FieldDescriptor,
+    is_later: bool,
+    tested: &mut BTreeSet<String>,
+) -> Vec<Value> {
     match field.kind() {
         Kind::Message(entry) if field.is_map() => {
-            of_field(&entry.map_entry_value_field(), is_later, seen)
+            values_of_field(&entry.map_entry_value_field(), is_later, tested)
         }
-        Kind::Message(of) => filled(&of, is_later, seen),
+        Kind::Message(descriptor) => complete_messages(&descriptor, is_later, tested),
         Kind::Enum(_) => vec![Value::EnumNumber(1)],
         Kind::String => vec![Value::String("text".into())],
         Kind::Bool => vec![Value::Bool(true)],
@@ -106,44 +115,51 @@ fn of_field(field: &FieldDescriptor, is_later: bool, seen: &mut BTreeSet<String>
 
 fn assert_grows<T: Message + Default + PartialEq + Debug>(
     pool: &DescriptorPool,
-    seen: &mut BTreeSet<String>,
+    tested: &mut BTreeSet<String>,
 ) {
     let name = std::any::type_name::<T>().rsplit("::").next().unwrap();
-    let of = pool
+    let descriptor = pool
         .get_message_by_name(&format!("{PACKAGE}.{name}"))
         .unwrap();
-    let later = filled(&of, true, seen);
-    let today = filled(&of, false, seen);
-    assert_eq!(later.len(), today.len());
-    for (later, today) in later.iter().zip(&today) {
+    let later_protocol_text = complete_messages(&descriptor, true, tested);
+    let today = complete_messages(&descriptor, false, tested);
+    assert_eq!(later_protocol_text.len(), today.len());
+    for (later_protocol_text, today) in later_protocol_text.iter().zip(&today) {
         let bytes = |value: &Value| value.as_message().unwrap().encode_to_vec();
-        assert_ne!(bytes(later), bytes(today));
-        // This release reads what a later one wrote, without what it does not know.
-        let read = T::decode(&*bytes(later)).unwrap();
-        assert_eq!(read, T::decode(&*bytes(today)).unwrap());
-        assert_ne!(read, T::default());
-        // The later one reads what this one writes; what it has more is empty.
-        let again = DynamicMessage::decode(of.clone(), &*read.encode_to_vec()).unwrap();
-        assert_eq!(Value::Message(again), *today);
-        // And its own.
-        let own = DynamicMessage::decode(of.clone(), &*bytes(later)).unwrap();
-        assert_eq!(Value::Message(own), *later);
+        assert_ne!(bytes(later_protocol_text), bytes(today));
+        // This release reads what a later one writes, without the added field.
+        let decoded = T::decode(&*bytes(later_protocol_text)).unwrap();
+        assert_eq!(decoded, T::decode(&*bytes(today)).unwrap());
+        assert_ne!(decoded, T::default());
+        // A later release reads what this one writes, with the added field empty.
+        let read_by_later =
+            DynamicMessage::decode(descriptor.clone(), &*decoded.encode_to_vec()).unwrap();
+        assert_eq!(Value::Message(read_by_later), *today);
+        // A later release reads what it writes.
+        let later_by_later =
+            DynamicMessage::decode(descriptor.clone(), &*bytes(later_protocol_text)).unwrap();
+        assert_eq!(Value::Message(later_by_later), *later_protocol_text);
     }
 }
 
 #[test]
 fn every_message_of_agents_grows() {
     let pool = later_protocol();
-    let mut seen = BTreeSet::new();
-    assert_grows::<FromAgent>(&pool, &mut seen);
-    assert_grows::<FromCell>(&pool, &mut seen);
-    let declared = pool.all_messages().filter(|one| !one.is_map_entry());
-    let declared: BTreeSet<String> = declared.map(|one| one.name().to_owned()).collect();
-    assert_eq!(seen, declared);
-    for message in pool.all_messages().filter(|one| !one.is_map_entry()) {
+    let mut tested = BTreeSet::new();
+    assert_grows::<FromAgent>(&pool, &mut tested);
+    assert_grows::<FromCell>(&pool, &mut tested);
+    let declared = pool
+        .all_messages()
+        .filter(|message| !message.is_map_entry());
+    let declared: BTreeSet<String> = declared.map(|message| message.name().to_owned()).collect();
+    assert_eq!(tested, declared);
+    for message in pool
+        .all_messages()
+        .filter(|message| !message.is_map_entry())
+    {
         assert!(
-            message.get_field_by_name(ADDED).is_some(),
-            "{} has no field more",
+            message.get_field_by_name(ADDED_FIELD).is_some(),
+            "{} has no added field",
             message.name()
         );
     }

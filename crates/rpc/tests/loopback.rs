@@ -8,8 +8,8 @@ mod peers;
 use std::time::Duration;
 
 use peers::{
-    Fake, Running, client_options, envelopes, every_message_of_agents, every_message_to_agents,
-    instance, listen,
+    FakeCell, TestServer, client_options, envelopes, every_message_of_agents,
+    every_message_to_agents, instance, listen,
 };
 use placewright_conductor::{ClaimResponse, Reply};
 use placewright_link::{
@@ -26,23 +26,23 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 use tonic::Code;
 
-const SOON: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn control_reaches_a_cell() {
-    let fake = Fake::new();
-    let running = Running::start(listen().await, &fake, None);
-    let client = CellClient::new(client_options(running.address)).unwrap();
-    assert_eq!(client.cell().await.unwrap(), fake.id);
+    let fake_cell = FakeCell::new();
+    let server = TestServer::start(listen().await, &fake_cell, None);
+    let client = CellClient::new(client_options(server.address)).unwrap();
+    assert_eq!(client.cell().await.unwrap(), fake_cell.id);
     // Some twelve megabytes: more than one message carries.
     let replies = client.deliver(envelopes(12, 1 << 20)).await.unwrap();
     let expected: Vec<Reply> = (0..12).map(|n| Reply::Refused(n.to_string())).collect();
     assert_eq!(replies, expected);
     assert_eq!(client.deliver(Vec::new()).await.unwrap(), []);
-    let act = CellOperation::Shelve {
+    let operation = CellOperation::Shelve {
         instance: instance(7),
     };
-    let reply = client.act(act).await.unwrap();
+    let reply = client.act(operation).await.unwrap();
     assert_eq!(reply, Reply::Refused(instance(7).to_string()));
     let actions = client.actions(instance(3)).await.unwrap();
     assert_eq!(actions.len(), 1);
@@ -50,75 +50,80 @@ async fn control_reaches_a_cell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn news_arrive_all_and_in_order() {
-    let fake = Fake::new();
-    let running = Running::start(listen().await, &fake, None);
-    let client = CellClient::new(client_options(running.address)).unwrap();
-    let mut news = client.follow().await.unwrap();
+async fn all_events_arrive_in_order() {
+    let fake_cell = FakeCell::new();
+    let server = TestServer::start(listen().await, &fake_cell, None);
+    let client = CellClient::new(client_options(server.address)).unwrap();
+    let mut events = client.follow().await.unwrap();
     for number in 0..20_000 {
-        let one = timeout(SOON, news.recv()).await.unwrap().unwrap();
+        let event = timeout(TEST_TIMEOUT, events.recv()).await.unwrap().unwrap();
         let expected = CellEvent::Instance {
             instance: instance(number),
             view: None,
         };
-        assert_eq!(one, expected);
+        assert_eq!(event, expected);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_without_news_ends() {
-    let fake = Fake::new();
-    fake.set_silent();
-    let running = Running::start(listen().await, &fake, None);
+async fn a_stream_without_events_ends() {
+    let fake_cell = FakeCell::new();
+    fake_cell.set_silent();
+    let server = TestServer::start(listen().await, &fake_cell, None);
     let options = ClientOptions {
         silence_timeout: Duration::from_millis(200),
-        ..client_options(running.address)
+        ..client_options(server.address)
     };
-    let mut news = CellClient::new(options).unwrap().follow().await.unwrap();
-    assert_eq!(timeout(SOON, news.recv()).await.unwrap(), None);
+    let mut events = CellClient::new(options).unwrap().follow().await.unwrap();
+    assert_eq!(timeout(TEST_TIMEOUT, events.recv()).await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_reaches_placement() {
-    let fake = Fake::new();
-    let running = Running::start(listen().await, &fake, None);
-    let client = PlacementClient::new(client_options(running.address)).unwrap();
-    let answers = client.ask(peers::asks(1000)).await.unwrap();
+    let fake_cell = FakeCell::new();
+    let server = TestServer::start(listen().await, &fake_cell, None);
+    let client = PlacementClient::new(client_options(server.address)).unwrap();
+    let responses = client.ask(peers::claim_requests(1000)).await.unwrap();
     let expected: Vec<ClaimResponse> = (0..1000)
         .map(|index| ClaimResponse::Swapped { index })
         .collect();
-    assert_eq!(answers, expected);
+    assert_eq!(responses, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn agents_and_their_cell_say_everything_that_they_can() {
-    let fake = Fake::new();
-    let running = Running::start(listen().await, &fake, None);
-    let client = AgentClient::new(client_options(running.address)).unwrap();
+async fn every_message_between_agents_and_their_cell_arrives() {
+    let fake_cell = FakeCell::new();
+    let server = TestServer::start(listen().await, &fake_cell, None);
+    let client = AgentClient::new(client_options(server.address)).unwrap();
     let mut connection = client.connect().await.unwrap();
-    for word in every_message_of_agents() {
-        connection.to_cell.send(word).await.unwrap();
+    for message in every_message_of_agents() {
+        connection.to_cell.send(message).await.unwrap();
     }
     for order in every_message_to_agents() {
-        let heard = timeout(SOON, connection.from_cell.recv()).await.unwrap();
-        assert_eq!(heard, Some(order));
+        let received = timeout(TEST_TIMEOUT, connection.from_cell.recv())
+            .await
+            .unwrap();
+        assert_eq!(received, Some(order));
     }
-    let mut heard = fake.heard.lock().await;
-    for word in every_message_of_agents() {
-        let arrived = timeout(SOON, heard.recv()).await.unwrap();
-        assert_eq!(arrived, Some(Some(word)));
+    let mut received = fake_cell.received.lock().await;
+    for message in every_message_of_agents() {
+        let arrived = timeout(TEST_TIMEOUT, received.recv()).await.unwrap();
+        assert_eq!(arrived, Some(Some(message)));
     }
     drop(connection);
-    assert_eq!(timeout(SOON, heard.recv()).await.unwrap(), Some(None));
+    assert_eq!(
+        timeout(TEST_TIMEOUT, received.recv()).await.unwrap(),
+        Some(None)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_kind_of_error_arrives_as_what_it_is() {
-    let fake = Fake::new();
-    let running = Running::start(listen().await, &fake, None);
-    let client = CellClient::new(client_options(running.address)).unwrap();
+async fn each_kind_of_error_arrives_as_the_same_kind() {
+    let fake_cell = FakeCell::new();
+    let server = TestServer::start(listen().await, &fake_cell, None);
+    let client = CellClient::new(client_options(server.address)).unwrap();
     for kind in 0..4 {
-        fake.set_error(Some(kind));
+        fake_cell.set_error(Some(kind));
         let error = client.cell().await.unwrap_err();
         let arrived = match (kind, &error) {
             (0, LinkError::Unreachable { why, .. })
@@ -133,34 +138,41 @@ async fn each_kind_of_error_arrives_as_what_it_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_takes_too_long_ends() {
-    let fake = Fake::new();
-    fake.set_stuck();
-    let running = Running::start(listen().await, &fake, None);
+    let fake_cell = FakeCell::new();
+    fake_cell.set_stuck();
+    let server = TestServer::start(listen().await, &fake_cell, None);
     let options = ClientOptions {
         call_timeout: Duration::from_millis(200),
-        ..client_options(running.address)
+        ..client_options(server.address)
     };
     let client = CellClient::new(options).unwrap();
-    let error = timeout(SOON, client.cell()).await.unwrap().unwrap_err();
+    let error = timeout(TEST_TIMEOUT, client.cell())
+        .await
+        .unwrap()
+        .unwrap_err();
     assert!(matches!(error, LinkError::TimedOut { .. }), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_connection_ends_streams_and_the_next_call_connects_again() {
-    let fake = Fake::new();
-    let running = Running::start(listen().await, &fake, None);
-    let address = running.address;
+    let fake_cell = FakeCell::new();
+    let server = TestServer::start(listen().await, &fake_cell, None);
+    let address = server.address;
     let cell = CellClient::new(client_options(address)).unwrap();
     let agent = AgentClient::new(client_options(address)).unwrap();
-    let mut news = cell.follow().await.unwrap();
+    let mut events = cell.follow().await.unwrap();
     let mut connection = agent.connect().await.unwrap();
-    drop(running);
-    timeout(SOON, async { while news.recv().await.is_some() {} })
+    drop(server);
+    timeout(TEST_TIMEOUT, async {
+        while events.recv().await.is_some() {}
+    })
+    .await
+    .unwrap();
+    let ended = async { while connection.from_cell.recv().await.is_some() {} };
+    timeout(TEST_TIMEOUT, ended).await.unwrap();
+    timeout(TEST_TIMEOUT, connection.to_cell.closed())
         .await
         .unwrap();
-    let ended = async { while connection.from_cell.recv().await.is_some() {} };
-    timeout(SOON, ended).await.unwrap();
-    timeout(SOON, connection.to_cell.closed()).await.unwrap();
     // A call may be under way while the connection ends; later calls are refused.
     let refused = async {
         loop {
@@ -172,26 +184,32 @@ async fn a_lost_connection_ends_streams_and_the_next_call_connects_again() {
             }
         }
     };
-    timeout(SOON, refused).await.unwrap();
-    let refused = timeout(SOON, agent.connect()).await.unwrap();
+    timeout(TEST_TIMEOUT, refused).await.unwrap();
+    let refused = timeout(TEST_TIMEOUT, agent.connect()).await.unwrap();
     assert!(matches!(refused, Err(LinkError::Unreachable { .. })));
 
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
-    let _running = Running::start(listener, &fake, None);
-    assert_eq!(timeout(SOON, cell.cell()).await.unwrap().unwrap(), fake.id);
-    timeout(SOON, agent.connect()).await.unwrap().unwrap();
+    let _running = TestServer::start(listener, &fake_cell, None);
+    assert_eq!(
+        timeout(TEST_TIMEOUT, cell.cell()).await.unwrap().unwrap(),
+        fake_cell.id
+    );
+    timeout(TEST_TIMEOUT, agent.connect())
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_without_the_token_are_refused() {
     let token = Token::new("a secret of its own".replace(' ', "-").as_str()).unwrap();
-    let fake = Fake::new();
-    let running = Running::start(listen().await, &fake, Some(token.clone()));
+    let fake_cell = FakeCell::new();
+    let server = TestServer::start(listen().await, &fake_cell, Some(token.clone()));
     let other = Token::new("a-secret-of-my-own1").unwrap();
     for wrong in [None, Some(other)] {
         let options = || ClientOptions {
             token: wrong.clone(),
-            ..client_options(running.address)
+            ..client_options(server.address)
         };
         let refused = [
             CellClient::new(options())
@@ -206,7 +224,7 @@ async fn callers_without_the_token_are_refused() {
                 .unwrap_err(),
             PlacementClient::new(options())
                 .unwrap()
-                .ask(peers::asks(1))
+                .ask(peers::claim_requests(1))
                 .await
                 .unwrap_err(),
         ];
@@ -217,32 +235,32 @@ async fn callers_without_the_token_are_refused() {
     }
     let options = ClientOptions {
         token: Some(token),
-        ..client_options(running.address)
+        ..client_options(server.address)
     };
     assert_eq!(
         CellClient::new(options).unwrap().cell().await.unwrap(),
-        fake.id
+        fake_cell.id
     );
     assert!(Token::new("short").is_err());
     assert!(Token::new("with white space inside it").is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_makes_no_sense_is_refused_and_harms_nobody() {
-    let fake = Fake::new();
-    let running = Running::start(listen().await, &fake, None);
+async fn malformed_calls_are_refused_and_do_no_harm() {
+    let fake_cell = FakeCell::new();
+    let server = TestServer::start(listen().await, &fake_cell, None);
     // Bytes that are not HTTP/2, and half of an HTTP/2 greeting.
     for garbage in [
         &b"GET / HTTP/1.0\r\n\r\n"[..],
         b"PRI * HTTP/2.0\r\n\r\nSM",
         &[0xff; 4096],
     ] {
-        let mut stream = tokio::net::TcpStream::connect(running.address)
+        let mut stream = tokio::net::TcpStream::connect(server.address)
             .await
             .unwrap();
         stream.write_all(garbage).await.unwrap();
     }
-    let url = format!("http://{}", running.address);
+    let url = format!("http://{}", server.address);
     let mut raw = RawCell::connect(url.clone()).await.unwrap();
     let deliver = |version, body: &[u8]| Payload {
         version,
@@ -251,8 +269,8 @@ async fn a_caller_that_makes_no_sense_is_refused_and_harms_nobody() {
     let version = PAYLOAD_VERSION + 1;
     let newer = raw.deliver(deliver(version, &[])).await.unwrap_err();
     assert_eq!(newer.code(), Code::FailedPrecondition);
-    let said = format!("version {version}");
-    assert!(newer.message().contains(&said), "{newer}");
+    let expected = format!("version {version}");
+    assert!(newer.message().contains(&expected), "{newer}");
     for body in [
         &b"\xff\xff\xff\xff\xff"[..],
         b"hello",
@@ -260,29 +278,29 @@ async fn a_caller_that_makes_no_sense_is_refused_and_harms_nobody() {
         &[0xee; 300],
         b"",
     ] {
-        let bad = raw
+        let status = raw
             .deliver(deliver(PAYLOAD_VERSION, body))
             .await
             .unwrap_err();
-        assert_eq!(bad.code(), Code::InvalidArgument, "{bad}");
-        let bad = raw.act(deliver(PAYLOAD_VERSION, body)).await.unwrap_err();
-        assert_eq!(bad.code(), Code::InvalidArgument, "{bad}");
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        let status = raw.act(deliver(PAYLOAD_VERSION, body)).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
     }
     // A list that claims to have billions of elements.
-    let bad = raw
+    let status = raw
         .deliver(deliver(PAYLOAD_VERSION, b"\xff\xff\xff\xff\x0f"))
         .await
         .unwrap_err();
-    assert_eq!(bad.code(), Code::InvalidArgument);
-    let client = CellClient::new(client_options(running.address)).unwrap();
-    assert_eq!(client.cell().await.unwrap(), fake.id);
+    assert_eq!(status.code(), Code::InvalidArgument);
+    let client = CellClient::new(client_options(server.address)).unwrap();
+    assert_eq!(client.cell().await.unwrap(), fake_cell.id);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_makes_no_sense_is_told_so_and_cut_off() {
-    let fake = Fake::new();
-    let running = Running::start(listen().await, &fake, None);
-    let url = format!("http://{}", running.address);
+async fn an_agent_that_sends_malformed_messages_is_disconnected_with_a_reason() {
+    let fake_cell = FakeCell::new();
+    let server = TestServer::start(listen().await, &fake_cell, None);
+    let url = format!("http://{}", server.address);
     let agent = |version, hosts: &str| {
         let kind = agent_message::Kind::Alive(Alive {
             hosts: vec![hosts.into()],
@@ -298,13 +316,13 @@ async fn an_agent_that_makes_no_sense_is_told_so_and_cut_off() {
         }
     };
     let good = instance(1).to_string();
-    for (said, code, named) in [
+    for (expected, code, expected_text) in [
         (agent(7, &good), Code::FailedPrecondition, "version 7"),
         (agent(1, "no uuid"), Code::InvalidArgument, "alive.hosts"),
         (agent(1, &good), Code::InvalidArgument, "kind is missing"),
     ] {
         let mut client = AgentsClient::connect(url.clone()).await.unwrap();
-        let request = tokio_stream::iter([said]);
+        let request = tokio_stream::iter([expected]);
         let mut orders = client.join(request).await.unwrap().into_inner();
         let ended = async {
             loop {
@@ -315,16 +333,16 @@ async fn an_agent_that_makes_no_sense_is_told_so_and_cut_off() {
                 }
             }
         };
-        let status = timeout(SOON, ended).await.unwrap();
+        let status = timeout(TEST_TIMEOUT, ended).await.unwrap();
         assert_eq!(status.code(), code, "{status}");
-        assert!(status.message().contains(named), "{status}");
+        assert!(status.message().contains(expected_text), "{status}");
     }
-    let client = CellClient::new(client_options(running.address)).unwrap();
-    assert_eq!(client.cell().await.unwrap(), fake.id);
+    let client = CellClient::new(client_options(server.address)).unwrap();
+    assert_eq!(client.cell().await.unwrap(), fake_cell.id);
 }
 
 #[tokio::test]
-async fn addresses_that_are_none_are_refused_at_once() {
+async fn invalid_addresses_are_refused_at_once() {
     for address in [
         "",
         "nonsense",

@@ -1,4 +1,4 @@
-//! Roles of different releases: they speak the newest version that both know.
+//! Roles of different releases use the newest version that both support.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -8,7 +8,7 @@ mod peers;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use peers::{Fake, Running, client_options, envelopes, instance, listen};
+use peers::{FakeCell, TestServer, client_options, envelopes, instance, listen};
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{ClaimChange, ClaimRequest, ClaimResponse, Reply};
 use placewright_link::{AgentLink as _, CellEvent, CellLink as _, LinkError, PlacementLink as _};
@@ -29,7 +29,7 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Code, Request, Response, Status};
 use uuid::Uuid;
 
-const SOON: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 const OLDER: Versions = Versions {
     oldest: 2,
     newest: 2,
@@ -39,21 +39,21 @@ const NEWER: Versions = Versions {
     newest: 4,
 };
 
-fn serving(versions: Versions) -> ServeOptions {
+fn serve_options(versions: Versions) -> ServeOptions {
     ServeOptions {
         versions,
         ..ServeOptions::default()
     }
 }
 
-fn speaking(address: SocketAddr, versions: Versions) -> ClientOptions {
+fn options_with_versions(address: SocketAddr, versions: Versions) -> ClientOptions {
     ClientOptions {
         versions,
         ..client_options(address)
     }
 }
 
-fn ask() -> ClaimRequest {
+fn claim_request() -> ClaimRequest {
     ClaimRequest {
         instance: instance(1),
         number: 7,
@@ -61,30 +61,30 @@ fn ask() -> ClaimRequest {
     }
 }
 
-/// Everything that control and a cell say to each other arrives.
-async fn assert_talk(options: ClientOptions) {
+/// Checks that the messages between control and a cell arrive.
+async fn assert_messages_arrive(options: ClientOptions) {
     let client = CellClient::new(options.clone()).unwrap();
     client.cell().await.unwrap();
     let replies = client.deliver(envelopes(3, 100)).await.unwrap();
     let expected: Vec<Reply> = (0..3).map(|n| Reply::Refused(n.to_string())).collect();
     assert_eq!(replies, expected);
     assert_eq!(client.actions(instance(3)).await.unwrap().len(), 1);
-    let mut news = client.follow().await.unwrap();
+    let mut events = client.follow().await.unwrap();
     for number in 0..500 {
-        let one = timeout(SOON, news.recv()).await.unwrap().unwrap();
+        let event = timeout(TEST_TIMEOUT, events.recv()).await.unwrap().unwrap();
         let expected = CellEvent::Instance {
             instance: instance(number),
             view: None,
         };
-        assert_eq!(one, expected);
+        assert_eq!(event, expected);
     }
-    assert_asks(options).await;
+    assert_claim_requests_arrive(options).await;
 }
 
-async fn assert_asks(options: ClientOptions) {
+async fn assert_claim_requests_arrive(options: ClientOptions) {
     let placement = PlacementClient::new(options).unwrap();
-    let answers = placement.ask(vec![ask()]).await.unwrap();
-    assert_eq!(answers, [ClaimResponse::Swapped { index: 7 }]);
+    let responses = placement.ask(vec![claim_request()]).await.unwrap();
+    assert_eq!(responses, [ClaimResponse::Swapped { index: 7 }]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,15 +97,16 @@ async fn neighbouring_releases_understand_each_other() {
         (NEWER, Versions::SUPPORTED),
         (Versions::SUPPORTED, NEWER),
     ] {
-        let running = Running::start_with(listen().await, &Fake::new(), serving(server));
-        assert_talk(speaking(running.address, client)).await;
+        let server =
+            TestServer::start_with(listen().await, &FakeCell::new(), serve_options(server));
+        assert_messages_arrive(options_with_versions(server.address, client)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_that_have_no_version_in_common_say_so() {
-    let running = Running::start_with(listen().await, &Fake::new(), serving(NEWER));
-    let client = CellClient::new(speaking(running.address, OLDER)).unwrap();
+    let server = TestServer::start_with(listen().await, &FakeCell::new(), serve_options(NEWER));
+    let client = CellClient::new(options_with_versions(server.address, OLDER)).unwrap();
     let refused = client.cell().await.unwrap_err();
     assert!(matches!(refused, LinkError::Refused { .. }), "{refused}");
     let text = refused.to_string();
@@ -118,11 +119,11 @@ async fn releases_that_have_no_version_in_common_say_so() {
 async fn a_server_may_be_replaced_by_one_of_an_older_release() {
     let listener = listen().await;
     let address = listener.local_addr().unwrap();
-    let running = Running::start(listener, &Fake::new(), None);
+    let server = TestServer::start(listener, &FakeCell::new(), None);
     let client = CellClient::new(client_options(address)).unwrap();
     client.deliver(envelopes(1, 10)).await.unwrap();
-    drop(running);
-    let bound = async {
+    drop(server);
+    let rebound = async {
         loop {
             match tokio::net::TcpListener::bind(address).await {
                 Ok(listener) => return listener,
@@ -130,26 +131,26 @@ async fn a_server_may_be_replaced_by_one_of_an_older_release() {
             }
         }
     };
-    let listener = timeout(SOON, bound).await.unwrap();
-    let _older = Running::start_with(listener, &Fake::new(), serving(OLDER));
+    let listener = timeout(TEST_TIMEOUT, rebound).await.unwrap();
+    let _older = TestServer::start_with(listener, &FakeCell::new(), serve_options(OLDER));
     let delivered = async {
         loop {
             match client.deliver(envelopes(1, 10)).await {
                 Ok(replies) => return replies,
-                // Whatever fails is worth another try.
+                // Other errors may be retried.
                 Err(LinkError::Refused { why, .. }) => panic!("{why}"),
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         }
     };
-    assert_eq!(timeout(SOON, delivered).await.unwrap().len(), 1);
+    assert_eq!(timeout(TEST_TIMEOUT, delivered).await.unwrap().len(), 1);
 }
 
-/// A cell and a placement as the releases before the agreement were: they say one version, know no
-/// other, and placement cannot be asked.
-struct First;
+/// A cell and a placement of the first releases, which support one version and do not agree on it.
+/// Placement does not have the call `identify`.
+struct FirstRelease;
 
-fn of_version_2<T: Form>(payload: &Payload) -> Result<T, Status> {
+fn decode_version_2<T: Form>(payload: &Payload) -> Result<T, Status> {
     if payload.version != 2 {
         return Err(Status::failed_precondition(format!(
             "version {} of the protocol is not known here; this release speaks 2",
@@ -159,7 +160,7 @@ fn of_version_2<T: Form>(payload: &Payload) -> Result<T, Status> {
     message::decode(2, &payload.body).map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
-fn in_version_2<T: Form>(value: &T) -> Response<Payload> {
+fn encode_version_2<T: Form>(value: &T) -> Response<Payload> {
     Response::new(Payload {
         version: 2,
         body: message::encode(2, value).unwrap().into(),
@@ -167,7 +168,7 @@ fn in_version_2<T: Form>(value: &T) -> Response<Payload> {
 }
 
 #[tonic::async_trait]
-impl Cell for First {
+impl Cell for FirstRelease {
     async fn identify(&self, _: Request<IdentifyRequest>) -> Result<Response<Identity>, Status> {
         Ok(Response::new(Identity {
             cell: Uuid::from_u128(1).to_string(),
@@ -177,22 +178,22 @@ impl Cell for First {
     }
 
     async fn deliver(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let messages: Vec<Envelope> = of_version_2(request.get_ref())?;
-        let number = |one: &Envelope| one.message.instance().0.as_u128().to_string();
+        let messages: Vec<Envelope> = decode_version_2(request.get_ref())?;
+        let number = |envelope: &Envelope| envelope.message.instance().0.as_u128().to_string();
         let replies: Vec<Reply> = messages
             .iter()
-            .map(|one| Reply::Refused(number(one)))
+            .map(|envelope| Reply::Refused(number(envelope)))
             .collect();
-        Ok(in_version_2(&replies))
+        Ok(encode_version_2(&replies))
     }
 
     async fn act(&self, _: Request<Payload>) -> Result<Response<Payload>, Status> {
-        Ok(in_version_2(&Reply::Accepted))
+        Ok(encode_version_2(&Reply::Accepted))
     }
 
     async fn actions(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let _: placewright_conductor::InstanceId = of_version_2(request.get_ref())?;
-        Ok(in_version_2(&vec![placewright_conductor::Action {
+        let _: placewright_conductor::InstanceId = decode_version_2(request.get_ref())?;
+        Ok(encode_version_2(&vec![placewright_conductor::Action {
             name: "create".into(),
             started_at: placewright_placement::Timestamp(1),
             finished_at: None,
@@ -207,32 +208,34 @@ impl Cell for First {
         &self,
         request: Request<Payload>,
     ) -> Result<Response<Self::FollowStream>, Status> {
-        let () = of_version_2(request.get_ref())?;
+        let () = decode_version_2(request.get_ref())?;
         let (to, from) = tokio::sync::mpsc::channel(1);
-        let news: Vec<CellEvent> = (0..500)
+        let events: Vec<CellEvent> = (0..500)
             .map(|number| CellEvent::Instance {
                 instance: instance(number),
                 view: None,
             })
             .collect();
-        to.send(Ok(in_version_2(&news).into_inner())).await.unwrap();
+        to.send(Ok(encode_version_2(&events).into_inner()))
+            .await
+            .unwrap();
         Ok(Response::new(ReceiverStream::new(from)))
     }
 }
 
 #[tonic::async_trait]
-impl Placement for First {
+impl Placement for FirstRelease {
     async fn identify(&self, _: Request<IdentifyRequest>) -> Result<Response<Identity>, Status> {
         Err(Status::unimplemented(""))
     }
 
     async fn ask(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let asks: Vec<ClaimRequest> = of_version_2(request.get_ref())?;
-        let index = |ask: &ClaimRequest| ClaimResponse::Swapped {
-            index: u32::try_from(ask.number).unwrap(),
+        let claim_requests: Vec<ClaimRequest> = decode_version_2(request.get_ref())?;
+        let index = |claim_request: &ClaimRequest| ClaimResponse::Swapped {
+            index: u32::try_from(claim_request.number).unwrap(),
         };
-        let answers: Vec<ClaimResponse> = asks.iter().map(index).collect();
-        Ok(in_version_2(&answers))
+        let responses: Vec<ClaimResponse> = claim_requests.iter().map(index).collect();
+        Ok(encode_version_2(&responses))
     }
 }
 
@@ -242,37 +245,40 @@ async fn a_cell_of_the_first_releases_is_understood() {
     let address = listener.local_addr().unwrap();
     tokio::spawn(
         tonic::transport::Server::builder()
-            .add_service(CellServer::new(First))
-            .add_service(PlacementServer::new(First))
+            .add_service(CellServer::new(FirstRelease))
+            .add_service(PlacementServer::new(FirstRelease))
             .serve_with_incoming(TcpListenerStream::new(listener)),
     );
-    assert_talk(client_options(address)).await;
+    assert_messages_arrive(client_options(address)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn control_of_the_first_releases_is_understood() {
-    let running = Running::start(listen().await, &Fake::new(), None);
-    let url = format!("http://{}", running.address);
+    let server = TestServer::start(listen().await, &FakeCell::new(), None);
+    let url = format!("http://{}", server.address);
     let mut raw = RawCell::connect(url).await.unwrap();
     let identity = raw.identify(IdentifyRequest {}).await.unwrap().into_inner();
-    // They refuse any other.
+    // They refuse every other version.
     assert_eq!(identity.version, 2);
-    let payload = in_version_2(&envelopes(2, 10)).into_inner();
-    let answer = raw.deliver(payload).await.unwrap().into_inner();
-    let replies: Vec<Reply> = of_version_2(&answer).unwrap();
+    let payload = encode_version_2(&envelopes(2, 10)).into_inner();
+    let response = raw.deliver(payload).await.unwrap().into_inner();
+    let replies: Vec<Reply> = decode_version_2(&response).unwrap();
     assert_eq!(replies.len(), 2);
-    let mut news = raw
-        .follow(in_version_2(&()).into_inner())
+    let mut events = raw
+        .follow(encode_version_2(&()).into_inner())
         .await
         .unwrap()
         .into_inner();
-    let first = timeout(SOON, news.message()).await.unwrap().unwrap();
-    let news: Vec<CellEvent> = of_version_2(&first.unwrap()).unwrap();
-    assert!(!news.is_empty());
+    let first = timeout(TEST_TIMEOUT, events.message())
+        .await
+        .unwrap()
+        .unwrap();
+    let events: Vec<CellEvent> = decode_version_2(&first.unwrap()).unwrap();
+    assert!(!events.is_empty());
 }
 
 /// Joins as an agent with this first batch, and returns the version that the cell names.
-async fn named(url: &str, first: FromAgent) -> Result<Option<u32>, Status> {
+async fn joined_version(url: &str, first: FromAgent) -> Result<Option<u32>, Status> {
     let mut client = AgentsClient::connect(url.to_owned()).await.unwrap();
     let (to, batches) = tokio::sync::mpsc::channel(1);
     to.send(first).await.unwrap();
@@ -294,22 +300,27 @@ async fn named(url: &str, first: FromAgent) -> Result<Option<u32>, Status> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_and_a_cell_take_the_newest_version_that_both_know() {
-    let running = Running::start(listen().await, &Fake::new(), None);
-    let url = format!("http://{}", running.address);
-    let hello = |version, newest| FromAgent {
+    let server = TestServer::start(listen().await, &FakeCell::new(), None);
+    let url = format!("http://{}", server.address);
+    let first_batch = |version, newest| FromAgent {
         version,
         newest,
         messages: Vec::new(),
     };
-    let newer = hello(PROTOCOL_OLDEST, PROTOCOL_VERSION + 5);
-    assert_eq!(named(&url, newer).await.unwrap(), Some(PROTOCOL_VERSION));
-    let older = hello(PROTOCOL_OLDEST, 0);
-    assert_eq!(named(&url, older).await.unwrap(), None);
-    let unknown = hello(PROTOCOL_VERSION + 1, 0);
-    let refused = named(&url, unknown).await.unwrap_err();
+    let newer = first_batch(PROTOCOL_OLDEST, PROTOCOL_VERSION + 5);
+    assert_eq!(
+        joined_version(&url, newer).await.unwrap(),
+        Some(PROTOCOL_VERSION)
+    );
+    let older = first_batch(PROTOCOL_OLDEST, 0);
+    assert_eq!(joined_version(&url, older).await.unwrap(), None);
+    let unknown = first_batch(PROTOCOL_VERSION + 1, 0);
+    let refused = joined_version(&url, unknown).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
-    let agent = AgentClient::new(client_options(running.address)).unwrap();
+    let agent = AgentClient::new(client_options(server.address)).unwrap();
     let mut connection = agent.connect().await.unwrap();
-    let order = timeout(SOON, connection.from_cell.recv()).await.unwrap();
+    let order = timeout(TEST_TIMEOUT, connection.from_cell.recv())
+        .await
+        .unwrap();
     assert!(order.is_some());
 }

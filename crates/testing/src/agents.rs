@@ -14,10 +14,10 @@ use crate::world::agent::Agent;
 
 /// The hosts of a test.
 pub trait Hosts: Send + Sync + 'static {
-    /// Accesses the state of a host's agent.
-    fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T;
+    /// Calls a function with the state of a host's agent.
+    fn with_agent<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T;
 
-    /// Carries out an effect that the cell wants on a host; none if the host does not answer.
+    /// Carries out an effect of the cell on a host; `None` if the host does not answer.
     fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event>;
 
     /// The name of a host.
@@ -32,27 +32,27 @@ pub trait Hosts: Send + Sync + 'static {
 }
 
 /// Runs the agents of many hosts, and connects again whenever their connection ends.
-pub async fn run(link: Arc<dyn AgentLink>, hosts: Vec<HostId>, known: Arc<impl Hosts>) {
+pub async fn run(link: Arc<dyn AgentLink>, ids: Vec<HostId>, hosts: Arc<impl Hosts>) {
     loop {
         if let Ok(connection) = link.connect().await {
-            serve(connection, &hosts, &*known).await;
+            serve(connection, &ids, &*hosts).await;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-async fn serve(mut connection: AgentConnection, hosts: &[HostId], known: &impl Hosts) {
-    for host in hosts {
-        if begin(&connection, *host, known).await.is_none() {
+async fn serve(mut connection: AgentConnection, ids: &[HostId], hosts: &impl Hosts) {
+    for host in ids {
+        if start_session(&connection, *host, hosts).await.is_none() {
             return;
         }
     }
-    let mut beat = tokio::time::interval(Duration::from_millis(200));
+    let mut heartbeat = tokio::time::interval(Duration::from_millis(200));
     loop {
         let message = tokio::select! {
             message = connection.from_cell.recv() => message,
-            _ = beat.tick() => {
-                let hosts = hosts.to_vec();
+            _ = heartbeat.tick() => {
+                let hosts = ids.to_vec();
                 if connection.to_cell.send(ToCell::Alive { hosts }).await.is_err() {
                     return;
                 }
@@ -89,24 +89,28 @@ async fn serve(mut connection: AgentConnection, hosts: &[HostId], known: &impl H
             }
             Some(ToAgent::SendState { .. }) => continue,
             Some(ToAgent::StartAgain { host, after }) => {
-                let is_old = known.with(host, |agent| agent.session <= after);
-                if is_old && begin(&connection, host, known).await.is_none() {
+                let is_old = hosts.with_agent(host, |agent| agent.session <= after);
+                if is_old && start_session(&connection, host, hosts).await.is_none() {
                     return;
                 }
                 continue;
             }
         };
-        if let Some(event) = known.carry_out(host, &effect)
-            && connection.to_cell.send(answer(event)).await.is_err()
+        if let Some(event) = hosts.carry_out(host, &effect)
+            && connection.to_cell.send(message_of(event)).await.is_err()
         {
             return;
         }
     }
 }
 
-async fn begin(connection: &AgentConnection, host: HostId, known: &impl Hosts) -> Option<()> {
-    let name = known.name(host);
-    let start = known.with(host, |agent| {
+async fn start_session(
+    connection: &AgentConnection,
+    host: HostId,
+    hosts: &impl Hosts,
+) -> Option<()> {
+    let name = hosts.name(host);
+    let start = hosts.with_agent(host, |agent| {
         agent.restart();
         SessionStart {
             host,
@@ -115,7 +119,7 @@ async fn begin(connection: &AgentConnection, host: HostId, known: &impl Hosts) -
             guests: agent.guests.keys().copied().collect(),
         }
     });
-    let update = known.report(&start);
+    let update = hosts.report(&start);
     let to_cell = &connection.to_cell;
     to_cell.send(ToCell::Started(Box::new(start))).await.ok()?;
     if let Some(update) = update {
@@ -125,7 +129,7 @@ async fn begin(connection: &AgentConnection, host: HostId, known: &impl Hosts) -
     Some(())
 }
 
-fn answer(event: Event) -> ToCell {
+fn message_of(event: Event) -> ToCell {
     match event {
         Event::StepEnded {
             host,
@@ -149,20 +153,21 @@ fn answer(event: Event) -> ToCell {
             instance,
             number,
         },
-        other => panic!("{other:?}"),
+        event => panic!("agents send no such event: {event:?}"),
     }
 }
 
-/// The hosts of a world, whose steps fail as it says.
+/// The agents of a world; their steps fail as the world says.
 impl Hosts for Mutex<World> {
-    fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
+    fn with_agent<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
         change(self.lock().agents.get_mut(&host).unwrap())
     }
 
     fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {
         let mut world = self.lock();
-        let fails = world.fails_one_in;
-        let fails = (fails > 0 && world.rng.one_in(fails)) || world.failing.contains(&host);
+        let fails_one_in = world.fails_one_in;
+        let fails_at_random = fails_one_in > 0 && world.rng.one_in(fails_one_in);
+        let fails = fails_at_random || world.failing.contains(&host);
         world.agents.get_mut(&host)?.carry_out(effect, fails)
     }
 }

@@ -24,9 +24,9 @@ pub enum Command {
     Add { counter: usize, amount: u64 },
     /// Moves from one counter to another: two changes, or none.
     Move { from: usize, to: usize, amount: u64 },
-    /// Asks for a counter's value.
+    /// Returns a counter's value.
     Get { counter: usize },
-    /// Adds 1 to the first counter; deciding it takes this long.
+    /// Adds 1 to the first counter; its decision takes this long.
     Slow { micros: u64 },
     /// Panics while it is decided, as a bug would.
     Panic,
@@ -147,9 +147,9 @@ impl Machine for Counters {
         }
     }
 
-    fn decode(record: &[u8]) -> Result<Vec<Change>, DecodeError> {
+    fn decode(encoded: &[u8]) -> Result<Vec<Change>, DecodeError> {
         let damaged = || DecodeError::Damaged("it is not a list of changes".into());
-        let (&version, rest) = record.split_first().ok_or_else(damaged)?;
+        let (&version, rest) = encoded.split_first().ok_or_else(damaged)?;
         if version > VERSION {
             return Err(DecodeError::Newer {
                 found: version.into(),
@@ -194,9 +194,9 @@ impl Machine for Counters {
     }
 
     fn digest(&self) -> u128 {
-        let mix = |digest: u128, &value: &u64| {
+        let mix_in = |digest: u128, &value: &u64| {
             (digest ^ u128::from(value)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
         };
-        self.values.iter().fold(1, mix)
+        self.values.iter().fold(1, mix_in)
     }
 }

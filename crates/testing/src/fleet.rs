@@ -1,16 +1,18 @@
 //! Random small fleets with everything that candidates depend on, and random queries for them.
 
-/// The crate whose types these are, for its unit tests: they are built with types of their own.
+mod build;
+
+pub use build::{build, run};
+/// The crate of the types in this module. Unit tests of that crate need it by this path, because
+/// they are compiled with a second copy of those types.
 pub use placewright_placement;
 use placewright_placement::{
-    AllocationRequest, CandidateQuery, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid,
-    GroupPolicy, Inventory, ParentChange, ProviderQuery, RequestGroup, SearchOptions, State,
-    Timestamp, decide,
+    CandidateQuery, GroupPolicy, Inventory, ProviderQuery, RequestGroup, SearchOptions,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
 
-/// Classes that inventories and queries name.
+/// The resource classes of inventories and queries.
 pub const CLASSES: [&str; 4] = ["VCPU", "MEMORY_MB", "DISK_GB", "VGPU"];
 /// Traits of providers and queries.
 pub const TRAITS: [&str; 4] = [
@@ -21,7 +23,7 @@ pub const TRAITS: [&str; 4] = [
 ];
 /// The trait of sharing providers.
 pub const SHARING: &str = TRAITS[3];
-/// Names that do not exist.
+/// Names that no fleet has.
 const NO_CLASS: &str = "CUSTOM_NO_CLASS";
 const NO_TRAIT: &str = "CUSTOM_NO_TRAIT";
 
@@ -36,19 +38,19 @@ pub struct Stock {
 /// One provider of a fleet.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its parent's place in the fleet; always an earlier one.
+    /// The index of its parent in the fleet, always smaller than its own.
     pub parent: Option<usize>,
     pub stocks: Vec<Stock>,
     pub traits: Vec<&'static str>,
     pub aggregates: Vec<String>,
 }
 
-/// Providers in the order of their slots.
+/// Providers in the order in which they are created, hence of their slots.
 pub type Fleet = Vec<Member>;
 
 /// The UUID of the provider at an index.
-pub fn uuid_at(place: usize) -> Uuid {
-    Uuid::from_u128(0xfee7_0000 + place as u128)
+pub fn uuid_at(index: usize) -> Uuid {
+    Uuid::from_u128(0xfee7_0000 + index as u128)
 }
 
 /// An aggregate by number.
@@ -56,7 +58,8 @@ pub fn aggregate(number: usize) -> String {
     Uuid::from_u128(0xa66_0000 + number as u128).to_string()
 }
 
-fn stock() -> impl Strategy<Value = (Inventory, i64)> {
+/// An inventory and the usage that it should have.
+fn inventory_with_usage() -> impl Strategy<Value = (Inventory, i64)> {
     (
         1i32..9,
         0i32..2,
@@ -68,13 +71,13 @@ fn stock() -> impl Strategy<Value = (Inventory, i64)> {
     )
         .prop_map(
             |(total, reserved, min_unit, max_unit, step_size, ratio, used)| {
-                let plain = used % 2 == 0;
+                let is_unrestricted = used % 2 == 0;
                 let inventory = Inventory {
                     total,
                     reserved: reserved.min(total),
-                    min_unit: if plain { 1 } else { min_unit },
-                    max_unit: if plain { i32::MAX } else { max_unit },
-                    step_size: if plain { 1 } else { step_size },
+                    min_unit: if is_unrestricted { 1 } else { min_unit },
+                    max_unit: if is_unrestricted { i32::MAX } else { max_unit },
+                    step_size: if is_unrestricted { 1 } else { step_size },
                     allocation_ratio: [1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 2.0, 0.5][ratio],
                 };
                 (inventory, used)
@@ -82,13 +85,13 @@ fn stock() -> impl Strategy<Value = (Inventory, i64)> {
         )
 }
 
-fn member(place: usize, nested: bool) -> impl Strategy<Value = Member> {
-    let parent = if nested && place > 0 {
-        prop::option::weighted(0.7, 0..place).boxed()
+fn member(index: usize, nested: bool) -> impl Strategy<Value = Member> {
+    let parent = if nested && index > 0 {
+        prop::option::weighted(0.7, 0..index).boxed()
     } else {
         Just(None).boxed()
     };
-    let stocks = prop::collection::btree_map(0..CLASSES.len(), stock(), 2..9);
+    let stocks = prop::collection::btree_map(0..CLASSES.len(), inventory_with_usage(), 2..9);
     let traits = prop::collection::btree_set(0usize..TRAITS.len() - 1, 0..3);
     let aggregates = prop::collection::btree_set(0usize..3, 0..2);
     (
@@ -119,28 +122,28 @@ fn member(place: usize, nested: bool) -> impl Strategy<Value = Member> {
 pub fn fleet() -> impl Strategy<Value = Fleet> {
     (1usize..9, prop::bool::weighted(0.8)).prop_flat_map(|(count, nested)| {
         (0..count)
-            .map(|place| member(place, nested))
+            .map(|index| member(index, nested))
             .collect::<Vec<_>>()
     })
 }
 
 fn names(
-    known: &'static [&'static str],
+    choices: &'static [&'static str],
     unknown: &'static str,
-    most: usize,
+    max_count: usize,
 ) -> impl Strategy<Value = Vec<String>> {
     (
-        prop::collection::btree_set(prop::sample::select(known), 0..=most),
+        prop::collection::btree_set(prop::sample::select(choices), 0..=max_count),
         prop::bool::weighted(0.01),
     )
-        .prop_map(move |(known, oops)| {
-            (known.into_iter().map(str::to_owned))
-                .chain(oops.then(|| unknown.to_owned()))
+        .prop_map(move |(choices, with_unknown)| {
+            (choices.into_iter().map(str::to_owned))
+                .chain(with_unknown.then(|| unknown.to_owned()))
                 .collect()
         })
 }
 
-/// Lists of alternatives, of which one member each is required.
+/// Lists of traits; a provider needs one trait of each list.
 fn any_of_traits() -> impl Strategy<Value = Vec<Vec<String>>> {
     prop::collection::vec(
         names(&TRAITS, NO_TRAIT, 2).prop_filter("empty", |list| !list.is_empty()),
@@ -170,9 +173,9 @@ fn resources() -> impl Strategy<Value = Vec<(String, i64)>> {
         ),
         prop::bool::weighted(0.01),
     )
-        .prop_map(|(resources, oops)| {
+        .prop_map(|(resources, with_unknown)| {
             (resources.into_iter())
-                .chain(oops.then_some((NO_CLASS, 1)))
+                .chain(with_unknown.then_some((NO_CLASS, 1)))
                 .map(|(class, amount)| (class.to_owned(), amount))
                 .collect()
         })
@@ -181,7 +184,7 @@ fn resources() -> impl Strategy<Value = Vec<(String, i64)>> {
 fn in_tree() -> impl Strategy<Value = Option<String>> {
     prop::option::weighted(
         0.1,
-        (0usize..9).prop_map(|place| uuid_at(place).to_string()),
+        (0usize..9).prop_map(|index| uuid_at(index).to_string()),
     )
 }
 
@@ -195,19 +198,21 @@ fn group(suffix: String) -> impl Strategy<Value = RequestGroup> {
         in_tree(),
     )
         .prop_map(
-            move |(resources, required, forbidden, member_of, bad, in_tree)| RequestGroup {
-                suffix: suffix.clone(),
-                resources,
-                required: required.unwrap_or_default(),
-                forbidden: forbidden.unwrap_or_default(),
-                member_of: member_of.unwrap_or_default(),
-                forbidden_aggregates: bad.into_iter().collect(),
-                in_tree,
+            move |(resources, required, forbidden, member_of, forbidden_aggregate, in_tree)| {
+                RequestGroup {
+                    suffix: suffix.clone(),
+                    resources,
+                    required: required.unwrap_or_default(),
+                    forbidden: forbidden.unwrap_or_default(),
+                    member_of: member_of.unwrap_or_default(),
+                    forbidden_aggregates: forbidden_aggregate.into_iter().collect(),
+                    in_tree,
+                }
             },
         )
 }
 
-/// A query with up to four groups that uses every part of the language.
+/// A query with up to four groups, in which every kind of constraint occurs.
 pub fn query() -> impl Strategy<Value = CandidateQuery> {
     let suffixes = prop_oneof![
         2 => Just(1usize..=2),
@@ -237,21 +242,21 @@ pub fn query() -> impl Strategy<Value = CandidateQuery> {
         prop::bool::weighted(0.85),
     )
         .prop_map(
-            |(mut groups, group_policy, subtree, bare, required, forbidden, nested)| {
+            |(mut groups, group_policy, subtrees, empties, required, forbidden, nested)| {
                 let mut same_subtree = Vec::new();
                 let suffixed: Vec<String> = (groups.iter().map(|group| &group.suffix))
                     .filter(|suffix| !suffix.is_empty())
                     .cloned()
                     .collect();
-                if nested && subtree && !suffixed.is_empty() {
-                    let few = suffixed.iter().take(2).cloned().collect();
-                    same_subtree.push(few);
-                    if suffixed.len() > 2 && bare {
+                if nested && subtrees && !suffixed.is_empty() {
+                    let pair = suffixed.iter().take(2).cloned().collect();
+                    same_subtree.push(pair);
+                    if suffixed.len() > 2 && empties {
                         same_subtree.push(suffixed[1..].to_vec());
                     }
-                    let last = suffixed.last().filter(|_| bare && groups.len() > 1);
+                    let emptied = suffixed.last().filter(|_| empties && groups.len() > 1);
                     for group in &mut groups {
-                        if Some(&group.suffix) == last
+                        if Some(&group.suffix) == emptied
                             && same_subtree
                                 .iter()
                                 .any(|set: &Vec<_>| set.contains(&group.suffix))
@@ -275,7 +280,7 @@ pub fn query() -> impl Strategy<Value = CandidateQuery> {
 }
 
 fn device(parent: usize) -> impl Strategy<Value = Member> {
-    let plenty = |total: i32| Inventory::new(total, 1.0);
+    let inventory = |total: i32| Inventory::new(total, 1.0);
     let traits = prop::collection::btree_set(0usize..2, 0..2);
     (1i32..5, prop::option::of(1i32..5), traits, 0..=parent).prop_map(
         move |(vgpu, disk, traits, parent)| Member {
@@ -284,7 +289,7 @@ fn device(parent: usize) -> impl Strategy<Value = Member> {
                 .filter_map(|(class, total)| {
                     Some(Stock {
                         class,
-                        inventory: plenty(total?),
+                        inventory: inventory(total?),
                         used: 0,
                     })
                 })
@@ -295,7 +300,7 @@ fn device(parent: usize) -> impl Strategy<Value = Member> {
     )
 }
 
-/// One tree: a host, two NUMA nodes, and devices below any of them that are hard to tell apart.
+/// One tree: a host, two NUMA nodes, and devices below any of them that differ little.
 pub fn device_tree() -> impl Strategy<Value = Fleet> {
     let node = |parent: Option<usize>, traits: &[&'static str]| Member {
         parent,
@@ -315,15 +320,26 @@ pub fn device_tree() -> impl Strategy<Value = Fleet> {
     })
 }
 
-/// Many groups that compete for the devices of one tree, alone, in pairs with a NUMA node each, or
-/// with a group without suffix.
+/// Many groups that compete for the devices of one tree: single groups, groups that must be below
+/// the same NUMA node as another, and sometimes a group without suffix.
 pub fn device_query() -> impl Strategy<Value = CandidateQuery> {
     let amounts = || (1i64..4, prop::option::weighted(0.3, 1i64..4));
-    let wants = || prop::option::weighted(0.3, prop::sample::select(&TRAITS[..2]));
-    let groups = prop::collection::vec((amounts(), wants(), prop::bool::weighted(0.3)), 1..5);
-    let shared = prop::option::weighted(0.5, (amounts(), prop::collection::vec(wants(), 0..3)));
-    (groups, shared, prop::bool::ANY, prop::bool::weighted(0.9)).prop_map(
-        |(groups, unsuffixed, isolate, nested)| {
+    let required_trait = || prop::option::weighted(0.3, prop::sample::select(&TRAITS[..2]));
+    let groups = prop::collection::vec(
+        (amounts(), required_trait(), prop::bool::weighted(0.3)),
+        1..5,
+    );
+    let unsuffixed_group = prop::option::weighted(
+        0.5,
+        (amounts(), prop::collection::vec(required_trait(), 0..3)),
+    );
+    (
+        groups,
+        unsuffixed_group,
+        prop::bool::ANY,
+        prop::bool::weighted(0.9),
+    )
+        .prop_map(|(groups, unsuffixed, isolate, nested)| {
             let group = |suffix: String, (vgpu, disk): (i64, Option<i64>)| RequestGroup {
                 suffix,
                 resources: ([("VGPU", Some(vgpu)), ("DISK_GB", disk)].into_iter())
@@ -342,13 +358,16 @@ pub fn device_query() -> impl Strategy<Value = CandidateQuery> {
             };
             if let Some((amounts, traits)) = unsuffixed {
                 let mut group = group(String::new(), amounts);
-                let wanted = traits.into_iter().flatten();
-                group.required = wanted.map(|name| vec![name.to_owned()]).collect();
+                let trait_names = traits.into_iter().flatten();
+                group.required = trait_names.map(|name| vec![name.to_owned()]).collect();
                 query.groups.push(group);
             }
-            for (number, (amounts, wanted, on_node)) in groups.into_iter().enumerate() {
+            for (number, (amounts, trait_names, on_node)) in groups.into_iter().enumerate() {
                 let mut device = group(format!("_D{number}"), amounts);
-                device.required = wanted.iter().map(|name| vec![(*name).to_owned()]).collect();
+                device.required = trait_names
+                    .iter()
+                    .map(|name| vec![(*name).to_owned()])
+                    .collect();
                 if on_node && nested {
                     let node = RequestGroup {
                         suffix: format!("_N{number}"),
@@ -363,23 +382,22 @@ pub fn device_query() -> impl Strategy<Value = CandidateQuery> {
                 query.groups.push(device);
             }
             query
-        },
-    )
+        })
 }
 
-/// Filters for the list of providers.
+/// A query for the list of providers.
 pub fn provider_query() -> impl Strategy<Value = ProviderQuery> {
-    let place = || prop::option::weighted(0.15, 0usize..9);
+    let index = || prop::option::weighted(0.15, 0usize..9);
     (
-        place(),
-        place(),
+        index(),
+        index(),
         in_tree(),
         group(String::new()),
         prop::bool::ANY,
     )
         .prop_map(|(name, uuid, in_tree, group, resources)| ProviderQuery {
-            name: name.map(|place| format!("p{place}")),
-            uuid: uuid.map(|place| uuid_at(place).to_string()),
+            name: name.map(|index| format!("p{index}")),
+            uuid: uuid.map(|index| uuid_at(index).to_string()),
             in_tree,
             required: group.required,
             forbidden: group.forbidden,
@@ -391,120 +409,4 @@ pub fn provider_query() -> impl Strategy<Value = ProviderQuery> {
                 Vec::new()
             },
         })
-}
-
-/// Decides and applies a command; returns whether it was accepted.
-pub fn run(state: &mut State, command: &Command) -> bool {
-    let mut changes = Vec::new();
-    let accepted = decide(state, command, &mut changes).is_ok();
-    if accepted {
-        for change in &changes {
-            state.apply(change);
-        }
-    }
-    accepted
-}
-
-/// A state with the names that fleets use and nothing else.
-static NAMED: std::sync::LazyLock<State> = std::sync::LazyLock::new(|| {
-    let at = Timestamp::default();
-    let mut state = State::default();
-    run(&mut state, &Command::SyncStandardNames { at });
-    for name in &TRAITS[1..3] {
-        let name = (*name).to_owned();
-        run(&mut state, &Command::EnsureTrait { name, at });
-    }
-    state
-});
-
-/// Builds a fleet through commands. The usage of each inventory is what could be claimed when it
-/// was larger by ten.
-pub fn build(fleet: &mut Fleet) -> State {
-    let at = Timestamp::default();
-    let mut state = NAMED.clone();
-    for (place, member) in fleet.iter_mut().enumerate() {
-        let uuid = uuid_at(place);
-        let name = format!("p{place}");
-        let create = Command::CreateProvider {
-            uuid,
-            name: name.clone(),
-            parent: None,
-            at,
-        };
-        run(&mut state, &create);
-        if let Some(parent) = member.parent {
-            let parent = ParentChange::Move(Some(uuid_at(parent)));
-            let update = Command::UpdateProvider {
-                uuid,
-                name,
-                parent,
-                at,
-            };
-            assert!(run(&mut state, &update));
-        }
-        stock_up(&mut state, uuid, &mut member.stocks, at);
-        let traits = Command::SetTraits {
-            provider: uuid,
-            generation: None,
-            traits: member
-                .traits
-                .iter()
-                .map(|name| (*name).to_owned())
-                .collect(),
-            at,
-        };
-        assert!(run(&mut state, &traits));
-        let aggregates = Command::SetAggregates {
-            provider: uuid,
-            generation: None,
-            aggregates: member.aggregates.clone(),
-            at,
-        };
-        assert!(run(&mut state, &aggregates));
-    }
-    state
-}
-
-fn stock_up(state: &mut State, provider: Uuid, stocks: &mut [Stock], at: Timestamp) {
-    let set = |state: &mut State, stocks: &[Stock], more: i32| {
-        let inventories = stocks
-            .iter()
-            .map(|stock| {
-                let mut inventory = stock.inventory;
-                inventory.total += more;
-                (stock.class.to_owned(), inventory)
-            })
-            .collect();
-        let command = Command::SetInventories {
-            provider,
-            generation: None,
-            inventories,
-            may_reserve_all: true,
-            at,
-        };
-        assert!(run(state, &command));
-    };
-    set(state, stocks, 10);
-    for (number, stock) in stocks.iter_mut().enumerate() {
-        if stock.used == 0 {
-            continue;
-        }
-        let consumer = Uuid::from_u128(provider.as_u128() * 16 + number as u128);
-        let claim = ConsumerClaim {
-            consumer: ConsumerUuid::from_uuid(consumer),
-            generation: ConsumerGeneration::Any,
-            project: "p".into(),
-            user: "u".into(),
-            consumer_type: None,
-            allocations: vec![AllocationRequest {
-                provider,
-                resources: vec![(stock.class.to_owned(), stock.used)],
-            }],
-        };
-        let consumers = vec![claim];
-        if !run(state, &Command::Claim { consumers, at }) {
-            stock.used = 0;
-        }
-    }
-    set(state, stocks, 0);
 }

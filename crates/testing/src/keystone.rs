@@ -1,4 +1,4 @@
-//! The part of Keystone v3 that validating tokens needs.
+//! The part of Keystone v3 that is needed to validate tokens.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -24,21 +24,24 @@ pub struct FakeKeystone {
 
 struct Shared {
     state: Mutex<State>,
-    held: watch::Sender<bool>,
-    arrived: watch::Sender<usize>,
+    /// While true, no request is answered.
+    holds_answers: watch::Sender<bool>,
+    arrived_requests: watch::Sender<usize>,
 }
 
 struct State {
     tokens: HashMap<String, Value>,
     password: String,
-    own_tokens: HashSet<String>,
-    own_lifetime: Duration,
+    /// The tokens that were issued to logins.
+    login_tokens: HashSet<String>,
+    login_lifetime: Duration,
     logins: usize,
     validations: usize,
     last_query: String,
     last_login: Value,
-    answer: Option<u16>,
-    takes: Duration,
+    /// The status of all answers but those to logins, if it is set.
+    error_status: Option<u16>,
+    answer_delay: Duration,
     lists: HashMap<String, Value>,
 }
 
@@ -71,24 +74,24 @@ impl FakeKeystone {
             state: Mutex::new(State {
                 tokens: HashMap::new(),
                 password: "sesame".to_owned(),
-                own_tokens: HashSet::new(),
-                own_lifetime: Duration::from_secs(3600),
+                login_tokens: HashSet::new(),
+                login_lifetime: Duration::from_secs(3600),
                 logins: 0,
                 validations: 0,
                 last_query: String::new(),
                 last_login: Value::Null,
-                answer: None,
-                takes: Duration::ZERO,
+                error_status: None,
+                answer_delay: Duration::ZERO,
                 lists: HashMap::new(),
             }),
-            held: watch::Sender::new(false),
-            arrived: watch::Sender::new(0),
+            holds_answers: watch::Sender::new(false),
+            arrived_requests: watch::Sender::new(0),
         });
         let serving = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let shared = Arc::clone(&serving);
-                let service = service_fn(move |request| answer(Arc::clone(&shared), request));
+                let service = service_fn(move |request| respond(Arc::clone(&shared), request));
                 tokio::spawn(
                     hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service),
@@ -102,6 +105,7 @@ impl FakeKeystone {
         format!("http://{}", self.address)
     }
 
+    /// Validates this token from now on, with this body.
     pub fn know(&self, name: &str, body: Value) {
         self.shared
             .state
@@ -110,51 +114,56 @@ impl FakeKeystone {
             .insert(name.to_owned(), body);
     }
 
-    /// Answers a path below `/v3` with this list, whatever the query is.
+    /// Answers requests of a path below `/v3` with this list, whatever their query is.
     pub fn list(&self, path: &str, body: Value) {
         let path = format!("/v3{path}");
         self.shared.state.lock().lists.insert(path, body);
     }
 
+    /// Does not validate this token any more.
     pub fn forget(&self, name: &str) {
         self.shared.state.lock().tokens.remove(name);
     }
 
+    /// Accepts logins with this password only.
     pub fn set_password(&self, password: &str) {
         password.clone_into(&mut self.shared.state.lock().password);
     }
 
+    /// Makes all tokens from logins invalid.
     pub fn revoke_logins(&self) {
-        self.shared.state.lock().own_tokens.clear();
+        self.shared.state.lock().login_tokens.clear();
     }
 
+    /// Sets for how long a token from a login is valid.
     pub fn logins_last(&self, lifetime: Duration) {
-        self.shared.state.lock().own_lifetime = lifetime;
+        self.shared.state.lock().login_lifetime = lifetime;
     }
 
+    /// Answers all validations and lists with this status, instead of what they ask for.
     pub fn answer_questions_with(&self, status: Option<u16>) {
-        self.shared.state.lock().answer = status;
+        self.shared.state.lock().error_status = status;
     }
 
     /// Delays each answer by this time.
     pub fn take(&self, time: Duration) {
-        self.shared.state.lock().takes = time;
+        self.shared.state.lock().answer_delay = time;
     }
 
     /// Delays all answers until they are released.
     pub fn hold(&self) {
-        self.shared.held.send_replace(true);
+        self.shared.holds_answers.send_replace(true);
     }
 
     /// Releases the delayed answers, once a request is waiting.
     pub async fn release_after_waiting(&self) {
         self.shared
-            .arrived
+            .arrived_requests
             .subscribe()
-            .wait_for(|&arrived| arrived > 0)
+            .wait_for(|&count| count > 0)
             .await
             .unwrap();
-        self.shared.held.send_replace(false);
+        self.shared.holds_answers.send_replace(false);
     }
 
     pub fn logins(&self) -> usize {
@@ -174,23 +183,23 @@ impl FakeKeystone {
     }
 }
 
-async fn answer(
+async fn respond(
     shared: Arc<Shared>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     let (parts, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    shared.arrived.send_modify(|arrived| *arrived += 1);
+    shared.arrived_requests.send_modify(|count| *count += 1);
     shared
-        .held
+        .holds_answers
         .subscribe()
-        .wait_for(|&held| !held)
+        .wait_for(|&holds| !holds)
         .await
         .unwrap();
-    let takes = shared.state.lock().takes;
-    if !takes.is_zero() {
-        tokio::time::sleep(takes).await;
+    let answer_delay = shared.state.lock().answer_delay;
+    if !answer_delay.is_zero() {
+        tokio::time::sleep(answer_delay).await;
     }
     let mut state = shared.state.lock();
     let reply = |status: u16, body: String| {
@@ -206,15 +215,16 @@ async fn answer(
         if user["password"] != state.password.as_str() {
             return Ok(reply(401, String::new()));
         }
-        let own = format!("own-{}", state.logins);
-        state.own_tokens.insert(own.clone());
-        let end = jiff::Timestamp::try_from(SystemTime::now() + state.own_lifetime).unwrap();
-        let body = json!({"token": {"expires_at": end.to_string()}}).to_string();
-        let mut answer = reply(201, body);
-        answer
+        let login_token = format!("own-{}", state.logins);
+        state.login_tokens.insert(login_token.clone());
+        let expires_at =
+            jiff::Timestamp::try_from(SystemTime::now() + state.login_lifetime).unwrap();
+        let body = json!({"token": {"expires_at": expires_at.to_string()}}).to_string();
+        let mut response = reply(201, body);
+        response
             .headers_mut()
-            .insert("x-subject-token", own.parse().unwrap());
-        return Ok(answer);
+            .insert("x-subject-token", login_token.parse().unwrap());
+        return Ok(response);
     }
     let header = |name: &str| {
         parts
@@ -224,10 +234,10 @@ async fn answer(
     };
     state.validations += 1;
     state.last_query = parts.uri.query().unwrap_or_default().to_owned();
-    if let Some(status) = state.answer {
+    if let Some(status) = state.error_status {
         return Ok(reply(status, String::new()));
     }
-    if !state.own_tokens.contains(header("x-auth-token")) {
+    if !state.login_tokens.contains(header("x-auth-token")) {
         return Ok(reply(401, String::new()));
     }
     if path != "/v3/auth/tokens" {

@@ -1,16 +1,16 @@
-//! What the tests of several crates share. No program depends on it.
+//! Code that the tests of several crates share. No program depends on it.
 //!
 //! Each part is a feature, so that the tests of an inner crate do not build the outer ones:
 //!
 //! | feature | module | what it is |
 //! | --- | --- | --- |
 //! | | [`random`] | random numbers from a seed |
-//! | `fleets` | `fleet`, `model` | random fleets and queries, and the rules of candidates in their plain form |
+//! | `fleets` | `fleet`, `model` | random fleets and queries, and a plain reference for the search of candidates |
 //! | `counters` | `counters` | the smallest machine for an engine |
 //! | `world` | `world` | control, cells and agents as pure state machines, with a simulated network |
-//! | `agents` | `agents` | agents that follow the protocol, on hosts of the test's |
+//! | `agents` | `agents` | agents that follow the protocol, on simulated hosts |
 //! | `site` | `site` | a whole installation in memory |
-//! | `keystone` | `keystone` | the part of Keystone that validating tokens needs |
+//! | `keystone` | `keystone` | the part of Keystone that is needed to validate tokens |
 
 #![allow(
     missing_docs,

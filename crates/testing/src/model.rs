@@ -1,6 +1,6 @@
-//! The rules of candidates in their plain form: every combination is generated and then tested.
-//!
-//! Slow, and independent of the search: it works on the description of a fleet, not on the state.
+//! A reference for the search of candidates, in its plainest form: it generates every combination
+//! of providers and tests each. It is slow, and shares no code with the search: it works on the
+//! description of a fleet, not on a state. Providers are indexes into the fleet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +8,20 @@ use placewright_placement::{CandidateQuery, GroupPolicy, ProviderQuery, RequestG
 
 use crate::fleet::{CLASSES, Fleet, SHARING, TRAITS, uuid_at};
 
-/// Amounts by provider and class.
+/// Amounts by provider and resource class.
 pub type Amounts = BTreeMap<(usize, String), i64>;
 
-/// A candidate: allocations by place and class, and the places that serve each group.
+/// A candidate: its allocations, and the providers that serve each group.
 pub type Found = (Amounts, Vec<BTreeSet<usize>>);
 
-/// The result of a query.
+/// What a query has to return.
 #[derive(Debug, PartialEq)]
-pub enum Verdict {
+pub enum QueryResult {
     /// A resource class is unknown.
-    NoClass(String),
+    UnknownClass(String),
     /// A trait is unknown.
-    NoTrait(String),
-    /// The candidates, and the places for the summaries.
+    UnknownTrait(String),
+    /// The candidates, and the providers of the summaries.
     Found(BTreeSet<Found>, BTreeSet<usize>),
 }
 
@@ -29,156 +29,174 @@ pub enum Verdict {
 #[derive(Clone)]
 struct Way {
     amounts: Amounts,
-    places: BTreeSet<usize>,
+    providers: BTreeSet<usize>,
 }
 
 pub struct Model<'a>(pub &'a Fleet);
 
 impl Model<'_> {
-    fn root(&self, place: usize) -> usize {
-        self.0[place]
+    fn root(&self, provider: usize) -> usize {
+        self.0[provider]
             .parent
-            .map_or(place, |parent| self.root(parent))
+            .map_or(provider, |parent| self.root(parent))
     }
 
-    fn ancestors(&self, place: usize) -> BTreeSet<usize> {
-        let mut found = self.0[place]
+    fn ancestors(&self, provider: usize) -> BTreeSet<usize> {
+        let mut ancestors = self.0[provider]
             .parent
             .map(|parent| self.ancestors(parent))
             .unwrap_or_default();
-        found.insert(place);
-        found
+        ancestors.insert(provider);
+        ancestors
     }
 
-    fn has_any(&self, place: usize, names: &[String]) -> bool {
-        let has = &self.0[place].traits;
-        names.iter().any(|name| has.contains(&name.as_str()))
+    /// Whether a provider has one of these traits.
+    fn has_any(&self, provider: usize, names: &[String]) -> bool {
+        let traits = &self.0[provider].traits;
+        names.iter().any(|name| traits.contains(&name.as_str()))
     }
 
-    fn in_all(&self, place: usize, lists: &[Vec<String>]) -> bool {
-        let within = &self.0[place].aggregates;
+    /// Whether a provider is in an aggregate of each list.
+    fn is_in_each_list(&self, provider: usize, lists: &[Vec<String>]) -> bool {
+        let aggregates = &self.0[provider].aggregates;
         lists
             .iter()
-            .all(|list| list.iter().any(|aggregate| within.contains(aggregate)))
+            .all(|list| list.iter().any(|aggregate| aggregates.contains(aggregate)))
     }
 
-    fn in_any(&self, place: usize, list: &[String]) -> bool {
-        self.in_all(place, &[list.to_vec()])
+    fn is_in_any(&self, provider: usize, list: &[String]) -> bool {
+        self.is_in_each_list(provider, &[list.to_vec()])
     }
 
-    fn gives(&self, place: usize, class: &str, amount: i64) -> bool {
-        self.0[place].stocks.iter().any(|stock| {
-            let of = &stock.inventory;
-            let capacity = f64::from(of.total - of.reserved) * of.allocation_ratio;
+    /// Whether an inventory of a provider can serve this amount.
+    fn can_allocate(&self, provider: usize, class: &str, amount: i64) -> bool {
+        self.0[provider].stocks.iter().any(|stock| {
+            let inventory = &stock.inventory;
+            let capacity =
+                f64::from(inventory.total - inventory.reserved) * inventory.allocation_ratio;
             stock.class == class
                 && (stock.used + amount) as f64 <= capacity
-                && i64::from(of.min_unit) <= amount
-                && i64::from(of.max_unit) >= amount
-                && amount % i64::from(of.step_size) == 0
+                && i64::from(inventory.min_unit) <= amount
+                && i64::from(inventory.max_unit) >= amount
+                && amount % i64::from(inventory.step_size) == 0
         })
     }
 
-    /// The other trees that a sharing provider serves.
-    fn shares_with(&self, place: usize, root: usize) -> bool {
-        self.0[place].traits.contains(&SHARING)
+    /// Whether a sharing provider serves the tree of a root.
+    fn shares_with(&self, provider: usize, root: usize) -> bool {
+        self.0[provider].traits.contains(&SHARING)
             && (0..self.0.len()).any(|other| {
                 self.root(other) == root
                     && self.0[other]
                         .aggregates
                         .iter()
-                        .any(|aggregate| self.0[place].aggregates.contains(aggregate))
+                        .any(|aggregate| self.0[provider].aggregates.contains(aggregate))
             })
     }
 
-    fn place_of(&self, uuid: &str) -> Option<usize> {
-        (0..self.0.len()).find(|place| uuid_at(*place).to_string() == uuid)
+    fn provider_with_uuid(&self, uuid: &str) -> Option<usize> {
+        (0..self.0.len()).find(|provider| uuid_at(*provider).to_string() == uuid)
     }
 
-    /// The ways to serve a suffixed group from one root.
+    /// The ways to serve a group with a suffix from one root.
     fn granular(&self, group: &RequestGroup, root: usize) -> Vec<Way> {
-        let asks = !(group.resources.is_empty()
+        let has_constraint = !(group.resources.is_empty()
             && group.required.is_empty()
             && group.member_of.is_empty());
         let tree = (group.in_tree.as_deref())
             .filter(|_| !group.resources.is_empty())
-            .and_then(|uuid| self.place_of(uuid))
-            .map(|place| self.root(place));
+            .and_then(|uuid| self.provider_with_uuid(uuid))
+            .map(|provider| self.root(provider));
         (0..self.0.len())
-            .filter(|place| {
-                asks && (self.root(*place) == root || self.shares_with(*place, root))
-                    && tree.is_none_or(|tree| self.root(*place) == tree)
-                    && group.required.iter().all(|any| self.has_any(*place, any))
-                    && !self.has_any(*place, &group.forbidden)
-                    && self.in_all(*place, &group.member_of)
-                    && !self.in_any(*place, &group.forbidden_aggregates)
+            .filter(|provider| {
+                has_constraint
+                    && (self.root(*provider) == root || self.shares_with(*provider, root))
+                    && tree.is_none_or(|tree| self.root(*provider) == tree)
+                    && group
+                        .required
+                        .iter()
+                        .all(|any| self.has_any(*provider, any))
+                    && !self.has_any(*provider, &group.forbidden)
+                    && self.is_in_each_list(*provider, &group.member_of)
+                    && !self.is_in_any(*provider, &group.forbidden_aggregates)
                     && (group.resources.iter())
-                        .all(|(class, amount)| self.gives(*place, class, *amount))
+                        .all(|(class, amount)| self.can_allocate(*provider, class, *amount))
             })
-            .map(|place| Way {
+            .map(|provider| Way {
                 amounts: (group.resources.iter())
-                    .map(|(class, amount)| ((place, class.clone()), *amount))
+                    .map(|(class, amount)| ((provider, class.clone()), *amount))
                     .collect(),
-                places: BTreeSet::from([place]),
+                providers: BTreeSet::from([provider]),
             })
             .collect()
     }
 
-    fn serves_class(&self, group: &RequestGroup, root: usize, place: usize) -> bool {
-        let own = self.root(place) == root;
-        let within = match group.in_tree.as_deref() {
+    /// Whether a provider may serve a class of the group without suffix, for a candidate of a root.
+    fn serves_class(&self, group: &RequestGroup, root: usize, provider: usize) -> bool {
+        let is_in_tree = self.root(provider) == root;
+        let is_in_reach = match group.in_tree.as_deref() {
             Some(uuid) => {
-                own && self
-                    .place_of(uuid)
-                    .is_some_and(|named| self.root(named) == root)
+                is_in_tree
+                    && self
+                        .provider_with_uuid(uuid)
+                        .is_some_and(|named_provider| self.root(named_provider) == root)
             }
             None => {
-                let shared = self.shares_with(place, root) && self.in_all(place, &group.member_of);
-                own || shared
+                let shares = self.shares_with(provider, root)
+                    && self.is_in_each_list(provider, &group.member_of);
+                is_in_tree || shares
             }
         };
-        within
-            && (self.in_all(place, &group.member_of) || self.in_all(root, &group.member_of))
-            && !self.in_any(place, &group.forbidden_aggregates)
-            && !self.in_any(root, &group.forbidden_aggregates)
+        is_in_reach
+            && (self.is_in_each_list(provider, &group.member_of)
+                || self.is_in_each_list(root, &group.member_of))
+            && !self.is_in_any(provider, &group.forbidden_aggregates)
+            && !self.is_in_any(root, &group.forbidden_aggregates)
     }
 
     /// The ways to serve the group without suffix from one root.
     fn unsuffixed(&self, group: &RequestGroup, root: usize) -> Vec<Way> {
         let mut ways = vec![Way {
             amounts: Amounts::new(),
-            places: BTreeSet::new(),
+            providers: BTreeSet::new(),
         }];
         for (class, amount) in &group.resources {
-            let mut longer = Vec::new();
+            let mut extended_ways = Vec::new();
             for way in &ways {
-                for place in 0..self.0.len() {
-                    if self.gives(place, class, *amount) && self.serves_class(group, root, place) {
+                for provider in 0..self.0.len() {
+                    if self.can_allocate(provider, class, *amount)
+                        && self.serves_class(group, root, provider)
+                    {
                         let mut way = way.clone();
-                        way.amounts.insert((place, class.clone()), *amount);
-                        way.places.insert(place);
-                        longer.push(way);
+                        way.amounts.insert((provider, class.clone()), *amount);
+                        way.providers.insert(provider);
+                        extended_ways.push(way);
                     }
                 }
             }
-            ways = longer;
+            ways = extended_ways;
         }
         ways.retain(|way| {
-            let one_has = |any: &Vec<String>| way.places.iter().any(|p| self.has_any(*p, any));
-            group.required.iter().all(one_has)
-                && !way
-                    .places
+            let has_one_of = |any: &Vec<String>| {
+                way.providers
                     .iter()
-                    .any(|p| self.has_any(*p, &group.forbidden))
+                    .any(|provider| self.has_any(*provider, any))
+            };
+            group.required.iter().all(has_one_of)
+                && !way
+                    .providers
+                    .iter()
+                    .any(|provider| self.has_any(*provider, &group.forbidden))
         });
         ways
     }
 
     fn ways(&self, query: &CandidateQuery, group: &RequestGroup, root: usize) -> Vec<Way> {
-        let is_anchor = self.0[root].parent.is_none()
+        let root_is_admitted = self.0[root].parent.is_none()
             && (query.root_required.iter())
                 .all(|name| self.has_any(root, std::slice::from_ref(name)))
             && !self.has_any(root, &query.root_forbidden);
-        if !is_anchor {
+        if !root_is_admitted {
             Vec::new()
         } else if group.suffix.is_empty() {
             self.unsuffixed(group, root)
@@ -187,16 +205,16 @@ impl Model<'_> {
         }
     }
 
-    /// Everything that the query admits, in the reference's order of evaluation.
-    pub fn candidates(&self, query: &CandidateQuery) -> Verdict {
-        let nothing = || Verdict::Found(BTreeSet::new(), BTreeSet::new());
-        let no_trait = |names: &[String]| {
+    /// All candidates, or the refusal that comes first in the reference's order of evaluation.
+    pub fn candidates(&self, query: &CandidateQuery) -> QueryResult {
+        let no_candidates = || QueryResult::Found(BTreeSet::new(), BTreeSet::new());
+        let unknown_trait = |names: &[String]| {
             let unknown = names.iter().find(|name| !TRAITS.contains(&name.as_str()));
-            unknown.map(|name| Verdict::NoTrait(name.clone()))
+            unknown.map(|name| QueryResult::UnknownTrait(name.clone()))
         };
-        let roots = || (0..self.0.len()).filter(|place| self.0[*place].parent.is_none());
+        let roots = || (0..self.0.len()).filter(|provider| self.0[*provider].parent.is_none());
         for names in [&query.root_required, &query.root_forbidden] {
-            if let Some(refusal) = no_trait(names) {
+            if let Some(refusal) = unknown_trait(names) {
                 return refusal;
             }
         }
@@ -205,51 +223,51 @@ impl Model<'_> {
                 && !self.has_any(root, &query.root_forbidden)
         };
         if !roots().any(root_fits) {
-            return nothing();
+            return no_candidates();
         }
         for group in &query.groups {
-            let known = |class: &str| CLASSES.contains(&class);
-            if let Some((class, _)) = group.resources.iter().find(|(class, _)| !known(class)) {
-                return Verdict::NoClass(class.clone());
+            let is_class = |class: &str| CLASSES.contains(&class);
+            if let Some((class, _)) = group.resources.iter().find(|(class, _)| !is_class(class)) {
+                return QueryResult::UnknownClass(class.clone());
             }
-            if !(0..self.0.len()).any(|place| self.in_all(place, &group.member_of)) {
-                return nothing();
+            if !(0..self.0.len()).any(|provider| self.is_in_each_list(provider, &group.member_of)) {
+                return no_candidates();
             }
             let names = group.required.iter().chain([&group.forbidden]);
             if let Some(refusal) = names
-                .map(|names| no_trait(names))
+                .map(|names| unknown_trait(names))
                 .find_map(|refusal| refusal)
             {
                 return refusal;
             }
-            let lost = |uuid: &String| self.place_of(uuid).is_none();
-            if group.in_tree.as_ref().is_some_and(lost)
+            let is_unknown = |uuid: &String| self.provider_with_uuid(uuid).is_none();
+            if group.in_tree.as_ref().is_some_and(is_unknown)
                 || roots().all(|root| self.ways(query, group, root).is_empty())
             {
-                return nothing();
+                return no_candidates();
             }
         }
-        let mut found = BTreeSet::new();
+        let mut candidates = BTreeSet::new();
         for root in roots() {
             let mut chosen = Vec::new();
-            self.combine(query, root, &mut chosen, &mut found);
+            self.combine(query, root, &mut chosen, &mut candidates);
         }
-        let told = self.told(query, &found);
-        Verdict::Found(found, told)
+        let summarised = self.summarised(query, &candidates);
+        QueryResult::Found(candidates, summarised)
     }
 
     /// The number of roots with a candidate.
     pub fn serving_roots(&self, query: &CandidateQuery) -> usize {
         let serves = |root: &usize| {
-            let mut found = BTreeSet::new();
-            self.combine(query, *root, &mut Vec::new(), &mut found);
-            self.0[*root].parent.is_none() && !found.is_empty()
+            let mut candidates = BTreeSet::new();
+            self.combine(query, *root, &mut Vec::new(), &mut candidates);
+            self.0[*root].parent.is_none() && !candidates.is_empty()
         };
         let mut trees = query
             .groups
             .iter()
             .filter_map(|group| group.in_tree.as_ref());
-        if trees.any(|uuid| self.place_of(uuid).is_none()) {
+        if trees.any(|uuid| self.provider_with_uuid(uuid).is_none()) {
             return 0;
         }
         (0..self.0.len()).filter(serves).count()
@@ -261,80 +279,97 @@ impl Model<'_> {
         query: &CandidateQuery,
         root: usize,
         chosen: &mut Vec<Way>,
-        found: &mut BTreeSet<Found>,
+        candidates: &mut BTreeSet<Found>,
     ) {
         let Some(group) = query.groups.get(chosen.len()) else {
-            found.extend(self.judge(query, chosen));
+            candidates.extend(self.checked_candidate(query, chosen));
             return;
         };
         for way in self.ways(query, group, root) {
             chosen.push(way);
-            self.combine(query, root, chosen, found);
+            self.combine(query, root, chosen, candidates);
             chosen.pop();
         }
     }
 
-    fn judge(&self, query: &CandidateQuery, chosen: &[Way]) -> Option<Found> {
+    /// The candidate made of one way for each group; `None` if these ways may not be combined.
+    fn checked_candidate(&self, query: &CandidateQuery, chosen: &[Way]) -> Option<Found> {
         let granular: Vec<&Way> = (chosen.iter().zip(&query.groups))
             .filter(|(_, group)| !group.suffix.is_empty())
             .map(|(way, _)| way)
             .collect();
-        let distinct: BTreeSet<_> = granular.iter().flat_map(|way| &way.places).collect();
-        if query.group_policy == Some(GroupPolicy::Isolate) && distinct.len() != granular.len() {
+        let distinct_providers: BTreeSet<_> =
+            granular.iter().flat_map(|way| &way.providers).collect();
+        if query.group_policy == Some(GroupPolicy::Isolate)
+            && distinct_providers.len() != granular.len()
+        {
             return None;
         }
         for suffixes in &query.same_subtree {
-            let places: BTreeSet<usize> = (chosen.iter().zip(&query.groups))
+            let providers: BTreeSet<usize> = (chosen.iter().zip(&query.groups))
                 .filter(|(_, group)| suffixes.contains(&group.suffix))
-                .flat_map(|(way, _)| way.places.iter().copied())
+                .flat_map(|(way, _)| way.providers.iter().copied())
                 .collect();
-            let tops = |top: &usize| places.iter().all(|one| self.ancestors(*one).contains(top));
-            if !places.iter().any(tops) {
+            let is_common_ancestor = |ancestor: &usize| {
+                providers
+                    .iter()
+                    .all(|provider| self.ancestors(*provider).contains(ancestor))
+            };
+            if !providers.iter().any(is_common_ancestor) {
                 return None;
             }
         }
         let mut total = Amounts::new();
-        for ((place, class), amount) in chosen.iter().flat_map(|way| &way.amounts) {
-            *total.entry((*place, class.clone())).or_default() += amount;
+        for ((provider, class), amount) in chosen.iter().flat_map(|way| &way.amounts) {
+            *total.entry((*provider, class.clone())).or_default() += amount;
         }
-        let fits = |((place, class), amount): (&(usize, String), &i64)| {
-            self.0[*place].stocks.iter().any(|stock| {
-                let of = &stock.inventory;
-                let capacity = (f64::from(of.total - of.reserved) * of.allocation_ratio) as i64;
+        let fits = |((provider, class), amount): (&(usize, String), &i64)| {
+            self.0[*provider].stocks.iter().any(|stock| {
+                let inventory = &stock.inventory;
+                let capacity = (f64::from(inventory.total - inventory.reserved)
+                    * inventory.allocation_ratio) as i64;
                 stock.class == class
                     && stock.used + amount <= capacity
-                    && *amount <= i64::from(of.max_unit)
+                    && *amount <= i64::from(inventory.max_unit)
             })
         };
-        let used: BTreeSet<usize> = total.keys().map(|(place, _)| *place).collect();
-        let trees: BTreeSet<usize> = used.iter().map(|place| self.root(*place)).collect();
+        let used: BTreeSet<usize> = total.keys().map(|(provider, _)| *provider).collect();
+        let trees: BTreeSet<usize> = used.iter().map(|provider| self.root(*provider)).collect();
         if !total.iter().all(fits) || (!query.nested && used.len() != trees.len()) {
             return None;
         }
-        Some((total, chosen.iter().map(|way| way.places.clone()).collect()))
+        Some((
+            total,
+            chosen.iter().map(|way| way.providers.clone()).collect(),
+        ))
     }
 
-    /// Whole trees, or, for clients that know of none, the providers in use.
-    pub fn told(&self, query: &CandidateQuery, found: &BTreeSet<Found>) -> BTreeSet<usize> {
-        let used: BTreeSet<usize> = (found.iter())
-            .flat_map(|(amounts, _)| amounts.keys().map(|(place, _)| *place))
+    /// The providers of the summaries: the whole trees of all candidates, or, for clients that do not
+    /// know trees, the providers in use.
+    pub fn summarised(
+        &self,
+        query: &CandidateQuery,
+        candidates: &BTreeSet<Found>,
+    ) -> BTreeSet<usize> {
+        let used: BTreeSet<usize> = (candidates.iter())
+            .flat_map(|(amounts, _)| amounts.keys().map(|(provider, _)| *provider))
             .collect();
         if !query.nested {
             return used;
         }
-        let roots: BTreeSet<usize> = used.iter().map(|place| self.root(*place)).collect();
+        let roots: BTreeSet<usize> = used.iter().map(|provider| self.root(*provider)).collect();
         (0..self.0.len())
-            .filter(|place| roots.contains(&self.root(*place)))
+            .filter(|provider| roots.contains(&self.root(*provider)))
             .collect()
     }
 
-    /// The providers that pass a filter; an unknown name is an error.
+    /// The providers that a query of the list returns; an unknown name is an error.
     pub fn providers(&self, query: &ProviderQuery) -> Result<Vec<usize>, String> {
-        let all = || 0..self.0.len();
+        let all_providers = || 0..self.0.len();
         let mut tree = None;
         if let Some(uuid) = &query.in_tree {
-            match self.place_of(uuid) {
-                Some(place) => tree = Some(self.root(place)),
+            match self.provider_with_uuid(uuid) {
+                Some(provider) => tree = Some(self.root(provider)),
                 None => return Ok(Vec::new()),
             }
         }
@@ -345,12 +380,13 @@ impl Model<'_> {
         for any in &query.required {
             unknown(any)?;
         }
-        let has_all = |place: usize| query.required.iter().all(|any| self.has_any(place, any));
-        if !all().any(has_all) {
+        let has_all =
+            |provider: usize| query.required.iter().all(|any| self.has_any(provider, any));
+        if !all_providers().any(has_all) {
             return Ok(Vec::new());
         }
         unknown(&query.forbidden)?;
-        if !all().any(|place| self.in_all(place, &query.member_of)) {
+        if !all_providers().any(|provider| self.is_in_each_list(provider, &query.member_of)) {
             return Ok(Vec::new());
         }
         for (class, _) in &query.resources {
@@ -358,17 +394,17 @@ impl Model<'_> {
                 return Err(class.clone());
             }
         }
-        Ok(all()
-            .filter(|place| {
-                has_all(*place)
-                    && tree.is_none_or(|tree| self.root(*place) == tree)
-                    && !self.has_any(*place, &query.forbidden)
-                    && self.in_all(*place, &query.member_of)
-                    && !self.in_any(*place, &query.forbidden_aggregates)
+        Ok(all_providers()
+            .filter(|provider| {
+                has_all(*provider)
+                    && tree.is_none_or(|tree| self.root(*provider) == tree)
+                    && !self.has_any(*provider, &query.forbidden)
+                    && self.is_in_each_list(*provider, &query.member_of)
+                    && !self.is_in_any(*provider, &query.forbidden_aggregates)
                     && (query.resources.iter())
-                        .all(|(class, amount)| self.gives(*place, class, *amount))
-                    && (query.name.iter()).all(|name| *name == format!("p{place}"))
-                    && (query.uuid.iter()).all(|uuid| *uuid == uuid_at(*place).to_string())
+                        .all(|(class, amount)| self.can_allocate(*provider, class, *amount))
+                    && (query.name.iter()).all(|name| *name == format!("p{provider}"))
+                    && (query.uuid.iter()).all(|uuid| *uuid == uuid_at(*provider).to_string())
             })
             .collect())
     }

@@ -1,6 +1,6 @@
 //! Random numbers for tests.
 
-/// Random numbers, the same for the same seed (splitmix64).
+/// Pseudo-random numbers from a seed (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Rng(pub u64);
 

@@ -32,12 +32,13 @@ use crate::world::agent::Agent;
 use crate::world::{self, World};
 pub use crate::world::{cell, host, instance};
 
-/// The hosts, and whether their steps fail. They outlive every restart.
+/// The agents of all hosts. They outlive a restart of the site.
 #[derive(Default)]
 pub struct Fleet {
     pub agents: BTreeMap<HostId, Agent>,
+    /// The hosts on which all steps fail.
     pub failing: Vec<HostId>,
-    /// Hosts that ignore orders until their next session.
+    /// The hosts whose agents ignore orders until their next session.
     pub deaf: Vec<HostId>,
 }
 
@@ -45,21 +46,21 @@ pub struct Fleet {
 pub struct Site {
     pub runtime: Arc<Runtime>,
     pub conductor: ControlHandle,
-    /// The clock that tells control how old things are.
+    /// The time of day for control, which a test can advance.
     pub clock: Clock,
     pub cells: BTreeMap<CellId, Arc<Cell>>,
     pub fleet: Arc<Mutex<Fleet>>,
     agents: BTreeMap<CellId, JoinHandle<()>>,
 }
 
-/// Where the stores of control and cells are kept.
+/// Where the stores of control and of the cells are.
 #[derive(Clone, Copy)]
 pub enum Stores<'a> {
     Memory,
     In(&'a Path),
 }
 
-/// A job counts as stuck after this time of the site's clock.
+/// Control reports a job as stuck after this time.
 pub const STUCK_AFTER: Duration = Duration::from_secs(3600);
 
 fn options() -> Options {
@@ -79,7 +80,7 @@ fn engine_on(journal: impl Journal + 'static) -> Engine<ControlMachine> {
 }
 
 impl Site {
-    /// Starts `cells` cells with `hosts` hosts of 16 CPUs each, or restarts what there was before.
+    /// Starts `cells` cells with `hosts` hosts of 16 CPUs each, on what the stores have already.
     pub async fn start(
         stores: Stores<'_>,
         cells: u32,
@@ -111,8 +112,8 @@ impl Site {
             agents: BTreeMap::new(),
         };
         for number in 0..cells {
-            for of_cell in 0..hosts {
-                site.ensure_host(&engine, host(number, of_cell)).await;
+            for host_number in 0..hosts {
+                site.ensure_host(&engine, host(number, host_number)).await;
             }
             site.open_cell(stores, number).await;
             site.start_agents(number, hosts);
@@ -161,16 +162,17 @@ impl Site {
 
     pub fn start_agents(&mut self, number: u32, hosts: u32) {
         let link: Arc<dyn AgentLink> = Arc::clone(&self.cells[&cell(number)]) as _;
-        let hosts: Vec<HostId> = (0..hosts).map(|one| host(number, one)).collect();
-        let running = tokio::spawn(agents::run(link, hosts, Arc::clone(&self.fleet)));
+        let hosts = (0..hosts).map(|host_number| host(number, host_number));
+        let running = tokio::spawn(agents::run(link, hosts.collect(), Arc::clone(&self.fleet)));
         self.agents.insert(cell(number), running);
     }
 
     /// Stops the agents and waits for their end: a host never has two agents at once.
     pub async fn stop_agents(&mut self, number: u32) {
-        end(self.agents.remove(&cell(number)).unwrap()).await;
+        abort_and_join(self.agents.remove(&cell(number)).unwrap()).await;
     }
 
+    /// Adds a host to the fleet and to placement, unless it is there already.
     async fn ensure_host(&self, engine: &Engine<ControlMachine>, id: HostId) {
         self.fleet
             .lock()
@@ -240,7 +242,7 @@ impl Site {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let told = self.conductor.read(|control, views| {
+        let state = self.conductor.read(|control, views| {
             format!(
                 "{:#?}\n{:#?}\n{:#?}",
                 control.conductor.builds(),
@@ -248,15 +250,15 @@ impl Site {
                 views
             )
         });
-        panic!("it never came to: {what}\n{}", told.await);
+        panic!("it never came to: {what}\n{}", state.await);
     }
 
-    /// Waits until the scheduler has so many hosts: their reports come with, or right after, the
-    /// event that they are up.
+    /// Waits until the scheduler has the host states of `hosts` hosts. They arrive with the event
+    /// that the host is up, or right after it.
     async fn until_scheduled(&self, hosts: usize) {
         let count = |table: &mut HostTable| {
-            let known = table.slots().iter().filter_map(|slot| table.get(slot));
-            known
+            let known_hosts = table.slots().iter().filter_map(|slot| table.get(slot));
+            known_hosts
                 .filter(|host| !host.names.service_host.is_empty())
                 .count()
         };
@@ -266,7 +268,7 @@ impl Site {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("the scheduler never hears of all hosts");
+        panic!("the scheduler never gets the states of all hosts");
     }
 
     /// Waits until nothing is under way, and checks that nothing is lost or left over.
@@ -302,7 +304,7 @@ impl Site {
 
     pub async fn shutdown(&mut self) {
         for (_, agents) in std::mem::take(&mut self.agents) {
-            end(agents).await;
+            abort_and_join(agents).await;
         }
         self.runtime.shutdown().await;
         for cell in self.cells.values() {
@@ -315,7 +317,7 @@ impl Site {
     }
 }
 
-async fn end(agents: JoinHandle<()>) {
+async fn abort_and_join(agents: JoinHandle<()>) {
     agents.abort();
     // An error means that the task was aborted.
     let _ = agents.await;
@@ -330,7 +332,7 @@ pub fn guest(uuid: Uuid) -> InstanceReport {
 }
 
 impl agents::Hosts for Mutex<Fleet> {
-    fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
+    fn with_agent<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
         change(self.lock().agents.get_mut(&host).unwrap())
     }
 

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod check;
+mod scheduling;
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,10 @@ use agent::Agent;
 use placewright_conductor::cell_conductor::{self, EffectPlace, Event, Options};
 use placewright_conductor::control::{Change, Command, ControlState, Outcome, Refusal};
 use placewright_conductor::message::Envelope;
-use placewright_conductor::super_conductor::{self, Effect, NewBuild, RankedCandidates};
+use placewright_conductor::super_conductor::{self, Effect, NewBuild};
 use placewright_conductor::{
     Amounts, Candidate, CellId, ClaimRequest, ClaimResponse, Fault, HostId, InstanceId, Message,
-    MigrationId, MoveKind, Reply, Rules, Spec, Usage,
+    MigrationId, Reply, Rules, Spec, Usage,
 };
 use placewright_placement::{self as placement, Inventory, Timestamp};
 use placewright_records as records;
@@ -23,16 +24,18 @@ use crate::random::Rng;
 const CPU: &str = "CUSTOM_CPU";
 const RAM: &str = "CUSTOM_RAM";
 
-/// A message under way from one role to another.
+/// What is under way from one role to another.
 #[derive(Clone, Debug)]
 pub enum Packet {
+    /// An effect for control's scheduler.
     Work(Effect),
     ToCell(CellId, Envelope),
     ToControl(Message, Reply),
     ToAgent(HostId, cell_conductor::Effect),
     FromAgent(CellId, Event),
-    Ask(CellId, ClaimRequest),
-    Answer(CellId, InstanceId, u64, ClaimResponse),
+    ClaimRequest(CellId, ClaimRequest),
+    /// The response to the instance's claim request with this number.
+    ClaimResponse(CellId, InstanceId, u64, ClaimResponse),
 }
 
 #[derive(Clone)]
@@ -41,13 +44,14 @@ pub struct World {
     pub cells: BTreeMap<CellId, cell_conductor::State>,
     pub agents: BTreeMap<HostId, Agent>,
     pub network: Vec<Packet>,
+    /// The present time of the world.
     pub at: Timestamp,
     pub rng: Rng,
     /// Whether schedulers rank the hosts in a different order each time.
     pub shuffles: bool,
-    /// Of this many steps that may fail one does; 0 for none.
+    /// One in this many steps fails at random; 0 if none does.
     pub fails_one_in: usize,
-    /// The hosts on which steps fail.
+    /// The hosts on which all steps fail.
     pub failing: Vec<HostId>,
     pub alternates: usize,
     pub options: Options,
@@ -125,11 +129,11 @@ impl World {
                 disabled: false,
             });
             let mut state = cell_conductor::State::default();
-            let mut named = Vec::new();
+            let mut host_names = Vec::new();
             for h in 0..hosts {
                 let id = host(c, h);
                 world.add_provider(id, vcpus);
-                named.push((id, format!("host-{c}-{h}")));
+                host_names.push((id, format!("host-{c}-{h}")));
                 let agent = Agent::new(id);
                 let mut changes = Vec::new();
                 let options = world.options;
@@ -143,7 +147,7 @@ impl World {
             world.cells.insert(cell(c), state);
             world.conduct(super_conductor::Command::MapHosts {
                 cell: cell(c),
-                hosts: named,
+                hosts: host_names,
             });
         }
         world
@@ -170,14 +174,17 @@ impl World {
         });
     }
 
+    /// Submits a command of placement, which must be accepted.
     pub fn placement(&mut self, command: placement::Command) {
         self.submit(&Command::Placement(command)).unwrap();
     }
 
+    /// Submits a command of the super conductor, which must be accepted.
     pub fn conduct(&mut self, command: super_conductor::Command) {
         self.try_conduct(command).unwrap();
     }
 
+    /// Submits a command of the super conductor.
     pub fn try_conduct(
         &mut self,
         command: super_conductor::Command,
@@ -189,23 +196,26 @@ impl World {
         }
     }
 
-    /// Decides a command, journals and applies its changes (also undoing and reapplying them), and
-    /// sends the effects.
+    /// Decides a command, encodes, decodes and applies its changes, and sends the effects. Now and
+    /// then it also undoes the changes and applies them again.
     fn submit(&mut self, command: &Command) -> Result<Outcome, Refusal> {
         let mut changes = Vec::new();
         let outcome = self.control.decide(command, &mut changes)?;
         if changes.is_empty() {
             return Ok(outcome);
         }
-        let mut record = Vec::new();
-        records::control::encode(&changes, &mut record);
-        let changes: Vec<Change> = records::control::decode(&record).unwrap();
+        let mut encoded = Vec::new();
+        records::control::encode(&changes, &mut encoded);
+        let changes: Vec<Change> = records::control::decode(&encoded).unwrap();
         let before = self
             .rng
             .0
             .is_multiple_of(64)
             .then(|| records::control::digest(&self.control));
-        let mut undos: Vec<_> = changes.iter().map(|one| self.control.apply(one)).collect();
+        let mut undos: Vec<_> = changes
+            .iter()
+            .map(|change| self.control.apply(change))
+            .collect();
         if let Some(before) = before {
             while let Some(undo) = undos.pop() {
                 self.control.undo(undo);
@@ -242,7 +252,7 @@ impl World {
     fn send_cell_effects(&mut self, cell: CellId, effects: Vec<cell_conductor::Effect>) {
         for effect in effects {
             self.network.push(match effect {
-                cell_conductor::Effect::Ask(ask) => Packet::Ask(cell, ask),
+                cell_conductor::Effect::Ask(request) => Packet::ClaimRequest(cell, request),
                 effect @ cell_conductor::Effect::Agent { host, .. }
                 | effect @ cell_conductor::Effect::Destroy { host, .. } => {
                     Packet::ToAgent(host, effect)
@@ -251,39 +261,42 @@ impl World {
         }
     }
 
-    /// Sends all wanted effects (again), and lets unknown agents announce themselves.
+    /// Sends all pending effects (again), and starts a session of each agent that its cell does not
+    /// know.
     pub fn send_all(&mut self) {
         let effects = self.control.conductor.effects();
         self.send_effects(effects);
         let cells: Vec<CellId> = self.cells.keys().copied().collect();
         for id in cells {
             let effects = self.cells[&id].effects();
-            assert_eq!(in_parts(&self.cells[&id]), effects);
+            assert_eq!(effects_in_parts(&self.cells[&id]), effects);
             self.send_cell_effects(id, effects);
         }
         for agent in self.agents.values().filter(|agent| agent.is_up) {
-            let of = self.control.conductor.hosts()[&agent.host].cell;
-            let known = self.cells[&of].hosts().get(&agent.host);
-            if known.is_none_or(|known| known.session < agent.session) {
-                self.network.push(Packet::FromAgent(of, agent.started()));
+            let cell = self.control.conductor.hosts()[&agent.host].cell;
+            let known_host = self.cells[&cell].hosts().get(&agent.host);
+            if known_host.is_none_or(|host| host.session < agent.session) {
+                self.network.push(Packet::FromAgent(cell, agent.started()));
             }
         }
     }
 
+    /// Decides an event of a cell, as [`Self::submit`] does a command of control. `None` if the cell
+    /// refuses it.
     pub fn happen(&mut self, cell: CellId, event: &Event) -> Option<Reply> {
         let state = self.cells.get_mut(&cell).unwrap();
         let mut changes = Vec::new();
         let decided = cell_conductor::decide(state, event, self.at, &self.options, &mut changes);
         let reply = decided.ok()?;
-        let mut record = Vec::new();
-        records::cell::encode(&changes, &mut record);
-        let changes: Vec<cell_conductor::Change> = records::cell::decode(&record).unwrap();
+        let mut encoded = Vec::new();
+        records::cell::encode(&changes, &mut encoded);
+        let changes: Vec<cell_conductor::Change> = records::cell::decode(&encoded).unwrap();
         let before = self
             .rng
             .0
             .is_multiple_of(64)
             .then(|| records::cell::digest(state));
-        let mut undos: Vec<_> = changes.iter().map(|one| state.apply(one)).collect();
+        let mut undos: Vec<_> = changes.iter().map(|change| state.apply(change)).collect();
         if let Some(before) = before {
             while let Some(undo) = undos.pop() {
                 state.undo(undo);
@@ -300,17 +313,17 @@ impl World {
 
     pub fn deliver(&mut self, packet: Packet) {
         match packet {
-            Packet::Work(effect) => self.work(effect),
+            Packet::Work(effect) => self.schedule(effect),
             Packet::ToCell(cell, envelope) => {
                 let message = envelope.message.clone();
                 if let Some(reply) = self.happen(cell, &Event::Message(envelope)) {
                     self.network.push(Packet::ToControl(message, reply));
                 }
             }
-            Packet::ToControl(message, reply) => self.hear(&message, reply),
+            Packet::ToControl(message, reply) => self.handle_reply(&message, reply),
             Packet::ToAgent(host, effect) => {
-                let of_all = self.fails_one_in > 0 && self.rng.one_in(self.fails_one_in);
-                let fails = of_all || self.failing.contains(&host);
+                let fails_at_random = self.fails_one_in > 0 && self.rng.one_in(self.fails_one_in);
+                let fails = fails_at_random || self.failing.contains(&host);
                 let agent = self.agents.get_mut(&host).unwrap();
                 if let Some(event) = agent.carry_out(&effect, fails) {
                     let cell = self.control.conductor.hosts()[&host].cell;
@@ -318,15 +331,15 @@ impl World {
                 }
             }
             Packet::FromAgent(cell, event) => drop(self.happen(cell, &event)),
-            Packet::Ask(cell, ask) => {
-                let (instance, number) = (ask.instance, ask.number);
-                let outcome = self.try_conduct(super_conductor::Command::Ask(ask));
-                if let Ok(super_conductor::Outcome::Answered(answer)) = outcome {
+            Packet::ClaimRequest(cell, request) => {
+                let (instance, number) = (request.instance, request.number);
+                let outcome = self.try_conduct(super_conductor::Command::Ask(request));
+                if let Ok(super_conductor::Outcome::Answered(response)) = outcome {
                     self.network
-                        .push(Packet::Answer(cell, instance, number, answer));
+                        .push(Packet::ClaimResponse(cell, instance, number, response));
                 }
             }
-            Packet::Answer(cell, instance, number, answer) => {
+            Packet::ClaimResponse(cell, instance, number, answer) => {
                 let event = Event::Answered {
                     instance,
                     number,
@@ -337,8 +350,8 @@ impl World {
         }
     }
 
-    /// Converts a cell's reply into a command of control.
-    fn hear(&mut self, message: &Message, reply: Reply) {
+    /// Submits the command that follows from a cell's reply to a message.
+    fn handle_reply(&mut self, message: &Message, reply: Reply) {
         use super_conductor::Command;
         let command = match (message, reply) {
             (Message::Create(create), Reply::Accepted) => Command::CreateAccepted {
@@ -353,91 +366,25 @@ impl World {
             (Message::Cancel { migration, .. }, Reply::Accepted) => Command::MoveCancelled {
                 migration: *migration,
             },
-            (Message::Reserve { migration, .. }, Reply::Refused(why)) => Command::MoveRefused {
+            (Message::Reserve { migration, .. }, Reply::Refused(reason)) => Command::MoveRefused {
                 migration: *migration,
-                fault: self.fault(&why),
+                fault: self.fault(&reason),
             },
-            (Message::Move(order), Reply::Refused(why)) => Command::MoveRefused {
+            (Message::Move(order), Reply::Refused(reason)) => Command::MoveRefused {
                 migration: order.migration,
-                fault: self.fault(&why),
+                fault: self.fault(&reason),
             },
             _ => return,
         };
         self.conduct(command);
     }
 
-    pub fn fault(&self, why: &str) -> Fault {
+    pub fn fault(&self, message: &str) -> Fault {
         Fault {
             code: 500,
-            message: why.into(),
+            message: message.into(),
             details: String::new(),
             at: self.at,
-        }
-    }
-
-    fn candidates(&mut self, vcpus: i64) -> Vec<Candidate> {
-        let mut hosts: Vec<HostId> = self.agents.keys().copied().collect();
-        if self.shuffles {
-            for i in (1..hosts.len()).rev() {
-                hosts.swap(i, self.rng.below(i + 1));
-            }
-        }
-        hosts.into_iter().map(|id| candidate(id, vcpus)).collect()
-    }
-
-    /// Simulates the scheduler for an effect of control.
-    fn work(&mut self, effect: Effect) {
-        use super_conductor::Command;
-        match effect {
-            Effect::Schedule { instances, .. } => {
-                let mut ranked = Vec::new();
-                for instance in &instances {
-                    ranked.push(RankedCandidates {
-                        instance: *instance,
-                        candidates: self.candidates(2),
-                        alternates: self.alternates,
-                    });
-                }
-                let placed = self.try_conduct(Command::Place {
-                    ranked_candidates: ranked,
-                    least: 1,
-                });
-                let unplaced: Vec<InstanceId> = match placed {
-                    Ok(super_conductor::Outcome::Placed(chosen)) => {
-                        let pairs = instances.iter().zip(chosen);
-                        let without = pairs.filter(|(_, chosen)| chosen.is_none());
-                        without.map(|(instance, _)| *instance).collect()
-                    }
-                    Err(Refusal::Conductor(super_conductor::Refusal::Placement(_))) => instances,
-                    _ => Vec::new(),
-                };
-                if !unplaced.is_empty() {
-                    let fault = self.fault("No valid host was found.");
-                    self.conduct(Command::Bury {
-                        instances: unplaced,
-                        fault,
-                    });
-                }
-            }
-            Effect::ScheduleMove { migration } => {
-                let Some(under_way) = self.control.conductor.moves().get(&migration) else {
-                    return;
-                };
-                let is_resize = under_way.kind == MoveKind::Resize;
-                let source = self.control.conductor.migrations()[&migration].source;
-                let mut candidates = self.candidates(if is_resize { 3 } else { 2 });
-                candidates.retain(|one| is_resize || Some(one.host) != source);
-                let placed = self.try_conduct(Command::PlaceMove {
-                    migration,
-                    candidates,
-                    alternates: self.alternates,
-                });
-                if let Err(Refusal::Conductor(super_conductor::Refusal::Placement(_))) = placed {
-                    let fault = self.fault("No valid host was found.");
-                    self.conduct(Command::FailMove { migration, fault });
-                }
-            }
-            Effect::Send { .. } => {}
         }
     }
 
@@ -454,7 +401,7 @@ impl World {
         self.conduct(command);
     }
 
-    /// Delivers everything in order, until nothing is under way and no effect is wanted.
+    /// Delivers all packets in order, until nothing is under way and no effect is pending.
     pub fn settle(&mut self) {
         for _ in 0..200 {
             self.send_all();
@@ -479,13 +426,14 @@ impl World {
         });
     }
 
-    /// Kills and restarts all roles; messages under way are lost.
+    /// Kills and restarts control and the cells; packets under way are lost.
     pub fn crash(&mut self) {
         self.network.clear();
         self.reload();
         self.send_all();
     }
 
+    /// Replaces every state by the one that is read from its snapshot.
     pub fn reload(&mut self) {
         let mut bytes = Vec::new();
         records::control::save(&self.control, &mut bytes).unwrap();
@@ -495,25 +443,26 @@ impl World {
         for state in self.cells.values_mut() {
             let mut bytes = Vec::new();
             records::cell::save(state, &mut bytes).unwrap();
-            let read = records::cell::load(&mut bytes.as_slice()).unwrap();
-            assert_eq!(read, *state);
-            *state = read;
+            let loaded = records::cell::load(&mut bytes.as_slice()).unwrap();
+            assert_eq!(loaded, *state);
+            *state = loaded;
         }
     }
 
+    /// The cell of an instance; `None` if it has none or is in cell0.
     pub fn cell_of(&self, id: InstanceId) -> Option<CellId> {
         let cell = self.control.conductor.mappings().get(&id)?.cell;
         cell.filter(|cell| *cell != CellId::CELL0)
     }
 }
 
-/// All effects of a cell, three rows at a time.
-fn in_parts(state: &cell_conductor::State) -> Vec<cell_conductor::Effect> {
-    let (mut all, mut from) = (Vec::new(), Some(EffectPlace::Start));
-    while let Some(place) = from {
-        let (mut some, next) = state.effects_from(place, 3, |_| true);
-        all.append(&mut some);
-        from = next;
+/// All effects of a cell, read in parts of three rows.
+fn effects_in_parts(state: &cell_conductor::State) -> Vec<cell_conductor::Effect> {
+    let (mut effects, mut next_place) = (Vec::new(), Some(EffectPlace::Start));
+    while let Some(place) = next_place {
+        let (mut part, following) = state.effects_from(place, 3, |_| true);
+        effects.append(&mut part);
+        next_place = following;
     }
-    all
+    effects
 }

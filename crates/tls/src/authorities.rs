@@ -1,4 +1,4 @@
-//! The authorities that may vouch for a peer.
+//! The certificate authorities that are trusted, with their revocation lists.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use crate::error::Fault;
-use crate::identity::{chain, in_place};
+use crate::identity::{chain, with_number};
 use crate::validity::Validity;
 
 /// Certificates of authorities, and the revocation lists that they signed.
@@ -15,7 +15,7 @@ use crate::validity::Validity;
 pub struct Authorities {
     roots: Arc<RootCertStore>,
     revocations: Vec<CertificateRevocationListDer<'static>>,
-    last_valid: Validity,
+    latest_validity: Validity,
 }
 
 impl Authorities {
@@ -28,12 +28,13 @@ impl Authorities {
     /// The text has no certificate, or something in it is not valid.
     pub fn from_pem(pem: &[u8]) -> Result<Self, Fault> {
         let mut roots = RootCertStore::empty();
-        let mut last_valid: Option<Validity> = None;
+        let mut latest_validity: Option<Validity> = None;
         for (index, certificate) in chain(pem)?.into_iter().enumerate() {
             let number = index + 1;
-            let validity = Validity::of(&certificate).map_err(|fault| in_place(fault, number))?;
-            if last_valid.is_none_or(|last| last.not_after_s < validity.not_after_s) {
-                last_valid = Some(validity);
+            let validity =
+                Validity::of(&certificate).map_err(|fault| with_number(fault, number))?;
+            if latest_validity.is_none_or(|latest| latest.not_after_s < validity.not_after_s) {
+                latest_validity = Some(validity);
             }
             roots
                 .add(certificate)
@@ -48,11 +49,11 @@ impl Authorities {
             revocations: revocations
                 .collect::<Result<_, _>>()
                 .map_err(Fault::NotPem)?,
-            last_valid: last_valid.ok_or(Fault::NoCertificate)?,
+            latest_validity: latest_validity.ok_or(Fault::NoCertificate)?,
         })
     }
 
-    /// The certificates, as rustls takes them.
+    /// The certificates, in the type of rustls.
     pub fn roots(&self) -> &Arc<RootCertStore> {
         &self.roots
     }
@@ -62,9 +63,9 @@ impl Authorities {
         &self.revocations
     }
 
-    /// When the authority that is valid longest is so.
+    /// The validity of the authority that expires last.
     pub fn validity(&self) -> Validity {
-        self.last_valid
+        self.latest_validity
     }
 }
 

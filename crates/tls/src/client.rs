@@ -10,12 +10,12 @@ use crate::error::Fault;
 use crate::identity::Identity;
 use crate::provider::provider;
 
-/// What makes a client's configuration.
+/// The settings of a client.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// Who may have signed the server's certificate.
+    /// The authorities that may have signed the server's certificate.
     pub authorities: Authorities,
-    /// Who the client is, if it shows a certificate to servers that ask for one.
+    /// The certificate that the client shows to servers that request one, if it has one.
     pub identity: Option<Identity>,
     /// The protocols that it offers by ALPN, the best first.
     pub protocols: Vec<Vec<u8>>,

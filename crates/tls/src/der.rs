@@ -1,5 +1,5 @@
-//! As much of DER as it takes to reach the validity of a certificate. Everything else of a
-//! certificate is read and judged by webpki, which does not show this one field.
+//! The part of DER that is needed to read the validity of a certificate. Everything else in a
+//! certificate is parsed and verified by webpki, which does not expose this one field.
 
 /// A DER value: its tag, and the bytes of its content.
 pub(crate) struct Value<'a> {
@@ -11,16 +11,16 @@ pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const UTC_TIME: u8 = 0x17;
 pub(crate) const GENERALIZED_TIME: u8 = 0x18;
 pub(crate) const SEQUENCE: u8 = 0x30;
-/// The version of a certificate, which version 1 leaves out.
+/// The tag of a certificate's version, which is missing in version 1.
 pub(crate) const CONTEXT_0: u8 = 0xa0;
 
-/// Takes the first value off some bytes; none if they do not begin with a whole one.
-pub(crate) fn take<'a>(bytes: &mut &'a [u8]) -> Option<Value<'a>> {
+/// Takes the first value from `bytes`; `None` if they do not begin with a complete one.
+pub(crate) fn take_value<'a>(bytes: &mut &'a [u8]) -> Option<Value<'a>> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
     let (length, rest) = match first {
         0..=0x7f => (usize::from(first), rest),
-        // Certificates are shorter than 16 MiB, and an indefinite length (0x80) is no DER.
+        // Certificates are shorter than 16 MiB, and an indefinite length (0x80) is not DER.
         0x81..=0x83 => {
             let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
             let number = |length, digit: &u8| (length << 8) | usize::from(*digit);
@@ -33,9 +33,9 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8]) -> Option<Value<'a>> {
     Some(Value { tag, content })
 }
 
-/// The same for a value of one kind.
-pub(crate) fn expect<'a>(bytes: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
-    take(bytes)
+/// Takes the first value and returns its content; `None` if it has another tag.
+pub(crate) fn take_value_with_tag<'a>(bytes: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
+    take_value(bytes)
         .filter(|value| value.tag == tag)
         .map(|value| value.content)
 }
@@ -48,8 +48,11 @@ mod tests {
     fn values_are_taken_whole_or_not_at_all() {
         let long = [&[0x30, 0x82, 0x01, 0x00][..], &[7; 256]].concat();
         let mut bytes = &long[..];
-        assert_eq!(expect(&mut bytes, SEQUENCE).map(<[u8]>::len), Some(256));
-        assert!(bytes.is_empty() && take(&mut bytes).is_none());
+        assert_eq!(
+            take_value_with_tag(&mut bytes, SEQUENCE).map(<[u8]>::len),
+            Some(256)
+        );
+        assert!(bytes.is_empty() && take_value(&mut bytes).is_none());
         for broken in [
             &[0x30][..],
             &[0x30, 1],
@@ -59,9 +62,9 @@ mod tests {
             &long[..100],
         ] {
             let mut bytes = broken;
-            assert!(take(&mut bytes).is_none(), "{broken:?}");
+            assert!(take_value(&mut bytes).is_none(), "{broken:?}");
         }
         let mut bytes = &[0x02, 1, 5][..];
-        assert!(expect(&mut bytes, SEQUENCE).is_none());
+        assert!(take_value_with_tag(&mut bytes, SEQUENCE).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with certificates, keys and authorities.
+//! Errors of certificates, keys and authorities.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,15 +25,15 @@ pub enum Fault {
     /// There is no private key in it.
     #[error("it has no private key (BEGIN PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY)")]
     NoKey,
-    /// The private key is encrypted, and there is nobody to ask for its passphrase.
+    /// The private key is encrypted, and a service cannot ask for its passphrase.
     #[error(
         "its private key is encrypted: store it without a passphrase, readable for its owner only"
     )]
     EncryptedKey,
-    /// A certificate is not one of X.509, or has what is not supported.
+    /// A certificate is not valid X.509, or has extensions that are not supported.
     #[error("certificate {number} in it is not valid: {reason}")]
     BadCertificate {
-        /// Which one, counted from 1.
+        /// The number of the certificate in its file, counted from 1.
         number: usize,
         /// Why.
         reason: String,
@@ -47,15 +47,15 @@ pub enum Fault {
     /// The certificate belongs to another key.
     #[error("it is not the key of the certificate")]
     OtherKey,
-    /// The certificate that would replace the present one is out of date.
+    /// The certificate that would replace the present one has expired.
     #[error("its certificate expired at {0}")]
     Expired(String),
-    /// rustls does not take the settings.
+    /// rustls refuses the settings.
     #[error("TLS cannot be set up: {0}")]
     Refused(#[source] rustls::Error),
 }
 
-/// What is wrong, and with which file.
+/// A fault of a file.
 #[derive(Debug, Error)]
 #[error("{}: {fault}", path.display())]
 pub struct FileError {

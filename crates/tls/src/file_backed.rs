@@ -1,4 +1,4 @@
-//! Values that are made of files, and are made again when these change.
+//! Values that are loaded from files, and loaded again when the files change.
 
 use std::fmt;
 use std::fs;
@@ -8,120 +8,121 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-/// What a look at the files has brought.
+/// The result of checking the files.
 #[derive(Debug)]
 pub enum Outcome<E> {
-    /// Nothing changed since the last time that they were read.
+    /// The files did not change since they were read last.
     Unchanged,
-    /// They were changed just now, perhaps not all of them yet: the next look reads them.
+    /// The files changed since the last check, and perhaps are still being written. The next check reads
+    /// them.
     Changing,
-    /// They were read, and from now on the new value is in force.
+    /// The files were read, and the new value is in effect.
     Replaced,
-    /// They were read and are wrong. The value of before stays in force.
-    Kept(E),
+    /// The files were read and are not valid. The previous value stays in effect.
+    Invalid(E),
 }
 
-/// Makes the value from the files; it gets the one in force.
+/// Loads the value from the files; it gets the present value, if there is one.
 type Load<T, E> = dyn Fn(Option<&T>) -> Result<T, E> + Send + Sync;
 
-/// A value that is made of files. [`current`](Self::current) is cheap; everything else reads files,
-/// so it belongs on a thread that may block.
+/// A value that is loaded from files. [`current`](Self::current) is cheap. All other functions read
+/// files, so they have to be called on a thread that may block.
 pub struct FileBacked<T, E> {
     files: Vec<PathBuf>,
     load: Box<Load<T, E>>,
     current: RwLock<Arc<T>>,
-    looks: Mutex<Looks>,
+    checks: Mutex<FileChecks>,
 }
 
-/// What was seen of the files.
+/// The states of the files at earlier times.
 #[derive(Debug)]
-struct Looks {
-    /// When they were read last, whatever came of it.
-    read: Stamps,
-    /// At the last look.
-    last: Stamps,
+struct FileChecks {
+    /// When they were read last, with or without success.
+    at_read: FileStates,
+    /// When they were checked last.
+    at_check: FileStates,
 }
 
-/// Tells the states of files apart: device, inode, length and times of each; none of a missing one.
-type Stamps = Vec<Option<[i64; 7]>>;
+/// The state of each file: device, inode, length, modification and change time. `None` for a missing file.
+type FileStates = Vec<Option<[i64; 7]>>;
 
 impl<T, E> FileBacked<T, E> {
-    /// Makes the value for the first time.
+    /// Loads the value for the first time.
     ///
     /// # Errors
     ///
-    /// As `load` says.
+    /// Those of `load`.
     pub fn load(
         files: Vec<PathBuf>,
         load: impl Fn(Option<&T>) -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Self, E> {
-        let seen = stamps(&files);
+        let states = file_states(&files);
         let current = RwLock::new(Arc::new(load(None)?));
         Ok(Self {
             files,
             load: Box::new(load),
             current,
-            looks: Mutex::new(Looks {
-                read: seen.clone(),
-                last: seen,
+            checks: Mutex::new(FileChecks {
+                at_read: states.clone(),
+                at_check: states,
             }),
         })
     }
 
-    /// The value in force.
+    /// The present value.
     pub fn current(&self) -> Arc<T> {
         Arc::clone(&self.current.read())
     }
 
-    /// The files that it is made of.
+    /// The files that the value is loaded from.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// Reads the files again if they have changed, and have not changed since the last look: of a
-    /// certificate and its key one is always written first. Wrong files are read, and told, once.
-    pub fn look(&self) -> Outcome<E> {
-        let mut looks = self.looks.lock();
-        let seen = stamps(&self.files);
-        let is_settled = seen == looks.last;
-        looks.last.clone_from(&seen);
-        if seen == looks.read {
+    /// Reads the files again if they have changed, but not since the last check: a certificate and its key
+    /// are written one after the other. Files that are not valid are read, and reported, once.
+    pub fn check(&self) -> Outcome<E> {
+        let mut checks = self.checks.lock();
+        let states = file_states(&self.files);
+        let is_unchanged = states == checks.at_check;
+        checks.at_check.clone_from(&states);
+        if states == checks.at_read {
             return Outcome::Unchanged;
         }
-        if !is_settled {
+        if !is_unchanged {
             return Outcome::Changing;
         }
-        self.replace(&mut looks, seen)
+        self.replace(&mut checks, states)
     }
 
-    /// Reads the files again if they have changed, without waiting until they stay as they are.
+    /// Reads the files again if they have changed, even if they changed since the last check.
     pub fn reread_if_changed(&self) -> Outcome<E> {
-        let mut looks = self.looks.lock();
-        let seen = stamps(&self.files);
-        looks.last.clone_from(&seen);
-        if seen == looks.read {
+        let mut checks = self.checks.lock();
+        let states = file_states(&self.files);
+        checks.at_check.clone_from(&states);
+        if states == checks.at_read {
             return Outcome::Unchanged;
         }
-        self.replace(&mut looks, seen)
+        self.replace(&mut checks, states)
     }
 
-    /// Reads the files again now, whether they have changed or not.
+    /// Reads the files again, whether they have changed or not.
     pub fn reread(&self) -> Outcome<E> {
-        let mut looks = self.looks.lock();
-        let seen = stamps(&self.files);
-        looks.last.clone_from(&seen);
-        self.replace(&mut looks, seen)
+        let mut checks = self.checks.lock();
+        let states = file_states(&self.files);
+        checks.at_check.clone_from(&states);
+        self.replace(&mut checks, states)
     }
 
-    fn replace(&self, looks: &mut Looks, seen: Stamps) -> Outcome<E> {
-        looks.read = seen;
+    fn replace(&self, checks: &mut FileChecks, states: FileStates) -> Outcome<E> {
+        checks.at_read = states;
         let current = self.current();
         match (self.load)(Some(&current)) {
             Ok(value) => {
                 *self.current.write() = Arc::new(value);
                 Outcome::Replaced
             }
-            Err(error) => Outcome::Kept(error),
+            Err(error) => Outcome::Invalid(error),
         }
     }
 }
@@ -135,7 +136,7 @@ impl<T: fmt::Debug, E> fmt::Debug for FileBacked<T, E> {
     }
 }
 
-fn stamps(files: &[PathBuf]) -> Stamps {
+fn file_states(files: &[PathBuf]) -> FileStates {
     files
         .iter()
         .map(|file| {
@@ -167,27 +168,27 @@ mod tests {
     }
 
     #[test]
-    fn changed_files_are_read_once_they_stay_as_they_are() {
+    fn changed_files_are_read_when_they_do_not_change_any_more() {
         let directory = tempfile::tempdir().unwrap();
         let number = number(&directory);
-        assert!(matches!(number.look(), Outcome::Unchanged));
+        assert!(matches!(number.check(), Outcome::Unchanged));
         fs::write(directory.path().join("number"), "22").unwrap();
-        assert!(matches!(number.look(), Outcome::Changing));
+        assert!(matches!(number.check(), Outcome::Changing));
         assert_eq!(*number.current(), 1);
-        assert!(matches!(number.look(), Outcome::Replaced));
-        assert!(matches!(number.look(), Outcome::Unchanged));
+        assert!(matches!(number.check(), Outcome::Replaced));
+        assert!(matches!(number.check(), Outcome::Unchanged));
         assert_eq!(*number.current(), 22);
     }
 
     #[test]
-    fn wrong_files_are_told_once_and_change_nothing() {
+    fn invalid_files_are_reported_once_and_change_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let number = number(&directory);
         fs::write(directory.path().join("number"), "many").unwrap();
-        assert!(matches!(number.look(), Outcome::Changing));
-        assert!(matches!(number.look(), Outcome::Kept(_)));
-        assert!(matches!(number.look(), Outcome::Unchanged));
-        assert!(matches!(number.reread(), Outcome::Kept(_)));
+        assert!(matches!(number.check(), Outcome::Changing));
+        assert!(matches!(number.check(), Outcome::Invalid(_)));
+        assert!(matches!(number.check(), Outcome::Unchanged));
+        assert!(matches!(number.reread(), Outcome::Invalid(_)));
         assert_eq!(*number.current(), 1);
         fs::write(directory.path().join("number"), "333").unwrap();
         assert!(matches!(number.reread(), Outcome::Replaced));
@@ -195,6 +196,6 @@ mod tests {
         assert_eq!(*number.current(), 333);
         fs::write(directory.path().join("number"), "4444").unwrap();
         assert!(matches!(number.reread_if_changed(), Outcome::Replaced));
-        assert!(matches!(number.look(), Outcome::Unchanged));
+        assert!(matches!(number.check(), Outcome::Unchanged));
     }
 }

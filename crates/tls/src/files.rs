@@ -9,13 +9,13 @@ use crate::authorities::Authorities;
 use crate::error::{Fault, FileError};
 use crate::identity::{Identity, chain, private_key};
 
-/// The most bytes of a file: a bundle with all authorities of the Web has a quarter of a MiB.
+/// The largest file in bytes. A bundle with all authorities of the Web has a quarter of a MiB.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// The files of an identity. Both may be the same one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdentityFiles {
-    /// The certificate, with those of the authorities between it and the root after it.
+    /// The certificate, followed by the intermediate ones.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
@@ -26,14 +26,14 @@ impl IdentityFiles {
     ///
     /// # Errors
     ///
-    /// The file that is wrong, and what is.
+    /// The file that is not valid, and the fault.
     pub fn read(&self) -> Result<Identity, FileError> {
         let chain = chain(&contents(&self.certificate)?)
             .map_err(|fault| FileError::new(&self.certificate, fault))?;
-        let of_key = |fault| FileError::new(&self.key, fault);
-        let key = private_key(&contents(&self.key)?).map_err(of_key)?;
+        let key_error = |fault| FileError::new(&self.key, fault);
+        let key = private_key(&contents(&self.key)?).map_err(key_error)?;
         Identity::new(chain, key).map_err(|fault| match fault {
-            Fault::OtherKey | Fault::BadKey(_) => of_key(fault),
+            Fault::OtherKey | Fault::BadKey(_) => key_error(fault),
             _ => FileError::new(&self.certificate, fault),
         })
     }
@@ -56,11 +56,11 @@ pub fn others_may_read(path: &Path) -> bool {
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, FileError> {
-    let failed = |error| FileError::new(path, Fault::Unreadable(error));
+    let read_error = |error| FileError::new(path, Fault::Unreadable(error));
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file = File::open(path).map_err(read_error)?;
     let mut file = file.take(BYTES_MAX + 1);
-    file.read_to_end(&mut bytes).map_err(failed)?;
+    file.read_to_end(&mut bytes).map_err(read_error)?;
     if bytes.len() as u64 > BYTES_MAX {
         return Err(FileError::new(path, Fault::TooLong(BYTES_MAX)));
     }

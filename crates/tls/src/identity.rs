@@ -11,8 +11,7 @@ use crate::names::PeerNames;
 use crate::provider::provider;
 use crate::validity::Validity;
 
-/// Who a server or a client is: a certificate, those of the authorities between it and the root,
-/// and the private key.
+/// The identity of a server or a client: its certificate, the intermediate ones, and the private key.
 #[derive(Debug, Clone)]
 pub struct Identity {
     certified: Arc<CertifiedKey>,
@@ -20,8 +19,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// An identity from PEM texts: of the certificate with its chain, its own one first, and of the
-    /// key.
+    /// An identity from two PEM texts: the chain, beginning with the own certificate, and the key.
     ///
     /// # Errors
     ///
@@ -40,9 +38,9 @@ impl Identity {
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, Fault> {
-        let own = chain.first().ok_or(Fault::NoCertificate)?;
-        let validity = Validity::of(own)?;
-        PeerNames::of(own)?;
+        let certificate = chain.first().ok_or(Fault::NoCertificate)?;
+        let validity = Validity::of(certificate)?;
+        PeerNames::of(certificate)?;
         let key = provider().key_provider.load_private_key(key);
         let certified = CertifiedKey::new(chain, key.map_err(Fault::BadKey)?);
         certified.keys_match().map_err(|_| Fault::OtherKey)?;
@@ -52,7 +50,7 @@ impl Identity {
         })
     }
 
-    /// The chain with the key, as rustls takes it.
+    /// The chain with the key, in the type of rustls.
     pub fn certified_key(&self) -> &Arc<CertifiedKey> {
         &self.certified
     }
@@ -77,7 +75,7 @@ impl Identity {
     }
 }
 
-/// The certificates of a PEM text, at least one; each is checked for its form.
+/// The certificates of a PEM text. There is at least one, and each can be parsed.
 pub(crate) fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Fault> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
@@ -86,18 +84,15 @@ pub(crate) fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Fault> {
         return Err(Fault::NoCertificate);
     }
     for (index, certificate) in chain.iter().enumerate() {
-        PeerNames::of(certificate).map_err(|fault| in_place(fault, index + 1))?;
+        PeerNames::of(certificate).map_err(|fault| with_number(fault, index + 1))?;
     }
     Ok(chain)
 }
 
-/// The fault of one of several certificates.
-pub(crate) fn in_place(fault: Fault, place: usize) -> Fault {
+/// Adds the number of the certificate to its fault.
+pub(crate) fn with_number(fault: Fault, number: usize) -> Fault {
     match fault {
-        Fault::BadCertificate { reason, .. } => Fault::BadCertificate {
-            number: place,
-            reason,
-        },
+        Fault::BadCertificate { reason, .. } => Fault::BadCertificate { number, reason },
         other => other,
     }
 }
@@ -108,18 +103,18 @@ pub(crate) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Fault> {
         Ok(key) => Ok(key),
         Err(pem::Error::NoItemsFound) if is_encrypted(pem) => Err(Fault::EncryptedKey),
         Err(pem::Error::NoItemsFound) => Err(Fault::NoKey),
-        // Keys of OpenSSL's older form are encrypted below headers, which are no base64.
+        // In OpenSSL's older format an encrypted key has headers, which are not base64.
         Err(_) if is_encrypted(pem) => Err(Fault::EncryptedKey),
         Err(error) => Err(Fault::NotPem(error)),
     }
 }
 
 fn is_encrypted(pem: &[u8]) -> bool {
-    const MARKS: [&[u8]; 2] = [
+    const PREFIXES: [&[u8]; 2] = [
         b"-----BEGIN ENCRYPTED PRIVATE KEY",
         b"Proc-Type: 4,ENCRYPTED",
     ];
-    MARKS
+    PREFIXES
         .iter()
-        .any(|mark| pem.windows(mark.len()).any(|window| window == *mark))
+        .any(|prefix| pem.windows(prefix.len()).any(|window| window == *prefix))
 }

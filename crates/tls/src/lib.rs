@@ -1,15 +1,15 @@
-//! TLS as Placewright uses it: certificates, keys and authorities from PEM files, configurations of
-//! rustls for servers and clients, and reading the files again while connections go on.
+//! TLS with rustls: certificates, keys and authorities from PEM files, configurations of servers and
+//! clients, and reading the files again without closing connections.
 //!
-//! - [`Identity`] is a certificate chain with its key, [`Authorities`] are the certificates (and
-//!   revocation lists) by which peers are judged. Both are made of bytes and do no I/O;
+//! - [`Identity`] is a certificate chain with its key; [`Authorities`] are the certificates and
+//!   revocation lists against which peers are verified. Both are made from bytes without I/O;
 //!   [`IdentityFiles`] and [`read_authorities`] read files, and their errors name the file.
-//! - [`ServerSettings`] and [`ClientSettings`] make configurations of rustls: TLS 1.2 and 1.3, the
-//!   cipher suites of ring, all of which are authenticated ones with a fresh key for each session.
+//! - [`ServerSettings`] and [`ClientSettings`] make configurations of rustls: TLS 1.2 and 1.3 with the
+//!   cipher suites of ring, all of which have authenticated encryption and forward secrecy.
 //! - [`PeerNames`] are the names in a verified peer's certificate, [`Validity`] the time in which it
 //!   is valid.
-//! - [`ServerFiles`] makes a server's configuration from files; [`FileBacked`] keeps a value that is made of
-//!   files, and reads them again: a file that is wrong changes nothing.
+//! - [`ServerFiles`] makes a server's configuration from files; [`FileBacked`] is a value that is loaded
+//!   from files and again when they change. A file that is not valid changes nothing.
 //!
 //! ```no_run
 //! use placewright_tls::{ClientCertificates, IdentityFiles, ServerSettings, Tickets, read_authorities};

@@ -5,18 +5,18 @@ use webpki::EndEntityCert;
 
 use crate::error::Fault;
 
-/// The names that a certificate is for (its subject alternative names). They say who a peer is only
-/// once its certificate is verified, which a finished handshake has done.
+/// The subject alternative names of a certificate. They identify a peer only if its certificate was
+/// verified, as it is in every completed handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PeerNames {
-    /// Names of machines, as they are in the certificate; one may begin with `*.`.
+    /// DNS names as they are in the certificate; they may begin with `*.`.
     pub dns: Vec<String>,
     /// URIs.
     pub uris: Vec<String>,
 }
 
 impl PeerNames {
-    /// The names in a certificate. What is not valid as a name of its kind is left out.
+    /// The names in a certificate, without those that are not valid.
     ///
     /// # Errors
     ///

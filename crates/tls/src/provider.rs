@@ -1,4 +1,4 @@
-//! The cryptography behind all configurations.
+//! The cryptography of all configurations.
 
 use std::sync::{Arc, OnceLock};
 

@@ -14,20 +14,19 @@ use crate::error::Fault;
 use crate::identity::Identity;
 use crate::provider::provider;
 
-/// Whether clients show a certificate, and who may have signed it.
+/// Whether clients need a certificate, and which authorities may have signed it.
 #[derive(Debug, Clone)]
 pub enum ClientCertificates {
-    /// None is asked for.
+    /// No certificate is requested.
     Off,
-    /// One is asked for. A client without one is let in, one with a wrong one is not.
+    /// A certificate is requested. A client without one is accepted, a client with an invalid one refused.
     Optional(Authorities),
-    /// A client without a right one is refused.
+    /// A client without a valid certificate is refused.
     Required(Authorities),
 }
 
-/// The key under which sessions are resumed. Servers with the same one resume each other's sessions,
-/// so it is kept when only the server's certificate changes, and made anew when other clients than
-/// before are let in.
+/// The key of session tickets. Configurations with the same key resume each other's sessions. So the key
+/// stays when only the server's certificate changes, and is replaced when the rules for clients change.
 #[derive(Clone)]
 pub struct Tickets(Arc<dyn ProducesTickets>);
 
@@ -48,17 +47,17 @@ impl fmt::Debug for Tickets {
     }
 }
 
-/// What makes a server's configuration.
+/// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// Who the server is.
+    /// The certificate and key of the server.
     pub identity: Identity,
-    /// Whether clients show a certificate.
+    /// Whether clients need a certificate.
     pub clients: ClientCertificates,
-    /// The protocols that it offers by ALPN, the best first. A client that offers others only is
-    /// refused; one that offers none is not.
+    /// The protocols that it offers by ALPN, the best first. A client that offers only other protocols is
+    /// refused; a client that offers none is accepted.
     pub protocols: Vec<Vec<u8>>,
-    /// The key under which sessions are resumed.
+    /// The key of session tickets.
     pub tickets: Tickets,
 }
 
@@ -85,13 +84,13 @@ impl ServerSettings {
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
         config.alpn_protocols.clone_from(&self.protocols);
         config.ticketer = Arc::clone(&self.tickets.0);
-        // A ticket holds a session at the client, so the server remembers none.
+        // The client has its session in a ticket, so the server stores none.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Arc::new(config))
     }
 }
 
-/// Judges the certificates of clients.
+/// The verifier of clients' certificates.
 fn verifier(
     authorities: &Authorities,
     allows_none: bool,

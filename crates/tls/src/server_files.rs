@@ -16,15 +16,15 @@ use crate::validity::Validity;
 /// The files of a server's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// Who the server is.
+    /// The server's certificate and key.
     pub identity: IdentityFiles,
-    /// The authorities of clients' certificates, if clients are asked for one.
+    /// The authorities of clients' certificates, if clients need or may have one.
     pub clients: Option<ClientFiles>,
     /// The protocols that it offers by ALPN, the best first.
     pub protocols: Vec<Vec<u8>>,
 }
 
-/// Who judges clients.
+/// How clients' certificates are verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientFiles {
     /// The bundle of authorities.
@@ -33,7 +33,7 @@ pub struct ClientFiles {
     pub is_required: bool,
 }
 
-/// A server's configuration that was read.
+/// A server's configuration that was loaded from files.
 #[derive(Debug, Clone)]
 pub struct LoadedServer {
     config: Arc<ServerConfig>,
@@ -60,13 +60,12 @@ impl LoadedServer {
 }
 
 impl ServerFiles {
-    /// Reads the files, and can read them again. A certificate that has expired does not take the
-    /// place of one that has not. Sessions that began with other authorities of clients cannot be
-    /// resumed.
+    /// Loads the configuration from the files, now and whenever they change. An expired certificate does
+    /// not replace a valid one. Sessions cannot be resumed after the authorities of clients changed.
     ///
     /// # Errors
     ///
-    /// The file that is wrong, and what is.
+    /// The file that is not valid, and the fault.
     pub fn load(self) -> Result<FileBacked<LoadedServer, FileError>, FileError> {
         let mut files = vec![self.identity.certificate.clone(), self.identity.key.clone()];
         files.extend(
@@ -74,24 +73,25 @@ impl ServerFiles {
                 .iter()
                 .map(|clients| clients.authorities.clone()),
         );
-        FileBacked::load(files, move |before| self.read(before))
+        FileBacked::load(files, move |previous| self.read(previous))
     }
 
-    fn read(&self, before: Option<&LoadedServer>) -> Result<LoadedServer, FileError> {
-        let of_identity = |fault| FileError::new(&self.identity.certificate, fault);
+    fn read(&self, previous: Option<&LoadedServer>) -> Result<LoadedServer, FileError> {
+        let identity_error = |fault| FileError::new(&self.identity.certificate, fault);
         let identity = self.identity.read()?;
         let validity = identity.validity();
         let now = now_s();
-        if validity.is_over(now) && before.is_some_and(|before| !before.validity.is_over(now)) {
-            return Err(of_identity(Fault::Expired(validity.not_after_text())));
+        if validity.is_over(now) && previous.is_some_and(|previous| !previous.validity.is_over(now))
+        {
+            return Err(identity_error(Fault::Expired(validity.not_after_text())));
         }
         let clients = self.clients.as_ref();
         let authorities = clients
             .map(|clients| read_authorities(&clients.authorities))
             .transpose()?;
-        let tickets = match before.filter(|before| before.authorities == authorities) {
-            Some(before) => before.tickets.clone(),
-            None => Tickets::new().map_err(of_identity)?,
+        let tickets = match previous.filter(|previous| previous.authorities == authorities) {
+            Some(previous) => previous.tickets.clone(),
+            None => Tickets::new().map_err(identity_error)?,
         };
         let settings = ServerSettings {
             identity,
@@ -105,10 +105,10 @@ impl ServerFiles {
             protocols: self.protocols.clone(),
             tickets: tickets.clone(),
         };
-        // Everything else was judged as it was read.
+        // The other settings were checked when they were read.
         let config = settings.config().map_err(|fault| match clients {
             Some(clients) => FileError::new(&clients.authorities, fault),
-            None => of_identity(fault),
+            None => identity_error(fault),
         })?;
         Ok(LoadedServer {
             config,

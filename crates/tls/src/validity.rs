@@ -4,7 +4,10 @@ use jiff::SignedDuration;
 use jiff::civil::{DateTime, datetime};
 use rustls::pki_types::CertificateDer;
 
-use crate::der::{CONTEXT_0, GENERALIZED_TIME, INTEGER, SEQUENCE, UTC_TIME, Value, expect, take};
+use crate::der::{
+    CONTEXT_0, GENERALIZED_TIME, INTEGER, SEQUENCE, UTC_TIME, Value, take_value,
+    take_value_with_tag,
+};
 use crate::error::Fault;
 
 /// The time from which seconds are counted.
@@ -53,18 +56,18 @@ impl Validity {
 /// RFC 5280, section 4.1: a certificate is a sequence whose first value has the version if it is not
 /// 1, the serial number, the algorithm, the issuer and the validity.
 fn read(mut certificate: &[u8]) -> Option<Validity> {
-    let mut certificate = expect(&mut certificate, SEQUENCE)?;
-    let mut fields = expect(&mut certificate, SEQUENCE)?;
+    let mut certificate = take_value_with_tag(&mut certificate, SEQUENCE)?;
+    let mut fields = take_value_with_tag(&mut certificate, SEQUENCE)?;
     if fields.first() == Some(&CONTEXT_0) {
-        take(&mut fields)?;
+        take_value(&mut fields)?;
     }
-    expect(&mut fields, INTEGER)?;
-    expect(&mut fields, SEQUENCE)?;
-    expect(&mut fields, SEQUENCE)?;
-    let mut validity = expect(&mut fields, SEQUENCE)?;
+    take_value_with_tag(&mut fields, INTEGER)?;
+    take_value_with_tag(&mut fields, SEQUENCE)?;
+    take_value_with_tag(&mut fields, SEQUENCE)?;
+    let mut validity = take_value_with_tag(&mut fields, SEQUENCE)?;
     Some(Validity {
-        not_before_s: seconds(&take(&mut validity)?)?,
-        not_after_s: seconds(&take(&mut validity)?)?,
+        not_before_s: seconds(&take_value(&mut validity)?)?,
+        not_after_s: seconds(&take_value(&mut validity)?)?,
     })
 }
 

@@ -1,11 +1,11 @@
-//! Files: errors that name them, and reading them again.
+//! Configurations from files: errors name the file, and changed files are read again.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{Ca, Pem, shake_hands};
@@ -49,10 +49,10 @@ impl Site {
         }
     }
 
-    fn server(&self, asks: bool) -> FileBacked<LoadedServer, FileError> {
+    fn server(&self, requests_certificates: bool) -> FileBacked<LoadedServer, FileError> {
         let files = ServerFiles {
             identity: self.files(),
-            clients: asks.then(|| ClientFiles {
+            clients: requests_certificates.then(|| ClientFiles {
                 authorities: self.path("ca.pem"),
                 is_required: false,
             }),
@@ -62,19 +62,23 @@ impl Site {
     }
 }
 
+/// The message of an error about a file.
+fn about(path: &Path, fault: &str) -> String {
+    format!("{}: {fault}", path.display())
+}
+
 #[test]
-fn wrong_files_are_named_with_what_is_wrong() {
+fn errors_of_keys_name_the_file_and_the_fault() {
     let site = Site::new();
     let other = site.ca.good("there");
     let error = || site.files().read().unwrap_err().to_string();
-    let (certificate, key) = (site.path("server.pem"), site.path("server.key"));
-    let of = |path: &PathBuf, why: &str| format!("{}: {why}", path.display());
+    let key = site.path("server.key");
 
     fs::write(&key, &other.key).unwrap();
-    assert_eq!(error(), of(&key, "it is not the key of the certificate"));
+    assert_eq!(error(), about(&key, "it is not the key of the certificate"));
     fs::write(&key, "").unwrap();
     assert!(
-        error().starts_with(&of(&key, "it has no private key")),
+        error().starts_with(&about(&key, "it has no private key")),
         "{}",
         error()
     );
@@ -84,7 +88,7 @@ fn wrong_files_are_named_with_what_is_wrong() {
     )
     .unwrap();
     assert!(
-        error().starts_with(&of(&key, "its private key is encrypted")),
+        error().starts_with(&about(&key, "its private key is encrypted")),
         "{}",
         error()
     );
@@ -94,41 +98,54 @@ fn wrong_files_are_named_with_what_is_wrong() {
     )
     .unwrap();
     assert!(
-        error().starts_with(&of(&key, "its private key cannot be used")),
+        error().starts_with(&about(&key, "its private key cannot be used")),
         "{}",
         error()
     );
     fs::remove_file(&key).unwrap();
     assert!(
-        error().starts_with(&of(&key, "cannot read it: No such file")),
+        error().starts_with(&about(&key, "cannot read it: No such file")),
         "{}",
         error()
     );
+}
 
+#[test]
+fn errors_of_certificates_name_the_file_and_the_fault() {
+    let site = Site::new();
+    let other = site.ca.good("there");
+    let error = || site.files().read().unwrap_err().to_string();
+    let certificate = site.path("server.pem");
     fs::write(&certificate, "no PEM").unwrap();
-    assert_eq!(error(), of(&certificate, "it holds no certificates (PEM)"));
-    let half = &other.certificate[..other.certificate.len() / 2];
-    fs::write(&certificate, half).unwrap();
+    assert_eq!(
+        error(),
+        about(&certificate, "it holds no certificates (PEM)")
+    );
+    let half_of_it = &other.certificate[..other.certificate.len() / 2];
+    fs::write(&certificate, half_of_it).unwrap();
     assert!(
-        error().starts_with(&of(&certificate, "it is not PEM")),
+        error().starts_with(&about(&certificate, "it is not PEM")),
         "{}",
         error()
     );
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     fs::write(&certificate, format!("{}{broken}", other.certificate)).unwrap();
     assert!(
-        error().starts_with(&of(&certificate, "certificate 2 in it is not valid")),
+        error().starts_with(&about(&certificate, "certificate 2 in it is not valid")),
         "{}",
         error()
     );
     fs::write(&certificate, vec![b'a'; (4 << 20) + 1]).unwrap();
-    assert_eq!(error(), of(&certificate, "it has more than 4194304 bytes"));
+    assert_eq!(
+        error(),
+        about(&certificate, "it has more than 4194304 bytes")
+    );
 
     let bundle = site.path("ca.pem");
     fs::write(&bundle, broken).unwrap();
     let error = read_authorities(&bundle).unwrap_err().to_string();
     assert!(
-        error.starts_with(&of(&bundle, "certificate 1 in it is not valid")),
+        error.starts_with(&about(&bundle, "certificate 1 in it is not valid")),
         "{error}"
     );
 }
@@ -140,9 +157,9 @@ fn any_bytes_are_refused_without_a_panic() {
     for length in 0..pem.certificate.len() {
         let _ = Identity::from_pem(&pem.certificate.as_bytes()[..length], pem.key.as_bytes());
     }
-    for place in 28..pem.certificate.len() {
+    for position in 28..pem.certificate.len() {
         let mut bytes = pem.certificate.clone().into_bytes();
-        bytes[place] = if bytes[place] == b'A' { b'B' } else { b'A' };
+        bytes[position] = if bytes[position] == b'A' { b'B' } else { b'A' };
         let _ = Identity::from_pem(&bytes, pem.key.as_bytes());
         let _ = Authorities::from_pem(&bytes);
     }
@@ -161,20 +178,20 @@ fn validity_is_that_of_the_certificate() {
 }
 
 #[test]
-fn a_renewed_certificate_is_taken_and_a_wrong_or_expired_one_is_not() {
+fn a_renewed_certificate_is_loaded_unless_it_is_invalid_or_expired() {
     let site = Site::new();
     let server = site.server(false);
     let before = server.current();
     site.write(&site.ca.issue(&["here"], &[], (2020, 2090), 2));
-    assert!(matches!(server.look(), Outcome::Changing));
-    assert!(matches!(server.look(), Outcome::Replaced));
+    assert!(matches!(server.check(), Outcome::Changing));
+    assert!(matches!(server.check(), Outcome::Replaced));
     let after = server.current();
     assert_ne!(before.validity(), after.validity());
 
     fs::write(site.path("server.pem"), "no PEM").unwrap();
-    assert!(matches!(server.reread(), Outcome::Kept(_)));
+    assert!(matches!(server.reread(), Outcome::Invalid(_)));
     site.write(&site.ca.issue(&["here"], &[], (2001, 2002), 3));
-    let Outcome::Kept(error) = server.reread() else {
+    let Outcome::Invalid(error) = server.reread() else {
         panic!("an expired certificate took the place of a good one");
     };
     assert!(
@@ -186,7 +203,7 @@ fn a_renewed_certificate_is_taken_and_a_wrong_or_expired_one_is_not() {
 }
 
 #[test]
-fn sessions_are_resumed_until_other_clients_are_let_in() {
+fn sessions_are_resumed_until_the_authorities_of_clients_change() {
     let site = Site::new();
     let server = site.server(true);
     let client = ClientSettings {
@@ -195,21 +212,21 @@ fn sessions_are_resumed_until_other_clients_are_let_in() {
         protocols: Vec::new(),
     };
     let client = Arc::new(client.config().unwrap());
-    let kind = || {
+    let handshake_kind = || {
         let (_, session) = shake_hands(&client, server.current().config(), "here").unwrap();
         session.handshake_kind().unwrap()
     };
-    assert_eq!(kind(), HandshakeKind::Full);
+    assert_eq!(handshake_kind(), HandshakeKind::Full);
     site.write(&site.ca.good("here"));
     assert!(matches!(server.reread(), Outcome::Replaced));
-    assert_eq!(kind(), HandshakeKind::Resumed);
+    assert_eq!(handshake_kind(), HandshakeKind::Resumed);
     fs::write(site.path("ca.pem"), Ca::new("other").pem()).unwrap();
     assert!(matches!(server.reread(), Outcome::Replaced));
-    assert_eq!(kind(), HandshakeKind::Full);
+    assert_eq!(handshake_kind(), HandshakeKind::Full);
 }
 
 #[test]
-fn keys_that_others_may_read_are_noticed() {
+fn keys_that_others_may_read_are_detected() {
     use std::os::unix::fs::PermissionsExt as _;
     let site = Site::new();
     let key = site.path("server.key");

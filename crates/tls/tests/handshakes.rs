@@ -1,4 +1,4 @@
-//! Configurations made of PEM texts: who is let in, and under which protocols.
+//! Handshakes with configurations from PEM texts: which peers are accepted, and which protocols are used.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,10 +32,10 @@ fn server(pem: &Pem, clients: ClientCertificates, tickets: &Tickets) -> Arc<Serv
     settings.config().unwrap()
 }
 
-fn client(ca: &Ca, own: Option<&Pem>) -> Arc<ClientConfig> {
+fn client(ca: &Ca, client_pem: Option<&Pem>) -> Arc<ClientConfig> {
     let settings = ClientSettings {
         authorities: authorities(ca),
-        identity: own.map(identity),
+        identity: client_pem.map(identity),
         protocols: vec![b"http/1.1".to_vec()],
     };
     Arc::new(settings.config().unwrap())
@@ -51,39 +51,42 @@ fn a_client_that_trusts_the_authority_gets_tls_1_3_and_resumes() {
     let server = server(&ca.good("here"), ClientCertificates::Off, &tickets());
     let client = client(&ca, None);
     for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
-        let (ours, theirs) = shake_hands(&client, &server, "here").unwrap();
-        assert_eq!(ours.protocol_version(), Some(ProtocolVersion::TLSv1_3));
-        assert_eq!(ours.alpn_protocol(), Some(&b"http/1.1"[..]));
-        assert_eq!(theirs.handshake_kind(), Some(kind));
+        let (client_connection, server_connection) = shake_hands(&client, &server, "here").unwrap();
+        assert_eq!(
+            client_connection.protocol_version(),
+            Some(ProtocolVersion::TLSv1_3)
+        );
+        assert_eq!(client_connection.alpn_protocol(), Some(&b"http/1.1"[..]));
+        assert_eq!(server_connection.handshake_kind(), Some(kind));
     }
 }
 
 #[test]
-fn a_server_of_another_authority_or_name_or_time_is_refused() {
+fn a_server_with_another_authority_or_name_or_an_expired_certificate_is_refused() {
     let (ca, other) = (Ca::new("ca"), Ca::new("other"));
     let client = client(&ca, None);
-    let refused = |pem: &Pem, name| {
+    let handshake_error = |pem: &Pem, name| {
         let server = server(pem, ClientCertificates::Off, &tickets());
         match shake_hands(&client, &server, name) {
             Err(("client", Error::InvalidCertificate(why))) => why,
             other => panic!("{:?}", other.map(|_| ())),
         }
     };
-    let unknown = refused(&other.good("here"), "here");
+    let unknown = handshake_error(&other.good("here"), "here");
     assert_eq!(unknown, CertificateError::UnknownIssuer);
     assert!(matches!(
-        refused(&ca.good("here"), "there"),
+        handshake_error(&ca.good("here"), "there"),
         CertificateError::NotValidForNameContext { .. }
     ));
     let old = ca.issue(&["here"], &[], (2001, 2002), 1);
     assert!(matches!(
-        refused(&old, "here"),
+        handshake_error(&old, "here"),
         CertificateError::ExpiredContext { .. }
     ));
 }
 
 #[test]
-fn clients_are_let_in_by_their_certificates() {
+fn clients_are_accepted_by_their_certificates() {
     let (ca, other) = (Ca::new("ca"), Ca::new("other"));
     let here = ca.good("here");
     let required = server(
@@ -96,27 +99,34 @@ fn clients_are_let_in_by_their_certificates() {
         ClientCertificates::Optional(authorities(&ca)),
         &tickets(),
     );
-    let own = ca.issue(
+    let client_pem = ca.issue(
         &["agent.example"],
         &["placewright://agent/1"],
         (2020, 2100),
         8,
     );
-    let (_, session) = shake_hands(&client(&ca, Some(&own)), &required, "here").unwrap();
+    let (_, session) = shake_hands(&client(&ca, Some(&client_pem)), &required, "here").unwrap();
     let names = PeerNames::of(&session.peer_certificates().unwrap()[0]).unwrap();
     assert_eq!(names.dns, ["agent.example"]);
     assert_eq!(names.uris, ["placewright://agent/1"]);
     assert_eq!(names.shown(), Some("placewright://agent/1"));
-    let refused = |own: Option<&Pem>, server| match shake_hands(&client(&ca, own), server, "here") {
+    let handshake_error = |client_pem: Option<&Pem>, server| match shake_hands(
+        &client(&ca, client_pem),
+        server,
+        "here",
+    ) {
         Err(("server", error)) => error,
         other => panic!("{:?}", other.map(|_| ())),
     };
-    assert_eq!(refused(None, &required), Error::NoCertificatesPresented);
+    assert_eq!(
+        handshake_error(None, &required),
+        Error::NoCertificatesPresented
+    );
     shake_hands(&client(&ca, None), &optional, "here").unwrap();
     for server in [&required, &optional] {
-        let unknown = refused(Some(&other.good("agent")), server);
+        let unknown = handshake_error(Some(&other.good("agent")), server);
         assert_eq!(unknown, CertificateError::UnknownIssuer.into());
-        let old = refused(Some(&ca.issue(&["agent"], &[], (2001, 2002), 9)), server);
+        let old = handshake_error(Some(&ca.issue(&["agent"], &[], (2001, 2002), 9)), server);
         assert!(matches!(
             old,
             Error::InvalidCertificate(CertificateError::ExpiredContext { .. })
@@ -154,8 +164,8 @@ fn sessions_are_resumed_under_the_same_tickets_only() {
     let other = server(&ca.good("here"), ClientCertificates::Off, &self::tickets());
     let client = client(&ca, None);
     let kind = |server| {
-        let (_, theirs) = shake_hands(&client, server, "here").unwrap();
-        theirs.handshake_kind()
+        let (_, server_connection) = shake_hands(&client, server, "here").unwrap();
+        server_connection.handshake_kind()
     };
     assert_eq!(kind(&first), Some(HandshakeKind::Full));
     assert_eq!(kind(&renewed), Some(HandshakeKind::Resumed));
@@ -172,8 +182,8 @@ fn a_client_without_a_common_protocol_is_refused() {
         protocols: vec![b"h2".to_vec()],
     };
     let client = Arc::new(client.config().unwrap());
-    let (who, error) = shake_hands(&client, &server, "here")
+    let (side, error) = shake_hands(&client, &server, "here")
         .map(|_| ())
         .unwrap_err();
-    assert_eq!((who, error), ("server", Error::NoApplicationProtocol));
+    assert_eq!((side, error), ("server", Error::NoApplicationProtocol));
 }

@@ -53,7 +53,7 @@ impl Http {
     pub(crate) fn look(&self) -> Result<(), SetupError> {
         match self {
             Self::System(_) => Ok(()),
-            Self::Own(client) => told(client.look()),
+            Self::Own(client) => told(client.check()),
         }
     }
 
@@ -76,7 +76,7 @@ impl Http {
 
 fn told(outcome: Outcome<SetupError>) -> Result<(), SetupError> {
     match outcome {
-        Outcome::Kept(error) => Err(error),
+        Outcome::Invalid(error) => Err(error),
         Outcome::Replaced => {
             tracing::info!("read the authorities of Keystone's certificate again");
             Ok(())

@@ -90,12 +90,12 @@ pub(super) fn run(explain: &Explain, request: &Path) -> anyhow::Result<()> {
         "{}/v1/destinations",
         explain.scheduler_url.trim_end_matches('/')
     );
-    let answer = explain.client.post_json(&url, &body)?;
+    let response = explain.client.post_json(&url, &body)?;
     if explain.json {
-        return output::print(&format!("{answer}\n"));
+        return output::print(&format!("{response}\n"));
     }
     let found: Destinations =
-        serde_json::from_value(answer).context("the server's answer names no destinations")?;
+        serde_json::from_value(response).context("the server's answer names no destinations")?;
     output::print(&found.to_text())
 }
 

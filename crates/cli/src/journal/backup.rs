@@ -14,9 +14,9 @@ use super::bad_argument::{BadArgument, classify};
 use super::progress::{Progress, size};
 use super::time;
 
-/// The end of the names that a backup in a directory gets.
+/// The suffix of the file names that this command chooses.
 const SUFFIX: &str = ".backup";
-/// How nice the process is to others: a service on the same machine comes first.
+/// The niceness of the process, so that a service on the same machine has priority.
 #[cfg(unix)]
 const NICENESS: i32 = 10;
 
@@ -73,10 +73,10 @@ fn rate(text: &str) -> Result<Rate, String> {
 }
 
 impl BackupCommand {
-    /// Makes the backup and says what it holds.
+    /// Makes the backup, and prints what it holds.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let started = Instant::now();
-        // Whether it is possible changes nothing but how much the service notices.
+        // If the system refuses, the backup only slows the service down more.
         #[cfg(unix)]
         let _ = rustix::process::nice(NICENESS);
         let mut store =
@@ -88,7 +88,7 @@ impl BackupCommand {
             bytes_per_second: self.bytes_per_second.0,
         };
         let mut progress = Progress::new();
-        let written = backup::write(&mut store, &options, &mut |step| progress.tell(step));
+        let written = backup::write(&mut store, &options, &mut |step| progress.show(step));
         drop(progress);
         let written = written.map_err(classify)?;
         for problem in &written.unsound {

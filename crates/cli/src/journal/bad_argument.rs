@@ -1,10 +1,10 @@
-//! Errors in what the caller wrote, which end with exit code 2.
+//! Errors in the user's arguments, which end the program with exit code 2.
 
 use placewright_journal::JournalError;
 use placewright_journal::backup::BackupError;
 use placewright_roles::config::chain;
 
-/// An argument that cannot be meant.
+/// An argument that is not valid.
 #[derive(Debug)]
 pub(crate) struct BadArgument(pub(crate) String);
 
@@ -16,7 +16,7 @@ impl std::fmt::Display for BadArgument {
 
 impl std::error::Error for BadArgument {}
 
-/// The error of a backup or a restore: whether the arguments are wrong, or something else is.
+/// Turns those errors of a backup or restore that are caused by the arguments into [`BadArgument`].
 pub(super) fn classify(error: BackupError) -> anyhow::Error {
     match error {
         BackupError::Exists { .. }

@@ -15,8 +15,8 @@ use placewright_roles::output::print;
 use super::StoreArgs;
 use super::bad_argument::BadArgument;
 
-/// The versions of a cell's records; those of control's have gone on from there.
-const VERSIONS_OF_CELLS: std::ops::RangeInclusive<u8> = 1..=2;
+/// The record versions of cells. Control's records have higher versions, except those of old releases.
+const CELL_RECORD_VERSIONS: std::ops::RangeInclusive<u8> = 1..=2;
 
 /// Arguments of `placewright journal digest`.
 #[derive(Debug, Args)]
@@ -41,17 +41,17 @@ impl DigestCommand {
         let directory = self.store.directory()?;
         let mut journal = SqliteJournal::open_read_only(&directory)?;
         let end = journal.end()?;
-        let mut wanted = self.at;
-        if wanted.is_empty() {
-            wanted.push(end);
+        let mut sequences = self.at;
+        if sequences.is_empty() {
+            sequences.push(end);
         }
-        wanted.sort_unstable();
-        wanted.dedup();
-        if let Some(beyond) = wanted.last().filter(|last| **last > end) {
-            let text = format!("--at {beyond}: the last entry is {end}");
+        sequences.sort_unstable();
+        sequences.dedup();
+        if let Some(too_large) = sequences.last().filter(|last| **last > end) {
+            let text = format!("--at {too_large}: the last entry is {end}");
             return Err(BadArgument(text).into());
         }
-        for (sequence, digest) in digests(&mut journal, &directory, &wanted)? {
+        for (sequence, digest) in digests(&mut journal, &directory, &sequences)? {
             print(&format!("{sequence} {digest:032x}\n"))?;
         }
         Ok(())
@@ -62,22 +62,22 @@ impl DigestCommand {
 pub(super) fn digests(
     journal: &mut SqliteJournal,
     directory: &Path,
-    wanted: &[u64],
+    sequences: &[u64],
 ) -> anyhow::Result<Vec<(u64, u128)>> {
     if directory.join(UUID_FILE).exists() {
-        return digests_of::<CellMachine>(journal, wanted);
+        return digests_of::<CellMachine>(journal, sequences);
     }
     if !may_be_of_a_cell(journal)? {
-        return digests_of::<ControlMachine>(journal, wanted);
+        return digests_of::<ControlMachine>(journal, sequences);
     }
     // A cell of `placewright up` has its UUID from control's store.
-    match digests_of::<CellMachine>(journal, wanted) {
+    match digests_of::<CellMachine>(journal, sequences) {
         Ok(digests) => Ok(digests),
-        Err(of_a_cell) => digests_of::<ControlMachine>(journal, wanted).map_err(|_| of_a_cell),
+        Err(cell_error) => digests_of::<ControlMachine>(journal, sequences).map_err(|_| cell_error),
     }
 }
 
-/// Whether the last record has a version that records of cells have.
+/// Whether the last record has a version that cells write.
 fn may_be_of_a_cell(journal: &mut SqliteJournal) -> anyhow::Result<bool> {
     let end = journal.end()?;
     if journal.first_held()? > end {
@@ -88,25 +88,26 @@ fn may_be_of_a_cell(journal: &mut SqliteJournal) -> anyhow::Result<bool> {
         version = record.first().copied();
         ControlFlow::Break(())
     })?;
-    Ok(version.is_some_and(|version| VERSIONS_OF_CELLS.contains(&version)))
+    Ok(version.is_some_and(|version| CELL_RECORD_VERSIONS.contains(&version)))
 }
 
 fn digests_of<M: Machine>(
     journal: &mut dyn Journal,
-    wanted: &[u64],
+    sequences: &[u64],
 ) -> anyhow::Result<Vec<(u64, u128)>> {
     let mut digests = Vec::new();
     let mut state: Option<Recovered<M>> = None;
-    for &sequence in wanted {
-        let mut at = match state.take() {
+    for &sequence in sequences {
+        let mut recovered = match state.take() {
             Some(state) => state,
             None => recover_at(journal, sequence, &())
                 .with_context(|| format!("the state after entry {sequence} cannot be built"))?,
         };
-        at.advance(journal, sequence, &())
+        recovered
+            .advance(journal, sequence, &())
             .with_context(|| format!("the state after entry {sequence} cannot be built"))?;
-        digests.push((sequence, at.machine.digest()));
-        state = Some(at);
+        digests.push((sequence, recovered.machine.digest()));
+        state = Some(recovered);
     }
     Ok(digests)
 }

@@ -13,7 +13,8 @@ use placewright_http::Body;
 use placewright_journal::{Journal as _, SqliteJournal};
 use placewright_roles::in_process;
 
-/// Prints the entries `from` (if none, the first that is held) to `to`, as far as they exist.
+/// Prints the entries from `from` to `to`, as far as they exist. Without `from` it begins with the first
+/// entry that is held.
 ///
 /// # Errors
 ///
@@ -39,28 +40,28 @@ pub(super) fn run(mut journal: SqliteJournal, from: Option<u64>, to: u64) -> any
         .enable_all()
         .build()?;
     let service = in_process::service(engine)?;
-    let printed = runtime.block_on(async {
+    let result = runtime.block_on(async {
         let uri = format!("/placewright/v1/changes?after={}", from - 1);
-        let answer = in_process::get(&service, &uri).await?;
-        print_until(answer.into_body(), last).await
+        let response = in_process::get(&service, &uri).await?;
+        print_until(response.into_body(), last).await
     });
-    match printed {
+    match result {
         // The reader of the lines (such as `head`) may stop early.
         Err(error) if is_broken_pipe(&error) => Ok(()),
-        printed => printed,
+        result => result,
     }
 }
 
 /// Prints the data of each event up to the one with the number `last`.
 async fn print_until(mut stream: Body, last: u64) -> anyhow::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let mut text = Vec::new();
+    let mut received = Vec::new();
     let mut sequence = 0;
     while let Some(frame) = stream.frame().await {
-        text.extend_from_slice(&frame?.into_data().unwrap_or_default());
+        received.extend_from_slice(&frame?.into_data().unwrap_or_default());
         let mut start = 0;
-        while let Some(length) = text[start..].iter().position(|byte| *byte == b'\n') {
-            let line = &text[start..start + length];
+        while let Some(length) = received[start..].iter().position(|byte| *byte == b'\n') {
+            let line = &received[start..start + length];
             start += length + 1;
             if let Some(id) = line.strip_prefix(b"id: ") {
                 sequence = std::str::from_utf8(id)?
@@ -76,7 +77,7 @@ async fn print_until(mut stream: Body, last: u64) -> anyhow::Result<()> {
                 }
             }
         }
-        text.drain(..start);
+        received.drain(..start);
     }
     bail!("the journal ended behind entry {sequence}, before entry {last}")
 }

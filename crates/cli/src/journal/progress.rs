@@ -1,47 +1,48 @@
-//! How far a copy is, on standard error if somebody watches.
+//! The progress of a backup or restore, shown on standard error if that is a terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use placewright_journal::backup::BackupStep;
 
-const TELL_EVERY: Duration = Duration::from_millis(250);
+/// The shortest time between two updates of the line.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A line that is written over and over, and removed at the end.
+/// A line that is overwritten with each update, and removed at the end.
 pub(super) struct Progress {
-    is_watched: bool,
-    told: Instant,
-    has_told: bool,
+    is_terminal: bool,
+    updated_at: Instant,
+    is_shown: bool,
 }
 
 impl Progress {
     pub(super) fn new() -> Self {
         Self {
-            is_watched: io::stderr().is_terminal(),
-            told: Instant::now(),
-            has_told: false,
+            is_terminal: io::stderr().is_terminal(),
+            updated_at: Instant::now(),
+            is_shown: false,
         }
     }
 
-    pub(super) fn tell(&mut self, step: &BackupStep) {
-        if !self.is_watched || self.told.elapsed() < TELL_EVERY {
+    pub(super) fn show(&mut self, step: &BackupStep) {
+        if !self.is_terminal || self.updated_at.elapsed() < UPDATE_INTERVAL {
             return;
         }
-        self.told = Instant::now();
-        self.has_told = true;
+        self.updated_at = Instant::now();
+        self.is_shown = true;
         let BackupStep { entry, end, bytes } = *step;
         let text = match entry < end {
             true => format!("entry {entry} of {end}, {}", size(bytes)),
             false => format!("entry {end}, the snapshot, {}", size(bytes)),
         };
-        // Whether anybody sees it changes nothing.
+        // An error only means that nobody sees the progress.
         let _ = write!(io::stderr(), "\r{text}\x1b[K");
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.has_told {
+        if self.is_shown {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }

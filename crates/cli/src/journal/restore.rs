@@ -8,7 +8,7 @@ use placewright_roles::output::print;
 
 use super::bad_argument::classify;
 use super::progress::{Progress, size};
-use super::until::{Cut, Until};
+use super::until::{RestorePoint, Until};
 use super::{digest, time, until};
 
 /// Arguments of `placewright journal restore`.
@@ -48,7 +48,7 @@ pub(crate) struct RestoreCommand {
 }
 
 impl RestoreCommand {
-    /// Restores the store and says where it ends.
+    /// Restores the store, and prints the last entry and the digests.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         if let Some(store) = &self.store
             && store.symlink_metadata().is_ok()
@@ -56,18 +56,19 @@ impl RestoreCommand {
             let path = store.clone();
             return Err(classify(backup::BackupError::Exists { path }));
         }
-        let mut cut = Cut::new(self.until);
-        let found = backup::inspect(&self.backup, &mut |batch| cut.see(batch)).map_err(classify)?;
+        let mut restore_point = RestorePoint::new(self.until);
+        let inspected = backup::inspect(&self.backup, &mut |batch| restore_point.add_batch(batch))
+            .map_err(classify)?;
         let Some(store) = &self.store else {
-            return print(&text(&self.backup, &found));
+            return print(&description(&self.backup, &inspected));
         };
-        let (last, at) = cut.find(&found)?;
-        if let Some(warning) = cut.warning() {
+        let (last, at) = restore_point.find(&inspected)?;
+        if let Some(warning) = restore_point.warning() {
             eprintln!("placewright: {warning}");
         }
         let mut progress = Progress::new();
         let restored = backup::restore(&self.backup, store, last, &mut |step| {
-            progress.tell(step);
+            progress.show(step);
         });
         drop(progress);
         let mut restored = restored.map_err(classify)?;
@@ -85,18 +86,19 @@ impl RestoreCommand {
     }
 }
 
-fn text(path: &Path, found: &Inspected) -> String {
-    let mut text = format!(
+/// What a backup holds, for the option `--check`.
+fn description(path: &Path, inspected: &Inspected) -> String {
+    let mut description = format!(
         "{}: whole; restores to each entry from {} to {}, with everything acknowledged before {}; {}",
         path.display(),
-        found.first,
-        found.end,
-        time::text(found.made_at),
-        size(found.bytes)
+        inspected.first,
+        inspected.end,
+        time::text(inspected.made_at),
+        size(inspected.bytes)
     );
-    if !found.files.is_empty() {
-        text.push_str(&format!("; with {}", found.files.join(", ")));
+    if !inspected.files.is_empty() {
+        description.push_str(&format!("; with {}", inspected.files.join(", ")));
     }
-    text.push('\n');
-    text
+    description.push('\n');
+    description
 }

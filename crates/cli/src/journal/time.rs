@@ -1,4 +1,4 @@
-//! Times as the journal has them, in microseconds since the epoch, as text.
+//! Times of the journal, in microseconds since 1970, as text.
 
 use jiff::Timestamp;
 

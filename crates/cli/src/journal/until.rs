@@ -1,4 +1,4 @@
-//! Up to where a backup is restored: `--until SEQUENCE` or `--until TIME`.
+//! The option `--until`: the entry or the time up to which a backup is restored.
 
 use jiff::Timestamp;
 use placewright_journal::backup::{Inspected, SeenBatch};
@@ -11,8 +11,8 @@ use super::time;
 pub(super) enum Until {
     /// After this entry.
     Sequence(u64),
-    /// After everything that was acknowledged before this time, and nothing that was asked for after it.
-    /// In microseconds since the epoch.
+    /// Everything that was acknowledged before this time, and nothing that was requested after it. In
+    /// microseconds since 1970.
     Time(i64),
 }
 
@@ -25,30 +25,31 @@ pub(super) fn parse(text: &str) -> Result<Until, String> {
                 .to_owned()
         });
     }
-    let at: Timestamp = text.parse().map_err(|_| {
+    let until_time: Timestamp = text.parse().map_err(|_| {
         "neither the number of an entry, such as 120000, nor a time in RFC 3339 with its offset, such as \
          2026-11-22T14:05:00Z or 2026-11-22T15:05:00+01:00"
             .to_owned()
     })?;
-    Ok(Until::Time(at.as_microsecond()))
+    Ok(Until::Time(until_time.as_microsecond()))
 }
 
-/// Finds the entry that a backup is restored to, from its batches in order.
+/// Finds the last entry to restore, from the batches of a backup in order.
 #[derive(Debug, Default)]
-pub(super) struct Cut {
+pub(super) struct RestorePoint {
     until: Option<Until>,
-    /// The last entry of the batches before the first one that is later.
+    /// The last entry of the batches before the first one that is later than `until`.
     last: Option<u64>,
+    /// When that entry was appended.
     last_at: Option<i64>,
-    /// The first and the last entry of the batches without a time behind `last`.
+    /// The first and the last entry of the batches behind `last` that have no time.
     untimed: Option<(u64, u64)>,
-    /// The first batch that is later.
+    /// The first entry of the first batch that is later than `until`, and when it was appended.
     later: Option<(u64, i64)>,
-    /// The last entry behind that one that is not later: the clock was set back.
-    not_later_again: Option<u64>,
+    /// The last entry behind that batch that is not later: the time of day was set back.
+    last_after_set_back: Option<u64>,
 }
 
-impl Cut {
+impl RestorePoint {
     pub(super) fn new(until: Option<Until>) -> Self {
         Self {
             until,
@@ -56,8 +57,8 @@ impl Cut {
         }
     }
 
-    pub(super) fn see(&mut self, batch: SeenBatch) {
-        let at = match self.until {
+    pub(super) fn add_batch(&mut self, batch: SeenBatch) {
+        let until_time = match self.until {
             None => i64::MAX,
             Some(Until::Sequence(sequence)) => {
                 if batch.first <= sequence {
@@ -65,18 +66,18 @@ impl Cut {
                 }
                 return;
             }
-            Some(Until::Time(at)) => at,
+            Some(Until::Time(until_time)) => until_time,
         };
         match (self.later, batch.appended_at) {
             (Some(_), appended_at) => {
-                if appended_at.is_some_and(|appended_at| appended_at <= at) {
-                    self.not_later_again = Some(batch.last);
+                if appended_at.is_some_and(|appended_at| appended_at <= until_time) {
+                    self.last_after_set_back = Some(batch.last);
                 }
             }
-            (None, Some(appended_at)) if appended_at > at => {
+            (None, Some(appended_at)) if appended_at > until_time => {
                 self.later = Some((batch.first, appended_at));
             }
-            // An earlier release wrote it: only what surrounds it has a time.
+            // An earlier release wrote the batch without a time; it is in time between its neighbours.
             (None, None) if self.until.is_some() => {
                 let first = self.untimed.map_or(batch.first, |(first, _)| first);
                 self.untimed = Some((first, batch.last));
@@ -89,10 +90,10 @@ impl Cut {
         }
     }
 
-    /// The entry, and when it was appended, if that is known.
+    /// The last entry to restore, and when it was appended, if that is known.
     ///
     /// # Errors
-    /// The backup does not say what was at that moment.
+    /// The backup does not have the state of that moment, or does not say which entry it is.
     pub(super) fn find(&self, backup: &Inspected) -> Result<(u64, Option<i64>), BadArgument> {
         let Inspected { first, end, .. } = *backup;
         match self.until {
@@ -104,13 +105,17 @@ impl Cut {
             }
             Some(Until::Sequence(sequence)) if sequence == first => Ok((sequence, backup.first_at)),
             Some(Until::Sequence(sequence)) => Ok((sequence, self.last_at)),
-            Some(Until::Time(at)) => self.find_time(at, backup),
+            Some(Until::Time(until_time)) => self.find_by_time(until_time, backup),
         }
     }
 
-    fn find_time(&self, at: i64, backup: &Inspected) -> Result<(u64, Option<i64>), BadArgument> {
-        let until = time::text(at);
-        if at > backup.made_at {
+    fn find_by_time(
+        &self,
+        until_time: i64,
+        backup: &Inspected,
+    ) -> Result<(u64, Option<i64>), BadArgument> {
+        let until = time::text(until_time);
+        if until_time > backup.made_at {
             return Err(BadArgument(format!(
                 "--until {until}: the backup was made before, at {}",
                 time::text(backup.made_at)
@@ -126,9 +131,12 @@ impl Cut {
             return Ok((last, self.last_at));
         }
         match backup.first_at {
-            Some(first_at) if first_at <= at => Ok((backup.first, Some(first_at))),
+            Some(first_at) if first_at <= until_time => Ok((backup.first, Some(first_at))),
             _ => {
-                let from = self.later.map(|(_, at)| at).or(backup.first_at);
+                let from = self
+                    .later
+                    .map(|(_, appended_at)| appended_at)
+                    .or(backup.first_at);
                 Err(BadArgument(format!(
                     "--until {until}: the backup does not reach back to it{}",
                     from.map_or_else(String::new, |from| format!(", but to {}", time::text(from)))
@@ -137,14 +145,14 @@ impl Cut {
         }
     }
 
-    /// What somebody who restores should know.
+    /// A warning that the time of day was set back around the restore point.
     pub(super) fn warning(&self) -> Option<String> {
-        let (later, at) = self.later?;
-        let again = self.not_later_again?;
+        let (later, appended_at) = self.later?;
+        let last_after_set_back = self.last_after_set_back?;
         Some(format!(
-            "the clock was set back after {}: entries between {later} and {again} may be of before, too, and are \
+            "the clock was set back after {}: entries between {later} and {last_after_set_back} may be of before, too, and are \
              left out; name an entry if they are wanted",
-            time::text(at)
+            time::text(appended_at)
         ))
     }
 }
@@ -162,25 +170,25 @@ mod tests {
         bytes: 0,
     };
 
-    fn cut(until: Until, times: [Option<i64>; 3]) -> Cut {
-        let mut cut = Cut::new(Some(until));
+    fn restore_point(until: Until, times: [Option<i64>; 3]) -> RestorePoint {
+        let mut restore_point = RestorePoint::new(Some(until));
         for (first, appended_at) in [11, 21, 31].into_iter().zip(times) {
-            cut.see(SeenBatch {
+            restore_point.add_batch(SeenBatch {
                 first,
                 last: first + 9,
                 appended_at,
             });
         }
-        cut
+        restore_point
     }
 
-    fn at(time: i64, times: [Option<i64>; 3]) -> Result<u64, String> {
-        let found = cut(Until::Time(time), times).find(&BACKUP);
+    fn restored_entry(time: i64, times: [Option<i64>; 3]) -> Result<u64, String> {
+        let found = restore_point(Until::Time(time), times).find(&BACKUP);
         found.map(|(last, _)| last).map_err(|error| error.0)
     }
 
     #[test]
-    fn a_time_is_cut_before_the_first_batch_that_is_later() {
+    fn a_time_restores_up_to_the_first_batch_that_is_later() {
         let times = [Some(200), Some(300), Some(400)];
         for (time, last) in [
             (100, 10),
@@ -191,45 +199,54 @@ mod tests {
             (400, 40),
             (1000, 40),
         ] {
-            assert_eq!(at(time, times), Ok(last), "{time}");
+            assert_eq!(restored_entry(time, times), Ok(last), "{time}");
         }
-        assert!(at(99, times).unwrap_err().contains("does not reach back"));
-        assert!(at(1001, times).unwrap_err().contains("made before"));
-    }
-
-    #[test]
-    fn entries_without_a_time_are_never_guessed_at() {
-        let refused = at(250, [None, None, Some(400)]).unwrap_err();
-        assert!(refused.contains("entries 11 to 30"), "{refused}");
-        assert_eq!(at(400, [None, None, Some(400)]), Ok(40));
-        let refused = at(250, [Some(200), None, Some(400)]).unwrap_err();
-        assert!(refused.contains("entries 21 to 30"), "{refused}");
-        assert_eq!(at(199, [Some(300), None, Some(400)]), Ok(10));
-        assert!(at(500, [None, None, None]).is_err());
-    }
-
-    #[test]
-    fn a_clock_that_was_set_back_is_told() {
-        let back = cut(Until::Time(250), [Some(200), Some(300), Some(240)]);
-        assert_eq!(back.find(&BACKUP).unwrap().0, 20);
         assert!(
-            back.warning()
+            restored_entry(99, times)
+                .unwrap_err()
+                .contains("does not reach back")
+        );
+        assert!(
+            restored_entry(1001, times)
+                .unwrap_err()
+                .contains("made before")
+        );
+    }
+
+    #[test]
+    fn entries_without_a_time_are_refused() {
+        let refused = restored_entry(250, [None, None, Some(400)]).unwrap_err();
+        assert!(refused.contains("entries 11 to 30"), "{refused}");
+        assert_eq!(restored_entry(400, [None, None, Some(400)]), Ok(40));
+        let refused = restored_entry(250, [Some(200), None, Some(400)]).unwrap_err();
+        assert!(refused.contains("entries 21 to 30"), "{refused}");
+        assert_eq!(restored_entry(199, [Some(300), None, Some(400)]), Ok(10));
+        assert!(restored_entry(500, [None, None, None]).is_err());
+    }
+
+    #[test]
+    fn a_time_that_was_set_back_gives_a_warning() {
+        let set_back = restore_point(Until::Time(250), [Some(200), Some(300), Some(240)]);
+        assert_eq!(set_back.find(&BACKUP).unwrap().0, 20);
+        assert!(
+            set_back
+                .warning()
                 .unwrap()
                 .contains("entries between 21 and 40")
         );
-        let ahead = cut(Until::Time(250), [Some(200), Some(300), Some(310)]);
-        assert_eq!(ahead.warning(), None);
+        let not_set_back = restore_point(Until::Time(250), [Some(200), Some(300), Some(310)]);
+        assert_eq!(not_set_back.warning(), None);
     }
 
     #[test]
-    fn sequences_are_taken_as_they_are() {
+    fn sequences_within_the_backup_are_accepted() {
         let times = [Some(200), None, Some(400)];
         for sequence in [10, 11, 25, 40] {
-            let found = cut(Until::Sequence(sequence), times).find(&BACKUP);
+            let found = restore_point(Until::Sequence(sequence), times).find(&BACKUP);
             assert_eq!(found.unwrap().0, sequence);
         }
         for sequence in [0, 9, 41] {
-            let found = cut(Until::Sequence(sequence), times).find(&BACKUP);
+            let found = restore_point(Until::Sequence(sequence), times).find(&BACKUP);
             assert!(found.unwrap_err().0.contains("from entry 10 to entry 40"));
         }
     }

@@ -1,4 +1,4 @@
-//! The arguments that say what a certificate is for.
+//! The arguments with the names of a certificate.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

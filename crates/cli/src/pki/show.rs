@@ -1,11 +1,11 @@
-//! What `placewright pki show` prints.
+//! The output of `placewright pki show`.
 
 use std::path::Path;
 
 use placewright_pki::{Authority, Credentials, Entry, now};
 use serde_json::json;
 
-/// What an authority issued, and which invitations wait.
+/// The certificates that an authority issued, and its open invitations.
 pub(super) fn authority(authority: &Authority, all: bool, json: bool) -> anyhow::Result<String> {
     let at = now();
     let mut text = String::new();
@@ -28,13 +28,13 @@ pub(super) fn authority(authority: &Authority, all: bool, json: bool) -> anyhow:
             line(&entry, state, at)
         });
     }
-    for one in authority.waiting()? {
+    for invitation in authority.open_invitations()? {
         text.push_str(&if json {
-            let row = json!({"state": "invited", "names": one.names, "ends_at": one.ends_at});
+            let row = json!({"state": "invited", "names": invitation.names, "ends_at": invitation.ends_at});
             format!("{row}\n")
         } else {
-            let left = span(one.ends_at - at);
-            format!("{:32}  invited  {left:>9}  {}\n", "", one.names.join(" "))
+            let remaining = span(invitation.ends_at - at);
+            format!("{:32}  invited  {remaining:>9}  {}\n", "", invitation.names.join(" "))
         });
     }
     if !json {
@@ -49,20 +49,20 @@ pub(super) fn authority(authority: &Authority, all: bool, json: bool) -> anyhow:
 }
 
 fn line(entry: &Entry, state: &str, at: i64) -> String {
-    let left = span(entry.not_after - at);
+    let remaining = span(entry.not_after - at);
     format!(
-        "{}  {state:7}  {left:>9}  {}\n",
+        "{}  {state:7}  {remaining:>9}  {}\n",
         entry.serial,
         entry.names.join(" ")
     )
 }
 
-/// What a holder has.
+/// The certificate in a holder's folder.
 pub(super) fn holder(directory: &Path, json: bool) -> anyhow::Result<String> {
     let loaded = Credentials::load(directory, None)?.current();
     let facts = &loaded.facts;
-    let left = facts.not_after - now();
-    let state = match left {
+    let remaining = facts.not_after - now();
+    let state = match remaining {
         ..=0 => "expired",
         _ if loaded.is_revoked(&facts.serial) => "revoked",
         _ => "valid",
@@ -79,12 +79,12 @@ pub(super) fn holder(directory: &Path, json: bool) -> anyhow::Result<String> {
         "{}\n  serial  {}\n  state   {state}, {} left\n  names   {}\n",
         directory.display(),
         facts.serial_text(),
-        span(left),
+        span(remaining),
         names.join("\n          ")
     ))
 }
 
-/// A time that is left, in its two largest units.
+/// A duration in its largest suitable unit.
 fn span(seconds: i64) -> String {
     match seconds {
         ..=0 => "0 s".to_owned(),

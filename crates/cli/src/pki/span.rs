@@ -11,18 +11,18 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no time: write 90s, 15m, 12h or 7d");
-        let unit = text.chars().last().ok_or_else(wrong)?;
+        let bad_span = || format!("{text:?} is no time: write 90s, 15m, 12h or 7d");
+        let unit = text.chars().last().ok_or_else(bad_span)?;
         let seconds = match unit {
             's' => 1,
             'm' => 60,
             'h' => 3600,
             'd' => 86_400,
-            _ => return Err(wrong()),
+            _ => return Err(bad_span()),
         };
-        let count: u32 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+        let count: u32 = text[..text.len() - 1].parse().map_err(|_| bad_span())?;
         if count == 0 {
-            return Err(wrong());
+            return Err(bad_span());
         }
         Ok(Self(Duration::from_secs(u64::from(count) * seconds)))
     }

@@ -1,4 +1,4 @@
-//! Changes placement and the scheduler to match the file, and nothing else.
+//! Changes the aggregates of hosts and the scheduler's topology so that they match the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::Apply;
 use super::table::Table;
 
-/// How often a change is tried when a host's aggregates changed between reading and writing them.
-const TRIES: u32 = 5;
+/// How often a write is tried again when a host's aggregates changed after they were read.
+const ATTEMPTS: u32 = 5;
 
 #[derive(Deserialize)]
 struct Providers {
@@ -51,10 +51,10 @@ impl Apply {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(self.carry_out(&table, distances))
+        runtime.block_on(self.apply_table(&table, distances))
     }
 
-    async fn carry_out(&self, table: &Table, distances: Vec<Distance>) -> anyhow::Result<()> {
+    async fn apply_table(&self, table: &Table, distances: Vec<Distance>) -> anyhow::Result<()> {
         // This also sets up TLS for the other client.
         let scheduler = Client::new(&self.scheduler_url, &self.token)?;
         let placement = Placement {
@@ -62,13 +62,13 @@ impl Apply {
             apply: self,
         };
         let roots = placement.roots().await?;
-        let wanted = wanted(table, &roots)?;
-        // Hosts are removed from the groups of an earlier file.
-        let old = scheduler.topology().await?;
-        let mut places: BTreeSet<Uuid> = old
+        let places_of_hosts = places_of_hosts(table, &roots)?;
+        // Hosts are also removed from the places of an earlier file.
+        let old_topology = scheduler.topology().await?;
+        let mut places: BTreeSet<Uuid> = old_topology
             .levels
             .into_iter()
-            .flat_map(|one| one.aggregates)
+            .flat_map(|level| level.aggregates)
             .collect();
         places.extend(table.levels.iter().flat_map(|level| level.places.keys()));
         if !self.dry_run {
@@ -80,9 +80,12 @@ impl Apply {
         }
         let mut changed = 0usize;
         for (index, root) in roots.iter().enumerate() {
-            let nowhere = BTreeSet::new();
-            let own = wanted.get(&root.uuid).copied().unwrap_or(&nowhere);
-            if placement.move_host(root, own, &places).await? {
+            let no_places = BTreeSet::new();
+            let host_places = places_of_hosts
+                .get(&root.uuid)
+                .copied()
+                .unwrap_or(&no_places);
+            if placement.move_host(root, host_places, &places).await? {
                 changed += 1;
             }
             if (index + 1) % 1_000 == 0 {
@@ -111,7 +114,7 @@ impl Apply {
             } else {
                 ""
             },
-            wanted.len(),
+            places_of_hosts.len(),
             counts.join(", "),
             if self.dry_run { "would move" } else { "moved" },
         );
@@ -119,26 +122,26 @@ impl Apply {
     }
 }
 
-/// The wanted aggregates of each host, by its UUID.
-fn wanted<'a>(
+/// The places of each host in the table, by the host's UUID.
+fn places_of_hosts<'a>(
     table: &'a Table,
     roots: &[Provider],
 ) -> Result<BTreeMap<Uuid, &'a BTreeSet<Uuid>>, ConfigErrors> {
-    let by_name: BTreeMap<&str, Uuid> = roots.iter().map(|one| (&*one.name, one.uuid)).collect();
-    let known: BTreeSet<Uuid> = roots.iter().map(|one| one.uuid).collect();
-    let mut wanted = BTreeMap::new();
-    let mut problems = Vec::new();
+    let by_name: BTreeMap<&str, Uuid> = roots.iter().map(|root| (&*root.name, root.uuid)).collect();
+    let known_uuids: BTreeSet<Uuid> = roots.iter().map(|root| root.uuid).collect();
+    let mut places_of_hosts = BTreeMap::new();
+    let mut errors = Vec::new();
     for (host, places) in &table.hosts {
-        let by_uuid = || host.parse().ok().filter(|uuid| known.contains(uuid));
+        let by_uuid = || host.parse().ok().filter(|uuid| known_uuids.contains(uuid));
         match by_name.get(&**host).copied().or_else(by_uuid) {
-            Some(uuid) => drop(wanted.insert(uuid, places)),
-            None => problems.push(format!("placement has no root provider {host}")),
+            Some(uuid) => drop(places_of_hosts.insert(uuid, places)),
+            None => errors.push(format!("placement has no root provider {host}")),
         }
     }
-    if problems.is_empty() {
-        Ok(wanted)
+    if errors.is_empty() {
+        Ok(places_of_hosts)
     } else {
-        Err(ConfigErrors(problems))
+        Err(ConfigErrors(errors))
     }
 }
 
@@ -152,10 +155,10 @@ impl Placement<'_> {
     }
 
     async fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        let answer = self.request(reqwest::Method::GET, path).send().await;
-        let answer = answer.with_context(|| format!("no answer from {}", self.apply.url))?;
-        let status = answer.status();
-        let text = answer.text().await?;
+        let response = self.request(reqwest::Method::GET, path).send().await;
+        let response = response.with_context(|| format!("no answer from {}", self.apply.url))?;
+        let status = response.status();
+        let text = response.text().await?;
         if !status.is_success() {
             bail!("GET {path}: {status}: {text}");
         }
@@ -164,42 +167,42 @@ impl Placement<'_> {
 
     /// The hosts: all providers without a parent.
     async fn roots(&self) -> anyhow::Result<Vec<Provider>> {
-        let all: Providers = self.get("/resource_providers").await?;
-        let roots = all.resource_providers.into_iter();
+        let providers: Providers = self.get("/resource_providers").await?;
+        let roots = providers.resource_providers.into_iter();
         Ok(roots
-            .filter(|one| one.uuid == one.root_provider_uuid)
+            .filter(|provider| provider.uuid == provider.root_provider_uuid)
             .collect())
     }
 
-    /// Puts a host into its aggregates and out of all others of the topology; returns whether that
-    /// was a change.
+    /// Adds a host to its places and removes it from all other places. Returns whether that changed its
+    /// aggregates.
     async fn move_host(
         &self,
         host: &Provider,
-        own: &BTreeSet<Uuid>,
+        host_places: &BTreeSet<Uuid>,
         places: &BTreeSet<Uuid>,
     ) -> anyhow::Result<bool> {
         let path = format!("/resource_providers/{}/aggregates", host.uuid);
-        for _ in 0..TRIES {
-            let now: Aggregates = self.get(&path).await?;
-            let others = now.aggregates.difference(places);
-            let then: BTreeSet<Uuid> = others.chain(own).copied().collect();
-            if then == now.aggregates {
+        for _ in 0..ATTEMPTS {
+            let current: Aggregates = self.get(&path).await?;
+            let others = current.aggregates.difference(places);
+            let wanted: BTreeSet<Uuid> = others.chain(host_places).copied().collect();
+            if wanted == current.aggregates {
                 return Ok(false);
             }
             if self.apply.dry_run {
                 return Ok(true);
             }
             let body = json!({
-                "aggregates": then,
-                "resource_provider_generation": now.resource_provider_generation,
+                "aggregates": wanted,
+                "resource_provider_generation": current.resource_provider_generation,
             });
             let request = self.request(reqwest::Method::PUT, &path);
-            let answer = request.json(&body).send().await?;
-            match answer.status().as_u16() {
+            let response = request.json(&body).send().await?;
+            match response.status().as_u16() {
                 200 => return Ok(true),
                 409 => {}
-                status => bail!("PUT {path}: {status}: {}", answer.text().await?),
+                status => bail!("PUT {path}: {status}: {}", response.text().await?),
             }
         }
         bail!("host {} changes too often: try again", host.name)

@@ -7,8 +7,8 @@ use placewright_client::Distance;
 use placewright_roles::config::ConfigErrors;
 use uuid::Uuid;
 
-/// The name space of the aggregates' UUIDs: the same file gives the same aggregates.
-const PLACES: Uuid = Uuid::from_u128(0x6f0c_9a5e_41b7_4d0e_8a53_2d1f_0e6b_7c94);
+/// The name space of the aggregates' UUIDs, so that the same file always gives the same aggregates.
+const PLACE_NAMESPACE: Uuid = Uuid::from_u128(0x6f0c_9a5e_41b7_4d0e_8a53_2d1f_0e6b_7c94);
 
 /// The header of the first column, which is not a level.
 const HOST: &str = "host";
@@ -16,7 +16,7 @@ const HOST: &str = "host";
 /// The parsed file with the topology of hosts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Table {
-    /// The levels, the smallest groups first.
+    /// The levels, the one with the smallest places first.
     pub(super) levels: Vec<TableLevel>,
     /// The aggregates of each host, by the name or UUID in the file.
     pub(super) hosts: BTreeMap<String, BTreeSet<Uuid>>,
@@ -26,7 +26,7 @@ pub(super) struct Table {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct TableLevel {
     pub(super) name: String,
-    /// Its groups of hosts: the aggregate, and the name for people.
+    /// Its places: the aggregate, and the name for people.
     pub(super) places: BTreeMap<Uuid, String>,
 }
 
@@ -39,11 +39,11 @@ impl Table {
     pub(super) fn load(path: &Path) -> Result<Self, ConfigErrors> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigErrors(vec![format!("{}: {error}", path.display())]))?;
-        Self::read(&text).map_err(|problems| {
-            let problems = problems.iter();
+        Self::read(&text).map_err(|errors| {
+            let errors = errors.iter();
             ConfigErrors(
-                problems
-                    .map(|one| format!("{}: {one}", path.display()))
+                errors
+                    .map(|error| format!("{}: {error}", path.display()))
                     .collect(),
             )
         })
@@ -52,23 +52,23 @@ impl Table {
     fn read(text: &str) -> Result<Self, Vec<String>> {
         let lines = text.lines().enumerate();
         let mut lines = lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
-        let Some((_, head)) = lines.next() else {
+        let Some((_, header)) = lines.next() else {
             return Err(vec![
                 "the file is empty: its first line is host,LEVEL,…".to_owned(),
             ]);
         };
         let mut table = Self::default();
-        let mut problems = Vec::new();
-        let mut names = head.split(',').map(str::trim);
+        let mut errors = Vec::new();
+        let mut names = header.split(',').map(str::trim);
         if names.next() != Some(HOST) {
-            problems.push("line 1: the first column is \"host\", then come the levels".to_owned());
+            errors.push("line 1: the first column is \"host\", then come the levels".to_owned());
         }
         for name in names {
             if name.is_empty()
                 || name == HOST
                 || table.levels.iter().any(|level| level.name == name)
             {
-                problems.push(format!("line 1: level {name:?} has no name of its own"));
+                errors.push(format!("line 1: level {name:?} has no name of its own"));
             }
             table.levels.push(TableLevel {
                 name: name.to_owned(),
@@ -76,55 +76,55 @@ impl Table {
             });
         }
         if table.levels.is_empty() {
-            problems.push("line 1: there is no level".to_owned());
+            errors.push("line 1: there is no level".to_owned());
         }
         for (index, line) in lines {
-            if let Err(problem) = table.add(line) {
-                problems.push(format!("line {}: {problem}", index + 1));
+            if let Err(error) = table.add(line) {
+                errors.push(format!("line {}: {error}", index + 1));
             }
         }
-        if problems.is_empty() {
+        if errors.is_empty() {
             Ok(table)
         } else {
-            Err(problems)
+            Err(errors)
         }
     }
 
-    /// Reads a file of distances between groups of this file.
+    /// Reads a file of distances between places of this file.
     ///
     /// # Errors
     ///
     /// The file cannot be read, or all lines that are not valid.
     pub(super) fn load_distances(&self, path: &Path) -> Result<Vec<Distance>, ConfigErrors> {
-        let named = |problem: String| format!("{}: {problem}", path.display());
+        let with_path = |error: String| format!("{}: {error}", path.display());
         let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigErrors(vec![named(error.to_string())]))?;
+            .map_err(|error| ConfigErrors(vec![with_path(error.to_string())]))?;
         self.read_distances(&text)
-            .map_err(|problems| ConfigErrors(problems.into_iter().map(named).collect()))
+            .map_err(|errors| ConfigErrors(errors.into_iter().map(with_path).collect()))
     }
 
     fn read_distances(&self, text: &str) -> Result<Vec<Distance>, Vec<String>> {
         let lines = text.lines().enumerate();
         let mut lines = lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
-        let head = lines.next().map_or("", |(_, line)| line);
-        if !head
+        let header = lines.next().map_or("", |(_, line)| line);
+        if !header
             .split(',')
             .map(str::trim)
             .eq(["level", "from", "to", "distance"])
         {
             return Err(vec!["line 1: it is not level,from,to,distance".to_owned()]);
         }
-        let (mut distances, mut problems) = (Vec::new(), Vec::new());
+        let (mut distances, mut errors) = (Vec::new(), Vec::new());
         for (index, line) in lines {
             match self.distance(line) {
                 Ok(distance) => distances.push(distance),
-                Err(problem) => problems.push(format!("line {}: {problem}", index + 1)),
+                Err(error) => errors.push(format!("line {}: {error}", index + 1)),
             }
         }
-        if problems.is_empty() {
+        if errors.is_empty() {
             Ok(distances)
         } else {
-            Err(problems)
+            Err(errors)
         }
     }
 
@@ -133,11 +133,11 @@ impl Table {
         let [level, from, to, distance] = fields[..] else {
             return Err(format!("it has {} fields, not 4", fields.len()));
         };
-        let known = self.levels.iter().find(|one| one.name == level);
-        let known = known.ok_or_else(|| format!("there is no level {level}"))?;
+        let known_level = self.levels.iter().find(|candidate| candidate.name == level);
+        let known_level = known_level.ok_or_else(|| format!("there is no level {level}"))?;
         let place = |path: &str| {
             let uuid = uuid_of(&name_of(level, path));
-            let is_known = known.places.contains_key(&uuid);
+            let is_known = known_level.places.contains_key(&uuid);
             is_known
                 .then_some(uuid)
                 .ok_or_else(|| format!("no host is in {level} {path}"))
@@ -161,33 +161,33 @@ impl Table {
         if host.is_empty() {
             return Err("it names no host".to_owned());
         }
-        let mut of_host = BTreeSet::new();
+        let mut host_places = BTreeSet::new();
         for (depth, level) in self.levels.iter_mut().enumerate() {
             if places[depth].is_empty() {
                 continue;
             }
-            // The larger groups are part of the name: rack 1 of row a is not rack 1 of row b.
+            // The larger places are part of the name: rack 1 of row a is not rack 1 of row b.
             let path: Vec<&str> = places[depth..].iter().rev().copied().collect();
             let name = name_of(&level.name, &path.join("/"));
             let uuid = uuid_of(&name);
             level.places.insert(uuid, name);
-            of_host.insert(uuid);
+            host_places.insert(uuid);
         }
-        match self.hosts.insert(host.to_owned(), of_host) {
+        match self.hosts.insert(host.to_owned(), host_places) {
             None => Ok(()),
             Some(_) => Err(format!("host {host} is there twice")),
         }
     }
 }
 
-/// The name of a group for people, given its path from the largest group.
+/// The name of a place for people, given its path from the largest place.
 fn name_of(level: &str, path: &str) -> String {
     format!("{level}:{path}")
 }
 
-/// The aggregate of a group.
+/// The UUID of a place's aggregate.
 fn uuid_of(name: &str) -> Uuid {
-    Uuid::new_v5(&PLACES, name.as_bytes())
+    Uuid::new_v5(&PLACE_NAMESPACE, name.as_bytes())
 }
 
 #[cfg(test)]
@@ -211,9 +211,9 @@ mod tests {
     #[test]
     fn every_wrong_line_is_named() {
         let text = "host,rack\nn1,r1\nn2\n,r1\nn1,r2\n";
-        let problems = Table::read(text).unwrap_err();
+        let errors = Table::read(text).unwrap_err();
         assert_eq!(
-            problems,
+            errors,
             [
                 "line 3: it has 1 fields, the first line has 2",
                 "line 4: it names no host",
@@ -237,7 +237,7 @@ mod tests {
         let table = Table::read("host,rack,room\nn1,r1,north\nn2,r1,south\n").unwrap();
         let text = "level,from,to,distance\nroom,north,south,40\nrack,north/r1,south/r1,9\n";
         let distances = table.read_distances(text).unwrap();
-        let numbers: Vec<u32> = distances.iter().map(|one| one.distance).collect();
+        let numbers: Vec<u32> = distances.iter().map(|distance| distance.distance).collect();
         assert_eq!(numbers, [40, 9]);
         assert!(table.levels[1].places.contains_key(&distances[0].from));
         let text =

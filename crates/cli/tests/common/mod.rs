@@ -49,14 +49,14 @@ impl Control {
         Self::start_in(store, flags, &[])
     }
 
-    /// The same with more environment variables.
+    /// Starts it with further environment variables, and waits until it is ready.
     pub(crate) fn start_in(store: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut control = Self::spawn(store, flags, variables);
         control.wait_for_line("ready");
         control
     }
 
-    /// The same without waiting.
+    /// Starts it without waiting until it is ready.
     pub(crate) fn spawn(store: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let address = free_address();
         let listen = address.to_string();
@@ -113,9 +113,9 @@ impl Control {
             "{head} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{header}\r\n\r\n"
         )
         .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
     }
 
     /// Sends a request on a new connection, and returns the response.
@@ -129,9 +129,9 @@ impl Control {
              Content-Length: {length}\r\n\r\n{body}"
         )
         .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
     }
 
     /// Sends a signal to the process.
@@ -142,9 +142,9 @@ impl Control {
 
     /// Waits for its end; returns the exit code and the rest of its log.
     pub(crate) fn end(mut self) -> (i32, String) {
-        let mut rest = String::new();
-        self.log.read_to_string(&mut rest).unwrap();
-        (self.child.wait().unwrap().code().unwrap(), rest)
+        let mut rest_of_log = String::new();
+        self.log.read_to_string(&mut rest_of_log).unwrap();
+        (self.child.wait().unwrap().code().unwrap(), rest_of_log)
     }
 }
 

@@ -9,41 +9,41 @@ use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Mutex;
 
-const FIRST: u16 = 20_000;
+const FIRST_PORT: u16 = 20_000;
 /// The beginning of the system's own range, if the system does not report it.
-const SYSTEM_FIRST: u16 = 32_768;
+const DEFAULT_SYSTEM_FIRST_PORT: u16 = 32_768;
 
-/// The locks that are held, and where the search continues.
-static HELD: Mutex<(Vec<File>, Option<u32>)> = Mutex::new((Vec::new(), None));
+/// The locked files of the reserved ports, and the number at which the search continues.
+static RESERVED_PORTS: Mutex<(Vec<File>, Option<u32>)> = Mutex::new((Vec::new(), None));
 
-fn system_first() -> u16 {
+fn first_system_port() -> u16 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
     let first = text.ok().and_then(|text| {
         let first = text.split_whitespace().next()?;
         first.parse().ok()
     });
-    first.unwrap_or(SYSTEM_FIRST)
+    first.unwrap_or(DEFAULT_SYSTEM_FIRST_PORT)
 }
 
-/// An address on loopback that nobody else gets while this process lives.
+/// An address on loopback that no other test gets while this process runs.
 pub(crate) fn free_address() -> SocketAddr {
     let folder = std::env::temp_dir().join("placewright-ports");
     std::fs::create_dir_all(&folder).unwrap();
-    let count = u32::from(system_first().saturating_sub(FIRST).max(1_000));
-    let mut held = HELD.lock().unwrap();
+    let count = u32::from(first_system_port().saturating_sub(FIRST_PORT).max(1_000));
+    let mut reserved = RESERVED_PORTS.lock().unwrap();
     // Processes that start together begin at different ports.
-    let mut next = held
+    let mut next = reserved
         .1
         .unwrap_or_else(|| std::process::id().wrapping_mul(61));
     for _ in 0..count {
-        let port = FIRST + u16::try_from(next % count).unwrap();
+        let port = FIRST_PORT + u16::try_from(next % count).unwrap();
         next = next.wrapping_add(1);
-        held.1 = Some(next);
+        reserved.1 = Some(next);
         let lock = File::create(folder.join(port.to_string()));
         let Ok(lock) = lock else { continue };
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         if lock.try_lock().is_ok() && TcpListener::bind(address).is_ok() {
-            held.0.push(lock);
+            reserved.0.push(lock);
             return address;
         }
     }

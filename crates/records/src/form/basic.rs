@@ -1,4 +1,4 @@
-//! The forms of numbers, texts, lists and the like.
+//! The forms of numbers, texts, lists and other types of the standard library.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ macro_rules! numbers {
 
 numbers!(u16, u32, u64);
 
-/// A message that says all by being sent.
+/// A message without content.
 impl Form for () {
     fn write(&self, _: &mut Writer) {}
 
@@ -43,7 +43,7 @@ impl Form for u8 {
     }
 }
 
-/// Zigzag: numbers near zero, of either sign, are short.
+/// Zigzag encoding, so that numbers near zero are short, whatever their sign.
 impl Form for i64 {
     #[inline]
     fn write(&self, out: &mut Writer) {
@@ -101,7 +101,7 @@ impl Form for String {
     }
 }
 
-/// Sixteen bytes; the positional layout has their number before them.
+/// Sixteen bytes. In the positional layout they are preceded by their number.
 impl Form for Uuid {
     #[inline]
     fn write(&self, out: &mut Writer) {
@@ -153,9 +153,10 @@ impl<T: Form> Form for Vec<T> {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
         let count = from.length()?;
-        // Not more room than the bytes could fill: an item takes more of it than of them.
-        let room = count.min(1 + from.left() / size_of::<T>().max(1));
-        let mut list = Self::with_capacity(room);
+        // The claimed count is not trusted: the memory reserved is at most about as large as the
+        // remaining bytes.
+        let capacity = count.min(1 + from.remaining() / size_of::<T>().max(1));
+        let mut list = Self::with_capacity(capacity);
         for _ in 0..count {
             list.push(T::read(from)?);
         }

@@ -1,4 +1,4 @@
-//! Reading of values. Nothing in the bytes is trusted.
+//! Reading of values from bytes that are not trusted.
 
 use super::{Form, FormError, Layout};
 
@@ -22,23 +22,23 @@ impl<'b> Reader<'b> {
         self.layout
     }
 
-    /// How many bytes are left.
+    /// The number of remaining bytes.
     #[must_use]
-    pub fn left(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether nothing is left.
+    /// Whether no bytes remain.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Takes some bytes as they are.
+    /// Takes `count` bytes as they are.
     ///
     /// # Errors
     ///
-    /// There are not as many.
+    /// Fewer bytes remain.
     pub fn raw(&mut self, count: usize) -> Result<&'b [u8], FormError> {
         let (taken, rest) = self.bytes.split_at_checked(count).ok_or(FormError::Ended)?;
         self.bytes = rest;
@@ -49,7 +49,7 @@ impl<'b> Reader<'b> {
     ///
     /// # Errors
     ///
-    /// There are not as many.
+    /// Fewer bytes remain.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], FormError> {
         let (taken, rest) = self.bytes.split_first_chunk().ok_or(FormError::Ended)?;
         self.bytes = rest;
@@ -88,12 +88,12 @@ impl<'b> Reader<'b> {
         Err(FormError::Bad("a number"))
     }
 
-    /// Takes the number of items or bytes that follow. Each takes at least one byte, so there are
-    /// never more of them than bytes.
+    /// Takes the number of items or bytes that follow. As each item takes at least one byte, a number
+    /// above that of the remaining bytes is an error.
     ///
     /// # Errors
     ///
-    /// There are fewer bytes left.
+    /// Fewer bytes remain.
     pub fn length(&mut self) -> Result<usize, FormError> {
         let length = self.number()?;
         let length = usize::try_from(length).map_err(|_| FormError::Ended)?;
@@ -107,7 +107,7 @@ impl<'b> Reader<'b> {
     ///
     /// # Errors
     ///
-    /// There are not as many.
+    /// Fewer bytes remain.
     pub fn bytes(&mut self) -> Result<&'b [u8], FormError> {
         let length = self.length()?;
         self.raw(length)
@@ -117,17 +117,18 @@ impl<'b> Reader<'b> {
     ///
     /// # Errors
     ///
-    /// The bytes end, or are no UTF-8.
+    /// The bytes end, or are not UTF-8.
     pub fn text(&mut self) -> Result<&'b str, FormError> {
         let length = self.length()?;
         std::str::from_utf8(self.raw(length)?).map_err(|_| FormError::Bad("a text"))
     }
 
-    /// Takes a row. What `read` leaves of it was added by a later release, and is passed over.
+    /// Takes a row with `read`. Bytes of the row that `read` does not take are fields that a later
+    /// release added; they are skipped.
     ///
     /// # Errors
     ///
-    /// Those of `read`. The row is passed over all the same in the growing layout.
+    /// Those of `read`. In the growing layout the whole row is taken all the same.
     #[inline]
     pub fn row<T>(
         &mut self,
@@ -144,25 +145,25 @@ impl<'b> Reader<'b> {
         read(&mut row)
     }
 
-    /// Takes a field that the positional layout does not have, and that an older writer may not
-    /// have had either: then it is the default.
+    /// Takes a field that was added to its row later. It is the default in the positional layout and
+    /// where the row ends before it.
     ///
     /// # Errors
     ///
-    /// The bytes are no such value.
-    pub fn added<T: Form + Default>(&mut self) -> Result<T, FormError> {
+    /// The bytes are not a value of this type.
+    pub fn added_field<T: Form + Default>(&mut self) -> Result<T, FormError> {
         if self.layout == Layout::Positional || self.is_at_end() {
             return Ok(T::default());
         }
         T::read(self)
     }
 
-    /// Checks that nothing is left.
+    /// Checks that no bytes remain.
     ///
     /// # Errors
     ///
-    /// Something is.
-    pub fn end(&self) -> Result<(), FormError> {
+    /// Some bytes remain.
+    pub fn finish(&self) -> Result<(), FormError> {
         if self.is_at_end() {
             Ok(())
         } else {

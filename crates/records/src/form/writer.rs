@@ -1,4 +1,4 @@
-//! Writing of values.
+//! Writing of values to a buffer.
 
 use super::{Form, Layout};
 
@@ -47,7 +47,7 @@ impl Writer {
         self.bytes.extend_from_slice(&bytes[..length]);
     }
 
-    /// Appends a text, which may be given in two parts.
+    /// Appends a text that consists of two parts.
     pub fn text(&mut self, first: &str, second: &str) {
         self.length(first.len() + second.len());
         self.raw(first.as_bytes());
@@ -65,7 +65,7 @@ impl Writer {
         self.number(length as u64);
     }
 
-    /// Appends a row: what `write` appends, preceded by its length in the growing layout.
+    /// Appends a row with `write`, in the growing layout preceded by its length.
     #[inline]
     pub fn row(&mut self, write: impl FnOnce(&mut Self)) {
         if self.layout == Layout::Positional {
@@ -78,11 +78,11 @@ impl Writer {
         if length < 0x80 {
             self.bytes[start] = low_byte(length as u64);
         } else {
-            self.make_room(start, length);
+            self.insert_long_length(start, length);
         }
     }
 
-    /// Appends a variant of a choice: its number and what `write` appends, as a row.
+    /// Appends a variant of an enum as a row: its number, and its fields with `write`.
     #[inline]
     pub fn variant(&mut self, number: u64, write: impl FnOnce(&mut Self)) {
         self.row(|out| {
@@ -91,39 +91,46 @@ impl Writer {
         });
     }
 
-    /// Where the next byte goes.
+    /// The position of the next byte in the buffer.
     #[must_use]
     pub fn position(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Appends a field that the positional layout does not have. `end` is where the row ends if
-    /// nothing from here on differs from its default; returns the same for what comes behind.
+    /// Appends a field that was added to its row later; the positional layout does not have it.
+    ///
+    /// `row_end` is where the row ends if this field and all behind it have their defaults. Returns
+    /// where the row ends if only the fields behind this one have their defaults.
     #[must_use]
-    pub fn added<T: Form + Default + PartialEq>(&mut self, field: &T, end: usize) -> usize {
+    pub fn added_field<T: Form + Default + PartialEq>(
+        &mut self,
+        field: &T,
+        row_end: usize,
+    ) -> usize {
         if self.layout == Layout::Positional {
-            return end;
+            return row_end;
         }
         field.write(self);
         if *field == T::default() {
-            end
+            row_end
         } else {
             self.position()
         }
     }
 
-    /// Takes back what was appended from a position on.
-    pub fn cut(&mut self, end: usize) {
-        self.bytes.truncate(end);
+    /// Removes the bytes from a position on.
+    pub fn truncate(&mut self, position: usize) {
+        self.bytes.truncate(position);
     }
 
-    /// Moves a row whose length takes more than the one byte that was left for it.
-    fn make_room(&mut self, start: usize, length: usize) {
-        let (bytes, more) = encode(length as u64);
-        self.bytes.extend_from_slice(&bytes[1..more]);
+    /// Writes the length of a row that needs more than the one byte reserved for it, and moves the row
+    /// behind it.
+    fn insert_long_length(&mut self, start: usize, length: usize) {
+        let (bytes, length_bytes) = encode(length as u64);
+        self.bytes.extend_from_slice(&bytes[1..length_bytes]);
         let body = start + 1..start + 1 + length;
-        self.bytes.copy_within(body, start + more);
-        self.bytes[start..start + more].copy_from_slice(&bytes[..more]);
+        self.bytes.copy_within(body, start + length_bytes);
+        self.bytes[start..start + length_bytes].copy_from_slice(&bytes[..length_bytes]);
     }
 }
 
@@ -132,7 +139,8 @@ fn low_byte(number: u64) -> u8 {
     number.to_le_bytes()[0]
 }
 
-/// A number in LEB128: seven bits a byte, the lowest first, the top bit set where more follow.
+/// A number in LEB128, and how many bytes it takes. Each byte has seven bits, the lowest first; its top
+/// bit is set if more bytes follow.
 fn encode(mut number: u64) -> ([u8; NUMBER_BYTES_MAX], usize) {
     let mut bytes = [0; NUMBER_BYTES_MAX];
     let mut length = 0;

@@ -1,4 +1,4 @@
-//! The soft state of hosts, as a cell passes it on to control.
+//! The updates of host states that a cell sends to control.
 
 use placewright_types::host_state::{
     HostFacts, HostNames, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,

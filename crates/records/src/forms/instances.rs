@@ -1,4 +1,4 @@
-//! Instances: specifications, candidates, failures and their history.
+//! Instances: specs, candidates, faults, and the history of their actions.
 
 use placewright_conductor::fault::{Action, Attempt, Fault};
 use placewright_conductor::{
@@ -54,8 +54,8 @@ choice!(ClaimResponse {
     4 Stale,
 });
 
-/// The body is a text or, as the first field that was added, a row. In the positional layout, which cannot
-/// have that field, a row is written as the text of which it says the same.
+/// The body is either a text or a row, and the row is a field that was added later. In the positional
+/// layout, which cannot have that field, the row is written as JSON in the text.
 impl Form for Spec {
     fn write(&self, out: &mut Writer) {
         let is_growing = out.layout() == Layout::Growing;
@@ -63,9 +63,9 @@ impl Form for Spec {
             SpecBody::Row(_) if !is_growing => server::json(&self.body),
             _ => "".into(),
         };
-        let nothing = SharedRow::default();
+        let no_row = SharedRow::default();
         let (common, own, row) = match &self.body {
-            SpecBody::Json(text) => (&text.common()[..], text.own(), &nothing),
+            SpecBody::Json(text) => (&text.common()[..], text.own(), &no_row),
             SpecBody::Row(row) => (&json[..], "", row),
         };
         out.row(|out| {
@@ -76,12 +76,12 @@ impl Form for Spec {
             self.rules.write(out);
             out.text(common, own);
             self.created_at.write(out);
-            let end = out.position();
-            let end = out.added(row, end);
-            let end = out.added(&self.usage, end);
-            let end = out.added(&self.build_secrets, end);
-            let end = out.added(&self.secrets, end);
-            out.cut(end);
+            let row_end = out.position();
+            let row_end = out.added_field(row, row_end);
+            let row_end = out.added_field(&self.usage, row_end);
+            let row_end = out.added_field(&self.build_secrets, row_end);
+            let row_end = out.added_field(&self.secrets, row_end);
+            out.truncate(row_end);
         });
     }
 
@@ -91,13 +91,13 @@ impl Form for Spec {
             let (group, rules) = Form::read(from)?;
             let text = from.text()?;
             let created_at = Form::read(from)?;
-            let row: SharedRow = from.added()?;
+            let row: SharedRow = from.added_field()?;
             let body = match row.common().is_empty() {
                 true => SpecBody::from(text),
                 false => SpecBody::Row(row),
             };
-            let usage = from.added()?;
-            let (build_secrets, secrets) = (from.added()?, from.added()?);
+            let usage = from.added_field()?;
+            let (build_secrets, secrets) = (from.added_field()?, from.added_field()?);
             Ok(Self {
                 name,
                 project,
@@ -126,7 +126,7 @@ impl Form for SharedRow {
     }
 }
 
-/// One text, wherever its parts meet.
+/// The two parts are written as one text.
 impl Form for SharedText {
     fn write(&self, out: &mut Writer) {
         out.text(self.common(), self.own());

@@ -1,4 +1,4 @@
-//! What control and cells say to each other.
+//! The messages between control and cells.
 
 use placewright_conductor::message::{Create, Envelope, Message, MoveOrder, Reply};
 use placewright_conductor::{ClaimChange, ClaimRequest};

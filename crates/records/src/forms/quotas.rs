@@ -1,4 +1,4 @@
-//! Quotas: limits, and what instances count for.
+//! Quotas: limits, and usages of instances.
 
 use placewright_conductor::quota::{QuotaScope, QuotaSet, Resource, Usage, UsageAmounts};
 
@@ -19,7 +19,7 @@ choice!(QuotaScope {
     4 Unified(name),
 });
 
-/// The name, which never changes.
+/// A resource is written as its name, which never changes.
 impl Form for Resource {
     fn write(&self, out: &mut Writer) {
         out.text(&self.name(), "");
@@ -30,7 +30,7 @@ impl Form for Resource {
     }
 }
 
-/// The amounts, if they are known.
+/// A usage is written as its amounts, if they are known.
 impl Form for Usage {
     fn write(&self, out: &mut Writer) {
         let amounts = self.amounts();

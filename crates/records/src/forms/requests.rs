@@ -1,4 +1,4 @@
-//! Requests to the scheduler, which bodies of specs have.
+//! Requests to the scheduler, which are part of the bodies of specs.
 
 use std::collections::BTreeMap;
 
@@ -137,14 +137,14 @@ names!(TopologyRelation { 0 Same, 1 Different, 2 Spread, 3 Near, 4 Far });
 names!(Strength { 0 Hard, 1 Soft });
 names!(PciNumaPolicy { 0 Required, 1 Legacy, 2 Preferred, 3 Socket });
 
-/// Names and values, which are checked again when they are read.
+/// Properties are written as names and values, and are parsed again when they are read.
 impl Form for ImageProperties {
     fn write(&self, out: &mut Writer) {
         self.to_map().write(out);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
-        let all: BTreeMap<String, String> = Form::read(from)?;
-        Self::new(all).map_err(|_| FormError::Bad("a property of an image"))
+        let properties: BTreeMap<String, String> = Form::read(from)?;
+        Self::new(properties).map_err(|_| FormError::Bad("a property of an image"))
     }
 }

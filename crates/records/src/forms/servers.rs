@@ -1,4 +1,4 @@
-//! What bodies of specs have besides the request.
+//! The parts of the bodies of specs other than the request to the scheduler.
 
 use placewright_types::server::{
     NetworkRequest, Networks, NetworksWord, OwnFields, PlainValue, ServerFields,

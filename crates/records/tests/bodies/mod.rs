@@ -1,5 +1,5 @@
-//! A body with a value in every field. What is here is in the golden files, and so never changes; a
-//! field that is added gets its default here.
+//! A body with a value in every field. It is in the golden files, so its values never change; a field that
+//! is added gets its default here.
 
 #![allow(
     dead_code,
@@ -47,11 +47,11 @@ pub fn topology() -> GroupTopology {
     }
 }
 
-fn texts(all: &[&str]) -> BTreeSet<String> {
-    all.iter().map(|text| (*text).to_owned()).collect()
+fn set_of(texts: &[&str]) -> BTreeSet<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn pairs(key: &str, value: &str) -> BTreeMap<String, String> {
+fn map_of(key: &str, value: &str) -> BTreeMap<String, String> {
     [(key.to_owned(), value.to_owned())].into()
 }
 
@@ -76,7 +76,7 @@ pub fn network() -> RequestedNetwork {
     let group = PortRequestGroup {
         id: "g".into(),
         resources: [("NET_BW_EGR_KILOBIT_PER_SEC".to_owned(), 1000)].into(),
-        required: texts(&["CUSTOM_B"]),
+        required: set_of(&["CUSTOM_B"]),
     };
     RequestedNetwork {
         port_id: Some(OTHER),
@@ -87,9 +87,9 @@ pub fn network() -> RequestedNetwork {
         segments: vec![OTHER],
         resource_request: Some(PortResourceRequest {
             resources: [("NET_BW_IGR_KILOBIT_PER_SEC".to_owned(), 300)].into(),
-            required: texts(&["CUSTOM_C"]),
+            required: set_of(&["CUSTOM_C"]),
             request_groups: Some(vec![group]),
-            same_subtree: texts(&["g"]),
+            same_subtree: set_of(&["g"]),
         }),
         device_profile: Some("d".into()),
     }
@@ -117,7 +117,7 @@ pub fn profile() -> DeviceProfile {
     DeviceProfile {
         name: "fpga".into(),
         groups: vec![DeviceGroup {
-            properties: pairs("resources:FPGA", "1"),
+            properties: map_of("resources:FPGA", "1"),
         }],
     }
 }
@@ -126,9 +126,9 @@ pub fn resources() -> RequestGroup {
     RequestGroup {
         requester_id: "x".into(),
         resources: [("VGPU".to_owned(), 1)].into(),
-        required_traits: texts(&["CUSTOM_E"]),
-        any_traits: vec![texts(&["CUSTOM_F", "CUSTOM_G"])],
-        forbidden_traits: texts(&["CUSTOM_H"]),
+        required_traits: set_of(&["CUSTOM_E"]),
+        any_traits: vec![set_of(&["CUSTOM_F", "CUSTOM_G"])],
+        forbidden_traits: set_of(&["CUSTOM_H"]),
         aggregates: vec![vec![OTHER]],
         forbidden_aggregates: [OTHER].into(),
         in_tree: Some(OTHER),
@@ -144,7 +144,7 @@ pub fn request() -> RequestSpec {
             root_gb: 20,
             ephemeral_gb: 1,
             swap_mb: 512,
-            extra_specs: pairs("hw:cpu_policy", "dedicated"),
+            extra_specs: map_of("hw:cpu_policy", "dedicated"),
         },
         image: Some(image()),
         is_bfv: true,
@@ -169,14 +169,14 @@ pub fn request() -> RequestSpec {
             policy: Some(GroupPolicy::SoftAntiAffinity),
             max_server_per_host: Some(2),
             members: [OTHER].into(),
-            hosts: texts(&["h5"]),
+            hosts: set_of(&["h5"]),
             topology_rules: vec![rule()],
         }),
         requested_resources: vec![resources()],
         request_level_params: RequestLevelParams {
-            root_required: texts(&["CUSTOM_I"]),
-            root_forbidden: texts(&["CUSTOM_J"]),
-            same_subtree: vec![texts(&["x"])],
+            root_required: set_of(&["CUSTOM_I"]),
+            root_forbidden: set_of(&["CUSTOM_J"]),
+            same_subtree: vec![set_of(&["x"])],
         },
         pci_requests: vec![device()],
         requested_networks: vec![network()],
@@ -198,14 +198,14 @@ pub fn plain_values() -> Vec<PlainValue> {
 }
 
 pub fn networks() -> Vec<Networks> {
-    let one = NetworkRequest {
+    let network_request = NetworkRequest {
         uuid: Some(OTHER.to_string()),
         port: Some("q".into()),
         fixed_ip: Some("192.0.2.7".into()),
         tag: Some("t".into()),
     };
     vec![
-        Networks::List(vec![one]),
+        Networks::List(vec![network_request]),
         Networks::Word(NetworksWord::Auto),
         Networks::Word(NetworksWord::None),
     ]
@@ -222,7 +222,7 @@ pub fn body() -> ServerBody {
             image: Some("i".into()),
             reservation_id: "r-1".into(),
             description: Some("d".into()),
-            metadata: pairs("k", "v"),
+            metadata: map_of("k", "v"),
             tags: vec!["t".into()],
             key_name: Some("key".into()),
             public_key: Some("ssh".into()),
@@ -253,9 +253,8 @@ pub fn spec() -> Spec {
     }
 }
 
-/// The same with a value in every field that was added. A later release writes these before its own,
-/// also if they have their defaults.
-pub fn spec_of_today() -> Spec {
+/// A spec with a value also in each field that was added to specs later.
+pub fn spec_with_added_fields() -> Spec {
     Spec {
         usage: values::quotas::usage(),
         build_secrets: "build".into(),

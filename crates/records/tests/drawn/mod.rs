@@ -1,4 +1,4 @@
-//! Values that the laws are tried on, drawn at random: those that others are made of.
+//! Random values for the tests in `laws.rs`: the parts of which other values consist.
 
 use std::fmt::Debug;
 
@@ -10,18 +10,18 @@ use proptest::option::of;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-/// Which fields are drawn. The positional layout, and with it version 2 of messages, has no fields
-/// that were added to a row.
+/// Which fields get random values. The positional layout, and with it version 2 of messages, does not have
+/// the fields that were added to rows later.
 #[derive(Clone, Copy)]
 pub(crate) enum Draw {
-    /// Added fields have their default.
+    /// Fields that were added later have their default.
     OfEveryLayout,
-    /// Added fields have other values too.
+    /// Fields that were added later have random values too.
     WithAdded,
 }
 
 impl Draw {
-    /// A field that was added behind a semicolon.
+    /// A value for a field that was added later.
     pub(crate) fn added<T>(self, values: impl Strategy<Value = T> + 'static) -> BoxedStrategy<T>
     where
         T: Clone + Debug + Default + 'static,
@@ -46,12 +46,12 @@ pub(crate) fn time() -> impl Strategy<Value = Timestamp> {
 }
 
 pub(crate) fn amounts() -> impl Strategy<Value = Vec<Amounts>> {
-    let one = (uuid(), vec((text(), any::<i64>()), 0..3));
-    let one = one.prop_map(|(provider, resources)| Amounts {
+    let of_provider = (uuid(), vec((text(), any::<i64>()), 0..3));
+    let of_provider = of_provider.prop_map(|(provider, resources)| Amounts {
         provider,
         resources,
     });
-    vec(one, 0..3)
+    vec(of_provider, 0..3)
 }
 
 pub(crate) fn candidate() -> impl Strategy<Value = Candidate> {
@@ -74,7 +74,7 @@ pub(crate) fn fault() -> impl Strategy<Value = Fault> {
 pub(crate) fn usage() -> impl Strategy<Value = Usage> {
     let classes = vec((text(), any::<u32>()), 0..3);
     let amounts = (any::<u32>(), any::<u32>(), classes);
-    of(amounts).prop_map(|known| match known {
+    of(amounts).prop_map(|amounts| match amounts {
         None => Usage::default(),
         Some((cores, ram_mb, classes)) => Usage::new(UsageAmounts {
             cores,

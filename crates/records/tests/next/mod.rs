@@ -1,4 +1,5 @@
-//! A row as a later release has it, and the check that older and newer releases read each other's.
+//! A row with an added field, as a later release may have it, and the test that releases with and without
+//! the field read each other's rows.
 
 #![allow(
     dead_code,
@@ -11,14 +12,14 @@ use std::fmt::Debug;
 
 use placewright_records::{Form, FormError, Layout, Reader, Writer};
 
-/// A row as a later release has it: with a field after those of today.
+/// A row with one field more than it has in this release.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Next<T> {
+pub struct WithAddedField<T> {
     pub row: T,
     pub added: Option<String>,
 }
 
-impl<T> Next<T> {
+impl<T> WithAddedField<T> {
     pub fn new(row: T) -> Self {
         Self {
             row,
@@ -34,66 +35,70 @@ pub fn fields(row: &impl Form) -> Vec<u8> {
     let bytes = out.into_bytes();
     let mut from = Reader::new(&bytes, Layout::Growing);
     let length = from.length().unwrap();
-    assert_eq!(from.left(), length);
+    assert_eq!(from.remaining(), length);
     from.raw(length).unwrap().to_vec()
 }
 
-impl<T: Form> Form for Next<T> {
+impl<T: Form> Form for WithAddedField<T> {
     fn write(&self, out: &mut Writer) {
         if out.layout() == Layout::Positional {
             return self.row.write(out);
         }
-        let today = fields(&self.row);
+        let present_fields = fields(&self.row);
         out.row(|out| {
-            out.raw(&today);
+            out.raw(&present_fields);
             let end = out.position();
-            let end = out.added(&self.added, end);
-            out.cut(end);
+            let end = out.added_field(&self.added, end);
+            out.truncate(end);
         });
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
         from.row(|from| {
-            // The row of today ends where its fields end: what is left is the added one. The longest
-            // comes first, because a row may also end before fields that were added earlier.
-            let whole = from.left();
-            let bytes = from.raw(whole)?;
-            let today = (0..=whole).rev().find_map(|end| {
+            // The added field begins where the fields of this release end. The longest prefix that is such
+            // a row is taken, because a row may also end before fields that were added earlier.
+            let length = from.remaining();
+            let bytes = from.raw(length)?;
+            let present_fields = (0..=length).rev().find_map(|end| {
                 let mut out = Writer::new(Vec::new(), Layout::Growing);
                 out.row(|out| out.raw(&bytes[..end]));
                 let framed = out.into_bytes();
                 let row = T::read(&mut Reader::new(&framed, Layout::Growing)).ok()?;
                 (fields(&row).len() == end).then_some((row, end))
             });
-            let (row, end) = today.ok_or(FormError::Ended)?;
-            let added = Reader::new(&bytes[end..], Layout::Growing).added()?;
+            let (row, end) = present_fields.ok_or(FormError::Ended)?;
+            let added = Reader::new(&bytes[end..], Layout::Growing).added_field()?;
             Ok(Self { row, added })
         })
     }
 }
 
-pub fn written(value: &impl Form) -> Vec<u8> {
+pub fn encode(value: &impl Form) -> Vec<u8> {
     let mut out = Writer::new(Vec::new(), Layout::Growing);
     value.write(&mut out);
     out.into_bytes()
 }
 
-pub fn read<T: Form>(bytes: &[u8]) -> T {
+pub fn decode<T: Form>(bytes: &[u8]) -> T {
     let mut from = Reader::new(bytes, Layout::Growing);
     let value = T::read(&mut from).unwrap();
-    from.end().unwrap();
+    from.finish().unwrap();
     value
 }
 
-/// Both ways, for a row by itself.
+/// Tests a row in both directions.
 pub fn assert_grows<T: Form + Clone + PartialEq + Debug>(row: T) {
-    let next = Next::new(row.clone());
-    let bytes = written(&next);
-    assert_eq!(read::<T>(&bytes), row, "an older reader");
-    assert_eq!(read::<Next<T>>(&bytes), next, "a newer reader");
-    let of_today = read::<Next<T>>(&written(&row));
+    let next = WithAddedField::new(row.clone());
+    let bytes = encode(&next);
+    assert_eq!(decode::<T>(&bytes), row, "an older reader");
+    assert_eq!(decode::<WithAddedField<T>>(&bytes), next, "a newer reader");
+    let from_present = decode::<WithAddedField<T>>(&encode(&row));
     let added = None;
-    assert_eq!(of_today, Next { row, added }, "an older writer");
-    // A newer writer that has nothing new to say writes as an older one.
-    assert_eq!(written(&of_today), written(&of_today.row));
+    assert_eq!(
+        from_present,
+        WithAddedField { row, added },
+        "an older writer"
+    );
+    // With the default in the added field, a newer writer writes the same bytes as an older one.
+    assert_eq!(encode(&from_present), encode(&from_present.row));
 }

@@ -115,7 +115,7 @@ pub fn instances_of_control() -> Vec<Change> {
         turn: 2,
         migrations: vec![MIGRATION],
     };
-    let under_way = Move {
+    let move_row = Move {
         instance: INSTANCE,
         kind: MoveKind::Resize,
         stage: MoveStage::Placed {
@@ -146,7 +146,7 @@ pub fn instances_of_control() -> Vec<Change> {
         Change::Mapping(INSTANCE, some(mapping)),
         Change::Buried(INSTANCE, some(Buried { fault: fault() })),
         Change::Deletion(INSTANCE, some(Deletion { at: AT })),
-        Change::Move(MIGRATION, some(under_way)),
+        Change::Move(MIGRATION, some(move_row)),
         Change::Migration(MIGRATION, some(migration)),
     ]
 }
@@ -236,15 +236,15 @@ pub fn tables_of_control() -> Vec<Change> {
     ]
 }
 
-pub fn of_cell() -> Vec<cell::Change> {
+pub fn cell_changes() -> Vec<cell::Change> {
     use cell::Change;
-    let place = GuestRef {
+    let guest_ref = GuestRef {
         host: HOST,
         number: 7,
     };
     let instance = Instance {
         vm_state: VmState::Resized,
-        guest: Some(place),
+        guest: Some(guest_ref),
         zone: Some("z".into()),
         claim: 3,
         attempt: 9,
@@ -265,12 +265,12 @@ pub fn of_cell() -> Vec<cell::Change> {
             number: 7,
         }),
         alternates: vec![candidate()],
-        origin: Some(place),
+        origin: Some(guest_ref),
         spec: Some(spec()),
         state_before: VmState::Active,
         is_broken: true,
         fault: Some(fault()),
-        clearing: vec![place],
+        clearing: vec![guest_ref],
     };
     let action = Action {
         name: "create".into(),
@@ -306,27 +306,27 @@ pub fn of_cell() -> Vec<cell::Change> {
     ]
 }
 
-pub fn of_control() -> Vec<control::Change> {
+pub fn control_changes() -> Vec<control::Change> {
     let removed = placement::Change::ConsumerRemoved {
         consumer: INSTANCE.consumer(),
     };
-    let own = instances_of_control()
+    let conductor_changes = instances_of_control()
         .into_iter()
         .chain(tables_of_control());
     std::iter::once(control::Change::Placement(removed))
-        .chain(own.map(control::Change::Conductor))
+        .chain(conductor_changes.map(control::Change::Conductor))
         .collect()
 }
 
 /// The changes of a request for several instances, which share what they have in common.
-pub fn of_a_reservation(count: u128) -> Vec<control::Change> {
+pub fn reservation_changes(count: u128) -> Vec<control::Change> {
     let common: Arc<str> = r#"{"request":{},"server":{"user_data":"x"#.into();
     let first = spec();
     let changes = (1..=count).map(|number| {
-        let own = format!(r#"","launch_index":{number}}}}}"#);
+        let conductor_changes = format!(r#"","launch_index":{number}}}}}"#);
         let spec = Spec {
             name: format!("vm-{number}"),
-            body: SharedText::parted(Arc::clone(&common), own).into(),
+            body: SharedText::parted(Arc::clone(&common), conductor_changes).into(),
             ..first.clone()
         };
         let instance = InstanceId(Uuid::from_u128(number));
@@ -389,8 +389,8 @@ pub fn replies() -> Vec<Reply> {
     vec![Reply::Accepted, Reply::Refused("no".into())]
 }
 
-/// One of each act.
-pub fn acts() -> Vec<CellOperation> {
+/// One of each cell operation.
+pub fn cell_operations() -> Vec<CellOperation> {
     vec![
         CellOperation::Shelve { instance: INSTANCE },
         CellOperation::Rebuild {
@@ -406,9 +406,9 @@ pub fn acts() -> Vec<CellOperation> {
     ]
 }
 
-/// One of each ask.
-pub fn asks() -> Vec<ClaimRequest> {
-    let wants = [
+/// One of each claim request.
+pub fn claim_requests() -> Vec<ClaimRequest> {
+    let changes = [
         ClaimChange::Swap {
             candidates: vec![candidate()],
         },
@@ -419,18 +419,18 @@ pub fn asks() -> Vec<ClaimRequest> {
             fault: Some(fault()),
         },
     ];
-    wants
+    changes
         .into_iter()
-        .map(|want| ClaimRequest {
+        .map(|change| ClaimRequest {
             instance: INSTANCE,
             number: 7,
-            want,
+            want: change,
         })
         .collect()
 }
 
-/// One of each answer to an ask.
-pub fn answers() -> Vec<ClaimResponse> {
+/// One of each claim response.
+pub fn claim_responses() -> Vec<ClaimResponse> {
     vec![
         ClaimResponse::Swapped { index: 1 },
         ClaimResponse::NothingFits,
@@ -511,8 +511,8 @@ fn updates() -> Vec<HostUpdate> {
     ]
 }
 
-/// One of each of a cell's events.
-pub fn news() -> Vec<CellEvent> {
+/// One of each cell event.
+pub fn cell_events() -> Vec<CellEvent> {
     let view = InstanceView {
         vm_state: VmState::Active,
         job: Some(JobView {
@@ -536,7 +536,7 @@ pub fn news() -> Vec<CellEvent> {
         is_up: true,
         heard_at: AT,
     };
-    let mut news = vec![
+    let mut cell_events = vec![
         CellEvent::Instance {
             instance: INSTANCE,
             view: Some(Box::new(view)),
@@ -549,7 +549,7 @@ pub fn news() -> Vec<CellEvent> {
         CellEvent::Complete,
         CellEvent::Heartbeat,
     ];
-    news.extend(updates().into_iter().map(|update| CellEvent::State {
+    cell_events.extend(updates().into_iter().map(|update| CellEvent::State {
         host: HOST,
         update: Box::new(NumberedUpdate {
             incarnation: 300,
@@ -557,5 +557,5 @@ pub fn news() -> Vec<CellEvent> {
             update,
         }),
     }));
-    news
+    cell_events
 }

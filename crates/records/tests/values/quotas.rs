@@ -6,7 +6,7 @@ use placewright_conductor::{MoveKind, Spec, control};
 
 use super::{INSTANCE, MIGRATION, some, spec};
 
-/// What an instance counts for.
+/// The usage of an instance.
 pub fn usage() -> Usage {
     Usage::new(UsageAmounts {
         cores: 300,
@@ -15,21 +15,21 @@ pub fn usage() -> Usage {
     })
 }
 
-/// The specification of an instance that counts for something.
-pub fn counted_spec() -> Spec {
+/// A spec with a usage.
+pub fn spec_with_usage() -> Spec {
     Spec {
         usage: usage(),
         ..spec()
     }
 }
 
-/// A move of an instance that counts for more meanwhile.
-pub fn counted_move() -> Move {
+/// A move that adds to the usage of its instance.
+pub fn move_with_usage() -> Move {
     Move {
         instance: INSTANCE,
         kind: MoveKind::Resize,
         stage: MoveStage::Requested,
-        spec: Some(counted_spec()),
+        spec: Some(spec_with_usage()),
         turn: 1,
         held: vec![],
         decision: None,
@@ -67,13 +67,13 @@ pub fn scopes() -> [QuotaScope; 5] {
     ]
 }
 
-/// Limits of each scope, and an instance that counts for something.
-pub fn of_quotas() -> Vec<control::Change> {
+/// Changes of quotas, and of an instance with a usage.
+pub fn quota_changes() -> Vec<control::Change> {
     let sets = scopes().map(|scope| Change::Quota(scope, some(limits())));
     let of_instance = [
         Change::Quota(QuotaScope::Project("q".into()), None),
-        Change::Spec(INSTANCE, some(counted_spec())),
-        Change::Move(MIGRATION, some(counted_move())),
+        Change::Spec(INSTANCE, some(spec_with_usage())),
+        Change::Move(MIGRATION, some(move_with_usage())),
     ];
     let all = sets.into_iter().chain(of_instance);
     all.map(control::Change::Conductor).collect()

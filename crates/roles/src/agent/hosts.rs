@@ -9,7 +9,7 @@ use placewright_agent::command::{self, Command};
 use placewright_agent::simulated::{self, Simulated, Spread, Uniform};
 use placewright_agent::{Driver, HostDescription, Operation};
 
-use super::wrong;
+use super::config_error;
 use crate::config::ConfigErrors;
 use crate::options::{AgentOptions, DriverKind, Number};
 
@@ -23,8 +23,8 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
         DriverKind::Simulated => {
             let simulated = simulated::Options {
                 hosts: simulated_hosts(options)?,
-                times: by_verb::<Spread>("times_ms", &options.times_ms)?,
-                failures: by_verb::<Rate>("failures", &options.failures)?
+                times: parse_by_operation::<Spread>("times_ms", &options.times_ms)?,
+                failures: parse_by_operation::<Rate>("failures", &options.failures)?
                     .into_iter()
                     .map(|(operation, rate)| (operation, rate.0))
                     .collect(),
@@ -35,17 +35,18 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
         DriverKind::Command => {
             let Some(directory) = &options.commands else {
                 let missing = "is needed for the driver command: the directory of executables";
-                return Err(wrong("commands", &missing));
+                return Err(config_error("commands", &missing));
             };
             let mut command = command::Options::new(directory, options.directory());
             command.environment.clone_from(&options.command_environment);
             command.timeout = super::seconds(options.command_timeout_s);
             command.timeouts =
-                by_verb::<Seconds>("command_timeouts_s", &options.command_timeouts_s)?
+                parse_by_operation::<Seconds>("command_timeouts_s", &options.command_timeouts_s)?
                     .into_iter()
                     .map(|(operation, seconds)| (operation, seconds.0))
                     .collect();
-            let command = Command::new(command).map_err(|error| wrong("commands", &error))?;
+            let command =
+                Command::new(command).map_err(|error| config_error("commands", &error))?;
             Ok(Arc::new(command))
         }
     }
@@ -55,59 +56,64 @@ fn simulated_hosts(options: &AgentOptions) -> Result<Vec<HostDescription>, Confi
     let hosts = match &options.nodes_file {
         Some(file) => {
             let nodes = placewright_trace::nodes::read(file);
-            simulated::of_trace(&nodes.map_err(|error| wrong("nodes_file", &error))?)
+            simulated::of_trace(&nodes.map_err(|error| config_error("nodes_file", &error))?)
         }
         None => Uniform {
-            hosts: small(options.hosts),
+            hosts: u32_or_max(options.hosts),
             prefix: options.prefix.clone(),
-            vcpus: small(options.vcpus),
+            vcpus: u32_or_max(options.vcpus),
             cpu_ratio: options.cpu_allocation_ratio.0,
-            memory_mb: small(options.memory_mb),
-            disk_gb: small(options.disk_gb),
-            gpus: small(options.gpus),
+            memory_mb: u32_or_max(options.memory_mb),
+            disk_gb: u32_or_max(options.disk_gb),
+            gpus: u32_or_max(options.gpus),
             gpu_model: options.gpu_model.clone(),
         }
         .hosts(),
     };
-    let bad_part = || wrong("part", &"write NUMBER/OF, 1/3 for example");
-    let (part, parts) = options.part.split_once('/').ok_or_else(bad_part)?;
-    let read = |text: &str| text.parse::<usize>().map_err(|_| bad_part());
+    let part_error = || config_error("part", &"write NUMBER/OF, 1/3 for example");
+    let (part, parts) = options.part.split_once('/').ok_or_else(part_error)?;
+    let read = |text: &str| text.parse::<usize>().map_err(|_| part_error());
     let (part, parts) = (read(part)?, read(parts)?);
     if part == 0 || part > parts {
-        return Err(bad_part());
+        return Err(part_error());
     }
     let hosts = simulated::part_of(hosts, part - 1, parts);
     if hosts.is_empty() {
-        return Err(wrong("part", &"no host is in this part"));
+        return Err(config_error("part", &"no host is in this part"));
     }
     Ok(hosts)
 }
 
-fn small<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u32 {
+/// A number; one that is negative or too large becomes the maximum.
+fn u32_or_max<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u32 {
     u32::try_from(number.get()).unwrap_or(u32::MAX)
 }
 
-/// Parses a list of `VERB=VALUE`.
-fn by_verb<T>(name: &str, list: &[String]) -> Result<BTreeMap<Operation, T>, ConfigErrors>
+/// Parses a list of texts `VERB=VALUE`, where the verb is an operation of drivers.
+fn parse_by_operation<T>(
+    name: &str,
+    list: &[String],
+) -> Result<BTreeMap<Operation, T>, ConfigErrors>
 where
     T: FromStr,
     T::Err: std::fmt::Display,
 {
-    let one = |text: &String| {
+    let parse_pair = |text: &String| {
         let operations = || Operation::ALL.map(Operation::name).join(", ");
         let (operation, value) = text
             .split_once('=')
-            .ok_or_else(|| wrong(name, &format!("{text:?}: write VERB=VALUE")))?;
-        let known = Operation::named(operation.trim());
-        let operation = known
-            .ok_or_else(|| wrong(name, &format!("{operation:?} is none of {}", operations())))?;
+            .ok_or_else(|| config_error(name, &format!("{text:?}: write VERB=VALUE")))?;
+        let operation_of_name = Operation::named(operation.trim());
+        let operation = operation_of_name.ok_or_else(|| {
+            config_error(name, &format!("{operation:?} is none of {}", operations()))
+        })?;
         let value = value
             .trim()
             .parse::<T>()
-            .map_err(|error| wrong(name, &error))?;
+            .map_err(|error| config_error(name, &error))?;
         Ok((operation, value))
     };
-    list.iter().map(one).collect()
+    list.iter().map(parse_pair).collect()
 }
 
 /// A probability from 0 to 1.
@@ -147,11 +153,11 @@ mod tests {
     use crate::options::{OPTIONS, Options};
 
     /// The options with some values that differ from the defaults.
-    fn options(given: &[(&str, &str)]) -> AgentOptions {
+    fn options(changed_options: &[(&str, &str)]) -> AgentOptions {
         let texts: Vec<&str> = OPTIONS
             .iter()
             .map(|spec| {
-                let found = given.iter().find(|(key, _)| spec.key() == *key);
+                let found = changed_options.iter().find(|(key, _)| spec.key() == *key);
                 found.map_or(spec.default, |(_, text)| text)
             })
             .collect();
@@ -159,16 +165,24 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_parted_without_a_rest() {
-        let of = |part: &str| {
-            let given = [("agent.hosts", "10"), ("agent.part", part)];
-            simulated_hosts(&options(&given)).unwrap().len()
+    fn each_host_is_in_one_part() {
+        let hosts_in_part = |part: &str| {
+            let changed_options = [("agent.hosts", "10"), ("agent.part", part)];
+            simulated_hosts(&options(&changed_options)).unwrap().len()
         };
-        assert_eq!([of("1/3"), of("2/3"), of("3/3"), of("1/1")], [4, 3, 3, 10]);
+        assert_eq!(
+            [
+                hosts_in_part("1/3"),
+                hosts_in_part("2/3"),
+                hosts_in_part("3/3"),
+                hosts_in_part("1/1")
+            ],
+            [4, 3, 3, 10]
+        );
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_option() {
         for (key, text) in [
             ("agent.part", "4/3"),
             ("agent.part", "one"),
@@ -181,8 +195,8 @@ mod tests {
         ] {
             let errors = driver(&options(&[(key, text)])).err();
             let error = errors.unwrap().to_string();
-            let named = key.replace("driver", "commands");
-            assert!(error.contains(&named), "{key} {text}: {error}");
+            let expected = key.replace("driver", "commands");
+            assert!(error.contains(&expected), "{key} {text}: {error}");
         }
     }
 }

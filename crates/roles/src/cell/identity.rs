@@ -23,15 +23,15 @@ pub(super) fn find(directory: &Path, configured: Option<Uuid>) -> anyhow::Result
     let path = directory.join(FILE);
     match fs::read_to_string(&path) {
         Ok(text) => {
-            let kept = Uuid::try_parse(text.trim());
-            let kept = kept.with_context(|| format!("{}: not a UUID", path.display()))?;
+            let stored = Uuid::try_parse(text.trim());
+            let stored = stored.with_context(|| format!("{}: not a UUID", path.display()))?;
             match configured {
-                Some(configured) if configured != kept => Err(ConfigErrors(vec![format!(
-                    "cell.uuid: the store in {} belongs to cell {kept}, not to {configured}",
+                Some(configured) if configured != stored => Err(ConfigErrors(vec![format!(
+                    "cell.uuid: the store in {} belongs to cell {stored}, not to {configured}",
                     directory.display()
                 )])
                 .into()),
-                _ => Ok(kept),
+                _ => Ok(stored),
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -18,14 +18,14 @@ use crate::control::panics;
 pub(super) fn register(registry: &mut Registry, cell: &Arc<Cell>) {
     panics::register(registry);
     let registry = registry.sub_registry_with_prefix("placewright_cell");
-    registry.register_collector(Box::new(Figures(Arc::downgrade(cell))));
+    registry.register_collector(Box::new(CellMetrics(Arc::downgrade(cell))));
 }
 
 /// Collects a cell's metrics when Prometheus asks for them.
 #[derive(Debug)]
-struct Figures(Weak<Cell>);
+struct CellMetrics(Weak<Cell>);
 
-impl Collector for Figures {
+impl Collector for CellMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Some(cell) = self.0.upgrade() else {
             return Ok(());
@@ -92,18 +92,18 @@ impl Collector for Figures {
 }
 
 /// The state of a cell for its health checks.
-pub(super) struct Vitals {
+pub(super) struct CellHealth {
     registry: Registry,
     stops: watch::Receiver<u32>,
 }
 
-impl Vitals {
+impl CellHealth {
     pub(super) fn new(registry: Registry, stops: watch::Receiver<u32>) -> Arc<Self> {
         Arc::new(Self { registry, stops })
     }
 }
 
-impl HealthSource for Vitals {
+impl HealthSource for CellHealth {
     fn why_not_ready(&self) -> Option<&'static str> {
         (*self.stops.borrow() > 0).then_some("stopping\n")
     }

@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 
-use super::{Given, Source, Value, nearest};
+use super::{GivenValue, Source, Value, nearest_hint};
 use crate::options::OPTIONS;
 
 /// Variables with the prefix that are not options: the path of the configuration file, the servers'
 /// addresses and the credentials for client commands, and those of the scripts under `tests/`.
-const OTHERS: [&str; 8] = [
+const NOT_OPTIONS: [&str; 8] = [
     "PLACEWRIGHT_CONFIG",
     "PLACEWRIGHT_URL",
     "PLACEWRIGHT_COMPUTE_URL",
@@ -19,23 +19,28 @@ const OTHERS: [&str; 8] = [
 ];
 
 /// The prefix of variables for the scripts under `tests/`, which the program ignores.
-const TESTS: &str = "PLACEWRIGHT_TEST_";
+const TEST_PREFIX: &str = "PLACEWRIGHT_TEST_";
 
 /// The values in these variables; unknown names with the prefix are errors.
-pub(super) fn read(variables: &[(OsString, OsString)], problems: &mut Vec<String>) -> Vec<Given> {
+pub(super) fn read(
+    variables: &[(OsString, OsString)],
+    errors: &mut Vec<String>,
+) -> Vec<GivenValue> {
     let mut given = Vec::new();
     for (variable, value) in variables {
         let name = variable.to_string_lossy();
-        if !name.starts_with("PLACEWRIGHT_") || name.starts_with(TESTS) || OTHERS.contains(&&*name)
+        if !name.starts_with("PLACEWRIGHT_")
+            || name.starts_with(TEST_PREFIX)
+            || NOT_OPTIONS.contains(&&*name)
         {
             continue;
         }
         let Some(index) = OPTIONS.iter().position(|spec| spec.variable() == name) else {
-            let near = nearest(
+            let hint = nearest_hint(
                 &name,
                 OPTIONS.iter().map(crate::options::OptionSpec::variable),
             );
-            problems.push(format!("{name}: unknown variable{near}"));
+            errors.push(format!("{name}: unknown variable{hint}"));
             continue;
         };
         match value.to_str() {
@@ -49,7 +54,7 @@ pub(super) fn read(variables: &[(OsString, OsString)], problems: &mut Vec<String
                     },
                 ));
             }
-            None => problems.push(format!("{name}: its value is not UTF-8")),
+            None => errors.push(format!("{name}: its value is not UTF-8")),
         }
     }
     // The environment has no defined order, so values are sorted into that of the table.

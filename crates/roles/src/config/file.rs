@@ -5,42 +5,42 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Given, Source, Value, nearest};
+use super::{GivenValue, Source, Value, nearest_hint};
 use crate::options::{OPTIONS, SECTIONS, find};
 
 /// The values in the text of a file; `path` is only used for sources and errors.
-pub(super) fn read(path: &Path, text: &str, problems: &mut Vec<String>) -> Vec<Given> {
-    let place = |offset: usize| format!("{}:{}", path.display(), line_at(text, offset));
+pub(super) fn read(path: &Path, text: &str, errors: &mut Vec<String>) -> Vec<GivenValue> {
+    let location = |offset: usize| format!("{}:{}", path.display(), line_at(text, offset));
     let document = match DeTable::parse(text) {
         Ok(document) => document.into_inner(),
         Err(error) => {
             let offset = error.span().map_or(0, |span| span.start);
-            problems.push(format!("{}: {}", place(offset), error.message()));
+            errors.push(format!("{}: {}", location(offset), error.message()));
             return Vec::new();
         }
     };
     let mut given = Vec::new();
     for (section, table) in in_order(&document) {
         let name = section.get_ref().as_ref();
-        let at = place(section.span().start);
-        if !SECTIONS.iter().any(|known| known.name == name) {
-            let near = nearest(name, SECTIONS.iter().map(|known| known.name.to_owned()));
-            problems.push(format!("{at}: unknown section [{name}]{near}"));
+        let location_text = location(section.span().start);
+        if !SECTIONS.iter().any(|section| section.name == name) {
+            let hint = nearest_hint(name, SECTIONS.iter().map(|section| section.name.to_owned()));
+            errors.push(format!("{location_text}: unknown section [{name}]{hint}"));
             continue;
         }
         let DeValue::Table(table) = table.get_ref() else {
-            problems.push(format!(
-                "{at}: {name} is a section: write [{name}], its keys below it"
+            errors.push(format!(
+                "{location_text}: {name} is a section: write [{name}], its keys below it"
             ));
             continue;
         };
         for (key, value) in in_order(table) {
-            let at = place(key.span().start);
+            let location_text = location(key.span().start);
             let Some(index) = find(&format!("{name}.{}", key.get_ref())) else {
                 let keys = OPTIONS.iter().filter(|spec| spec.section == name);
-                let near = nearest(key.get_ref(), keys.map(|spec| spec.name.to_owned()));
-                problems.push(format!(
-                    "{at}: unknown key {} in [{name}]{near}",
+                let hint = nearest_hint(key.get_ref(), keys.map(|spec| spec.name.to_owned()));
+                errors.push(format!(
+                    "{location_text}: unknown key {} in [{name}]{hint}",
                     key.get_ref()
                 ));
                 continue;
@@ -60,8 +60,8 @@ pub(super) fn read(path: &Path, text: &str, problems: &mut Vec<String>) -> Vec<G
                         },
                     ));
                 }
-                Err(kind) => problems.push(format!(
-                    "{at}: {} is given as {kind}; allowed: {}",
+                Err(kind) => errors.push(format!(
+                    "{location_text}: {} is given as {kind}; allowed: {}",
                     OPTIONS[index].key(),
                     (OPTIONS[index].allowed)()
                 )),

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use super::reads::{self, Everything, OfAgent, OfCell, OfControl, OfUp, ReadsOptions};
-use super::{Given, Source, Value};
+use super::reads::{
+    self, AllOptions, ReadByAgent, ReadByCell, ReadByControl, ReadByUp, ReadsOptions,
+};
+use super::{GivenValue, Source, Value};
 use crate::options::{Form, OPTIONS, OptionSpec};
 
 /// The flags of a command line that set options, and `--config`.
@@ -33,7 +35,7 @@ impl Flags {
     }
 
     /// The values that were given.
-    pub(super) fn given(&self) -> impl Iterator<Item = Given> {
+    pub(super) fn given(&self) -> impl Iterator<Item = GivenValue> {
         self.values.iter().map(|(index, text)| {
             let source = Source::Flag(OPTIONS[*index].flag());
             (
@@ -86,15 +88,15 @@ fn placeholder(spec: &OptionSpec) -> String {
 pub struct FlagsOf<R>(Flags, PhantomData<R>);
 
 /// All options, for commands about the configuration itself.
-pub type AllFlags = FlagsOf<Everything>;
+pub type AllFlags = FlagsOf<AllOptions>;
 /// The options of `up`.
-pub type UpFlags = FlagsOf<OfUp>;
+pub type UpFlags = FlagsOf<ReadByUp>;
 /// The options of `control`.
-pub type ControlFlags = FlagsOf<OfControl>;
+pub type ControlFlags = FlagsOf<ReadByControl>;
 /// The options of `cell`.
-pub type CellFlags = FlagsOf<OfCell>;
+pub type CellFlags = FlagsOf<ReadByCell>;
 /// The options of `agent`.
-pub type AgentFlags = FlagsOf<OfAgent>;
+pub type AgentFlags = FlagsOf<ReadByAgent>;
 
 impl<R> Deref for FlagsOf<R> {
     type Target = Flags;

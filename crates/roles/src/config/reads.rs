@@ -11,15 +11,15 @@ use crate::options::{OPTIONS, OptionSpec, SECTIONS};
 pub struct CommandOptions {
     /// The command as the user writes it, such as `up`.
     pub command: &'static str,
-    parts: &'static [(&'static str, KeySet)],
+    sections: &'static [(&'static str, KeySet)],
     /// Whether it also reads all other sections, except those that only one command reads.
-    reads_rest: bool,
+    reads_other_sections: bool,
 }
 
 /// Sections that only one command reads.
-const OF_OTHERS: [&str; 2] = ["cell", "agent"];
+const SINGLE_COMMAND_SECTIONS: [&str; 2] = ["cell", "agent"];
 
-/// The keys that are read of a section.
+/// The keys that a command reads of a section.
 #[derive(Debug, Clone, Copy)]
 enum KeySet {
     All,
@@ -38,14 +38,15 @@ impl KeySet {
 }
 
 impl CommandOptions {
-    /// The keys that are read of a section; none if nothing is.
+    /// The keys that the command reads of a section; `None` if it does not read the section.
     fn keys(&self, section: &str) -> Option<KeySet> {
-        let mut parts = self.parts.iter();
-        let named = parts.find(|(name, _)| *name == section);
-        let is_rest = self.reads_rest && !OF_OTHERS.contains(&section);
-        named
+        let mut sections = self.sections.iter();
+        let listed = sections.find(|(name, _)| *name == section);
+        let is_other_section =
+            self.reads_other_sections && !SINGLE_COMMAND_SECTIONS.contains(&section);
+        listed
             .map(|(_, keys)| *keys)
-            .or(is_rest.then_some(KeySet::All))
+            .or(is_other_section.then_some(KeySet::All))
     }
 
     /// Whether the command reads an option.
@@ -54,13 +55,13 @@ impl CommandOptions {
             .is_some_and(|keys| keys.contains(spec.name))
     }
 
-    /// The sections that the command reads, in the order of its help: those that it names, then the
-    /// rest, and the log's last.
+    /// The sections that the command reads, in the order of its help: those that it lists, then the other
+    /// ones, and `log` last.
     fn sections(&self) -> Vec<&'static str> {
-        let named = self.parts.iter().map(|(section, _)| *section);
-        let all = SECTIONS.iter().map(|section| section.name);
+        let listed = self.sections.iter().map(|(section, _)| *section);
+        let all_options = SECTIONS.iter().map(|section| section.name);
         let mut sections: Vec<&str> = Vec::new();
-        for section in named.chain(all) {
+        for section in listed.chain(all_options) {
             if section != "log" && !sections.contains(&section) && self.keys(section).is_some() {
                 sections.push(section);
             }
@@ -80,9 +81,9 @@ pub(crate) fn readers_of(spec: &OptionSpec) -> String {
     names.join(", ")
 }
 
-/// Binds a type of flags to the command that reads them, at compile time.
+/// A marker type for the flags of a command: it names the command that reads them.
 pub trait ReadsOptions {
-    /// The command; if none, all options are read.
+    /// The command; `None` if all options are read.
     const READER: Option<&'static CommandOptions>;
 }
 
@@ -101,36 +102,36 @@ macro_rules! markers {
 }
 
 markers! {
-    Everything = None;
-    OfUp = Some(&UP);
-    OfControl = Some(&CONTROL);
-    OfCell = Some(&CELL);
-    OfAgent = Some(&AGENT);
+    AllOptions = None;
+    ReadByUp = Some(&UP);
+    ReadByControl = Some(&CONTROL);
+    ReadByCell = Some(&CELL);
+    ReadByAgent = Some(&AGENT);
 }
 
 static UP: CommandOptions = CommandOptions {
     command: "up",
-    parts: &[
+    sections: &[
         ("placement", KeySet::All),
         ("compute", KeySet::All),
         ("scheduler", KeySet::All),
     ],
-    reads_rest: true,
+    reads_other_sections: true,
 };
 
 static CONTROL: CommandOptions = CommandOptions {
     command: "control",
-    parts: &[
+    sections: &[
         ("placement", KeySet::All),
         ("scheduler", KeySet::All),
         ("compute", KeySet::All),
     ],
-    reads_rest: true,
+    reads_other_sections: true,
 };
 
 static CELL: CommandOptions = CommandOptions {
     command: "cell",
-    parts: &[
+    sections: &[
         ("cell", KeySet::All),
         ("store", KeySet::AllBut(&["path"])),
         ("secrets", KeySet::All),
@@ -147,12 +148,12 @@ static CELL: CommandOptions = CommandOptions {
         ("audit", KeySet::All),
         ("log", KeySet::All),
     ],
-    reads_rest: false,
+    reads_other_sections: false,
 };
 
 static AGENT: CommandOptions = CommandOptions {
     command: "agent",
-    parts: &[
+    sections: &[
         ("agent", KeySet::All),
         (
             "keystone",
@@ -172,7 +173,7 @@ static AGENT: CommandOptions = CommandOptions {
         ("secrets", KeySet::Only(&["core_dumps"])),
         ("log", KeySet::All),
     ],
-    reads_rest: false,
+    reads_other_sections: false,
 };
 
 /// The indexes of the options that are read, in the order of the help.
@@ -184,8 +185,8 @@ pub(super) fn in_order(reader: Option<&'static CommandOptions>) -> Vec<usize> {
     let is_read = |spec: &OptionSpec| reader.is_none_or(|reader| reader.reads(spec));
     let mut indexes = Vec::new();
     for section in sections {
-        let all = OPTIONS.iter().enumerate();
-        let of_section = all.filter(|(_, spec)| spec.section == section && is_read(spec));
+        let all_options = OPTIONS.iter().enumerate();
+        let of_section = all_options.filter(|(_, spec)| spec.section == section && is_read(spec));
         indexes.extend(of_section.map(|(index, _)| index));
     }
     indexes
@@ -201,12 +202,16 @@ mod tests {
             assert!(!readers_of(spec).is_empty(), "{}", spec.key());
         }
         for reader in [&UP, &CONTROL, &CELL, &AGENT] {
-            for (section, keys) in reader.parts {
+            for (section, keys) in reader.sections {
                 let names = match keys {
                     KeySet::All => &[],
                     KeySet::Only(names) | KeySet::AllBut(names) => *names,
                 };
-                assert!(SECTIONS.iter().any(|known| known.name == *section));
+                assert!(
+                    SECTIONS
+                        .iter()
+                        .any(|section_spec| section_spec.name == *section)
+                );
                 for name in names {
                     let key = format!("{section}.{name}");
                     assert!(crate::options::find(&key).is_some(), "{key}");

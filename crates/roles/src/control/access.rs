@@ -1,4 +1,4 @@
-//! Authentication and policies, from the options and the files that they name.
+//! Authentication and policies: set up from the options, and read again from their files on SIGHUP.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -31,32 +31,37 @@ pub(super) fn load(
     let authenticator = Authenticator::new(&option_conversion::auth(options))
         .map_err(|error| in_section(section, &error))?;
     warnings.extend_from_slice(authenticator.warnings());
-    let (policy, odd) = Policy::load(&option_conversion::policy(options))
+    let (policy, policy_warnings) = Policy::load(&option_conversion::policy(options))
         .map_err(|error| in_section("policy", &error))?;
-    warnings.extend(odd.iter().map(|odd| format!("policy: {odd}")));
+    let policy_warnings = policy_warnings.iter();
+    warnings.extend(policy_warnings.map(|warning| format!("policy: {warning}")));
     Ok((authenticator, policy))
 }
 
-/// What can be read again while control runs.
+/// What is read again from files while control runs.
 #[derive(Clone)]
-pub(super) struct Rereadable {
+pub(super) struct AccessFiles {
     pub(super) policy: PolicyConfig,
     pub(super) gateway: Arc<Gateway>,
     pub(super) tls: Arc<Listeners>,
 }
 
-/// Reads all files again with each signal, and now and then those of TLS that have changed, until the
-/// runtime ends. Errors are logged, and then the previous settings stay in effect.
-pub(super) async fn reread_on(mut signals: Signal, every: Duration, files: Rereadable) {
-    let mut looks = tokio::time::interval(every);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+/// Reads all files again with each signal, and after each `check_interval` the files of TLS that have
+/// changed, until the runtime ends. Errors are logged, and the previous settings stay in effect.
+pub(super) async fn reread_on_signals(
+    mut signals: Signal,
+    check_interval: Duration,
+    files: AccessFiles,
+) {
+    let mut checks = tokio::time::interval(check_interval);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let read: fn(&Rereadable) = tokio::select! {
+        let read: fn(&AccessFiles) = tokio::select! {
             signal = signals.recv() => match signal {
-                Some(()) => Rereadable::reread,
+                Some(()) => AccessFiles::reread,
                 None => return,
             },
-            _ = looks.tick(), if files.is_watched() => Rereadable::look,
+            _ = checks.tick(), if files.is_watched() => AccessFiles::reread_changed,
         };
         let files = files.clone();
         if tokio::task::spawn_blocking(move || read(&files))
@@ -68,21 +73,21 @@ pub(super) async fn reread_on(mut signals: Signal, every: Duration, files: Rerea
     }
 }
 
-impl Rereadable {
-    /// Whether there is a file that is read again when it changes.
+impl AccessFiles {
+    /// Whether there is a file whose changes have to be noticed.
     fn is_watched(&self) -> bool {
         !self.tls.is_empty() || self.gateway.authenticator().has_authorities()
     }
 
-    /// Reads the files of TLS that have changed.
-    fn look(&self) {
-        self.tls.look();
+    /// Reads the files of TLS that have changed again.
+    fn reread_changed(&self) {
+        self.tls.reread_changed();
         if let Err(error) = self.gateway.authenticator().look_at_authorities() {
-            told_as_before("keystone", &error);
+            log_unchanged("keystone", &error);
         }
     }
 
-    /// Reads all files.
+    /// Reads all files again.
     fn reread(&self) {
         match Policy::load(&self.policy) {
             Ok((policy, warnings)) => {
@@ -91,11 +96,11 @@ impl Rereadable {
                 }
                 self.gateway.set_policy(policy);
             }
-            Err(error) => told_as_before("policy", &error),
+            Err(error) => log_unchanged("policy", &error),
         }
         let authenticator = self.gateway.authenticator();
         if let Err(error) = authenticator.reread() {
-            told_as_before(authenticator.strategy().name(), &error);
+            log_unchanged(authenticator.strategy().name(), &error);
         }
         self.tls.reread();
         if let Some(log) = self.gateway.audit_log() {
@@ -107,14 +112,14 @@ impl Rereadable {
     }
 }
 
-/// Logs each error in a line of its own.
-fn told_as_before(section: &str, error: &dyn Error) {
+/// Logs each line of an error, and that the previous settings stay in effect.
+fn log_unchanged(section: &str, error: &dyn Error) {
     for mistake in crate::config::chain(error).lines() {
         tracing::error!("[{section}] {mistake}; what was in force before stays");
     }
 }
 
-/// An error with its causes, and the section of the configuration that it concerns.
+/// A configuration error with its causes, and the section that it concerns.
 fn in_section(section: &str, error: &dyn Error) -> ConfigErrors {
     ConfigErrors(vec![format!("[{section}] {}", crate::config::chain(error))])
 }

@@ -1,7 +1,7 @@
-//! The threads that handle requests of clients, apart from those that serve cells and agents.
+//! The threads that handle requests of API clients.
 //!
-//! Heartbeats and orders between roles have threads of their own, whatever clients do; and requests
-//! that take milliseconds have other threads than those that take microseconds.
+//! They are separate from the threads for messages between roles, so that no number of requests delays
+//! heartbeats and orders. Costly requests have threads of their own, so that they do not delay others.
 
 use std::future::Future;
 use std::io;
@@ -17,23 +17,23 @@ use tokio::runtime::{Builder, Runtime};
 use super::sockets::ListeningSocket;
 use crate::options::Options;
 
-/// The costly requests that run concurrently on each processor: while one waits for the disk,
-/// another one computes.
+/// The number of costly requests that run concurrently for each processor: while one waits for the
+/// disk, another one computes.
 const COSTLY_PER_PROCESSOR: usize = 2;
 
-/// Two runtimes: for sockets and light requests, and for costly requests.
+/// Two Tokio runtimes: one for sockets and requests that are not costly, one for costly requests.
 pub(crate) struct ApiThreads {
     sockets: Option<Runtime>,
     costly: Option<Runtime>,
-    work: CostlyExecutor,
+    costly_executor: CostlyExecutor,
 }
 
 impl ApiThreads {
-    /// Starts the threads: of each kind as many as there are processors.
+    /// Starts as many threads of each kind as there are processors.
     ///
     /// # Errors
     ///
-    /// The system has no threads.
+    /// The system cannot start a thread.
     pub(crate) fn start(options: &Options) -> io::Result<Self> {
         let processors = available_parallelism().map_or(1, usize::from);
         let runtime = |name: &str| {
@@ -55,7 +55,7 @@ impl ApiThreads {
             waiting_max: placement.costly_waiting_max.count(),
         };
         Ok(Self {
-            work: CostlyExecutor::new(costly_options, Some(costly.handle().clone())),
+            costly_executor: CostlyExecutor::new(costly_options, Some(costly.handle().clone())),
             sockets: Some(sockets),
             costly: Some(costly),
         })
@@ -63,7 +63,7 @@ impl ApiThreads {
 
     /// The handle that runs costly requests.
     pub(crate) fn costly_work(&self) -> CostlyExecutor {
-        self.work.clone()
+        self.costly_executor.clone()
     }
 
     /// Serves on these threads until `stop` completes; see [`Server::serve_until`].
@@ -74,12 +74,12 @@ impl ApiThreads {
     pub(crate) async fn serve(
         &self,
         server: Server,
-        port: ListeningSocket,
+        socket: ListeningSocket,
         stop: impl Future<Output = Option<Arc<dyn Successor>>> + Send + 'static,
     ) -> anyhow::Result<Stopped> {
         let runtime = self.sockets.as_ref().context("the threads have ended")?;
-        let listener = port.listener.into_std()?;
-        let inherited = port.inherited.into_iter().map(TcpStream::into_std);
+        let listener = socket.listener.into_std()?;
+        let inherited = socket.inherited.into_iter().map(TcpStream::into_std);
         let inherited = inherited.collect::<io::Result<Vec<_>>>()?;
         let serve = async move {
             let listener = TcpListener::from_std(listener)?;

@@ -1,5 +1,5 @@
-//! File descriptors: as many as the system allows, divided so that no listener can use those of
-//! another, nor those of the store.
+//! The division of the process's file descriptors among its listeners, so that the clients of one
+//! listener cannot use up the descriptors of another, or those of the store.
 
 use placewright_http::Health;
 use placewright_net::Limits;
@@ -7,10 +7,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::options::Options;
 
-/// Descriptors that are not for clients: the store, snapshots, the log, Keystone, cells, wakers.
+/// Descriptors that are reserved for other uses than clients: store, snapshots, log, Keystone, cells.
 const RESERVED: usize = 160;
-const RESERVED_FOR_A_CELL: usize = 16;
-/// The least number of connections of a listener, however few descriptors there are.
+/// Further descriptors that are reserved for each cell in the process.
+const RESERVED_PER_CELL: usize = 16;
+/// The smallest limit of connections of a listener, however few descriptors there are.
 const CONNECTIONS_MIN: usize = 4;
 
 /// The limits of each kind of listener in a process.
@@ -19,29 +20,29 @@ pub(crate) struct ConnectionLimits {
     /// For each of the HTTP APIs.
     pub(crate) api: Limits,
     /// For the listener for cells.
-    pub(crate) asks: Limits,
+    pub(crate) for_cells: Limits,
     /// For the listener for agents.
     pub(crate) cell: Limits,
 }
 
-/// The limits of control's listeners, with so many cells in its process; raises the descriptor
-/// limit.
+/// The limits of control's listeners, with this number of cells in its process. Raises the descriptor
+/// limit of the process.
 pub(crate) fn of_control(options: &Options, cells: usize) -> ConnectionLimits {
-    let wanted = wanted(options);
+    let configured = configured(options);
     let apis = 1
         + usize::from(options.scheduler.listen.is_some())
         + usize::from(options.compute.listen.is_some());
-    let asks = usize::from(options.control.listen.is_some());
-    share_out(wanted, [apis, asks, cells])
+    let for_cells = usize::from(options.control.listen.is_some());
+    divide_descriptors(configured, [apis, for_cells, cells])
 }
 
-/// The same for a cell in a process of its own.
+/// The limits of the listener of a cell in a process of its own. Raises the descriptor limit.
 pub(crate) fn of_cell(options: &Options) -> ConnectionLimits {
-    share_out(wanted(options), [0, 0, 1])
+    divide_descriptors(configured(options), [0, 0, 1])
 }
 
 /// The limits in the options.
-fn wanted(options: &Options) -> [Limits; 3] {
+fn configured(options: &Options) -> [Limits; 3] {
     let (placement, control, cell) = (&options.placement, &options.control, &options.cell);
     [
         Limits {
@@ -65,16 +66,20 @@ fn wanted(options: &Options) -> [Limits; 3] {
     ]
 }
 
-fn share_out(wanted: [Limits; 3], counts: [usize; 3]) -> ConnectionLimits {
-    let descriptors = raise();
+fn divide_descriptors(configured: [Limits; 3], counts: [usize; 3]) -> ConnectionLimits {
+    let descriptors = raise_descriptor_limit();
     let cells = counts[2];
-    let reserved = RESERVED + RESERVED_FOR_A_CELL * cells + Health::CONNECTIONS_MAX;
-    let [api, asks, cell] = share(descriptors, reserved, wanted, counts);
-    ConnectionLimits { api, asks, cell }
+    let reserved = RESERVED + RESERVED_PER_CELL * cells + Health::CONNECTIONS_MAX;
+    let [api, for_cells, cell] = reduced_limits(descriptors, reserved, configured, counts);
+    ConnectionLimits {
+        api,
+        for_cells,
+        cell,
+    }
 }
 
 /// Raises the process's limit of descriptors to its maximum, and returns it.
-fn raise() -> usize {
+fn raise_descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -92,51 +97,51 @@ fn raise() -> usize {
     })
 }
 
-/// Divides descriptors among listeners, given the wanted limits and the number of listeners of each
-/// kind. If there are too few, all limits are reduced in proportion, and that is logged.
-fn share<const KINDS: usize>(
+/// Divides descriptors among listeners, given the configured limits and the number of listeners of each
+/// kind. If there are too few descriptors, all limits are reduced in proportion, with a warning.
+fn reduced_limits<const KINDS: usize>(
     descriptors: usize,
     reserved: usize,
-    wanted: [Limits; KINDS],
+    configured: [Limits; KINDS],
     counts: [usize; KINDS],
 ) -> [Limits; KINDS] {
-    let all = wanted.iter().zip(counts);
-    let total = all.fold(0, |total: usize, (limits, count)| {
+    let listeners = configured.iter().zip(counts);
+    let total = listeners.fold(0, |total: usize, (limits, count)| {
         total.saturating_add(limits.connections.saturating_mul(count))
     });
-    // Each listener may have one connection that it has just accepted.
+    // Each listener may hold one further connection that it has just accepted.
     let reserved = reserved + counts.iter().sum::<usize>();
     let available = descriptors
         .saturating_sub(reserved)
         .max(descriptors / 4)
         .max(1);
     if total <= available {
-        return wanted;
+        return configured;
     }
-    let part = |of: usize| {
-        let part = of as u128 * available as u128 / total as u128;
-        let part = usize::try_from(part).unwrap_or(usize::MAX);
-        part.max(CONNECTIONS_MIN).min(of)
+    let reduced = |limit: usize| {
+        let reduced = limit as u128 * available as u128 / total as u128;
+        let reduced = usize::try_from(reduced).unwrap_or(usize::MAX);
+        reduced.max(CONNECTIONS_MIN).min(limit)
     };
     std::array::from_fn(|kind| {
-        let wanted = wanted[kind];
-        let share = Limits {
-            connections: part(wanted.connections),
-            per_peer: part(wanted.per_peer),
-            ..wanted
+        let configured = configured[kind];
+        let reduced_limits = Limits {
+            connections: reduced(configured.connections),
+            per_peer: reduced(configured.per_peer),
+            ..configured
         };
         if counts[kind] > 0 {
             tracing::warn!(
                 descriptors,
                 "{} is {}, but there are file descriptors for {} connections only, of one peer {}: \
                  raise the limit of open files (LimitNOFILE=, ulimit -Hn)",
-                wanted.connections_option,
-                wanted.connections,
-                share.connections,
-                share.per_peer
+                configured.connections_option,
+                configured.connections,
+                reduced_limits.connections,
+                reduced_limits.per_peer
             );
         }
-        share
+        reduced_limits
     })
 }
 
@@ -154,25 +159,37 @@ mod tests {
     }
 
     #[test]
-    fn enough_descriptors_leave_all_as_it_is_wanted() {
-        let wanted = [limits(4096, 2048), limits(1024, 0)];
-        assert_eq!(share(65_536, RESERVED, wanted, [3, 1]), wanted);
+    fn enough_descriptors_leave_the_configured_limits() {
+        let configured = [limits(4096, 2048), limits(1024, 0)];
+        assert_eq!(
+            reduced_limits(65_536, RESERVED, configured, [3, 1]),
+            configured
+        );
         // A kind without listeners needs no descriptors.
-        assert_eq!(share(5_000, RESERVED, wanted, [1, 0]), wanted);
+        assert_eq!(
+            reduced_limits(5_000, RESERVED, configured, [1, 0]),
+            configured
+        );
     }
 
     #[test]
-    fn few_descriptors_are_shared_out_and_some_are_kept_back() {
-        let wanted = [limits(4096, 2048), limits(1024, 0)];
-        let shares = share(1024, RESERVED, wanted, [3, 1]);
-        let total = 3 * shares[0].connections + shares[1].connections;
-        assert!(total <= 1024 - RESERVED - 4 && total > 800, "{shares:?}");
-        assert_eq!(shares[0].per_peer, shares[0].connections / 2);
-        assert_eq!(shares[1].per_peer, 0);
-        assert!(shares[1].connections > 60);
+    fn few_descriptors_are_divided_and_some_stay_reserved() {
+        let configured = [limits(4096, 2048), limits(1024, 0)];
+        let connection_limits = reduced_limits(1024, RESERVED, configured, [3, 1]);
+        let total = 3 * connection_limits[0].connections + connection_limits[1].connections;
+        assert!(
+            total <= 1024 - RESERVED - 4 && total > 800,
+            "{connection_limits:?}"
+        );
+        assert_eq!(
+            connection_limits[0].per_peer,
+            connection_limits[0].connections / 2
+        );
+        assert_eq!(connection_limits[1].per_peer, 0);
+        assert!(connection_limits[1].connections > 60);
         // However few descriptors there are, each listener has some.
-        for share in share(64, RESERVED, wanted, [3, 1]) {
-            assert!(share.connections >= CONNECTIONS_MIN);
+        for limits in reduced_limits(64, RESERVED, configured, [3, 1]) {
+            assert!(limits.connections >= CONNECTIONS_MIN);
         }
     }
 }

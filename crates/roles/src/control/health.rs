@@ -14,9 +14,9 @@ pub(crate) struct HealthHandle(Arc<OnceLock<Arc<dyn HealthSource>>>);
 
 impl HealthHandle {
     /// Sets the service whose health is reported.
-    pub(crate) fn set(&self, vital: Arc<dyn HealthSource>) {
-        // The first one stays; there is only one in each process.
-        let _ = self.0.set(vital);
+    pub(crate) fn set(&self, source: Arc<dyn HealthSource>) {
+        // It is set once in each process; a second call would have no effect.
+        let _ = self.0.set(source);
     }
 }
 
@@ -31,14 +31,14 @@ pub(crate) fn start(
     socket: Option<Socket>,
     tls: Option<Arc<TlsDoor>>,
 ) -> anyhow::Result<(HealthHandle, Option<TcpListener>)> {
-    let told = HealthHandle::default();
+    let handle = HealthHandle::default();
     let Some(socket) = socket else {
-        return Ok((told, None));
+        return Ok((handle, None));
     };
     let listener = socket.listen()?.into_std()?;
     let copy = listener.try_clone()?;
-    Health::new(Arc::clone(&told.0))
+    Health::new(Arc::clone(&handle.0))
         .serve_aside(listener, tls)
         .context("cannot serve health.listen")?;
-    Ok((told, Some(copy)))
+    Ok((handle, Some(copy)))
 }

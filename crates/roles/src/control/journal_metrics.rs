@@ -28,8 +28,8 @@ pub(crate) struct JournalMetrics {
     queued: Gauge,
 }
 
-/// A histogram with `count` bounds from `first` on, each `factor` times the one before.
-fn bounds(first: f64, factor: f64, count: usize) -> Histogram {
+/// A histogram with `count` bucket bounds: the first is `first`, each further one `factor` times larger.
+fn histogram(first: f64, factor: f64, count: usize) -> Histogram {
     Histogram::new(
         std::iter::successors(Some(first), move |bound| Some(bound * factor)).take(count),
     )
@@ -40,12 +40,12 @@ impl JournalMetrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
             // From one command to the largest batch (4,096 by default).
-            batch_commands: bounds(1.0, 2.0, 14),
+            batch_commands: histogram(1.0, 2.0, 14),
             // From 256 bytes to 8 MiB.
-            batch_bytes: bounds(256.0, 4.0, 8),
+            batch_bytes: histogram(256.0, 4.0, 8),
             // From 50 µs (no disk is faster) to 13 s (a disk that hangs).
-            append_duration: bounds(50e-6, 2.0, 19),
-            decide_duration: bounds(1e-6, 4.0, 12),
+            append_duration: histogram(50e-6, 2.0, 19),
+            decide_duration: histogram(1e-6, 4.0, 12),
             entries: Counter::default(),
             append_failures: Counter::default(),
             conflicts: Counter::default(),

@@ -7,15 +7,15 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// The captured lines; clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Captured(Arc<Mutex<Vec<u8>>>);
+pub(super) struct CapturedLines(Arc<Mutex<Vec<u8>>>);
 
-impl Captured {
+impl CapturedLines {
     pub(super) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }
 
-impl io::Write for Captured {
+impl io::Write for CapturedLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -25,7 +25,7 @@ impl io::Write for Captured {
     }
 }
 
-impl MakeWriter<'_> for Captured {
+impl MakeWriter<'_> for CapturedLines {
     type Writer = Self;
 
     fn make_writer(&self) -> Self {

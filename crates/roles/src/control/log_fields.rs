@@ -1,5 +1,5 @@
-//! Formats the fields of a log line without colours: as [`DefaultVisitor`] does, but without styles
-//! and faster, because each request logs a line.
+//! Formats the fields of a log line without colours, as [`DefaultVisitor`] does. It is faster, because
+//! each request logs a line.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Write as _};
@@ -15,74 +15,75 @@ pub(super) struct LogFields;
 
 impl<'writer> FormatFields<'writer> for LogFields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut fast = FieldWriter {
+        let mut field_writer = FieldWriter {
             writer,
-            gathered: String::with_capacity(GATHERED_BYTES),
+            buffered: String::with_capacity(BUFFER_BYTES),
             is_empty: true,
             result: Ok(()),
         };
-        fields.record(&mut fast);
-        fast.flush();
-        fast.result
+        fields.record(&mut field_writer);
+        field_writer.flush();
+        field_writer.result
     }
 }
 
 /// The usual length of the fields of a request's line.
-const GATHERED_BYTES: usize = 512;
+const BUFFER_BYTES: usize = 512;
 
 struct FieldWriter<'a> {
     writer: Writer<'a>,
     /// Fields that are not written yet: each write to the writer passes through several layers.
-    gathered: String,
+    buffered: String,
     is_empty: bool,
     result: fmt::Result,
 }
 
 impl FieldWriter<'_> {
     fn flush(&mut self) {
-        if self.result.is_ok() && !self.gathered.is_empty() {
-            self.result = self.writer.write_str(&self.gathered);
-            self.gathered.clear();
+        if self.result.is_ok() && !self.buffered.is_empty() {
+            self.result = self.writer.write_str(&self.buffered);
+            self.buffered.clear();
         }
     }
 
-    /// Delegates a field to the default visitor: messages, whose control characters it escapes,
-    /// fields from the `log` crate, and everything in colour.
-    fn usually(&mut self, record: impl FnOnce(&mut DefaultVisitor<'_>)) {
+    /// Writes a field with the default visitor.
+    fn delegate(&mut self, record: impl FnOnce(&mut DefaultVisitor<'_>)) {
         self.flush();
         if self.result.is_ok() {
-            let mut usual = DefaultVisitor::new(self.writer.by_ref(), self.is_empty);
-            record(&mut usual);
-            self.result = usual.finish();
+            let mut default_visitor = DefaultVisitor::new(self.writer.by_ref(), self.is_empty);
+            record(&mut default_visitor);
+            self.result = default_visitor.finish();
             self.is_empty = false;
         }
     }
 
-    fn is_usual(&self, field: &Field) -> bool {
+    /// Whether the default visitor has to write a field: messages, because it escapes control characters,
+    /// fields from the `log` crate, and all fields of coloured lines.
+    fn needs_default_visitor(&self, field: &Field) -> bool {
         let name = field.name();
         self.writer.has_ansi_escapes() || name == "message" || name.starts_with("log.")
     }
 
-    /// Begins a field; its value goes into the text that is returned.
-    fn begin(&mut self, field: &Field) -> &mut String {
+    /// Writes the name of a field. Its value is to be appended to the returned text.
+    fn begin_field(&mut self, field: &Field) -> &mut String {
         let name = field.name();
         if !std::mem::take(&mut self.is_empty) {
-            self.gathered.push(' ');
+            self.buffered.push(' ');
         }
-        self.gathered
+        self.buffered
             .push_str(name.strip_prefix("r#").unwrap_or(name));
-        self.gathered.push('=');
-        &mut self.gathered
+        self.buffered.push('=');
+        &mut self.buffered
     }
 }
 
 impl Visit for FieldWriter<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        if self.is_usual(field) {
-            return self.usually(|usual| usual.record_str(field, value));
+        if self.needs_default_visitor(field) {
+            return self.delegate(|default_visitor| default_visitor.record_str(field, value));
         }
         if is_plain(value) {
-            let text = self.begin(field);
+            let text = self.begin_field(field);
             text.push('"');
             text.push_str(value);
             text.push('"');
@@ -92,24 +93,24 @@ impl Visit for FieldWriter<'_> {
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        if self.is_usual(field) {
-            return self.usually(|usual| usual.record_u64(field, value));
+        if self.needs_default_visitor(field) {
+            return self.delegate(|default_visitor| default_visitor.record_u64(field, value));
         }
         let mut digits = itoa::Buffer::new();
-        self.begin(field).push_str(digits.format(value));
+        self.begin_field(field).push_str(digits.format(value));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.usually(|usual| usual.record_error(field, value));
+        self.delegate(|default_visitor| default_visitor.record_error(field, value));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if self.is_usual(field) {
-            return self.usually(|usual| usual.record_debug(field, value));
+        if self.needs_default_visitor(field) {
+            return self.delegate(|default_visitor| default_visitor.record_debug(field, value));
         }
-        let written = write!(self.begin(field), "{value:?}");
+        let result = write!(self.begin_field(field), "{value:?}");
         if self.result.is_ok() {
-            self.result = written;
+            self.result = result;
         }
     }
 }
@@ -126,14 +127,14 @@ mod tests {
 
     use tracing_subscriber::fmt::format::DefaultFields;
 
-    use super::super::log_capture::Captured;
+    use super::super::log_capture::CapturedLines;
     use super::*;
 
     fn lines<F>(fields: F, is_coloured: bool) -> String
     where
         F: for<'w> FormatFields<'w> + Send + Sync + 'static,
     {
-        let lines = Captured::default();
+        let lines = CapturedLines::default();
         let subscriber = tracing_subscriber::fmt()
             .fmt_fields(fields)
             .without_time()
@@ -157,9 +158,9 @@ mod tests {
     #[test]
     fn lines_are_those_of_the_usual_format() {
         for is_coloured in [false, true] {
-            let usual = lines(DefaultFields::new(), is_coloured);
-            assert_eq!(lines(LogFields, is_coloured), usual);
-            assert_eq!(usual.lines().count(), 6, "{usual}");
+            let default_visitor = lines(DefaultFields::new(), is_coloured);
+            assert_eq!(lines(LogFields, is_coloured), default_visitor);
+            assert_eq!(default_visitor.lines().count(), 6, "{default_visitor}");
         }
     }
 }

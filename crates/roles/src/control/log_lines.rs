@@ -1,5 +1,5 @@
-//! Formats the beginning of a log line without colours: as tracing's full format does, but with a
-//! time that is formatted once a second, because each request logs a line.
+//! Formats the beginning of a log line without colours, as tracing's full format does. It is faster,
+//! because it formats the second only when it changes: each request logs a line.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
@@ -14,7 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// `log` crate are delegated to the default format.
 #[derive(Debug, Default)]
 pub(super) struct LogLines {
-    usual: Format<Full>,
+    default_format: Format<Full>,
 }
 
 impl<S, N> FormatEvent<S, N> for LogLines
@@ -30,7 +30,7 @@ where
     ) -> fmt::Result {
         let target = event.metadata().target();
         if writer.has_ansi_escapes() || target == "log" || context.event_scope().is_some() {
-            return self.usual.format_event(context, writer, event);
+            return self.default_format.format_event(context, writer, event);
         }
         write_now(&mut writer)?;
         writer.write_str(match *event.metadata().level() {
@@ -48,11 +48,11 @@ where
 }
 
 thread_local! {
-    static SECOND: RefCell<Second> = const { RefCell::new(Second { number: None, text: String::new() }) };
+    static LATEST_SECOND: RefCell<FormattedSecond> = const { RefCell::new(FormattedSecond { number: None, text: String::new() }) };
 }
 
 /// The second of this thread's latest line, formatted up to the dot of its fraction.
-struct Second {
+struct FormattedSecond {
     number: Option<u64>,
     text: String,
 }
@@ -62,12 +62,12 @@ fn write_now(writer: &mut Writer<'_>) -> fmt::Result {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default();
     let mut fraction = *b".000000Z";
-    let mut rest = now.subsec_micros();
+    let mut remaining = now.subsec_micros();
     for digit in fraction[1..7].iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
+        *digit = b'0' + (remaining % 10) as u8;
+        remaining /= 10;
     }
-    SECOND.with_borrow_mut(|second| {
+    LATEST_SECOND.with_borrow_mut(|second| {
         if second.number != Some(now.as_secs()) {
             second.number = Some(now.as_secs());
             second.text.clear();
@@ -82,7 +82,7 @@ fn write_now(writer: &mut Writer<'_>) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log_capture::Captured;
+    use super::super::log_capture::CapturedLines;
     use super::*;
 
     /// Logs lines of each level, from the `log` crate, and within a span.
@@ -95,7 +95,7 @@ mod tests {
             + Sync
             + 'static,
     {
-        let lines = Captured::default();
+        let lines = CapturedLines::default();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(Level::TRACE)
             .with_ansi(is_coloured)
@@ -117,20 +117,26 @@ mod tests {
     #[test]
     fn lines_are_those_of_the_usual_format() {
         for is_coloured in [false, true] {
-            let (ours, usual) = (
+            let (our_lines, default_format) = (
                 lines(LogLines::default(), is_coloured),
                 lines(Format::default(), is_coloured),
             );
-            assert_eq!(ours.len(), 6, "{ours:?}");
-            for (ours, usual) in ours.iter().zip(&usual) {
+            assert_eq!(our_lines.len(), 6, "{our_lines:?}");
+            for (our_lines, default_format) in our_lines.iter().zip(&default_format) {
                 let is_time = |text: &str| {
                     let text = text.trim_start_matches("\u{1b}[2m");
                     text.get(..27)
                         .is_some_and(|time| time.parse::<jiff::Timestamp>().is_ok())
                 };
-                assert!(is_time(ours) && is_time(usual), "{ours}\n{usual}");
-                let behind = |line: &str| line.split_once('Z').map(|(_, rest)| rest.to_owned());
-                assert_eq!(behind(ours), behind(usual));
+                assert!(
+                    is_time(our_lines) && is_time(default_format),
+                    "{our_lines}\n{default_format}"
+                );
+                let after_time = |line: &str| {
+                    line.split_once('Z')
+                        .map(|(_, remaining)| remaining.to_owned())
+                };
+                assert_eq!(after_time(our_lines), after_time(default_format));
             }
         }
     }
@@ -141,8 +147,11 @@ mod tests {
         let before = jiff::Timestamp::now();
         write_now(&mut Writer::new(&mut text)).unwrap();
         let after = jiff::Timestamp::now();
-        let told: jiff::Timestamp = text.parse().unwrap();
-        let slack = jiff::SignedDuration::from_micros(1);
-        assert!(before - slack <= told && told <= after + slack, "{text}");
+        let time: jiff::Timestamp = text.parse().unwrap();
+        let rounding = jiff::SignedDuration::from_micros(1);
+        assert!(
+            before - rounding <= time && time <= after + rounding,
+            "{text}"
+        );
     }
 }

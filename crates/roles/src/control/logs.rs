@@ -32,7 +32,7 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
     })?;
     let log = Log::start(io::stderr())?;
     let lines = Arc::clone(&log.lines);
-    let of_panics = Arc::clone(&log.lines);
+    let lines_at_panic = Arc::clone(&log.lines);
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(move || LineWriter(Arc::clone(&lines)))
@@ -44,40 +44,40 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
             .init(),
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
     }
-    placewright_tasks::install(move || of_panics.flush());
+    placewright_tasks::install(move || lines_at_panic.flush());
     Ok(log)
 }
 
-/// The most memory of lines that wait to be written.
-const WAITING_BYTES_MAX: usize = 8 << 20;
+/// The most bytes of lines that are queued.
+const QUEUE_BYTES_MAX: usize = 8 << 20;
 
-/// The memory for the newest of further lines; the others are counted and dropped. So the last
-/// lines of a program are never lost.
+/// The most bytes of further lines, of which the newest are held and the others are counted and dropped.
+/// So the last lines of a program are never lost.
 const NEWEST_BYTES_MAX: usize = 64 << 10;
 
-/// The wait before another attempt when the output accepts nothing.
-const WRITE_AGAIN: Duration = Duration::from_millis(5);
+/// The wait before the next attempt when the output accepts nothing.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Memory allocated in advance for lines, so that a server under load does not stop to allocate.
-const READY_BYTES: usize = 256 << 10;
+const INITIAL_BYTES: usize = 256 << 10;
 
 /// How long lines are collected after a write, so that a server under load writes many at a time.
-const GATHER: Duration = Duration::from_millis(5);
+const BATCH_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long a process that lost a task waits for its last lines to be written, and how often it
-/// checks.
-const FLUSH_WITHIN: Duration = Duration::from_millis(200);
-const FLUSH_LOOK: Duration = Duration::from_millis(1);
+/// How long a process whose task panicked waits for its last lines to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
+/// How often it checks that meanwhile.
+const FLUSH_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The thread that writes. When dropped, it writes what waits and ends.
+/// The thread that writes log lines. When this is dropped, the thread writes the queued lines and ends.
 pub(crate) struct Log {
     lines: Arc<LogQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The queue between the threads that log and the one that writes.
+/// The queue between the threads that log and the thread that writes.
 struct LogQueue {
-    waiting: Mutex<QueuedLines>,
+    queued: Mutex<QueuedLines>,
     wake: Condvar,
     /// The id of the thread that writes.
     writer: OnceLock<ThreadId>,
@@ -86,19 +86,19 @@ struct LogQueue {
 /// The lines that wait to be written.
 struct QueuedLines {
     bytes: Vec<u8>,
-    /// How many lines were dropped after those.
-    lost: u64,
-    /// The newest lines after the dropped ones.
+    /// The number of lines that were dropped after `bytes`.
+    dropped: u64,
+    /// The newest lines, which follow the dropped ones.
     newest: VecDeque<Vec<u8>>,
     newest_bytes: usize,
     is_closed: bool,
-    /// Whether lines taken from here are being written.
+    /// Whether lines that were taken from the queue are being written.
     is_writing: bool,
 }
 
 impl QueuedLines {
-    fn put(&mut self, line: &[u8]) {
-        if self.newest.is_empty() && self.bytes.len() + line.len() <= WAITING_BYTES_MAX {
+    fn push(&mut self, line: &[u8]) {
+        if self.newest.is_empty() && self.bytes.len() + line.len() <= QUEUE_BYTES_MAX {
             self.bytes.extend_from_slice(line);
             return;
         }
@@ -107,7 +107,7 @@ impl QueuedLines {
         while self.newest_bytes > NEWEST_BYTES_MAX && self.newest.len() > 1 {
             let oldest = self.newest.pop_front();
             self.newest_bytes -= oldest.map_or(0, |line| line.len());
-            self.lost += 1;
+            self.dropped += 1;
         }
     }
 }
@@ -121,7 +121,7 @@ fn write_all(out: &mut impl io::Write, mut bytes: &[u8]) -> io::Result<()> {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                std::thread::sleep(WRITE_AGAIN);
+                std::thread::sleep(RETRY_INTERVAL);
             }
             Err(error) => return Err(error),
         }
@@ -132,9 +132,9 @@ fn write_all(out: &mut impl io::Write, mut bytes: &[u8]) -> io::Result<()> {
 impl LogQueue {
     fn new() -> Self {
         Self {
-            waiting: Mutex::new(QueuedLines {
-                bytes: Vec::with_capacity(READY_BYTES),
-                lost: 0,
+            queued: Mutex::new(QueuedLines {
+                bytes: Vec::with_capacity(INITIAL_BYTES),
+                dropped: 0,
                 newest: VecDeque::new(),
                 newest_bytes: 0,
                 is_closed: false,
@@ -147,14 +147,14 @@ impl LogQueue {
 
     /// Waits until everything is written, or for a limited time.
     fn flush(&self) {
-        let end = Instant::now() + FLUSH_WITHIN;
+        let end = Instant::now() + FLUSH_TIMEOUT;
         while Instant::now() < end && !self.is_writer() {
-            let waiting = self.lock();
-            if waiting.bytes.is_empty() && waiting.newest.is_empty() && !waiting.is_writing {
+            let queued = self.lock();
+            if queued.bytes.is_empty() && queued.newest.is_empty() && !queued.is_writing {
                 return;
             }
-            drop(waiting);
-            std::thread::sleep(FLUSH_LOOK);
+            drop(queued);
+            std::thread::sleep(FLUSH_CHECK_INTERVAL);
         }
     }
 
@@ -164,39 +164,39 @@ impl LogQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, QueuedLines> {
-        // No panic under the lock can leave the data half changed.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        // A panic while the lock was held cannot have left the queue inconsistent.
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes until the queue is closed and empty.
     fn run(&self, mut out: impl io::Write) {
         let _ = self.writer.set(std::thread::current().id());
-        let mut bytes = Vec::with_capacity(READY_BYTES);
+        let mut bytes = Vec::with_capacity(INITIAL_BYTES);
         loop {
             placewright_tasks::pass(Task::Log);
-            let mut waiting = self.lock();
-            waiting.is_writing = false;
-            while waiting.bytes.is_empty() && !waiting.is_closed {
-                waiting = self
+            let mut queued = self.lock();
+            queued.is_writing = false;
+            while queued.bytes.is_empty() && !queued.is_closed {
+                queued = self
                     .wake
-                    .wait(waiting)
+                    .wait(queued)
                     .unwrap_or_else(PoisonError::into_inner);
             }
-            let is_closed = waiting.is_closed;
-            std::mem::swap(&mut waiting.bytes, &mut bytes);
-            let lost = std::mem::take(&mut waiting.lost);
-            let newest = std::mem::take(&mut waiting.newest);
-            waiting.newest_bytes = 0;
-            waiting.is_writing = true;
-            drop(waiting);
+            let is_closed = queued.is_closed;
+            std::mem::swap(&mut queued.bytes, &mut bytes);
+            let dropped = std::mem::take(&mut queued.dropped);
+            let newest = std::mem::take(&mut queued.newest);
+            queued.newest_bytes = 0;
+            queued.is_writing = true;
+            drop(queued);
             // A failure to write the log cannot be reported anywhere.
             let _ = write_all(&mut out, &bytes);
             bytes.clear();
-            if lost > 0 {
-                let told = format!(
-                    "{lost} log lines were lost: they came faster than they could be written\n"
+            if dropped > 0 {
+                let notice = format!(
+                    "{dropped} log lines were lost: they came faster than they could be written\n"
                 );
-                let _ = write_all(&mut out, told.as_bytes());
+                let _ = write_all(&mut out, notice.as_bytes());
             }
             for line in newest {
                 let _ = write_all(&mut out, &line);
@@ -204,7 +204,7 @@ impl LogQueue {
             if is_closed {
                 return;
             }
-            std::thread::sleep(GATHER);
+            std::thread::sleep(BATCH_INTERVAL);
         }
     }
 }
@@ -241,14 +241,14 @@ impl io::Write for LineWriter {
         if self.0.is_writer() {
             return io::stderr().write(line);
         }
-        let mut waiting = self.0.lock();
-        if waiting.is_closed {
+        let mut queued = self.0.lock();
+        if queued.is_closed {
             // Lines at the end of the program are written directly.
             return io::stderr().write(line);
         }
-        let was_empty = waiting.bytes.is_empty();
-        waiting.put(line);
-        drop(waiting);
+        let was_empty = queued.bytes.is_empty();
+        queued.push(line);
+        drop(queued);
         if was_empty {
             self.0.wake.notify_one();
         }
@@ -266,9 +266,9 @@ mod tests {
     use std::io::Write as _;
 
     /// An output that blocks until it is released.
-    struct Slow(Arc<Mutex<Vec<u8>>>);
+    struct SlowOutput(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Slow {
+    impl io::Write for SlowOutput {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -280,17 +280,17 @@ mod tests {
     }
 
     /// An output that accepts a few bytes, then nothing for a moment.
-    struct Hesitant(Arc<Mutex<Vec<u8>>>, bool);
+    struct HesitantOutput(Arc<Mutex<Vec<u8>>>, bool);
 
-    impl io::Write for Hesitant {
+    impl io::Write for HesitantOutput {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.1 = !self.1;
             if self.1 {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            let taken = bytes.len().min(7);
-            self.0.lock().unwrap().extend_from_slice(&bytes[..taken]);
-            Ok(taken)
+            let accepted = bytes.len().min(7);
+            self.0.lock().unwrap().extend_from_slice(&bytes[..accepted]);
+            Ok(accepted)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -299,9 +299,9 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_nothing_for_a_moment_gets_every_line() {
+    fn an_output_that_accepts_nothing_at_times_gets_every_line() {
         let written = Arc::new(Mutex::new(Vec::new()));
-        let log = Log::start(Hesitant(Arc::clone(&written), false)).unwrap();
+        let log = Log::start(HesitantOutput(Arc::clone(&written), false)).unwrap();
         let mut writer = LineWriter(Arc::clone(&log.lines));
         let lines: String = (0..20).map(|number| format!("line {number}\n")).collect();
         for line in lines.split_inclusive('\n') {
@@ -312,9 +312,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_written_in_order_and_a_slow_reader_holds_nobody_up() {
+    fn lines_are_written_in_order_and_a_slow_output_delays_no_thread() {
         let written = Arc::new(Mutex::new(Vec::new()));
-        let log = Log::start(Slow(Arc::clone(&written))).unwrap();
+        let log = Log::start(SlowOutput(Arc::clone(&written))).unwrap();
         let mut writer = LineWriter(Arc::clone(&log.lines));
         let line = [b'x'; 1023];
         {
@@ -324,7 +324,7 @@ mod tests {
             while !log.lines.lock().bytes.is_empty() {
                 std::thread::yield_now();
             }
-            for _ in 1..3 * WAITING_BYTES_MAX / 1024 {
+            for _ in 1..3 * QUEUE_BYTES_MAX / 1024 {
                 writer.write_all(&line).unwrap();
                 writer.write_all(b"\n").unwrap();
             }
@@ -333,7 +333,7 @@ mod tests {
         drop(log);
         let written = written.lock().unwrap();
         assert_eq!(written[1023], b'0');
-        assert!(written.len() < 3 * WAITING_BYTES_MAX);
+        assert!(written.len() < 3 * QUEUE_BYTES_MAX);
         let end = &written[written.len() - 2 * NEWEST_BYTES_MAX..];
         let end = String::from_utf8_lossy(end);
         assert!(end.contains("log lines were lost"));

@@ -1,4 +1,4 @@
-//! Reports what the engine does to the log, and to systemd while the store is loaded.
+//! Reports the engine's events to the log, and the loading of the store also to systemd.
 
 use std::error::Error;
 
@@ -10,7 +10,7 @@ use placewright_journal::Notice;
 use super::systemd;
 use crate::config::chain;
 
-/// Logs what was noticed when a store was opened.
+/// Logs the notices of opening a store.
 pub(crate) fn log_notices(notices: &[Notice]) {
     for notice in notices {
         if notice.is_warning() {

@@ -56,7 +56,7 @@ pub(crate) fn handshakes(options: &Options) -> HandshakeLimits {
     }
 }
 
-/// How often files that may change are looked at.
+/// How often files are checked for changes.
 pub(super) fn reload_check(options: &Options) -> Duration {
     milliseconds(options.tls.reload_check_ms)
 }
@@ -82,29 +82,29 @@ pub(super) fn placement(options: &Options) -> PlacementOptions {
 }
 
 /// The options of control's gRPC server for cells.
-pub(crate) fn asks(options: &Options, limits: Limits) -> ServeOptions {
-    let time = milliseconds(options.control.first_call_timeout_ms);
+pub(crate) fn grpc_for_cells(options: &Options, limits: Limits) -> ServeOptions {
+    let timeout = milliseconds(options.control.first_call_timeout_ms);
     ServeOptions {
         limits,
-        first_call_timeout: time,
-        first_byte_timeout: time / 3,
+        first_call_timeout: timeout,
+        first_byte_timeout: timeout / 3,
         ..ServeOptions::default()
     }
 }
 
 /// The options of a cell's gRPC server for agents and control.
-pub(crate) fn cell(options: &Options, limits: Limits) -> ServeOptions {
-    let time = milliseconds(options.cell.first_call_timeout_ms);
+pub(crate) fn grpc_of_cell(options: &Options, limits: Limits) -> ServeOptions {
+    let timeout = milliseconds(options.cell.first_call_timeout_ms);
     ServeOptions {
         limits,
-        first_call_timeout: time,
-        first_byte_timeout: time / 3,
+        first_call_timeout: timeout,
+        first_byte_timeout: timeout / 3,
         ..ServeOptions::default()
     }
 }
 
-/// How long the scheduler keeps candidates, and how many.
-pub(super) fn keep(options: &Options) -> KeepOptions {
+/// How long the scheduler API remembers ranked candidates, and for how many requests.
+pub(super) fn candidate_retention(options: &Options) -> KeepOptions {
     KeepOptions {
         candidates_max: options.scheduler.candidates_kept_max.count(),
         time: milliseconds(options.scheduler.candidates_kept_ms),
@@ -147,7 +147,7 @@ pub(crate) fn engine(options: &Options) -> placewright_engine::Options {
     }
 }
 
-/// What the engine of a cell wants.
+/// The options of a cell's engine.
 pub(crate) fn cell_engine(options: &Options) -> placewright_engine::Options {
     let engine = engine(options);
     placewright_engine::Options {
@@ -156,7 +156,7 @@ pub(crate) fn cell_engine(options: &Options) -> placewright_engine::Options {
     }
 }
 
-/// What authentication wants.
+/// The options of authentication.
 pub(super) fn auth(options: &Options) -> AuthConfig {
     AuthConfig {
         strategy: match options.auth.strategy {
@@ -241,7 +241,7 @@ pub(super) fn policy(options: &Options) -> PolicyConfig {
     }
 }
 
-/// A limit; a negative number means none.
+/// A limit; `None` for a negative number.
 fn limit<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Option<u64> {
     u64::try_from(number.get()).ok()
 }
@@ -269,20 +269,20 @@ mod tests {
     fn the_table_has_the_defaults_of_the_crates() {
         let texts: Vec<&str> = OPTIONS.iter().map(|spec| spec.default).collect();
         let options = Options::from_texts(&texts).unwrap();
-        let same = |ours: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
-            assert_eq!(format!("{ours:#?}"), format!("{theirs:#?}"));
+        let assert_equal = |converted: &dyn std::fmt::Debug, default: &dyn std::fmt::Debug| {
+            assert_eq!(format!("{converted:#?}"), format!("{default:#?}"));
         };
-        same(&http(&options), &HttpOptions::default());
-        same(&handshakes(&options), &HandshakeLimits::default());
-        same(&placement(&options), &PlacementOptions::default());
-        same(&keep(&options), &KeepOptions::default());
-        same(
+        assert_equal(&http(&options), &HttpOptions::default());
+        assert_equal(&handshakes(&options), &HandshakeLimits::default());
+        assert_equal(&placement(&options), &PlacementOptions::default());
+        assert_equal(&candidate_retention(&options), &KeepOptions::default());
+        assert_equal(
             &conductor(&options),
             &placewright_control::Options::default(),
         );
-        same(&journal(&options), &SqliteOptions::default());
-        same(&engine(&options), &placewright_engine::Options::default());
-        same(&auth(&options), &AuthConfig::default());
-        same(&policy(&options), &PolicyConfig::default());
+        assert_equal(&journal(&options), &SqliteOptions::default());
+        assert_equal(&engine(&options), &placewright_engine::Options::default());
+        assert_equal(&auth(&options), &AuthConfig::default());
+        assert_equal(&policy(&options), &PolicyConfig::default());
     }
 }

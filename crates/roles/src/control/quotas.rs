@@ -1,4 +1,4 @@
-//! Quotas: the configured limits, and Keystone's, which are read again and again.
+//! Quotas: applies the configured limits, and reads Keystone's limits periodically.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::options::{Options, QuotaDriver};
 /// The type of this service in Keystone's catalog.
 const SERVICE_TYPE: &str = "compute";
 
-/// The reader of Keystone's limits, if they are to hold. Does not contact Keystone yet.
+/// The reader of Keystone's limits, if the options say to use them. It does not contact Keystone yet.
 ///
 /// # Errors
 ///
@@ -39,11 +39,11 @@ pub(super) fn reader(options: &Options) -> Result<Option<LimitsReader>, ConfigEr
     Ok(Some(reader))
 }
 
-/// Puts the configured quotas in force, and starts the task that sees to them.
+/// Applies the configured quotas, and starts the task that reads Keystone's limits.
 ///
 /// # Errors
 ///
-/// Keystone is not configured although its limits are to hold, or the store does not accept them.
+/// Keystone is not configured although its limits are to be used, or the store cannot be written.
 pub(super) async fn start(options: &Options, runtime: &Arc<Runtime>) -> anyhow::Result<()> {
     let compute = &options.compute;
     let reader = reader(options)?;
@@ -53,18 +53,18 @@ pub(super) async fn start(options: &Options, runtime: &Arc<Runtime>) -> anyhow::
     let configured = configured.await;
     configured.context("the quotas cannot be put in force")?;
     let seconds = u64::try_from(compute.quota_refresh_s.get()).unwrap_or(1);
-    let every = Duration::from_secs(seconds);
-    let run = run(Arc::clone(runtime), control, reader, every);
+    let interval = Duration::from_secs(seconds);
+    let run = run(Arc::clone(runtime), control, reader, interval);
     placewright_tasks::spawn(Task::ControlQuotas, run);
     Ok(())
 }
 
-/// Counts what a release without quotas accepted; then reads Keystone's limits for ever.
+/// Counts the instances that a release without quotas accepted; then reads Keystone's limits for ever.
 async fn run(
     runtime: Arc<Runtime>,
     control: ControlHandle,
     reader: Option<LimitsReader>,
-    every: Duration,
+    interval: Duration,
 ) {
     let options = runtime
         .ranker()
@@ -78,18 +78,18 @@ async fn run(
     let Some(reader) = reader else {
         return std::future::pending().await;
     };
-    let mut fails = false;
+    let mut has_failed = false;
     loop {
-        let told = match reader.read().await {
+        let result = match reader.read().await {
             Ok(limits) => {
-                let taken = control.take_unified_limits(of_keystone(limits)).await;
-                taken.map_err(|error| chain(&error))
+                let applied = control.take_unified_limits(unified_limits(limits)).await;
+                applied.map_err(|error| chain(&error))
             }
             Err(error) => Err(error.to_string()),
         };
-        match &told {
-            Ok(()) if fails => tracing::info!("the limits are read from Keystone again"),
-            Err(error) if !fails => {
+        match &result {
+            Ok(()) if has_failed => tracing::info!("the limits are read from Keystone again"),
+            Err(error) if !has_failed => {
                 tracing::warn!(
                     error,
                     "the limits known last hold: Keystone's cannot be read"
@@ -97,26 +97,26 @@ async fn run(
             }
             _ => {}
         }
-        fails = told.is_err();
-        tokio::time::sleep(every).await;
+        has_failed = result.is_err();
+        tokio::time::sleep(interval).await;
     }
 }
 
-/// Keystone's limits, by our resources. Limits of what this service does not limit are left out.
-fn of_keystone(limits: ServiceLimits) -> UnifiedLimits {
-    let own = |named: NamedLimits| -> Limits {
-        let known = named.into_iter();
-        known
+/// Converts Keystone's limits. Those of resources that this service does not limit are left out.
+fn unified_limits(limits: ServiceLimits) -> UnifiedLimits {
+    let known_limits = |named: NamedLimits| -> Limits {
+        let named_limits = named.into_iter();
+        named_limits
             .filter_map(|(name, limit)| Some((Resource::parse_unified(&name)?, limit)))
             .collect()
     };
     UnifiedLimits {
-        registered: own(limits.registered),
+        registered: known_limits(limits.registered),
         projects: BTreeMap::from_iter(
             limits
                 .projects
                 .into_iter()
-                .map(|(project, limits)| (project, own(limits))),
+                .map(|(project, limits)| (project, known_limits(limits))),
         ),
     }
 }
@@ -127,13 +127,13 @@ mod tests {
 
     #[test]
     fn keystone_s_names_are_nova_s() {
-        let named = |all: &[(&str, i64)]| -> NamedLimits {
+        let named_limits = |all: &[(&str, i64)]| -> NamedLimits {
             let all = all.iter();
             all.map(|(name, limit)| ((*name).to_owned(), *limit))
                 .collect()
         };
-        let limits = of_keystone(ServiceLimits {
-            registered: named(&[
+        let limits = unified_limits(ServiceLimits {
+            registered: named_limits(&[
                 ("servers", 10),
                 ("server_key_pairs", 3),
                 ("server_groups", 4),

@@ -1,12 +1,12 @@
 //! Planned restarts without refused connections: listening sockets and idle connections are passed
 //! from the process that ends to its successor.
 //!
-//! - Under systemd they are kept in its store of file descriptors meanwhile
-//!   (`FileDescriptorStoreMax=`), or a socket unit has the listening ones.
-//! - By hand, `placewright control --control-take-over` asks the control that runs on the same
-//!   store for them, over a socket in the store's directory.
+//! - Under systemd, its store of file descriptors holds them meanwhile (`FileDescriptorStoreMax=`), or
+//!   a socket unit has the listening sockets.
+//! - By hand, `placewright control --control-take-over` requests them from the control that runs on the
+//!   same store, over a Unix socket in the store's directory.
 //!
-//! What clients send meanwhile stays in the sockets' buffers until the new process reads it.
+//! Bytes that clients send meanwhile stay in the sockets' buffers until the new process reads them.
 
 mod by_hand;
 mod from_systemd;
@@ -22,7 +22,7 @@ use by_hand::Predecessor;
 use parking_lot::Mutex;
 use placewright_http::Successor;
 
-/// The longest time for passing on connections that are already idle.
+/// The longest time for passing the idle connections to the successor.
 const PASS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sockets from the predecessor process, or from systemd.
@@ -34,8 +34,8 @@ pub(crate) struct InheritedSockets {
 }
 
 impl InheritedSockets {
-    /// Finds what systemd passed, and with `take_over` the listening sockets of the process that
-    /// uses the store now. That process continues until [`InheritedSockets::take_over`].
+    /// Finds the sockets that systemd passed. With `take_over` it also gets the listening sockets of the
+    /// process that uses the store now, which continues until [`InheritedSockets::take_over`].
     pub(crate) fn find(store: &Path, take_over: bool) -> anyhow::Result<Self> {
         let mut inherited = from_systemd::find();
         if take_over {
@@ -47,16 +47,16 @@ impl InheritedSockets {
         Ok(inherited)
     }
 
-    /// The listening socket for an address, if there is one among them.
+    /// Takes the listening socket for an address, if there is one.
     pub(crate) fn listener(&mut self, address: SocketAddr) -> Option<TcpListener> {
-        let is_it = |listener: &mut TcpListener| {
+        let has_address = |listener: &mut TcpListener| {
             listener
                 .local_addr()
-                .is_ok_and(|local| is_same(local, address))
+                .is_ok_and(|local| matches_option(local, address))
         };
-        // Both a socket unit and the store of descriptors may have it.
-        let found: Vec<TcpListener> = self.listeners.extract_if(.., is_it).collect();
-        found.into_iter().next()
+        // The socket unit and the store of descriptors may both have passed one.
+        let listeners: Vec<TcpListener> = self.listeners.extract_if(.., has_address).collect();
+        listeners.into_iter().next()
     }
 
     /// Makes the predecessor end, if there is one, and waits until it has.
@@ -66,7 +66,8 @@ impl InheritedSockets {
     /// It did not end.
     pub(crate) fn take_over(&mut self) -> anyhow::Result<()> {
         if let Some(predecessor) = self.predecessor.take() {
-            self.connections.append(&mut predecessor.take_place()?);
+            self.connections
+                .append(&mut predecessor.end_and_take_connections()?);
         }
         for listener in self.listeners.drain(..) {
             if let Ok(address) = listener.local_addr() {
@@ -76,23 +77,23 @@ impl InheritedSockets {
         Ok(())
     }
 
-    /// The clients' connections to an address.
+    /// Takes the clients' connections to an address.
     pub(crate) fn connections(&mut self, address: SocketAddr) -> Vec<TcpStream> {
-        let mine = |stream: &mut TcpStream| {
+        let has_address = |stream: &mut TcpStream| {
             stream.local_addr().is_ok_and(|local| {
                 local.port() == address.port()
                     && (address.ip().is_unspecified()
                         || local.ip().to_canonical() == address.ip().to_canonical())
             })
         };
-        self.connections.extract_if(.., mine).collect()
+        self.connections.extract_if(.., has_address).collect()
     }
 }
 
-/// Whether a socket listens on the address in an option.
-fn is_same(local: SocketAddr, wanted: SocketAddr) -> bool {
-    let both_open = local.ip().is_unspecified() && wanted.ip().is_unspecified();
-    local == wanted || (local.port() == wanted.port() && both_open)
+/// Whether the local address of a socket is the one that an option names.
+fn matches_option(local: SocketAddr, configured: SocketAddr) -> bool {
+    let both_unspecified = local.ip().is_unspecified() && configured.ip().is_unspecified();
+    local == configured || (local.port() == configured.port() && both_unspecified)
 }
 
 /// Copies of listening sockets, for the successor.
@@ -113,14 +114,14 @@ pub(crate) fn copies<const COUNT: usize>(
     copies
 }
 
-/// What this process needs to hand over to a successor.
+/// What this process passes to a successor.
 #[derive(Default)]
 pub(crate) struct HandOver {
     successor: Mutex<Option<Arc<dyn Successor>>>,
-    /// Disconnected when the successor has all connections.
-    passed: Mutex<Option<Receiver<()>>>,
-    /// The sockets for a successor. None when this process ends without one: a socket that still
-    /// listens would let clients wait in vain.
+    /// A channel that is disconnected when the successor has all connections.
+    all_passed: Mutex<Option<Receiver<()>>>,
+    /// The sockets for a successor. `None` once this process ends without one, because clients would wait
+    /// in vain for a socket that still listens.
     listeners: Mutex<Option<Vec<TcpListener>>>,
 }
 
@@ -131,22 +132,22 @@ impl std::fmt::Debug for HandOver {
 }
 
 impl HandOver {
-    /// Enables a restart: systemd keeps the listening sockets, and a successor may ask for them.
+    /// Enables a restart: gives systemd the listening sockets, and lets a successor request them.
     pub(crate) fn offer(store: &Path, listeners: Vec<(&'static str, TcpListener)>) -> Arc<Self> {
         from_systemd::keep(&listeners);
         let listeners = listeners.into_iter().map(|(_, listener)| listener);
-        let restart = Arc::new(Self {
+        let hand_over = Arc::new(Self {
             listeners: Mutex::new(Some(listeners.collect())),
             ..Self::default()
         });
-        if let Err(error) = by_hand::offer(store, &restart) {
+        if let Err(error) = by_hand::offer(store, &hand_over) {
             tracing::warn!(%error, "no other process can take this one's place while it runs");
         }
-        restart
+        hand_over
     }
 
-    /// The receiver of idle connections when this process stops, if there is one. The decision is
-    /// made with the first call.
+    /// The successor to which idle connections are passed when this process stops, if there is one. The
+    /// first call decides it.
     pub(crate) fn successor(&self) -> Option<Arc<dyn Successor>> {
         let mut successor = self.successor.lock();
         if successor.is_none() {
@@ -161,14 +162,14 @@ impl HandOver {
     /// Waits until the successor, if there is one, has all connections.
     pub(crate) fn finish(&self) {
         drop(self.successor.lock().take());
-        if let Some(passed) = self.passed.lock().take() {
+        if let Some(all_passed) = self.all_passed.lock().take() {
             // Nothing is ever sent; the channel is disconnected.
-            let _ = passed.recv_timeout(PASS_TIMEOUT);
+            let _ = all_passed.recv_timeout(PASS_TIMEOUT);
         }
     }
 
-    fn set_successor(&self, successor: Arc<dyn Successor>, passed: Receiver<()>) {
+    fn set_successor(&self, successor: Arc<dyn Successor>, all_passed: Receiver<()>) {
         *self.successor.lock() = Some(successor);
-        *self.passed.lock() = Some(passed);
+        *self.all_passed.lock() = Some(all_passed);
     }
 }

@@ -23,14 +23,16 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 
-use super::access::Rereadable;
+use super::access::AccessFiles;
 use super::api_threads::ApiThreads;
 use super::descriptors::{self, ConnectionLimits};
 use super::journal_metrics::JournalMetrics;
 use super::observer::LoggingObserver;
 use super::restart::{self, HandOver, InheritedSockets};
-use super::services::{compute_api, limited, placement_api, scheduler_api, with_threads_and_store};
-use super::signals::nth;
+use super::services::{
+    compute_api, http_server, placement_api, scheduler_api, with_threads_and_store,
+};
+use super::signals::wait_for_stop;
 use super::sockets::{ListeningSocket, Socket, Sockets};
 use super::tls::Tls;
 use super::{
@@ -42,23 +44,24 @@ use crate::identities::ControlIdentity;
 use crate::options::{AuthStrategy, Options};
 use crate::secrets;
 
-/// A control that was started, and serves once it is told to.
-pub(crate) struct Running {
+/// A control that was started. It accepts requests when [`Self::serve`] is called.
+pub(crate) struct RunningControl {
     pub(crate) engine: Engine<ControlMachine>,
     /// The conductor's runtime, if there is a conductor.
     pub(crate) runtime: Option<Arc<Runtime>>,
     pub(crate) token: Option<Token>,
-    /// Control's certificate, and the authority if it is here.
+    /// Control's certificate, and the authority if this process has it.
     pub(crate) identity: ControlIdentity,
     /// The connection limits of the listeners.
-    pub(crate) shares: ConnectionLimits,
+    pub(crate) connection_limits: ConnectionLimits,
     /// What is needed to hand over to a successor.
     pub(crate) restart: Arc<HandOver>,
     gateway: Arc<Gateway>,
     placement: (Server, ListeningSocket),
     scheduler: Option<(Server, ListeningSocket)>,
     compute: Option<(Server, ListeningSocket)>,
-    asks: Option<TcpListener>,
+    /// The listener of the gRPC server for cells.
+    grpc_listener: Option<TcpListener>,
     health: Option<SocketAddr>,
     directory: PathBuf,
     threads: ApiThreads,
@@ -75,7 +78,7 @@ struct Metrics {
 }
 
 impl Metrics {
-    /// Registers all of them.
+    /// Creates and registers all metrics.
     fn new() -> (Registry, Self) {
         let mut registry = Registry::default();
         panics::register(&mut registry);
@@ -101,10 +104,10 @@ pub(crate) fn token(options: &Options) -> Result<Option<Token>, ConfigErrors> {
     token.map_err(|error| ConfigErrors(vec![format!("control.token_file: {error}")]))
 }
 
-impl Running {
-    /// Starts everything except serving. None if a signal came while the state was loaded.
+impl RunningControl {
+    /// Starts everything except serving. Returns `None` if a signal came while the state was loaded.
     ///
-    /// `cells`: the number of cells in this process. With any, there is a conductor.
+    /// `cells` is the number of cells in this process. If there are any, there is a conductor.
     ///
     /// # Errors
     ///
@@ -117,17 +120,17 @@ impl Running {
         let options = &config.options;
         let (checked, identity) = Checked::for_start(config)?;
         let directory = options.store.directory();
-        let shares = descriptors::of_control(options, cells);
+        let limits = descriptors::of_control(options, cells);
         let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
         let (mut registry, metrics) = Metrics::new();
         let sealer = sealer(options, cells, &sockets, &mut registry).await?;
         let observer = LoggingObserver(metrics.journal);
         let tls = checked.tls.open(options, &metrics.tls, &identity)?;
-        let (vital, health) = health::start(sockets.health.take(), tls.door("health"))?;
+        let (health_handle, health) = health::start(sockets.health.take(), tls.door("health"))?;
         let (mut inherited, engine) = tokio::select! {
-            opened = take_over(inherited, options, observer) => opened?,
-            () = nth(stops, 1) => return Ok(stopped_while_loading()),
+            opened = end_predecessor_and_load(inherited, options, observer) => opened?,
+            () = wait_for_stop(stops, 1) => return Ok(stopped_while_loading()),
         };
         let log = audit_log::start(&options.audit, &directory, &mut registry)?;
         let threads = ApiThreads::start(options)?;
@@ -143,35 +146,37 @@ impl Running {
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let service = placement_api(options, &gateway, placement);
-        let server = |service: Arc<dyn HttpService>, name| limited(service, shares, &tls, name);
+        let server = |service: Arc<dyn HttpService>, name| http_server(service, limits, &tls, name);
         let placement = server(service.clone(), "placement");
         let runtime = sealer
-            .map(|sealer| conduct(options, &engine, ranker, &service, (metrics.audits, sealer)))
+            .map(|sealer| {
+                start_conductor(options, &engine, ranker, &service, (metrics.audits, sealer))
+            })
             .transpose()?;
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
-            (Some(port), Some(runtime)) => {
+            (Some(socket), Some(runtime)) => {
                 let service = compute_api(options, &gateway, runtime)?;
-                Some((server(Arc::new(service), "compute"), port))
+                Some((server(Arc::new(service), "compute"), socket))
             }
             _ => None,
         };
         let scheduler = server(Arc::new(scheduler), "scheduler");
-        let scheduler = open(sockets.scheduler)?.map(|port| (scheduler, port));
-        let port = ListeningSocket::open(sockets.placement, &mut inherited)?;
-        vital.set(Arc::clone(&gateway) as _);
+        let scheduler = open(sockets.scheduler)?.map(|socket| (scheduler, socket));
+        let socket = ListeningSocket::open(sockets.placement, &mut inherited)?;
+        health_handle.set(Arc::clone(&gateway) as _);
         let mut running = Self {
             engine,
             runtime,
             token: checked.token,
             identity,
-            shares,
+            connection_limits: limits,
             restart: Arc::default(),
             gateway,
-            placement: (placement, port),
+            placement: (placement, socket),
             scheduler,
             compute,
-            asks: sockets.asks.map(Socket::listen).transpose()?,
+            grpc_listener: sockets.for_cells.map(Socket::listen).transpose()?,
             health: None,
             directory,
             threads,
@@ -187,7 +192,7 @@ impl Running {
         ServeOptions {
             token: self.token.clone(),
             handshakes: self.tls.handshakes_of_roles(),
-            ..option_conversion::cell(options, self.shares.cell)
+            ..option_conversion::grpc_of_cell(options, self.connection_limits.cell)
         }
     }
 
@@ -195,28 +200,31 @@ impl Running {
     fn offer_restart(&mut self, health: Option<std::net::TcpListener>) -> std::io::Result<()> {
         let health = health.as_ref();
         self.health = health.map(|listener| listener.local_addr()).transpose()?;
-        let scheduler = self.scheduler.as_ref().map(|(_, port)| &port.listener);
-        let compute = self.compute.as_ref().map(|(_, port)| &port.listener);
+        let scheduler = self.scheduler.as_ref().map(|(_, socket)| &socket.listener);
+        let compute = self.compute.as_ref().map(|(_, socket)| &socket.listener);
         let listeners = [
             ("placement", Some(&self.placement.1.listener)),
             ("scheduler", scheduler),
             ("compute", compute),
-            ("control", self.asks.as_ref()),
+            ("control", self.grpc_listener.as_ref()),
         ];
         self.restart = HandOver::offer(&self.directory, restart::copies(listeners, health));
         Ok(())
     }
 
-    /// From now on, reads the files of authentication, policies and TLS again with each signal, and
-    /// those of TLS when they change.
-    pub(crate) fn reread_access(&self, options: &Options, hang_ups: Signal) {
-        let files = Rereadable {
+    /// Starts the task that reads the files of authentication, policies and TLS again with each SIGHUP,
+    /// and the files of TLS when they change.
+    pub(crate) fn reread_access_files(&self, options: &Options, hang_ups: Signal) {
+        let files = AccessFiles {
             policy: option_conversion::policy(options),
             gateway: Arc::clone(&self.gateway),
             tls: Arc::clone(self.tls.listeners()),
         };
-        let every = option_conversion::reload_check(options);
-        placewright_tasks::spawn(Task::Access, access::reread_on(hang_ups, every, files));
+        let check_interval = option_conversion::reload_check(options);
+        placewright_tasks::spawn(
+            Task::Access,
+            access::reread_on_signals(hang_ups, check_interval, files),
+        );
     }
 
     /// Adds the configured cells.
@@ -224,25 +232,26 @@ impl Running {
         for (name, uuid, address) in &options.control.cells.0 {
             let client = CellClient::new(ClientOptions {
                 token: self.token.clone(),
-                identity: self.identity.towards_cell(name),
+                identity: self.identity.client_identity_for(name),
                 call_timeout: runtime.conductor().options().answer_timeout,
                 ..ClientOptions::new(address)
             });
-            let wrong = |why: String| ConfigErrors(vec![format!("control.cells: {name}: {why}")]);
-            let link = client.map_err(|error| wrong(error.to_string()))?;
+            let config_error =
+                |why: String| ConfigErrors(vec![format!("control.cells: {name}: {why}")]);
+            let link = client.map_err(|error| config_error(error.to_string()))?;
             let config = CellConfig {
                 cell: CellId(*uuid),
                 name: name.clone(),
                 link: Arc::new(link),
             };
             let added = runtime.add_cell(config).await;
-            added.map_err(|error| wrong(error.to_string()))?;
+            added.map_err(|error| config_error(error.to_string()))?;
         }
         Ok(())
     }
 
-    /// Seals what an earlier release left in the clear, adds the configured cells, and puts the
-    /// configured quotas in force, before anything can be asked for.
+    /// Seals the secrets that an earlier release stored in the clear, adds the configured cells and
+    /// applies the configured quotas, before any request is served.
     async fn prepare(&self, options: &Options) -> anyhow::Result<()> {
         let Some(runtime) = &self.runtime else {
             return Ok(());
@@ -255,8 +264,8 @@ impl Running {
         quotas::start(options, runtime).await
     }
 
-    /// Logs what runs, at which addresses, and on which store.
-    pub(crate) async fn banner(&self, config: &Config, start: Instant) -> anyhow::Result<()> {
+    /// Logs that control is ready, with its version, addresses and store.
+    pub(crate) async fn log_ready(&self, config: &Config, start: Instant) -> anyhow::Result<()> {
         let counts = |control: &ControlMachine| {
             let placement = control.placement();
             (
@@ -296,13 +305,13 @@ impl Running {
 
     /// The address of the scheduler API, if it is enabled.
     pub(crate) fn scheduler_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        let listener = self.scheduler.as_ref().map(|(_, port)| &port.listener);
+        let listener = self.scheduler.as_ref().map(|(_, socket)| &socket.listener);
         listener.map(TcpListener::local_addr).transpose()
     }
 
     /// The address of the compute API, if it is enabled.
     pub(crate) fn compute_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        let listener = self.compute.as_ref().map(|(_, port)| &port.listener);
+        let listener = self.compute.as_ref().map(|(_, socket)| &socket.listener);
         listener.map(TcpListener::local_addr).transpose()
     }
 
@@ -321,48 +330,48 @@ impl Running {
         options: &Options,
         stops: &watch::Receiver<u32>,
     ) -> anyhow::Result<()> {
-        let asks = self.asks.zip(self.runtime.as_ref());
-        let asks = async {
-            let Some((listener, runtime)) = asks else {
+        let grpc_listener = self.grpc_listener.zip(self.runtime.as_ref());
+        let serve_grpc = async {
+            let Some((listener, runtime)) = grpc_listener else {
                 return Ok(());
             };
             let services = Services {
                 placement: Some(Arc::new(runtime.conductor().clone())),
-                certificates: self.identity.offered(),
+                certificates: self.identity.certificate_link(),
                 ..Services::default()
             };
             let options = ServeOptions {
                 token: self.token,
                 credentials: self.identity.credentials.clone(),
                 handshakes: self.tls.handshakes_of_roles(),
-                ..option_conversion::asks(options, self.shares.asks)
+                ..option_conversion::grpc_for_cells(options, self.connection_limits.for_cells)
             };
-            placewright_rpc::serve(listener, services, options, nth(stops, 1)).await
+            placewright_rpc::serve(listener, services, options, wait_for_stop(stops, 1)).await
         };
         let threads = &self.threads;
-        let (first, second, third, asks) = tokio::join!(
+        let (placement, scheduler, compute, grpc) = tokio::join!(
             serve(threads, Some(self.placement), &self.restart, stops),
             serve(threads, self.scheduler, &self.restart, stops),
             serve(threads, self.compute, &self.restart, stops),
-            asks,
+            serve_grpc,
         );
-        if [first?, second?, third?].contains(&Stopped::TimedOut) {
+        if [placement?, scheduler?, compute?].contains(&Stopped::TimedOut) {
             tracing::warn!("the time to drain is over: connections were cut");
         }
         if let Some(log) = self.gateway.audit_log() {
             log.close();
         }
-        asks.context("cells cannot reach placement")
+        grpc.context("cells cannot reach placement")
     }
 }
 
-fn stopped_while_loading() -> Option<Running> {
+fn stopped_while_loading() -> Option<RunningControl> {
     tracing::info!("stopped while the state was being loaded");
     None
 }
 
 /// Starts the conductor's runtime on the engine.
-fn conduct(
+fn start_conductor(
     options: &Options,
     engine: &Engine<ControlMachine>,
     ranker: SchedulerHandle,
@@ -384,8 +393,8 @@ async fn sealer(
     sockets: &Sockets,
     registry: &mut Registry,
 ) -> anyhow::Result<Option<Sealer>> {
-    let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
-    if !conducts {
+    let has_cells = cells > 0 || !options.control.cells.0.is_empty();
+    if !has_cells && !sockets.need_conductor() {
         return Ok(None);
     }
     let (options, store) = (options.secrets.clone(), options.store.directory());
@@ -395,41 +404,42 @@ async fn sealer(
     Ok(Some(sealer))
 }
 
-/// Makes the predecessor process end, if there is one, and loads the state.
-async fn take_over(
+/// Makes the predecessor process end, if there is one, and loads the state from the store.
+async fn end_predecessor_and_load(
     mut inherited: InheritedSockets,
     options: &Options,
     observer: impl Observer,
 ) -> anyhow::Result<(InheritedSockets, Engine<ControlMachine>)> {
-    let taken = tokio::task::spawn_blocking(move || inherited.take_over().map(|()| inherited));
-    let inherited = taken.await??;
+    let ended = tokio::task::spawn_blocking(move || inherited.take_over().map(|()| inherited));
+    let inherited = ended.await??;
     let engine = open_store(options, options.store.directory(), observer).await?;
     ensure_standard_names(&engine).await?;
     Ok((inherited, engine))
 }
 
+/// Serves one of the APIs until the first signal, on the threads for APIs.
 async fn serve(
     threads: &ApiThreads,
     service: Option<(Server, ListeningSocket)>,
     restart: &Arc<HandOver>,
     stops: &watch::Receiver<u32>,
 ) -> anyhow::Result<Stopped> {
-    let Some((server, port)) = service else {
+    let Some((server, socket)) = service else {
         return Ok(Stopped::Drained);
     };
     let (restart, stops) = (Arc::clone(restart), stops.clone());
     let stop = async move {
-        nth(&stops, 1).await;
+        wait_for_stop(&stops, 1).await;
         restart.successor()
     };
-    threads.serve(server, port, stop).await
+    threads.serve(server, socket, stop).await
 }
 
-/// Ends the conductor and closes the store.
+/// Stops the conductor and closes the store.
 ///
 /// # Errors
 ///
-/// It panicked, which is a bug.
+/// The engine's thread panicked, which is a bug.
 pub(crate) async fn close(
     runtime: Option<Arc<Runtime>>,
     engine: Engine<ControlMachine>,

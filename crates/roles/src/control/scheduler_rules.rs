@@ -35,29 +35,29 @@ pub(super) fn load(
 ) -> Result<Scheduler, ConfigErrors> {
     let file = options.scheduler.rules_file.as_deref();
     let rules = file.map_or_else(|| Ok(SchedulerRules::default()), read)?;
-    let place = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
+    let prefix = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
     let prepare = PrepareOptions {
         translate: rules.translation,
         prefilter: rules.prefilters,
     };
     let scheduler = Scheduler::new(rules.filter_scheduler, prepare).map_err(|errors| {
         let errors = errors.iter();
-        ConfigErrors(errors.map(|error| format!("{place}{error}")).collect())
+        ConfigErrors(errors.map(|error| format!("{prefix}{error}")).collect())
     })?;
     for warning in scheduler.policy().warnings(scheduler.hosts()) {
-        warnings.push(format!("{place}{}: {}", warning.option, warning.text));
+        warnings.push(format!("{prefix}{}: {}", warning.option, warning.text));
     }
     Ok(scheduler)
 }
 
 fn read(file: &Path) -> Result<SchedulerRules, ConfigErrors> {
-    let wrong = |what: String| {
+    let config_error = |what: String| {
         let message = format!("scheduler.rules_file {}: {what}", file.display());
         ConfigErrors(vec![message])
     };
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    // The message shows the line, and for an unknown key the known ones.
-    toml::from_str(&text).map_err(|error| wrong(error.to_string()))
+    let text = std::fs::read_to_string(file).map_err(|error| config_error(error.to_string()))?;
+    // The parser's message has the line and, for an unknown key, the known ones.
+    toml::from_str(&text).map_err(|error| config_error(error.to_string()))
 }
 
 /// A file with all defaults.
@@ -99,9 +99,9 @@ mod tests {
 
     #[test]
     fn the_sample_is_the_defaults() {
-        let read: SchedulerRules = toml::from_str(&sample().unwrap()).unwrap();
-        assert_eq!(read.filter_scheduler, SchedulerConfig::default());
-        assert_eq!(read.prefilters, PrefilterOptions::default());
-        assert_eq!(read.translation, TranslateOptions::default());
+        let rules: SchedulerRules = toml::from_str(&sample().unwrap()).unwrap();
+        assert_eq!(rules.filter_scheduler, SchedulerConfig::default());
+        assert_eq!(rules.prefilters, PrefilterOptions::default());
+        assert_eq!(rules.translation, TranslateOptions::default());
     }
 }

@@ -1,4 +1,4 @@
-//! Control's REST services, made of the handles that they work on.
+//! Creates control's REST services.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use super::tls::Tls;
 use crate::config::ConfigErrors;
 use crate::options::{ComputeApiOptions, Options};
 
-/// A server with the limits of its listener, and with TLS if the listener speaks it.
-pub(super) fn limited(
+/// A server with the limits of its listener, and with TLS if the listener has it.
+pub(super) fn http_server(
     service: Arc<dyn HttpService>,
-    shares: ConnectionLimits,
+    connection_limits: ConnectionLimits,
     tls: &Tls,
     section: &str,
 ) -> Server {
-    let server = Server::new(service).with_limits(shares.api);
+    let server = Server::new(service).with_limits(connection_limits.api);
     server.with_tls(tls.door(section))
 }
 
@@ -65,7 +65,7 @@ pub(super) fn scheduler_api(
         gateway,
         placement,
         ranker.clone(),
-        option_conversion::keep(options),
+        option_conversion::candidate_retention(options),
     )
 }
 
@@ -94,7 +94,7 @@ pub(super) fn compute_api(
     Ok(ComputeService::new(Arc::clone(gateway), runtime, options))
 }
 
-/// The bounds of the compute API's requests.
+/// The limits of the compute API's requests.
 fn limits(options: &ComputeApiOptions) -> Limits {
     let match_ms_max = u64::try_from(options.match_ms_max.get()).unwrap_or(u64::MAX);
     Limits {

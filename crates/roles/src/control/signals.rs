@@ -1,11 +1,11 @@
-//! Signal handlers of the roles.
+//! The signal handlers of the roles.
 
 use placewright_tasks::Task;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 /// Handles SIGTERM and SIGINT: from now on they do not end the process by themselves. The result
-/// counts the signals to stop.
+/// is the number of such signals so far.
 ///
 /// # Errors
 ///
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 pub(crate) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let (stops, counted) = watch::channel(0);
+    let (stops, stop_count) = watch::channel(0);
     placewright_tasks::spawn(Task::Signals, async move {
         loop {
             tokio::select! {
@@ -22,11 +22,11 @@ pub(crate) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
             }
         }
     });
-    Ok(counted)
+    Ok(stop_count)
 }
 
-/// Handles SIGHUP: from now on it does not end the process. The result has one item for all signals
-/// since the last one.
+/// Handles SIGHUP: from now on it does not end the process. The result yields once for all signals since
+/// it yielded last.
 ///
 /// # Errors
 ///
@@ -35,7 +35,7 @@ pub(crate) fn hang_ups() -> std::io::Result<Signal> {
     signal(SignalKind::hangup())
 }
 
-/// Ignores SIGHUP, for a program that has nothing to read again.
+/// Ignores SIGHUP, for a role that has no files to read again.
 ///
 /// # Errors
 ///
@@ -50,11 +50,11 @@ pub(crate) fn ignore_hang_ups() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits until so many signals to stop have come.
-pub(crate) async fn nth(stops: &watch::Receiver<u32>, number: u32) {
+/// Waits until this number of signals to stop has come.
+pub(crate) async fn wait_for_stop(stops: &watch::Receiver<u32>, number: u32) {
     let mut stops = stops.clone();
     if stops.wait_for(|stops| *stops >= number).await.is_err() {
-        // The task that counts ends only with the runtime.
+        // The task that counts the signals ends only with the runtime.
         std::future::pending::<()>().await;
     }
 }

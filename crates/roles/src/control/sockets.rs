@@ -13,12 +13,13 @@ use crate::options::Options;
 pub(crate) enum Socket {
     /// Bound by this process. Nobody can connect until it listens.
     Bound(TcpSocket),
-    /// From the predecessor process, or from systemd. Clients can connect already, and wait.
+    /// Inherited from the predecessor process, or from systemd. Clients can connect already; they wait
+    /// until they are accepted.
     Listening(std::net::TcpListener),
 }
 
 impl Socket {
-    /// Binds an address, or takes the socket that was passed for it.
+    /// Binds an address, or takes the inherited socket for it.
     fn take(
         inherited: &mut InheritedSockets,
         address: SocketAddr,
@@ -33,7 +34,7 @@ impl Socket {
         }
     }
 
-    /// Listens: from now on clients can connect; they wait until they are accepted.
+    /// Starts to listen. From now on clients can connect; they wait until they are accepted.
     pub(crate) fn listen(self) -> std::io::Result<TcpListener> {
         match self {
             Self::Bound(socket) => socket.listen(BACKLOG),
@@ -47,7 +48,7 @@ pub(crate) struct Sockets {
     pub(crate) placement: Socket,
     pub(crate) scheduler: Option<Socket>,
     pub(crate) compute: Option<Socket>,
-    pub(crate) asks: Option<Socket>,
+    pub(crate) for_cells: Option<Socket>,
     pub(crate) health: Option<Socket>,
 }
 
@@ -61,26 +62,26 @@ impl Sockets {
         options: &Options,
         inherited: &mut InheritedSockets,
     ) -> anyhow::Result<Self> {
-        let mut maybe = |listen: Option<SocketAddr>, section| {
+        let mut take_if_configured = |listen: Option<SocketAddr>, section| {
             let socket = listen.map(|listen| Socket::take(inherited, listen, section));
             socket.transpose()
         };
         Ok(Self {
-            scheduler: maybe(options.scheduler.listen, "scheduler")?,
-            compute: maybe(options.compute.listen, "compute")?,
-            asks: maybe(options.control.listen, "control")?,
-            health: maybe(options.health.listen, "health")?,
+            scheduler: take_if_configured(options.scheduler.listen, "scheduler")?,
+            compute: take_if_configured(options.compute.listen, "compute")?,
+            for_cells: take_if_configured(options.control.listen, "control")?,
+            health: take_if_configured(options.health.listen, "health")?,
             placement: Socket::take(inherited, options.placement.listen, "placement")?,
         })
     }
 
-    /// Whether one of them needs the conductor.
-    pub(crate) fn conduct(&self) -> bool {
-        self.compute.is_some() || self.asks.is_some()
+    /// Whether a service that needs the conductor has a socket.
+    pub(crate) fn need_conductor(&self) -> bool {
+        self.compute.is_some() || self.for_cells.is_some()
     }
 }
 
-/// A listening socket with the connections that the predecessor process passed on.
+/// A listening socket, and the clients' connections that were inherited with it.
 #[derive(Debug)]
 pub(crate) struct ListeningSocket {
     pub(crate) listener: TcpListener,
@@ -88,7 +89,7 @@ pub(crate) struct ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// Listens, if there is a socket.
+    /// Starts to listen on a socket, if there is one.
     ///
     /// # Errors
     ///
@@ -97,25 +98,25 @@ impl ListeningSocket {
         socket: Option<Socket>,
         inherited: &mut InheritedSockets,
     ) -> std::io::Result<Option<Self>> {
-        let port = socket.map(|socket| Self::open(socket, inherited));
-        port.transpose()
+        let listening = socket.map(|socket| Self::open(socket, inherited));
+        listening.transpose()
     }
 
-    /// Listens, and takes the passed connections that belong to this address.
+    /// Starts to listen, and takes the inherited connections to this address.
     ///
     /// # Errors
     ///
     /// The system refuses.
     pub(crate) fn open(socket: Socket, inherited: &mut InheritedSockets) -> std::io::Result<Self> {
         let listener = socket.listen()?;
-        let kept = inherited.connections(listener.local_addr()?);
-        let kept = kept.into_iter().filter_map(|stream| {
+        let connections = inherited.connections(listener.local_addr()?);
+        let connections = connections.into_iter().filter_map(|stream| {
             // A connection that cannot be used is dropped, and its client connects again.
             stream.set_nonblocking(true).ok()?;
             TcpStream::from_std(stream).ok()
         });
         Ok(Self {
-            inherited: kept.collect(),
+            inherited: connections.collect(),
             listener,
         })
     }

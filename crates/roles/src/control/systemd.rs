@@ -30,7 +30,8 @@ pub(crate) fn loading(status: &str) {
     ]);
 }
 
-/// Feeds the watchdog for as long as the runtime makes progress and no task that has to go on has ended.
+/// Notifies systemd's watchdog for as long as the runtime makes progress and no task that must not end
+/// has ended.
 pub(crate) fn feed_watchdog() {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;

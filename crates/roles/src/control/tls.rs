@@ -1,5 +1,5 @@
-//! TLS of control's listeners: from the options and the files that they name to the doors of the
-//! servers, and the files again when they change.
+//! TLS of control's listeners: checks the options, reads the files that they name, and reads them again
+//! when they change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::handshakes::HandshakeThreads;
 use crate::identities::ControlIdentity;
 use crate::options::{ClientCertificateMode, Options, PlainMode};
 
-/// The protocol that the REST services speak over TLS.
+/// The protocol of the REST services over TLS, as ALPN names it.
 const HTTP_1_1: &[u8] = b"http/1.1";
-/// A certificate that expires sooner is worth a warning.
+/// A certificate that expires within this time gives a warning.
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// The options of one listener.
+/// The TLS options of one listener.
 struct ListenerOptions<'a> {
     section: &'static str,
     certificate: Option<&'a Path>,
@@ -32,7 +32,7 @@ struct ListenerOptions<'a> {
     plain: PlainMode,
 }
 
-/// The sections of listeners that can speak TLS, with what they have in common.
+/// The TLS options of all listeners that can have TLS.
 fn listeners(options: &Options) -> [ListenerOptions<'_>; 4] {
     macro_rules! of_section {
         ($section:ident) => {
@@ -54,14 +54,14 @@ fn listeners(options: &Options) -> [ListenerOptions<'_>; 4] {
     ]
 }
 
-/// A listener that speaks TLS.
+/// A listener with TLS.
 struct Listener {
     section: &'static str,
     server: Arc<FileBacked<LoadedServer, FileError>>,
     allows_plain: bool,
 }
 
-/// What all listeners that speak TLS need, read from their files.
+/// The listeners with TLS, whose files were read.
 #[derive(Default)]
 pub(super) struct TlsFiles(Vec<Listener>);
 
@@ -70,19 +70,19 @@ impl TlsFiles {
     ///
     /// # Errors
     ///
-    /// What is wrong with the options or files of each listener.
+    /// All errors of the options and files of all listeners.
     pub(super) fn load(
         options: &Options,
         warnings: &mut Vec<String>,
     ) -> Result<Self, ConfigErrors> {
-        let (mut read, mut problems) = (Vec::new(), Vec::new());
+        let (mut loaded, mut problems) = (Vec::new(), Vec::new());
         for listener in listeners(options) {
             match listener.files() {
                 Ok(None) => {}
                 Ok(Some(files)) => match files.load() {
                     Ok(server) => {
                         listener.warn(&server, warnings);
-                        read.push(Listener {
+                        loaded.push(Listener {
                             section: listener.section,
                             server: Arc::new(server),
                             allows_plain: listener.plain == PlainMode::Allow,
@@ -94,7 +94,7 @@ impl TlsFiles {
             }
         }
         if problems.is_empty() {
-            Ok(Self(read))
+            Ok(Self(loaded))
         } else {
             Err(ConfigErrors(problems))
         }
@@ -122,8 +122,8 @@ impl TlsFiles {
 }
 
 impl ListenerOptions<'_> {
-    /// The files that the options name; none if the listener does not speak TLS. An error begins with
-    /// the name of the option.
+    /// The files that the options name; `None` if the listener has no TLS. An error begins with the name
+    /// of an option.
     fn files(&self) -> Result<Option<ServerFiles>, String> {
         let Some(certificate) = self.certificate else {
             return match () {
@@ -165,7 +165,7 @@ impl ListenerOptions<'_> {
         self.key.unwrap_or(certificate).to_owned()
     }
 
-    /// Adds what is allowed but probably not intended.
+    /// Adds warnings about settings that are allowed but probably not intended.
     fn warn(&self, server: &FileBacked<LoadedServer, FileError>, warnings: &mut Vec<String>) {
         let section = self.section;
         if let Some(key) = self.key.or(self.certificate)
@@ -190,18 +190,20 @@ impl ListenerOptions<'_> {
                  a client without a certificate comes in over HTTP"
             ));
         }
-        warnings.extend(expiry(section, &server.current()));
+        warnings.extend(expiry_warning(section, &server.current()));
     }
 }
 
 /// A warning about a certificate that has expired or soon will have.
-fn expiry(section: &str, server: &LoadedServer) -> Option<String> {
+fn expiry_warning(section: &str, server: &LoadedServer) -> Option<String> {
     let validity = server.validity();
     let now_s = now_s();
     let soon_s = now_s.saturating_add_unsigned(EXPIRES_SOON.as_secs());
-    let at = validity.not_after_text();
+    let expires_at = validity.not_after_text();
     if validity.is_over(now_s) {
-        return Some(format!("{section}.tls_certificate: it expired at {at}"));
+        return Some(format!(
+            "{section}.tls_certificate: it expired at {expires_at}"
+        ));
     }
     if now_s < validity.not_before_s {
         return Some(format!(
@@ -210,7 +212,7 @@ fn expiry(section: &str, server: &LoadedServer) -> Option<String> {
     }
     validity
         .is_over(soon_s)
-        .then(|| format!("{section}.tls_certificate: it expires at {at}"))
+        .then(|| format!("{section}.tls_certificate: it expires at {expires_at}"))
 }
 
 fn now_s() -> i64 {
@@ -226,10 +228,10 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// The door of the listener of this section, if it speaks TLS.
+    /// The acceptor of TLS connections for the listener of this section, if it has TLS.
     pub(super) fn door(&self, section: &str) -> Option<Arc<TlsDoor>> {
-        let mut all = self.listeners.0.iter();
-        let (listener, metrics) = all.find(|(listener, _)| listener.section == section)?;
+        let mut listeners = self.listeners.0.iter();
+        let (listener, metrics) = listeners.find(|(listener, _)| listener.section == section)?;
         let server = Arc::clone(&listener.server);
         Some(Arc::new(TlsDoor::new(
             move || Arc::clone(server.current().config()),
@@ -244,23 +246,22 @@ impl Tls {
         self.threads.places()
     }
 
-    /// The scheme to show of the listener of this section: `https` if it speaks TLS, although it may
-    /// take HTTP as well.
+    /// The scheme of the listener's URL: `https` if it has TLS, even if it also accepts plain HTTP.
     pub(super) fn scheme(&self, section: &str) -> &'static str {
-        let mut all = self.listeners.0.iter();
-        match all.any(|(listener, _)| listener.section == section) {
+        let mut listeners = self.listeners.0.iter();
+        match listeners.any(|(listener, _)| listener.section == section) {
             true => "https",
             false => "http",
         }
     }
 
-    /// The listeners, whose files can be read again.
+    /// The listeners with TLS.
     pub(super) fn listeners(&self) -> &Arc<Listeners> {
         &self.listeners
     }
 }
 
-/// The listeners that speak TLS, with their metrics.
+/// The listeners with TLS, with their metrics.
 pub(super) struct Listeners(Vec<(Listener, ListenerTlsMetrics)>);
 
 impl Listeners {
@@ -273,25 +274,28 @@ impl Listeners {
         Self(with_metrics.collect())
     }
 
-    /// Whether there are any.
+    /// Whether no listener has TLS.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reads files again that have changed. Blocks.
-    pub(super) fn look(&self) {
-        self.each(FileBacked::look);
+    /// Reads the files that have changed again. Blocks.
+    pub(super) fn reread_changed(&self) {
+        self.for_each_listener(FileBacked::check);
     }
 
     /// Reads all files again. Blocks.
     pub(super) fn reread(&self) {
-        self.each(FileBacked::reread);
+        self.for_each_listener(FileBacked::reread);
     }
 
-    fn each(&self, read: impl Fn(&FileBacked<LoadedServer, FileError>) -> Outcome<FileError>) {
+    fn for_each_listener(
+        &self,
+        loaded: impl Fn(&FileBacked<LoadedServer, FileError>) -> Outcome<FileError>,
+    ) {
         for (listener, metrics) in &self.0 {
             let section = listener.section;
-            match read(&listener.server) {
+            match loaded(&listener.server) {
                 Outcome::Unchanged | Outcome::Changing => {}
                 Outcome::Replaced => {
                     let server = listener.server.current();
@@ -303,11 +307,11 @@ impl Listeners {
                         expires = expires.not_after_text(),
                         "read the certificate again"
                     );
-                    if let Some(warning) = expiry(section, &server) {
+                    if let Some(warning) = expiry_warning(section, &server) {
                         tracing::warn!("{warning}");
                     }
                 }
-                Outcome::Kept(error) => {
+                Outcome::Invalid(error) => {
                     metrics.reloaded(false);
                     tracing::error!("[{section}] TLS: {error}; what was in force before stays");
                 }

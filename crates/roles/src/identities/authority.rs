@@ -1,4 +1,4 @@
-//! The authority in this process, as the links offer it.
+//! The certificate authority in this process, as a link.
 
 use std::sync::Arc;
 
@@ -12,15 +12,16 @@ use tokio::sync::Semaphore;
 
 /// The name of the authority in errors.
 const PEER: &str = "the authority";
-/// The most enrolments that wait for their turn. Anybody who reaches control or a cell may ask for one.
+/// The most enrolments that wait for their turn. Anybody who reaches control or a cell may request one.
 const ENROLMENTS_MAX: usize = 64;
 
-/// An authority whose folder is here.
+/// An authority whose folder is on this machine.
 pub(crate) struct LocalAuthority {
     authority: Arc<Authority>,
     renewals: Arc<Mutex<Renewals>>,
-    /// Places for enrolments that wait, and the turn of the one that is looked at.
+    /// One permit for each enrolment that waits or is handled.
     enrolments: Semaphore,
+    /// The permit of the one enrolment that is handled.
     turn: Semaphore,
 }
 
@@ -34,13 +35,13 @@ impl LocalAuthority {
         }
     }
 
-    /// Has the authority do something on a thread that may wait for the disk.
-    async fn ask(
+    /// Runs an operation of the authority on a thread that may block.
+    async fn run(
         &self,
-        what: impl FnOnce(&Authority) -> Result<Issued, PkiError> + Send + 'static,
+        operation: impl FnOnce(&Authority) -> Result<Issued, PkiError> + Send + 'static,
     ) -> Result<Certified, LinkError> {
         let authority = Arc::clone(&self.authority);
-        let issued = tokio::task::spawn_blocking(move || what(&authority)).await;
+        let issued = tokio::task::spawn_blocking(move || operation(&authority)).await;
         match issued {
             Ok(Ok(issued)) => Ok(certified(issued)),
             Ok(Err(error)) => Err(link_error(&error)),
@@ -52,7 +53,7 @@ impl LocalAuthority {
 impl CertificateLink for LocalAuthority {
     fn renew(&self, renewal: Renewal) -> LinkFuture<'_, Certified> {
         let renewals = Arc::clone(&self.renewals);
-        Box::pin(self.ask(move |authority| {
+        Box::pin(self.run(move |authority| {
             let present = CertificateDer::from(renewal.present);
             renew(authority, &renewals, &present, &renewal.request)
         }))
@@ -60,16 +61,16 @@ impl CertificateLink for LocalAuthority {
 
     fn enrol(&self, enrolment: Enrolment) -> LinkFuture<'_, Certified> {
         Box::pin(async move {
-            let Ok(_place) = self.enrolments.try_acquire() else {
-                let many = format!("{ENROLMENTS_MAX} enrolments wait already: try again");
-                return Err(unavailable(&many));
+            let Ok(_permit) = self.enrolments.try_acquire() else {
+                let message = format!("{ENROLMENTS_MAX} enrolments wait already: try again");
+                return Err(unavailable(&message));
             };
             let _turn = self
                 .turn
                 .acquire()
                 .await
                 .map_err(|error| unavailable(&error))?;
-            self.ask(move |authority| {
+            self.run(move |authority| {
                 authority.enrol(&enrolment.id, &enrolment.secret, &enrolment.request)
             })
             .await
@@ -106,10 +107,14 @@ fn unavailable(why: &impl ToString) -> LinkError {
 }
 
 fn certified(issued: Issued) -> Certified {
-    let all = |list: Vec<CertificateDer<'static>>| list.iter().map(|one| one.to_vec()).collect();
+    let to_bytes = |list: Vec<CertificateDer<'static>>| {
+        list.iter()
+            .map(|certificate| certificate.to_vec())
+            .collect()
+    };
     Certified {
-        chain: all(issued.chain),
-        authorities: all(issued.authorities),
+        chain: to_bytes(issued.chain),
+        authorities: to_bytes(issued.authorities),
         list: issued.list,
     }
 }

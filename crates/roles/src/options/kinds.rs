@@ -258,8 +258,8 @@ impl OptionType for QuotaDefaults {
     const FORM: Form = Form::List;
 
     fn read(text: &str) -> Option<Self> {
-        let limits = Vec::<String>::read(text)?.into_iter().map(|one| {
-            let (name, limit) = one.split_once('=')?;
+        let limits = Vec::<String>::read(text)?.into_iter().map(|text| {
+            let (name, limit) = text.split_once('=')?;
             let limit = limit.trim().parse().ok();
             let limit = limit.filter(|limit| (UNLIMITED..=QUOTA_MAX).contains(limit))?;
             Some((Resource::parse(name.trim())?, limit))
@@ -329,13 +329,13 @@ choices! {
 }
 
 choices! {
-    /// Whether clients of a listener show a certificate.
+    /// Whether clients of a listener need a certificate.
     ClientCertificateMode {
-        /// They are not asked for one.
+        /// No certificate is requested.
         Off = "off",
-        /// They may; a wrong one is refused.
+        /// Clients may show one; an invalid one is refused.
         Optional = "optional",
-        /// They must.
+        /// Clients have to show one.
         Required = "required",
     }
 }

@@ -1,4 +1,4 @@
-//! The certificates of an installation in one process: all are made at the first start, in its folder.
+//! The certificates of an installation in one process. All are issued at the first start.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,18 +9,18 @@ use placewright_identity::{AgentNames, HostPattern, Identity, Role};
 use placewright_pki::{Authority, Credentials};
 use placewright_tasks::Task;
 
-use crate::identities::{self, ControlIdentity, Kept};
+use crate::identities::{self, ControlIdentity, ManagedCredentials};
 use crate::options::Options;
 
 /// The name of the installation in its certificates.
 const INSTALLATION: &str = "up";
 
-/// The authority of the installation, and what has to be looked after.
+/// The authority of the installation, and the credentials that it issued.
 pub(super) struct Certificates {
-    /// None if an operator gave control a certificate from elsewhere.
+    /// `None` if control has a certificate of another authority.
     authority: Option<Authority>,
     folder: PathBuf,
-    kept: Vec<Arc<Credentials>>,
+    credentials: Vec<Arc<Credentials>>,
 }
 
 impl Certificates {
@@ -29,7 +29,7 @@ impl Certificates {
     /// # Errors
     ///
     /// Its folder cannot be read or written.
-    pub(super) fn make_authority(options: &Options) -> anyhow::Result<()> {
+    pub(super) fn ensure_authority(options: &Options) -> anyhow::Result<()> {
         match options.control.authority_path.as_deref() {
             Some(directory) if !Authority::is_in(directory) => {
                 let made = Authority::create(directory, INSTALLATION);
@@ -50,17 +50,20 @@ impl Certificates {
         Ok(Self {
             authority: authority.context("the authority cannot be used")?,
             folder: folder.join("identity"),
-            kept: Vec::new(),
+            credentials: Vec::new(),
         })
     }
 
-    /// The certificate of a cell, made when it is missing. Beside it is one for agents of other
-    /// processes on this machine, for any host of the cell.
+    /// The certificate of a cell, issued if it is missing. Also issues one for agents of this cell in other
+    /// processes on this machine, valid for any of its hosts.
     ///
     /// # Errors
     ///
     /// It cannot be made or loaded.
-    pub(super) fn of_cell(&mut self, number: u32) -> anyhow::Result<Option<Arc<Credentials>>> {
+    pub(super) fn ensure_for_cell(
+        &mut self,
+        number: u32,
+    ) -> anyhow::Result<Option<Arc<Credentials>>> {
         let Some(authority) = &self.authority else {
             return Ok(None);
         };
@@ -74,20 +77,21 @@ impl Certificates {
         let agent = Identity::new(authority.installation(), agent)?;
         identities::ensure(authority, &folder, &agent)?;
         let folder = self.folder.join(&cell);
-        let own = Identity::new(authority.installation(), Role::Cell(cell))?;
-        identities::ensure(authority, &folder, &own)?;
+        let cell_identity = Identity::new(authority.installation(), Role::Cell(cell))?;
+        identities::ensure(authority, &folder, &cell_identity)?;
         let credentials = Credentials::load(&folder, Some(&authority.list_path()))?;
-        self.kept.push(Arc::clone(&credentials));
+        self.credentials.push(Arc::clone(&credentials));
         Ok(Some(credentials))
     }
 
-    /// Looks after all of them from now on.
-    pub(super) fn keep(self, control: &ControlIdentity) {
-        let of_cells = self.kept.into_iter();
-        let of_cells = of_cells.map(|one| Kept::new(one, control.offered(), None));
-        let all: Vec<Kept> = of_cells.chain(control.kept()).collect();
+    /// Starts the task that keeps all credentials valid.
+    pub(super) fn manage(self, control: &ControlIdentity) {
+        let of_cells = self.credentials.into_iter();
+        let of_cells = of_cells
+            .map(|of_cell| ManagedCredentials::new(of_cell, control.certificate_link(), None));
+        let all: Vec<ManagedCredentials> = of_cells.chain(control.managed()).collect();
         if !all.is_empty() {
-            placewright_tasks::spawn(Task::Certificates, identities::keep(all));
+            placewright_tasks::spawn(Task::Certificates, identities::manage(all));
         }
     }
 }

@@ -27,11 +27,11 @@ pub(super) fn simulation(
     build_ms: &str,
     fail_percent: u8,
 ) -> anyhow::Result<Simulation> {
-    let wrong = |what: String| ConfigErrors(vec![what]);
+    let config_error = |what: String| ConfigErrors(vec![what]);
     let hosts = match nodes {
         Some(file) => {
             let nodes = placewright_trace::nodes::read(file);
-            let nodes = nodes.map_err(|error| wrong(format!("--nodes: {error}")))?;
+            let nodes = nodes.map_err(|error| config_error(format!("--nodes: {error}")))?;
             simulated::of_trace(&nodes)
         }
         None => Uniform {
@@ -46,19 +46,19 @@ pub(super) fn simulation(
         }
         .hosts(),
     };
-    let time: Spread = build_ms
+    let build_time: Spread = build_ms
         .parse()
-        .map_err(|error: simulated::BadSpread| wrong(format!("--build-ms: {error}")))?;
-    let rate = f64::from(fail_percent) / 100.0;
+        .map_err(|error: simulated::BadSpread| config_error(format!("--build-ms: {error}")))?;
+    let failure_rate = f64::from(fail_percent) / 100.0;
     Ok(Simulation {
         hosts,
-        times: BTreeMap::from([(Operation::Spawn, time)]),
-        failures: BTreeMap::from([(Operation::Spawn, rate)]),
+        times: BTreeMap::from([(Operation::Spawn, build_time)]),
+        failures: BTreeMap::from([(Operation::Spawn, failure_rate)]),
     })
 }
 
 impl Simulation {
-    /// The driver of one cell's part of the hosts; none if it has no hosts.
+    /// The driver of one cell's part of the hosts; `None` if it has no hosts.
     pub(super) fn driver(&self, part: usize, parts: usize) -> Option<Arc<dyn Driver>> {
         let hosts = simulated::part_of(self.hosts.clone(), part, parts);
         if hosts.is_empty() {

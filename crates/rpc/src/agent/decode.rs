@@ -1,4 +1,4 @@
-//! Decodes and validates messages of the agents' protocol.
+//! Decodes messages of the agents' protocol, and checks them against the limits.
 
 use placewright_conductor::cell_conductor::{Failure, GuestRef, Order, Step};
 use placewright_conductor::{Amounts, HardRule, HostId, InstanceId, SharedText, Spec, Usage};
@@ -12,7 +12,7 @@ use placewright_types::platform::Platform;
 use tonic::Status;
 use uuid::Uuid;
 
-use crate::bounds::{FieldPath, LimitExceeded, Validate as _};
+use crate::limits::{FieldPath, LimitExceeded, Validate as _};
 use crate::proto::agent as proto;
 use proto::agent_message::Kind as AgentKind;
 use proto::cell_message::Kind as CellKind;
@@ -22,32 +22,32 @@ use proto::host_update::Update;
 ///
 /// # Errors
 ///
-/// Names a field that is missing or not valid.
+/// The name of a field that is missing or not valid.
 pub(super) fn to_cell(message: proto::AgentMessage) -> Result<ToCell, Status> {
     let kind = message.kind.ok_or_else(|| missing("kind"))?;
     let message = match kind {
-        AgentKind::Started(one) => ToCell::Started(Box::new(started(one)?)),
-        AgentKind::StepEnded(one) => ToCell::StepEnded {
-            host: host("step_ended.host", &one.host)?,
-            instance: instance("step_ended.instance", &one.instance)?,
-            session: one.session,
-            attempt: one.attempt,
-            failure: one.failure.map(|failure| Failure {
+        AgentKind::Started(start) => ToCell::Started(Box::new(session_start(start)?)),
+        AgentKind::StepEnded(ended) => ToCell::StepEnded {
+            host: host("step_ended.host", &ended.host)?,
+            instance: instance("step_ended.instance", &ended.instance)?,
+            session: ended.session,
+            attempt: ended.attempt,
+            failure: ended.failure.map(|failure| Failure {
                 message: failure.message,
                 may_retry: failure.may_retry,
             }),
         },
-        AgentKind::Destroyed(one) => ToCell::Destroyed {
-            host: host("destroyed.host", &one.host)?,
-            instance: instance("destroyed.instance", &one.instance)?,
-            number: one.number,
+        AgentKind::Destroyed(destroyed) => ToCell::Destroyed {
+            host: host("destroyed.host", &destroyed.host)?,
+            instance: instance("destroyed.instance", &destroyed.instance)?,
+            number: destroyed.number,
         },
-        AgentKind::State(one) => ToCell::State {
-            host: host("state.host", &one.host)?,
-            update: Box::new(state(one)?),
+        AgentKind::State(update) => ToCell::State {
+            host: host("state.host", &update.host)?,
+            update: Box::new(numbered_update(update)?),
         },
-        AgentKind::Alive(one) => {
-            let hosts = one.hosts.iter().map(|text| host("alive.hosts", text));
+        AgentKind::Alive(alive) => {
+            let hosts = alive.hosts.iter().map(|text| host("alive.hosts", text));
             ToCell::Alive {
                 hosts: hosts.collect::<Result<_, _>>()?,
             }
@@ -57,87 +57,88 @@ pub(super) fn to_cell(message: proto::AgentMessage) -> Result<ToCell, Status> {
     Ok(message)
 }
 
-fn started(one: proto::Started) -> Result<SessionStart, Status> {
-    let guests = one.guests.iter();
+fn session_start(start: proto::Started) -> Result<SessionStart, Status> {
+    let guests = start.guests.iter();
     let guests = guests.map(|guest| {
         let instance = instance("started.guests.instance", &guest.instance)?;
         Ok((instance, guest.number))
     });
     Ok(SessionStart {
-        host: host("started.host", &one.host)?,
+        host: host("started.host", &start.host)?,
         guests: guests.collect::<Result<_, Status>>()?,
-        name: one.name,
-        session: one.session,
+        name: start.name,
+        session: start.session,
     })
 }
 
-fn state(one: proto::HostUpdate) -> Result<NumberedUpdate, Status> {
-    let update = match one.update.ok_or_else(|| missing("state.update"))? {
-        Update::Full(one) => HostUpdate::Full(Box::new(report(one)?)),
+fn numbered_update(numbered: proto::HostUpdate) -> Result<NumberedUpdate, Status> {
+    let update = match numbered.update.ok_or_else(|| missing("state.update"))? {
+        Update::Full(full) => HostUpdate::Full(Box::new(report(full)?)),
         Update::Alive(proto::Nothing {}) => HostUpdate::Alive,
-        Update::Facts(one) => HostUpdate::Facts(Box::new(facts(one)?)),
-        Update::Load(one) => HostUpdate::Load(load(&one)),
-        Update::Metrics(one) => HostUpdate::Metrics(metrics(one.metrics)),
-        Update::InstanceCame(one) => {
-            let came = one
+        Update::Facts(changed) => HostUpdate::Facts(Box::new(facts(changed)?)),
+        Update::Load(current) => HostUpdate::Load(load(&current)),
+        Update::Metrics(list) => HostUpdate::Metrics(metrics(list.metrics)),
+        Update::InstanceCame(came) => {
+            let instance = came
                 .instance
                 .ok_or_else(|| missing("instance_came.instance"))?;
-            let now = load(&one.load.unwrap_or_default());
-            HostUpdate::InstanceCame(Box::new(instance_report(came)?), now)
+            let current_load = load(&came.load.unwrap_or_default());
+            HostUpdate::InstanceCame(Box::new(instance_report(instance)?), current_load)
         }
-        Update::InstanceWent(one) => {
-            let went = uuid("instance_went.instance", &one.instance)?;
-            HostUpdate::InstanceWent(went, load(&one.load.unwrap_or_default()))
+        Update::InstanceWent(went) => {
+            let instance = uuid("instance_went.instance", &went.instance)?;
+            HostUpdate::InstanceWent(instance, load(&went.load.unwrap_or_default()))
         }
-        Update::Disabled(one) => HostUpdate::Disabled(one.reason),
+        Update::Disabled(disabled) => HostUpdate::Disabled(disabled.reason),
         Update::ForcedDown(is_down) => HostUpdate::ForcedDown(is_down),
         Update::Gone(proto::Nothing {}) => HostUpdate::Gone,
     };
     Ok(NumberedUpdate {
-        incarnation: one.incarnation,
-        sequence: one.sequence,
+        incarnation: numbered.incarnation,
+        sequence: numbered.sequence,
         update,
     })
 }
 
-fn report(one: proto::HostReport) -> Result<HostReport, Status> {
-    let instances = one.instances.into_iter().map(instance_report);
+fn report(message: proto::HostReport) -> Result<HostReport, Status> {
+    let instances = message.instances.into_iter().map(instance_report);
     Ok(HostReport {
-        facts: facts(one.facts.ok_or_else(|| missing("full.facts"))?)?,
-        load: load(&one.load.unwrap_or_default()),
-        metrics: metrics(one.metrics),
+        facts: facts(message.facts.ok_or_else(|| missing("full.facts"))?)?,
+        load: load(&message.load.unwrap_or_default()),
+        metrics: metrics(message.metrics),
         instances: instances.collect::<Result<_, _>>()?,
-        disabled: one.disabled,
-        is_forced_down: one.forced_down,
+        disabled: message.disabled,
+        is_forced_down: message.forced_down,
     })
 }
 
-fn facts(one: proto::HostFacts) -> Result<HostFacts, Status> {
-    let supported = one.supported_instances.into_iter();
-    let supported = supported.map(|one| [one.architecture, one.hypervisor_type, one.machine_mode]);
+fn facts(message: proto::HostFacts) -> Result<HostFacts, Status> {
+    let supported = message.supported_instances.into_iter();
+    let supported =
+        supported.map(|kind| [kind.architecture, kind.hypervisor_type, kind.machine_mode]);
     Ok(HostFacts {
         names: HostNames {
-            service_host: one.service_host,
-            node: one.node,
-            cell: uuid("facts.cell", &one.cell)?,
-            ip: one.ip,
-            hypervisor_hostname: one.hypervisor_hostname,
+            service_host: message.service_host,
+            node: message.node,
+            cell: uuid("facts.cell", &message.cell)?,
+            ip: message.ip,
+            hypervisor_hostname: message.hypervisor_hostname,
         },
         platform: Platform {
-            hypervisor_type: one.hypervisor_type,
-            hypervisor_version: one.hypervisor_version,
-            cpu_info: one.cpu_info,
+            hypervisor_type: message.hypervisor_type,
+            hypervisor_version: message.hypervisor_version,
+            cpu_info: message.cpu_info,
             supported_instances: supported.collect(),
         },
-        stats: one.stats.into_iter().collect(),
+        stats: message.stats.into_iter().collect(),
     })
 }
 
-fn load(one: &proto::Load) -> Load {
+fn load(message: &proto::Load) -> Load {
     Load {
-        io_ops: one.io_ops,
-        running_builds: one.running_builds,
-        failed_builds: one.failed_builds,
+        io_ops: message.io_ops,
+        running_builds: message.running_builds,
+        failed_builds: message.failed_builds,
     }
 }
 
@@ -147,68 +148,72 @@ fn metrics(list: Vec<proto::Metric>) -> Vec<Metric> {
     list.collect()
 }
 
-fn instance_report(one: proto::InstanceReport) -> Result<InstanceReport, Status> {
-    let group = one.group.as_deref();
+fn instance_report(message: proto::InstanceReport) -> Result<InstanceReport, Status> {
+    let group = message.group.as_deref();
     Ok(InstanceReport {
-        uuid: uuid("instance.uuid", &one.uuid)?,
+        uuid: uuid("instance.uuid", &message.uuid)?,
         group: group.map(|text| uuid("instance.group", text)).transpose()?,
-        image_properties: one.image_properties.into_iter().collect(),
+        image_properties: message.image_properties.into_iter().collect(),
     })
 }
 
-/// Decodes a message of a cell; none if this release does not know its kind.
+/// Decodes a message of a cell; `None` if this release does not know its kind.
 ///
 /// # Errors
 ///
-/// Names a field that is missing or not valid.
+/// The name of a field that is missing or not valid.
 pub(super) fn to_agent(message: proto::CellMessage) -> Result<Option<ToAgent>, DecodeError> {
     let Some(kind) = message.kind else {
         return Ok(None);
     };
     let message = match kind {
-        CellKind::Step(one) => return step(one),
-        CellKind::Destroy(one) => ToAgent::Destroy {
-            host: host("destroy.host", &one.host)?,
-            session: one.session,
-            instance: instance("destroy.instance", &one.instance)?,
-            number: one.number,
+        CellKind::Step(order) => return step(order),
+        CellKind::Destroy(order) => ToAgent::Destroy {
+            host: host("destroy.host", &order.host)?,
+            session: order.session,
+            instance: instance("destroy.instance", &order.instance)?,
+            number: order.number,
         },
-        CellKind::SendState(one) => ToAgent::SendState {
-            host: host("send_state.host", &one.host)?,
+        CellKind::SendState(request) => ToAgent::SendState {
+            host: host("send_state.host", &request.host)?,
         },
-        CellKind::StartAgain(one) => ToAgent::StartAgain {
-            host: host("start_again.host", &one.host)?,
-            after: one.after,
+        CellKind::StartAgain(request) => ToAgent::StartAgain {
+            host: host("start_again.host", &request.host)?,
+            after: request.after,
         },
     };
     message.check(FieldPath::message("message"))?;
     Ok(Some(message))
 }
 
-/// Why a cell's message was rejected, and the answer to it if the message is a step that says which
-/// one.
+/// Why a message of a cell was rejected. If it is the order of a step and names its attempt, there is an
+/// answer that fails the step.
 pub(super) struct DecodeError {
-    pub(super) why: Status,
+    pub(super) error: Status,
     pub(super) answer: Option<ToCell>,
 }
 
 impl From<Status> for DecodeError {
-    fn from(why: Status) -> Self {
-        Self { why, answer: None }
+    fn from(error: Status) -> Self {
+        Self {
+            error,
+            answer: None,
+        }
     }
 }
 
 impl From<LimitExceeded> for DecodeError {
-    fn from(absurd: LimitExceeded) -> Self {
-        Status::from(absurd).into()
+    fn from(exceeded: LimitExceeded) -> Self {
+        Status::from(exceeded).into()
     }
 }
 
-fn step(one: proto::StepOrder) -> Result<Option<ToAgent>, DecodeError> {
-    let host = host("step.host", &one.host)?;
-    let instance = instance("step.instance", &one.instance)?;
-    let (session, attempt) = (one.session, one.attempt);
-    let checked = order(one).and_then(|order| {
+/// Decodes the order of a step; `None` if this release does not know the step.
+fn step(step_order: proto::StepOrder) -> Result<Option<ToAgent>, DecodeError> {
+    let host = host("step.host", &step_order.host)?;
+    let instance = instance("step.instance", &step_order.instance)?;
+    let (session, attempt) = (step_order.session, step_order.attempt);
+    let decoded = order(step_order).and_then(|order| {
         let Some(order) = order else { return Ok(None) };
         let order = Box::new(order);
         let step = ToAgent::Step {
@@ -219,9 +224,9 @@ fn step(one: proto::StepOrder) -> Result<Option<ToAgent>, DecodeError> {
         step.check(FieldPath::message("message"))?;
         Ok(Some(step))
     });
-    checked.map_err(|why| {
+    decoded.map_err(|error| {
         let failure = Failure {
-            message: format!("The order makes no sense to the agent: {}", why.message()),
+            message: format!("The order makes no sense to the agent: {}", error.message()),
             may_retry: false,
         };
         let answer = Some(ToCell::StepEnded {
@@ -231,12 +236,12 @@ fn step(one: proto::StepOrder) -> Result<Option<ToAgent>, DecodeError> {
             attempt,
             failure: Some(failure),
         });
-        DecodeError { why, answer }
+        DecodeError { error, answer }
     })
 }
 
-fn order(one: proto::StepOrder) -> Result<Option<Order>, Status> {
-    let step = match one.step() {
+fn order(message: proto::StepOrder) -> Result<Option<Order>, Status> {
+    let step = match message.step() {
         proto::Step::Unspecified => return Ok(None),
         proto::Step::Prepare => Step::Prepare,
         proto::Step::Leave => Step::Leave,
@@ -246,63 +251,63 @@ fn order(one: proto::StepOrder) -> Result<Option<Order>, Status> {
         proto::Step::Rebuild => Step::Rebuild,
     };
     Ok(Some(Order {
-        instance: instance("step.instance", &one.instance)?,
-        attempt: one.attempt,
+        instance: instance("step.instance", &message.instance)?,
+        attempt: message.attempt,
         step,
-        number: one.number,
-        is_live: one.is_live,
-        spec: spec(one.spec.ok_or_else(|| missing("step.spec"))?)?,
-        amounts: one
+        number: message.number,
+        is_live: message.is_live,
+        spec: spec(message.spec.ok_or_else(|| missing("step.spec"))?)?,
+        amounts: message
             .amounts
             .into_iter()
             .map(amounts)
             .collect::<Result<_, _>>()?,
-        origin: place("step.origin.host", one.origin)?,
-        target: place("step.target.host", one.target)?,
+        origin: guest_ref("step.origin.host", message.origin)?,
+        target: guest_ref("step.target.host", message.target)?,
     }))
 }
 
-fn place(field: &str, one: Option<proto::Place>) -> Result<Option<GuestRef>, Status> {
-    let place = one.map(|one| {
+fn guest_ref(field: &str, guest: Option<proto::Place>) -> Result<Option<GuestRef>, Status> {
+    let guest_ref = guest.map(|guest| {
         Ok(GuestRef {
-            host: host(field, &one.host)?,
-            number: one.number,
+            host: host(field, &guest.host)?,
+            number: guest.number,
         })
     });
-    place.transpose()
+    guest_ref.transpose()
 }
 
-fn spec(one: proto::Spec) -> Result<Spec, Status> {
-    let group = one.group.as_deref();
+fn spec(message: proto::Spec) -> Result<Spec, Status> {
+    let group = message.group.as_deref();
     Ok(Spec {
-        name: one.name,
-        project: one.project,
-        user: one.user,
+        name: message.name,
+        project: message.project,
+        user: message.user,
         group: group.map(|text| uuid("spec.group", text)).transpose()?,
-        rules: one
+        rules: message
             .rules
             .into_iter()
             .map(rule)
             .collect::<Result<Vec<_>, _>>()?
             .into(),
         // It may have secrets in the clear, for the driver.
-        body: SharedText::hidden(one.body).into(),
-        created_at: Timestamp(one.created_at_us),
+        body: SharedText::hidden(message.body).into(),
+        created_at: Timestamp(message.created_at_us),
         usage: Usage::default(),
         build_secrets: SharedText::default(),
         secrets: SharedText::default(),
     })
 }
 
-fn rule(one: proto::HardRule) -> Result<HardRule, Status> {
-    let others = one
+fn rule(message: proto::HardRule) -> Result<HardRule, Status> {
+    let others = message
         .others
         .iter()
         .map(|text| uuid("spec.rules.others", text));
     Ok(HardRule {
         rule: Rule {
-            scope: one.level.map_or(RuleScope::Host, RuleScope::Level),
-            relation: match (one.fewer_than, one.max_skew) {
+            scope: message.level.map_or(RuleScope::Host, RuleScope::Level),
+            relation: match (message.fewer_than, message.max_skew) {
                 (Some(count), _) => Relation::FewerThan(count),
                 (None, Some(skew)) => Relation::Spread(skew),
                 (None, None) => Relation::Same,
@@ -312,11 +317,11 @@ fn rule(one: proto::HardRule) -> Result<HardRule, Status> {
     })
 }
 
-fn amounts(one: proto::Amounts) -> Result<Amounts, Status> {
-    let resources = one.resources.into_iter();
-    let resources = resources.map(|one| (one.resource_class, one.amount));
+fn amounts(message: proto::Amounts) -> Result<Amounts, Status> {
+    let resources = message.resources.into_iter();
+    let resources = resources.map(|resource| (resource.resource_class, resource.amount));
     Ok(Amounts {
-        provider: uuid("step.amounts.provider", &one.provider)?,
+        provider: uuid("step.amounts.provider", &message.provider)?,
         resources: resources.collect(),
     })
 }

@@ -8,7 +8,7 @@ use placewright_types::host_state::{
     HostFacts, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
 };
 
-use crate::bounds::{TEXT_BYTES_MAX, cut};
+use crate::limits::{TEXT_BYTES_MAX, truncate_text};
 use crate::proto::agent as proto;
 use proto::agent_message::Kind as AgentKind;
 use proto::cell_message::Kind as CellKind;
@@ -41,7 +41,7 @@ pub(super) fn to_cell(message: ToCell) -> proto::AgentMessage {
             session,
             attempt,
             failure: failure.map(|mut failure| {
-                cut(&mut failure.message, TEXT_BYTES_MAX);
+                truncate_text(&mut failure.message, TEXT_BYTES_MAX);
                 proto::Failure {
                     message: failure.message,
                     may_retry: failure.may_retry,
@@ -67,21 +67,25 @@ pub(super) fn to_cell(message: ToCell) -> proto::AgentMessage {
 
 fn state(host: String, numbered: NumberedUpdate) -> proto::HostUpdate {
     let update = match numbered.update {
-        HostUpdate::Full(one) => Update::Full(report(*one)),
+        HostUpdate::Full(full) => Update::Full(report(*full)),
         HostUpdate::Alive => Update::Alive(proto::Nothing {}),
-        HostUpdate::Facts(one) => Update::Facts(facts(*one)),
-        HostUpdate::Load(one) => Update::Load(load(one)),
+        HostUpdate::Facts(changed) => Update::Facts(facts(*changed)),
+        HostUpdate::Load(current) => Update::Load(load(current)),
         HostUpdate::Metrics(list) => Update::Metrics(proto::Metrics {
             metrics: metrics(list),
         }),
-        HostUpdate::InstanceCame(instance, now) => Update::InstanceCame(proto::InstanceCame {
-            instance: Some(instance_report(*instance)),
-            load: Some(load(now)),
-        }),
-        HostUpdate::InstanceWent(instance, now) => Update::InstanceWent(proto::InstanceWent {
-            instance: instance.to_string(),
-            load: Some(load(now)),
-        }),
+        HostUpdate::InstanceCame(instance, current_load) => {
+            Update::InstanceCame(proto::InstanceCame {
+                instance: Some(instance_report(*instance)),
+                load: Some(load(current_load)),
+            })
+        }
+        HostUpdate::InstanceWent(instance, current_load) => {
+            Update::InstanceWent(proto::InstanceWent {
+                instance: instance.to_string(),
+                load: Some(load(current_load)),
+            })
+        }
         HostUpdate::Disabled(reason) => Update::Disabled(proto::Disabled { reason }),
         HostUpdate::ForcedDown(is_down) => Update::ForcedDown(is_down),
         HostUpdate::Gone => Update::Gone(proto::Nothing {}),
@@ -201,15 +205,15 @@ fn step_order(host: String, session: u64, order: Order) -> proto::StepOrder {
         is_live: order.is_live,
         spec: Some(spec(order.spec)),
         amounts: order.amounts.into_iter().map(amounts).collect(),
-        origin: order.origin.map(place),
-        target: order.target.map(place),
+        origin: order.origin.map(guest_ref),
+        target: order.target.map(guest_ref),
     }
 }
 
-fn place(place: GuestRef) -> proto::Place {
+fn guest_ref(guest: GuestRef) -> proto::Place {
     proto::Place {
-        host: place.host.to_string(),
-        number: place.number,
+        host: guest.host.to_string(),
+        number: guest.number,
     }
 }
 

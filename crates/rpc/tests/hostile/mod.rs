@@ -11,9 +11,9 @@ use placewright_placement::Timestamp;
 use placewright_placement::group::{Relation, Rule, RuleScope};
 use placewright_rpc::proto::agent as proto;
 use placewright_testing::random;
-use proto::agent_message::Kind as Said;
+use proto::agent_message::Kind as AgentKind;
 use proto::agents_server::{Agents, AgentsServer};
-use proto::cell_message::Kind as Ordered;
+use proto::cell_message::Kind as CellKind;
 use proto::host_update::Update;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -38,13 +38,13 @@ impl Rng {
         self.0.below(bound)
     }
 
-    fn of<T: Clone>(&mut self, list: &[T]) -> T {
+    fn choose<T: Clone>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())].clone()
     }
 
-    /// Any number, mostly one at the limits of a type or field.
+    /// A random number, often an extreme of a type or field.
     fn number(&mut self) -> u64 {
-        let ends = [
+        let extremes = [
             0,
             1,
             2,
@@ -63,7 +63,7 @@ impl Rng {
         match self.below(4) {
             0 => self.next(),
             1 => self.next() % 40,
-            _ => self.of(&ends),
+            _ => self.choose(&extremes),
         }
     }
 
@@ -78,30 +78,30 @@ impl Rng {
     }
 
     fn text(&mut self) -> String {
-        let length = self.of(&[0, 1, 10, 255, 256, 1021, 70_000]);
-        self.of(&["a", "ü", "\u{0}", "{", "💥"]).repeat(length)
+        let length = self.choose(&[0, 1, 10, 255, 256, 1021, 70_000]);
+        self.choose(&["a", "ü", "\u{0}", "{", "💥"]).repeat(length)
     }
 
     fn uuid(&mut self) -> Uuid {
         Uuid::from_u128(u128::from(self.next() % 8))
     }
 
-    /// An id: mostly one of these, otherwise a random one.
-    fn id(&mut self, known: &[String]) -> String {
+    /// Mostly one of these ids, otherwise another UUID or a text.
+    fn id(&mut self, ids: &[String]) -> String {
         match self.below(8) {
             0 => self.text(),
             1 => self.uuid().to_string(),
-            _ => self.of(known),
+            _ => self.choose(ids),
         }
     }
 
-    fn some<T>(&mut self, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
-        let count = self.of(&[0, 1, 2, 7]);
-        (0..count).map(|_| make(self)).collect()
+    fn list_of<T>(&mut self, mut generate: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        let count = self.choose(&[0, 1, 2, 7]);
+        (0..count).map(|_| generate(self)).collect()
     }
 
-    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        (self.below(3) > 0).then(|| make(self))
+    fn option_of<T>(&mut self, generate: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.below(3) > 0).then(|| generate(self))
     }
 
     /// Changes some bytes, or cuts the end off.
@@ -110,11 +110,11 @@ impl Rng {
             if bytes.is_empty() {
                 return;
             }
-            let at = self.below(bytes.len());
+            let position = self.below(bytes.len());
             match self.below(3) {
-                0 => bytes[at] = self.of(&[0, 1, 0x7f, 0x80, 0xff]),
-                1 => bytes.insert(at, 0xff),
-                _ => bytes.truncate(at),
+                0 => bytes[position] = self.choose(&[0, 1, 0x7f, 0x80, 0xff]),
+                1 => bytes.insert(position, 0xff),
+                _ => bytes.truncate(position),
             }
         }
     }
@@ -130,23 +130,23 @@ fn body(rng: &mut Rng) -> String {
 }
 
 /// A random message of a cell to an agent.
-pub(crate) fn order(rng: &mut Rng, hosts: &[String]) -> proto::CellMessage {
+pub(crate) fn random_cell_message(rng: &mut Rng, hosts: &[String]) -> proto::CellMessage {
     let host = rng.id(hosts);
     let instance = rng.uuid().to_string();
     let kind = match rng.below(8) {
-        0 => Ordered::SendState(proto::SendState { host }),
-        1 => Ordered::StartAgain(proto::StartAgain {
+        0 => CellKind::SendState(proto::SendState { host }),
+        1 => CellKind::StartAgain(proto::StartAgain {
             host,
             after: rng.number(),
         }),
-        2 => Ordered::Destroy(proto::DestroyOrder {
+        2 => CellKind::Destroy(proto::DestroyOrder {
             host,
             session: rng.number(),
             instance,
             number: rng.small(),
         }),
         3 => return proto::CellMessage { kind: None },
-        _ => Ordered::Step(proto::StepOrder {
+        _ => CellKind::Step(proto::StepOrder {
             host,
             session: rng.number(),
             instance,
@@ -154,29 +154,29 @@ pub(crate) fn order(rng: &mut Rng, hosts: &[String]) -> proto::CellMessage {
             step: i32::try_from(rng.below(9)).unwrap() - 1,
             number: rng.small(),
             is_live: rng.below(2) == 0,
-            spec: rng.maybe(|rng| proto::Spec {
+            spec: rng.option_of(|rng| proto::Spec {
                 name: rng.text(),
                 project: rng.text(),
                 user: "u".into(),
-                group: rng.maybe(|rng| rng.uuid().to_string()),
-                rules: rng.some(|rng| proto::HardRule {
-                    level: rng.maybe(Rng::text),
-                    fewer_than: rng.maybe(Rng::small),
-                    others: rng.some(|rng| rng.uuid().to_string()),
-                    max_skew: rng.maybe(Rng::small),
+                group: rng.option_of(|rng| rng.uuid().to_string()),
+                rules: rng.list_of(|rng| proto::HardRule {
+                    level: rng.option_of(Rng::text),
+                    fewer_than: rng.option_of(Rng::small),
+                    others: rng.list_of(|rng| rng.uuid().to_string()),
+                    max_skew: rng.option_of(Rng::small),
                 }),
                 body: body(rng),
                 created_at_us: rng.signed(),
             }),
-            amounts: rng.some(|rng| proto::Amounts {
+            amounts: rng.list_of(|rng| proto::Amounts {
                 provider: rng.id(hosts),
-                resources: rng.some(|rng| proto::Amount {
-                    resource_class: rng.of(&["VCPU", "MEMORY_MB", "DISK_GB", "X"]).into(),
+                resources: rng.list_of(|rng| proto::Amount {
+                    resource_class: rng.choose(&["VCPU", "MEMORY_MB", "DISK_GB", "X"]).into(),
                     amount: rng.signed(),
                 }),
             }),
             origin: None,
-            target: rng.maybe(|rng| proto::Place {
+            target: rng.option_of(|rng| proto::Place {
                 host: rng.id(hosts),
                 number: rng.small(),
             }),
@@ -194,18 +194,18 @@ fn load(rng: &mut Rng) -> proto::Load {
 }
 
 fn metrics(rng: &mut Rng) -> Vec<proto::Metric> {
-    rng.some(|rng| proto::Metric {
+    rng.list_of(|rng| proto::Metric {
         name: rng.text(),
-        value: rng.of(&[0.0, -1.0, f64::MAX, f64::NAN, f64::INFINITY]),
+        value: rng.choose(&[0.0, -1.0, f64::MAX, f64::NAN, f64::INFINITY]),
     })
 }
 
 fn report(rng: &mut Rng) -> proto::InstanceReport {
     proto::InstanceReport {
         uuid: rng.uuid().to_string(),
-        group: rng.maybe(|rng| rng.uuid().to_string()),
+        group: rng.option_of(|rng| rng.uuid().to_string()),
         image_properties: rng
-            .some(|rng| (rng.text(), rng.text()))
+            .list_of(|rng| (rng.text(), rng.text()))
             .into_iter()
             .collect(),
     }
@@ -216,11 +216,11 @@ fn facts(rng: &mut Rng) -> proto::HostFacts {
         service_host: rng.text(),
         node: "n".into(),
         cell: rng.uuid().to_string(),
-        ip: rng.maybe(Rng::text),
-        hypervisor_version: rng.maybe(|rng| rng.of(&[i32::MIN, -1, 0, i32::MAX])),
-        cpu_info: rng.maybe(Rng::text),
+        ip: rng.option_of(Rng::text),
+        hypervisor_version: rng.option_of(|rng| rng.choose(&[i32::MIN, -1, 0, i32::MAX])),
+        cpu_info: rng.option_of(Rng::text),
         stats: rng
-            .some(|rng| (rng.text(), rng.text()))
+            .list_of(|rng| (rng.text(), rng.text()))
             .into_iter()
             .collect(),
         ..proto::HostFacts::default()
@@ -228,48 +228,48 @@ fn facts(rng: &mut Rng) -> proto::HostFacts {
 }
 
 /// A random message of an agent.
-pub(crate) fn word(rng: &mut Rng, hosts: &[String]) -> proto::AgentMessage {
+pub(crate) fn random_agent_message(rng: &mut Rng, hosts: &[String]) -> proto::AgentMessage {
     let host = rng.id(hosts);
     let instance = rng.uuid().to_string();
     let kind = match rng.below(8) {
-        0 => Said::Started(proto::Started {
+        0 => AgentKind::Started(proto::Started {
             host,
             name: rng.text(),
             session: rng.number(),
-            guests: rng.some(|rng| proto::Guest {
+            guests: rng.list_of(|rng| proto::Guest {
                 instance: rng.uuid().to_string(),
                 number: rng.small(),
             }),
         }),
-        1 => Said::StepEnded(proto::StepEnded {
+        1 => AgentKind::StepEnded(proto::StepEnded {
             host,
             instance,
             session: rng.number(),
             attempt: rng.small(),
-            failure: rng.maybe(|rng| proto::Failure {
+            failure: rng.option_of(|rng| proto::Failure {
                 message: rng.text(),
                 may_retry: true,
             }),
         }),
-        2 => Said::Destroyed(proto::Destroyed {
+        2 => AgentKind::Destroyed(proto::Destroyed {
             host,
             instance,
             number: rng.small(),
         }),
-        3 => Said::Alive(proto::Alive {
-            hosts: rng.some(|rng| rng.id(hosts)),
+        3 => AgentKind::Alive(proto::Alive {
+            hosts: rng.list_of(|rng| rng.id(hosts)),
         }),
-        _ => Said::State(proto::HostUpdate {
+        _ => AgentKind::State(proto::HostUpdate {
             host,
             incarnation: rng.number(),
             sequence: rng.number(),
-            update: rng.maybe(|rng| match rng.below(7) {
+            update: rng.option_of(|rng| match rng.below(7) {
                 0 => Update::Full(proto::HostReport {
-                    facts: rng.maybe(facts),
-                    load: rng.maybe(load),
+                    facts: rng.option_of(facts),
+                    load: rng.option_of(load),
                     metrics: metrics(rng),
-                    instances: rng.some(report),
-                    disabled: rng.maybe(Rng::text),
+                    instances: rng.list_of(report),
+                    disabled: rng.option_of(Rng::text),
                     forced_down: false,
                 }),
                 1 => Update::Facts(facts(rng)),
@@ -278,12 +278,12 @@ pub(crate) fn word(rng: &mut Rng, hosts: &[String]) -> proto::AgentMessage {
                     metrics: metrics(rng),
                 }),
                 4 => Update::InstanceCame(proto::InstanceCame {
-                    instance: rng.maybe(report),
-                    load: rng.maybe(load),
+                    instance: rng.option_of(report),
+                    load: rng.option_of(load),
                 }),
                 5 => Update::InstanceWent(proto::InstanceWent {
                     instance,
-                    load: rng.maybe(load),
+                    load: rng.option_of(load),
                 }),
                 _ => Update::Gone(proto::Nothing {}),
             }),
@@ -297,14 +297,14 @@ fn spec(rng: &mut Rng) -> Spec {
         name: rng.text(),
         project: "p".into(),
         user: "u".into(),
-        group: rng.maybe(Rng::uuid),
+        group: rng.option_of(Rng::uuid),
         rules: rng
-            .some(|rng| HardRule {
+            .list_of(|rng| HardRule {
                 rule: Rule {
                     scope: RuleScope::Host,
                     relation: Relation::Spread(rng.small()),
                 },
-                others: rng.some(Rng::uuid),
+                others: rng.list_of(Rng::uuid),
             })
             .into(),
         body: body(rng).into(),
@@ -312,7 +312,7 @@ fn spec(rng: &mut Rng) -> Spec {
         usage: Usage::new(UsageAmounts {
             cores: rng.small(),
             ram_mb: rng.small(),
-            classes: rng.some(|rng| (rng.text(), rng.small())),
+            classes: rng.list_of(|rng| (rng.text(), rng.small())),
         }),
         build_secrets: Default::default(),
         secrets: Default::default(),
@@ -322,16 +322,16 @@ fn spec(rng: &mut Rng) -> Spec {
 fn candidate(rng: &mut Rng) -> Candidate {
     Candidate {
         host: HostId(rng.uuid()),
-        zone: rng.maybe(Rng::text),
-        amounts: rng.some(|rng| Amounts {
+        zone: rng.option_of(Rng::text),
+        amounts: rng.list_of(|rng| Amounts {
             provider: rng.uuid(),
-            resources: rng.some(|rng| ("VCPU".to_owned(), rng.signed())),
+            resources: rng.list_of(|rng| ("VCPU".to_owned(), rng.signed())),
         }),
     }
 }
 
 /// A random message of control.
-pub(crate) fn envelope(rng: &mut Rng) -> Envelope {
+pub(crate) fn random_envelope(rng: &mut Rng) -> Envelope {
     let instance = InstanceId(rng.uuid());
     let migration = MigrationId(rng.uuid());
     let message = match rng.below(6) {
@@ -339,7 +339,7 @@ pub(crate) fn envelope(rng: &mut Rng) -> Envelope {
             instance,
             spec: spec(rng),
             selection: candidate(rng),
-            alternates: rng.some(candidate),
+            alternates: rng.list_of(candidate),
             claim: rng.number(),
         })),
         1 => Message::Delete {
@@ -356,8 +356,8 @@ pub(crate) fn envelope(rng: &mut Rng) -> Envelope {
             instance,
             migration,
             selection: candidate(rng),
-            alternates: rng.some(candidate),
-            spec: rng.maybe(spec),
+            alternates: rng.list_of(candidate),
+            spec: rng.option_of(spec),
             claim: rng.number(),
         })),
         4 => Message::Cancel {
@@ -376,30 +376,33 @@ pub(crate) fn envelope(rng: &mut Rng) -> Envelope {
     }
 }
 
-/// A cell that sends its agents whatever a test wants.
-pub(crate) struct Wicked {
+/// A cell that sends its agents any messages that a test gives it.
+pub(crate) struct HostileCell {
     peers: mpsc::Receiver<Peer>,
 }
 
 /// An agent's connection to that cell.
 pub(crate) struct Peer {
-    heard: Streaming<proto::FromAgent>,
-    orders: mpsc::Sender<Result<proto::FromCell, Status>>,
+    from_agent: Streaming<proto::FromAgent>,
+    to_agent: mpsc::Sender<Result<proto::FromCell, Status>>,
 }
 
-struct Door(mpsc::Sender<Peer>);
+struct HostileService(mpsc::Sender<Peer>);
 
 #[tonic::async_trait]
-impl Agents for Door {
+impl Agents for HostileService {
     type JoinStream = ReceiverStream<Result<proto::FromCell, Status>>;
 
     async fn join(
         &self,
         request: Request<Streaming<proto::FromAgent>>,
     ) -> Result<Response<Self::JoinStream>, Status> {
-        let (orders, stream) = mpsc::channel(16);
-        let heard = request.into_inner();
-        let peer = Peer { heard, orders };
+        let (to_agent, stream) = mpsc::channel(16);
+        let from_agent = request.into_inner();
+        let peer = Peer {
+            from_agent,
+            to_agent,
+        };
         self.0
             .send(peer)
             .await
@@ -408,12 +411,13 @@ impl Agents for Door {
     }
 }
 
-impl Wicked {
+impl HostileCell {
     pub(crate) async fn start() -> (SocketAddr, Self) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (to, peers) = mpsc::channel(16);
-        let router = tonic::transport::Server::builder().add_service(AgentsServer::new(Door(to)));
+        let (connections, peers) = mpsc::channel(16);
+        let router = tonic::transport::Server::builder()
+            .add_service(AgentsServer::new(HostileService(connections)));
         tokio::spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
         (address, Self { peers })
     }
@@ -426,8 +430,8 @@ impl Wicked {
 
 impl Peer {
     /// Sends messages; false if the agent is gone.
-    pub(crate) async fn say(&mut self, messages: Vec<proto::CellMessage>) -> bool {
-        self.orders
+    pub(crate) async fn send(&mut self, messages: Vec<proto::CellMessage>) -> bool {
+        self.to_agent
             .send(Ok(proto::FromCell {
                 messages,
                 version: 0,
@@ -436,35 +440,35 @@ impl Peer {
             .is_ok()
     }
 
-    /// Waits for the next session of a host, whichever it was before.
+    /// Makes the agent of a host start a new session, and waits for it.
     pub(crate) async fn session_of(&mut self, host: &str) -> (String, u64) {
-        let again = proto::StartAgain {
+        let start_again = proto::StartAgain {
             host: host.to_owned(),
             after: 1,
         };
-        self.say(vec![proto::CellMessage {
-            kind: Some(Ordered::StartAgain(again)),
+        self.send(vec![proto::CellMessage {
+            kind: Some(CellKind::StartAgain(start_again)),
         }])
         .await;
         (host.to_owned(), self.start_after(host, 0).await)
     }
 
-    /// Waits until a host begins a session with a number greater than this one.
+    /// Waits until the agent of a host starts a session with a number greater than `session`.
     pub(crate) async fn start_after(&mut self, host: &str, session: u64) -> u64 {
         let wait = async {
             loop {
-                let batch = self.heard.message().await.unwrap().unwrap();
-                for one in batch.messages {
-                    if let Some(Said::Started(one)) = one.kind
-                        && one.host == host
-                        && one.session > session
+                let batch = self.from_agent.message().await.unwrap().unwrap();
+                for message in batch.messages {
+                    if let Some(AgentKind::Started(start)) = message.kind
+                        && start.host == host
+                        && start.session > session
                     {
-                        return one.session;
+                        return start.session;
                     }
                 }
             }
         };
-        let soon = std::time::Duration::from_secs(30);
-        tokio::time::timeout(soon, wait).await.unwrap()
+        let limit = std::time::Duration::from_secs(30);
+        tokio::time::timeout(limit, wait).await.unwrap()
     }
 }

@@ -1,4 +1,4 @@
-//! A cell and a placement with prepared answers, and a server for them.
+//! A fake cell and placement with fixed responses, and a server for them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,22 +30,22 @@ const NO_ERROR: u8 = 255;
 const STUCK: u8 = 254;
 const SILENT: u8 = 253;
 
-pub(crate) struct Fake {
+pub(crate) struct FakeCell {
     pub(crate) id: CellId,
     mode: AtomicU8,
-    hears: mpsc::Sender<Option<ToCell>>,
-    /// The messages of agents; none marks the end of a connection.
-    pub(crate) heard: Mutex<mpsc::Receiver<Option<ToCell>>>,
+    received_sender: mpsc::Sender<Option<ToCell>>,
+    /// The messages of agents; `None` marks the end of a connection.
+    pub(crate) received: Mutex<mpsc::Receiver<Option<ToCell>>>,
 }
 
-impl Fake {
+impl FakeCell {
     pub(crate) fn new() -> Arc<Self> {
-        let (hears, heard) = mpsc::channel(1000);
+        let (received_sender, received) = mpsc::channel(1000);
         Arc::new(Self {
             id: CellId(Uuid::from_u128(0xce11)),
             mode: AtomicU8::new(NO_ERROR),
-            hears,
-            heard: Mutex::new(heard),
+            received_sender,
+            received: Mutex::new(received),
         })
     }
 
@@ -74,21 +74,23 @@ impl Fake {
     }
 }
 
-impl CellLink for Fake {
+impl CellLink for FakeCell {
     fn cell(&self) -> LinkFuture<'_, CellId> {
         Box::pin(async { self.check().await.map(|()| self.id) })
     }
 
     fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
-        let number = |one: &Envelope| one.message.instance().0.as_u128().to_string();
-        let replies = messages.iter().map(|one| Reply::Refused(number(one)));
+        let number = |envelope: &Envelope| envelope.message.instance().0.as_u128().to_string();
+        let replies = messages
+            .iter()
+            .map(|envelope| Reply::Refused(number(envelope)));
         let replies = replies.collect();
         Box::pin(async { Ok(replies) })
     }
 
-    fn act(&self, act: CellOperation) -> LinkFuture<'_, Reply> {
+    fn act(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
         Box::pin(async move {
-            match act {
+            match operation {
                 CellOperation::Shelve { instance } => Ok(Reply::Refused(instance.to_string())),
                 CellOperation::Rebuild { .. }
                 | CellOperation::RemoveHost { .. }
@@ -119,11 +121,11 @@ impl CellLink for Fake {
                         to.closed().await;
                         return;
                     }
-                    let news = CellEvent::Instance {
+                    let events = CellEvent::Instance {
                         instance: instance(number),
                         view: None,
                     };
-                    if to.send(news).await.is_err() {
+                    if to.send(events).await.is_err() {
                         return;
                     }
                 }
@@ -133,30 +135,30 @@ impl CellLink for Fake {
     }
 }
 
-impl PlacementLink for Fake {
-    fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
-        let index = |ask: &ClaimRequest| ClaimResponse::Swapped {
-            index: u32::try_from(ask.number).unwrap(),
+impl PlacementLink for FakeCell {
+    fn ask(&self, claim_requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+        let index = |claim_request: &ClaimRequest| ClaimResponse::Swapped {
+            index: u32::try_from(claim_request.number).unwrap(),
         };
-        let answers = asks.iter().map(index).collect();
-        Box::pin(async { Ok(answers) })
+        let responses = claim_requests.iter().map(index).collect();
+        Box::pin(async { Ok(responses) })
     }
 }
 
-impl AgentLink for Fake {
+impl AgentLink for FakeCell {
     fn connect(&self) -> LinkFuture<'_, AgentConnection> {
         Box::pin(async {
             let (to_agent, from_cell) = mpsc::channel(100);
             let (to_cell, mut from_agent) = mpsc::channel(100);
-            let hears = self.hears.clone();
+            let received_sender = self.received_sender.clone();
             tokio::spawn(async move {
                 for order in every_message_to_agents() {
                     to_agent.send(order).await.unwrap();
                 }
-                while let Some(word) = from_agent.recv().await {
-                    hears.send(Some(word)).await.unwrap();
+                while let Some(message) = from_agent.recv().await {
+                    received_sender.send(Some(message)).await.unwrap();
                 }
-                hears.send(None).await.unwrap();
+                received_sender.send(None).await.unwrap();
                 drop(to_agent);
             });
             Ok(AgentConnection { to_cell, from_cell })
@@ -165,30 +167,34 @@ impl AgentLink for Fake {
 }
 
 /// A server that ends, with all its connections, when its handle is dropped.
-pub(crate) struct Running {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     runtime: Option<Runtime>,
 }
 
-impl Running {
-    pub(crate) fn start(listener: TcpListener, fake: &Arc<Fake>, token: Option<Token>) -> Self {
+impl TestServer {
+    pub(crate) fn start(
+        listener: TcpListener,
+        fake_cell: &Arc<FakeCell>,
+        token: Option<Token>,
+    ) -> Self {
         let options = ServeOptions {
             token,
             ..ServeOptions::default()
         };
-        Self::start_with(listener, fake, options)
+        Self::start_with(listener, fake_cell, options)
     }
 
     pub(crate) fn start_with(
         listener: TcpListener,
-        fake: &Arc<Fake>,
+        fake_cell: &Arc<FakeCell>,
         options: ServeOptions,
     ) -> Self {
         let address = listener.local_addr().unwrap();
         let services = Services {
-            cell: Some(Arc::clone(fake) as _),
-            agents: Some(Arc::clone(fake) as _),
-            placement: Some(Arc::clone(fake) as _),
+            cell: Some(Arc::clone(fake_cell) as _),
+            agents: Some(Arc::clone(fake_cell) as _),
+            placement: Some(Arc::clone(fake_cell) as _),
             ..Services::default()
         };
         let listener = listener.into_std().unwrap();
@@ -209,7 +215,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.runtime.take().unwrap().shutdown_background();
     }
@@ -263,7 +269,7 @@ fn spec(bytes: usize) -> Spec {
 }
 
 pub(crate) fn envelopes(count: u128, bytes: usize) -> Vec<Envelope> {
-    let one = |number| Envelope {
+    let message = |number| Envelope {
         sent_at: Timestamp(5),
         message: Message::Create(Box::new(Create {
             instance: instance(number),
@@ -277,21 +283,21 @@ pub(crate) fn envelopes(count: u128, bytes: usize) -> Vec<Envelope> {
             claim: 1,
         })),
     };
-    (0..count).map(one).collect()
+    (0..count).map(message).collect()
 }
 
-pub(crate) fn asks(count: u64) -> Vec<ClaimRequest> {
-    let one = |number: u64| ClaimRequest {
+pub(crate) fn claim_requests(count: u64) -> Vec<ClaimRequest> {
+    let message = |number: u64| ClaimRequest {
         instance: instance(number.into()),
         number,
         want: ClaimChange::Release { last: false },
     };
-    (0..count).map(one).collect()
+    (0..count).map(message).collect()
 }
 
 /// One of each update of a host's soft state.
 fn every_update() -> [HostUpdate; 11] {
-    let (load, came) = (
+    let (load, instance_report) = (
         Load {
             io_ops: 1,
             running_builds: 2,
@@ -327,7 +333,7 @@ fn every_update() -> [HostUpdate; 11] {
         facts: facts.clone(),
         load,
         metrics: metrics.clone(),
-        instances: vec![came.clone()],
+        instances: vec![instance_report.clone()],
         disabled: Some("broken".into()),
         is_forced_down: true,
     };
@@ -337,7 +343,7 @@ fn every_update() -> [HostUpdate; 11] {
         HostUpdate::Facts(Box::new(facts)),
         HostUpdate::Load(load),
         HostUpdate::Metrics(metrics),
-        HostUpdate::InstanceCame(Box::new(came), load),
+        HostUpdate::InstanceCame(Box::new(instance_report), load),
         HostUpdate::InstanceWent(Uuid::from_u128(77), load),
         HostUpdate::Disabled(Some("maintenance".into())),
         HostUpdate::Disabled(None),
@@ -348,7 +354,7 @@ fn every_update() -> [HostUpdate; 11] {
 
 /// One of each message that an agent can send.
 pub(crate) fn every_message_of_agents() -> Vec<ToCell> {
-    let mut words = vec![
+    let mut messages = vec![
         ToCell::Started(Box::new(SessionStart {
             host: host(),
             name: "compute-1".into(),
@@ -371,7 +377,7 @@ pub(crate) fn every_message_of_agents() -> Vec<ToCell> {
             may_retry: true,
         }),
     ] {
-        words.push(ToCell::StepEnded {
+        messages.push(ToCell::StepEnded {
             host: host(),
             instance: instance(1),
             session: 4,
@@ -385,12 +391,12 @@ pub(crate) fn every_message_of_agents() -> Vec<ToCell> {
             sequence,
             update,
         });
-        words.push(ToCell::State {
+        messages.push(ToCell::State {
             host: host(),
             update,
         });
     }
-    words
+    messages
 }
 
 /// One of each message that a cell can send.
@@ -408,7 +414,7 @@ pub(crate) fn every_message_to_agents() -> Vec<ToAgent> {
             after: 8,
         },
     ];
-    let place = GuestRef {
+    let guest_ref = GuestRef {
         host: host(),
         number: 1,
     };
@@ -439,8 +445,8 @@ pub(crate) fn every_message_to_agents() -> Vec<ToAgent> {
                         ("MEMORY_MB".into(), i64::from(i32::MAX)),
                     ],
                 }],
-                origin: is_live.then_some(place),
-                target: (!is_live).then_some(place),
+                origin: is_live.then_some(guest_ref),
+                target: (!is_live).then_some(guest_ref),
             }),
         });
     }

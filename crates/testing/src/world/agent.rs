@@ -13,7 +13,8 @@ pub struct Agent {
     /// The guests of the host, and whether each runs. Outlives the agent's sessions.
     pub guests: BTreeMap<(InstanceId, u32), bool>,
     destroyed: BTreeSet<(InstanceId, u32)>,
-    answered: BTreeMap<InstanceId, (u32, Option<Failure>)>,
+    /// For each instance the latest attempt and how it ended.
+    ended_steps: BTreeMap<InstanceId, (u32, Option<Failure>)>,
 }
 
 impl Agent {
@@ -24,7 +25,7 @@ impl Agent {
             is_up: true,
             guests: BTreeMap::new(),
             destroyed: BTreeSet::new(),
-            answered: BTreeMap::new(),
+            ended_steps: BTreeMap::new(),
         }
     }
 
@@ -32,9 +33,10 @@ impl Agent {
         self.session += 1;
         self.is_up = true;
         self.destroyed.clear();
-        self.answered.clear();
+        self.ended_steps.clear();
     }
 
+    /// The event by which the agent begins its session.
     pub fn started(&self) -> Event {
         Event::AgentStarted {
             host: self.host,
@@ -43,14 +45,15 @@ impl Agent {
         }
     }
 
-    /// Carries out an effect; `fails` says whether a step that may fail does.
+    /// Carries out an effect. With `fails`, a step that can fail does. `None` if the agent sends no
+    /// event.
     pub fn carry_out(&mut self, effect: &Effect, fails: bool) -> Option<Event> {
         match effect {
             Effect::Agent { session, order, .. } => {
                 if *session != self.session || !self.is_up {
                     return None;
                 }
-                self.step(order, fails)
+                self.carry_out_order(order, fails)
             }
             Effect::Destroy {
                 session,
@@ -73,15 +76,14 @@ impl Agent {
         }
     }
 
-    fn step(&mut self, order: &Order, fails: bool) -> Option<Event> {
-        let known = self.answered.get(&order.instance);
-        let failure = match known {
+    fn carry_out_order(&mut self, order: &Order, fails: bool) -> Option<Event> {
+        let failure = match self.ended_steps.get(&order.instance) {
             Some((attempt, _)) if *attempt > order.attempt => return None,
             Some((attempt, failure)) if *attempt == order.attempt => failure.clone(),
             _ => {
-                let failure = self.run(order, fails)?.err();
-                let answer = (order.attempt, failure.clone());
-                self.answered.insert(order.instance, answer);
+                let failure = self.run_step(order, fails)?.err();
+                let ended_step = (order.attempt, failure.clone());
+                self.ended_steps.insert(order.instance, ended_step);
                 failure
             }
         };
@@ -94,29 +96,30 @@ impl Agent {
         })
     }
 
-    fn run(&mut self, order: &Order, fails: bool) -> Option<Result<(), Failure>> {
+    /// Runs a step; `None` if its guest was destroyed before.
+    fn run_step(&mut self, order: &Order, fails: bool) -> Option<Result<(), Failure>> {
         let key = (order.instance, order.number);
         if self.destroyed.contains(&key) {
             return None;
         }
-        let failed = |message: &str| {
+        let step_failure = |message: &str| {
             Some(Err(Failure {
                 message: message.into(),
                 may_retry: true,
             }))
         };
         match order.step {
-            Step::Prepare | Step::Arrive if fails => return failed("the driver failed"),
+            Step::Prepare | Step::Arrive if fails => return step_failure("the driver failed"),
             Step::Prepare | Step::Arrive => {
                 let is_arriving = order.step == Step::Arrive;
                 *self.guests.entry(key).or_default() |= is_arriving;
             }
-            Step::Leave | Step::Rebuild if fails => return failed("the driver failed"),
+            Step::Leave | Step::Rebuild if fails => return step_failure("the driver failed"),
             Step::Leave | Step::Offload | Step::Return | Step::Rebuild => {
                 let is_running = matches!(order.step, Step::Return | Step::Rebuild);
                 match self.guests.get_mut(&key) {
-                    Some(guest) => *guest = is_running,
-                    None => return failed("no such guest"),
+                    Some(guest_runs) => *guest_runs = is_running,
+                    None => return step_failure("no such guest"),
                 }
             }
         }

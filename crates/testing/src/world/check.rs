@@ -10,21 +10,19 @@ use placewright_placement::ConsumerUuid;
 use super::World;
 
 impl World {
+    /// Whether a consumer holds an allocation of a host.
     fn holds(&self, consumer: ConsumerUuid, host: HostId) -> bool {
         let state = &self.control.placement;
         let consumer = state.consumer(consumer);
         consumer.is_some_and(|consumer| {
-            let mut held = consumer.allocations.iter();
-            held.any(|held| {
-                state
-                    .provider(held.provider)
-                    .is_some_and(|p| p.uuid == host.0)
+            consumer.allocations.iter().any(|allocation| {
+                let provider = state.provider(allocation.provider);
+                provider.is_some_and(|provider| provider.uuid == host.0)
             })
         })
     }
 
-    /// Whether nothing is wanted of anybody, and no job is under way but those that wait for a
-    /// decision.
+    /// Whether no effect is pending, and every job waits for its move to be confirmed or reverted.
     pub fn is_at_rest(&self) -> bool {
         let is_waiting = |job: &Job| matches!(job.stage, Stage::Verify);
         self.control.conductor.effects().is_empty()
@@ -49,9 +47,9 @@ impl World {
             for (instance, row) in state.instances() {
                 let is_shown = matches!(row.vm_state, VmState::Active | VmState::Resized);
                 let job = state.jobs().get(instance);
-                let goes_away =
+                let is_leaving =
                     job.is_some_and(|job| matches!(job.kind, JobKind::Delete | JobKind::Shelve));
-                let Some(place) = row.guest.filter(|_| is_shown && !goes_away) else {
+                let Some(guest) = row.guest.filter(|_| is_shown && !is_leaving) else {
                     continue;
                 };
                 let mapping = conductor.mappings().get(instance);
@@ -59,18 +57,26 @@ impl World {
                 let consumers = migrations.map(|migration| migration.consumer());
                 let mut consumers = consumers.chain([instance.consumer()]);
                 assert!(
-                    consumers.any(|consumer| self.holds(consumer, place.host)),
+                    consumers.any(|consumer| self.holds(consumer, guest.host)),
                     "{instance} in {id} is active and holds nothing: {row:?} {job:?} {mapping:?}"
                 );
             }
         }
-        let mut explained = BTreeSet::new();
+        let mut expected_consumers = BTreeSet::new();
         for (instance, mapping) in conductor.mappings() {
-            explained.insert(instance.consumer());
-            explained.extend(mapping.migrations.iter().map(|one| one.consumer()));
+            expected_consumers.insert(instance.consumer());
+            expected_consumers.extend(
+                mapping
+                    .migrations
+                    .iter()
+                    .map(|migration| migration.consumer()),
+            );
         }
         for (_, consumer) in self.control.placement.all_consumers() {
-            assert!(explained.contains(&consumer.uuid), "orphan {consumer:?}");
+            assert!(
+                expected_consumers.contains(&consumer.uuid),
+                "orphan {consumer:?}"
+            );
         }
         for (_, provider) in self.control.placement.all_providers() {
             for inventory in &provider.inventories {
@@ -89,8 +95,8 @@ impl World {
             "{:?}",
             conductor.deletions()
         );
-        for one in conductor.moves().values() {
-            assert_eq!(one.stage, MoveStage::InCell);
+        for current_move in conductor.moves().values() {
+            assert_eq!(current_move.stage, MoveStage::InCell);
         }
         let mut consumers = BTreeSet::new();
         let mut guests = BTreeSet::new();
@@ -105,11 +111,11 @@ impl World {
                     job.is_none_or(|job| job.stage == Stage::Verify),
                     "stuck: {instance} {row:?} {job:?} {mapping:?}"
                 );
-                if let Some(place) = row.guest {
+                if let Some(guest) = row.guest {
                     consumers.insert(instance.consumer());
-                    assert!(self.holds(instance.consumer(), place.host), "{row:?}");
-                    guests.insert((place.host, *instance, place.number));
-                    let runs = self.agents[&place.host].guests[&(*instance, place.number)];
+                    assert!(self.holds(instance.consumer(), guest.host), "{row:?}");
+                    guests.insert((guest.host, *instance, guest.number));
+                    let runs = self.agents[&guest.host].guests[&(*instance, guest.number)];
                     assert!(runs || row.vm_state == VmState::Error, "{row:?}");
                 }
                 if let Some(job) = job {
@@ -121,17 +127,17 @@ impl World {
                 }
                 assert_ne!(row.vm_state, VmState::Building);
             }
-            let known: BTreeSet<_> = state.guests().keys().copied().collect();
-            let of_cell =
+            let known_guests: BTreeSet<_> = state.guests().keys().copied().collect();
+            let is_of_cell =
                 |key: &&(HostId, InstanceId, u32)| conductor.hosts()[&key.0].cell == *cell;
-            let expected: BTreeSet<_> = guests.iter().filter(of_cell).copied().collect();
-            assert_eq!(known, expected);
+            let expected: BTreeSet<_> = guests.iter().filter(is_of_cell).copied().collect();
+            assert_eq!(known_guests, expected);
         }
-        let there = self.agents.values().flat_map(|agent| {
+        let guests_on_hosts = self.agents.values().flat_map(|agent| {
             let guests = agent.guests.keys();
             guests.map(|(instance, number)| (agent.host, *instance, *number))
         });
-        assert_eq!(there.collect::<BTreeSet<_>>(), guests);
+        assert_eq!(guests_on_hosts.collect::<BTreeSet<_>>(), guests);
         for (instance, mapping) in conductor.mappings() {
             let cell = mapping.cell.unwrap();
             if cell == CellId::CELL0 {
@@ -140,12 +146,12 @@ impl World {
                 assert!(self.cells[&cell].instances().contains_key(instance));
             }
         }
-        let all = self.control.placement.all_consumers();
-        let held: BTreeSet<_> = all.map(|(_, consumer)| consumer.uuid).collect();
-        assert_eq!(held, consumers);
+        let all_consumers = self.control.placement.all_consumers();
+        let holding: BTreeSet<_> = all_consumers.map(|(_, consumer)| consumer.uuid).collect();
+        assert_eq!(holding, consumers);
     }
 
-    /// Nothing at all of an instance is left but its tombstone.
+    /// Checks that nothing is left of a deleted instance.
     pub fn check_nothing_left(&self, instance: InstanceId) {
         let conductor = &self.control.conductor;
         assert!(!conductor.mappings().contains_key(&instance));

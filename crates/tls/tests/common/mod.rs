@@ -66,7 +66,7 @@ impl Ca {
         }
     }
 
-    /// One that is valid for a long time.
+    /// A certificate that is valid for a long time.
     pub(crate) fn good(&self, name: &str) -> Pem {
         self.issue(&[name], &[], (2020, 2100), 7)
     }
@@ -90,8 +90,8 @@ impl Ca {
     }
 }
 
-/// Shakes hands in memory, and lets the server's first message after the handshake arrive. The error
-/// is the first one, with whose it is.
+/// A handshake in memory, with the server's first message after it. An error has the name of the side
+/// that reported it first.
 pub(crate) fn shake_hands(
     client: &Arc<ClientConfig>,
     server: &Arc<ServerConfig>,

@@ -1,10 +1,10 @@
 //! Passes sockets from one process to its successor, over a Unix socket in the directory of their
 //! store.
 //!
-//! The new process connects and gets the listening sockets. When it has everything else that it
-//! needs it sends STOP; the old one completes its requests, passes each connection that becomes
-//! idle, closes the store and ends, which the new one sees as the end of the stream. Each message
-//! is one byte, with one descriptor if it is about a socket.
+//! The new process connects and gets the listening sockets. When it is ready to load the store it sends
+//! STOP. Then the old process completes its requests, passes each connection that becomes idle, closes
+//! the store and ends, which the new process sees as the end of the stream. Each message is one byte,
+//! with one descriptor if it passes a socket.
 
 use std::convert::Infallible;
 use std::fs::Permissions;
@@ -34,24 +34,25 @@ use super::HandOver;
 /// The name of the Unix socket in the store's directory.
 const FILE: &str = "take-over";
 
-/// From the new process: it asks for the listening sockets.
+/// From the new process: requests the listening sockets.
 const HELLO: u8 = b'H';
-/// From the new process: the old one has to end.
+/// From the new process: tells the old one to end.
 const STOP: u8 = b'S';
-/// From the old process, with a listening socket.
+/// From the old process: passes a listening socket.
 const LISTENER: u8 = b'L';
-/// From the old process: there are no more listening sockets.
+/// From the old process: all listening sockets were passed.
 const COMPLETE: u8 = b'C';
-/// From the old process, with a connection.
-const KEPT: u8 = b'K';
+/// From the old process: passes a connection.
+const CONNECTION: u8 = b'K';
 
-/// Time-out of messages that the other side can send at once.
-const WORD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the old process may take to end: longer than its drain time-out.
+/// Time-out for messages that the other side can send without delay.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time-out for the end of the old process, which is longer than its drain time-out.
 const END_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A path to the socket that is short enough for a socket address, however long the store's is.
-fn short(store: &Path) -> io::Result<(std::fs::File, PathBuf)> {
+/// A path to the Unix socket that is short enough for a socket address, however long the path of the
+/// store is. It is valid while the returned file is open.
+fn short_socket_path(store: &Path) -> io::Result<(std::fs::File, PathBuf)> {
     let directory = std::fs::File::open(store)?;
     let path = format!("/proc/self/fd/{}/{FILE}", directory.as_raw_fd());
     Ok((directory, path.into()))
@@ -64,12 +65,13 @@ pub(super) struct Predecessor(UnixStream);
 impl Predecessor {
     /// Connects to the process that uses the store now, if there is one that can be replaced.
     pub(super) fn find(store: &Path) -> anyhow::Result<Option<Self>> {
-        let connected = short(store).and_then(|(_directory, path)| UnixStream::connect(path));
+        let connected =
+            short_socket_path(store).and_then(|(_directory, path)| UnixStream::connect(path));
         match connected {
             Ok(stream) => {
                 check_owner(&stream)?;
-                stream.set_read_timeout(Some(WORD_TIMEOUT))?;
-                stream.set_write_timeout(Some(WORD_TIMEOUT))?;
+                stream.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
+                stream.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
                 Ok(Some(Self(stream)))
             }
             Err(error)
@@ -96,23 +98,23 @@ impl Predecessor {
         }
     }
 
-    /// Makes it end; returns the connections that it passed on.
-    pub(super) fn take_place(self) -> anyhow::Result<Vec<TcpStream>> {
-        let began = Instant::now();
+    /// Makes the predecessor end, and returns the connections that it passed.
+    pub(super) fn end_and_take_connections(self) -> anyhow::Result<Vec<TcpStream>> {
+        let start = Instant::now();
         let mut connections = Vec::new();
         tracing::info!("taking over: the process that has the store ends its requests");
         send(&self.0, STOP, None)?;
         self.0.set_read_timeout(Some(END_TIMEOUT))?;
         loop {
             match receive(&self.0).context("the process that has the store does not end")? {
-                Some((KEPT, Some(socket))) => connections.push(TcpStream::from(socket)),
+                Some((CONNECTION, Some(socket))) => connections.push(TcpStream::from(socket)),
                 Some(_) => {}
                 None => break,
             }
         }
         tracing::info!(
             connections = connections.len(),
-            ms = began.elapsed().as_millis(),
+            ms = start.elapsed().as_millis(),
             "took over"
         );
         Ok(connections)
@@ -133,15 +135,15 @@ fn check_owner(stream: &UnixStream) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// The socket cannot be created in the store's directory.
-pub(super) fn offer(store: &Path, restart: &Arc<HandOver>) -> io::Result<()> {
-    let (_directory, path) = short(store)?;
+pub(super) fn offer(store: &Path, hand_over: &Arc<HandOver>) -> io::Result<()> {
+    let (_directory, path) = short_socket_path(store)?;
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let socket = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-    let restart = Arc::clone(restart);
+    let hand_over = Arc::clone(hand_over);
     let wait = move || {
         loop {
             let Ok((stream, _)) = socket.accept() else {
@@ -149,7 +151,7 @@ pub(super) fn offer(store: &Path, restart: &Arc<HandOver>) -> io::Result<()> {
                 continue;
             };
             pass(Task::TakeOver);
-            let Err(error) = serve_successor(&stream, &restart);
+            let Err(error) = serve_successor(&stream, &hand_over);
             tracing::warn!("a take-over came to nothing: {error:#}");
         }
     };
@@ -158,14 +160,14 @@ pub(super) fn offer(store: &Path, restart: &Arc<HandOver>) -> io::Result<()> {
 }
 
 /// Hands the sockets over to a successor; returns only on an error.
-fn serve_successor(stream: &UnixStream, restart: &HandOver) -> anyhow::Result<Infallible> {
+fn serve_successor(stream: &UnixStream, hand_over: &HandOver) -> anyhow::Result<Infallible> {
     check_owner(stream)?;
-    stream.set_read_timeout(Some(WORD_TIMEOUT))?;
-    stream.set_write_timeout(Some(WORD_TIMEOUT))?;
+    stream.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
+    stream.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
     if !matches!(receive(stream)?, Some((HELLO, None))) {
         bail!("the successor does not say that it is one");
     }
-    match &*restart.listeners.lock() {
+    match &*hand_over.listeners.lock() {
         Some(listeners) => {
             for listener in listeners {
                 send(stream, LISTENER, Some(listener.as_fd()))?;
@@ -179,14 +181,17 @@ fn serve_successor(stream: &UnixStream, restart: &HandOver) -> anyhow::Result<In
         bail!("the successor went away");
     }
     tracing::info!("another process takes this one's place");
-    let (sender, kept) = channel();
-    let (passing, passed) = channel();
-    restart.set_successor(Arc::new(SuccessorConnection(Mutex::new(sender))), passed);
+    let (sender, connections) = channel();
+    let (pass_guard, all_passed) = channel();
+    hand_over.set_successor(
+        Arc::new(SuccessorConnection(Mutex::new(sender))),
+        all_passed,
+    );
     kill_process(getpid(), Signal::TERM)?;
-    for connection in kept {
-        send(stream, KEPT, Some(connection.as_fd()))?;
+    for connection in connections {
+        send(stream, CONNECTION, Some(connection.as_fd()))?;
     }
-    drop(passing);
+    drop(pass_guard);
     // This process closes the store and ends, which is what the successor waits for.
     loop {
         std::thread::park();
@@ -198,23 +203,24 @@ struct SuccessorConnection(Mutex<Sender<TcpStream>>);
 
 impl Successor for SuccessorConnection {
     fn take(&self, connection: TcpStream) {
-        // If the successor is gone, its client connects again.
+        // If the successor is gone, the connection closes and its client connects again.
         let _ = self.0.lock().send(connection);
     }
 }
 
-fn send(stream: &UnixStream, word: u8, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
+/// Sends a message, with a descriptor if it passes a socket.
+fn send(stream: &UnixStream, message_type: u8, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let sockets: Vec<BorrowedFd<'_>> = socket.into_iter().collect();
     if !sockets.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(&sockets));
     }
-    let word = [word];
+    let message_type = [message_type];
     loop {
         let sent = sendmsg(
             stream,
-            &[IoSlice::new(&word)],
+            &[IoSlice::new(&message_type)],
             &mut control,
             SendFlags::NOSIGNAL,
         );
@@ -225,15 +231,15 @@ fn send(stream: &UnixStream, word: u8, socket: Option<BorrowedFd<'_>>) -> io::Re
     }
 }
 
-/// Receives the next message; none at the end.
+/// Receives the next message and the descriptor with it; `None` at the end of the stream.
 fn receive(stream: &UnixStream) -> io::Result<Option<(u8, Option<OwnedFd>)>> {
-    let mut word = [0];
+    let mut message_type = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
         let received = recvmsg(
             stream,
-            &mut [IoSliceMut::new(&mut word)],
+            &mut [IoSliceMut::new(&mut message_type)],
             &mut control,
             RecvFlags::CMSG_CLOEXEC,
         );
@@ -249,5 +255,5 @@ fn receive(stream: &UnixStream) -> io::Result<Option<(u8, Option<OwnedFd>)>> {
         RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
         _ => None,
     });
-    Ok(Some((word[0], socket)))
+    Ok(Some((message_type[0], socket)))
 }

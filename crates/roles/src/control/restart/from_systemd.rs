@@ -13,15 +13,15 @@ use super::InheritedSockets;
 
 /// The name of passed connections in systemd's store. systemd drops a connection when its client
 /// closes it.
-const KEPT: &str = "kept";
+const CONNECTION_NAME: &str = "kept";
 
 /// The sockets that systemd passed to this process (`$LISTEN_FDS`).
 pub(super) fn find() -> InheritedSockets {
     let mut inherited = InheritedSockets::default();
-    let mut passed = ListenFd::from_env();
-    for number in 0..passed.len() {
-        // Despite its name it accepts every TCP socket.
-        let socket = match passed.take_tcp_listener(number) {
+    let mut passed_sockets = ListenFd::from_env();
+    for number in 0..passed_sockets.len() {
+        // Despite its name this function accepts every TCP socket.
+        let socket = match passed_sockets.take_tcp_listener(number) {
             Ok(Some(socket)) => socket,
             Ok(None) => continue,
             Err(error) => {
@@ -41,7 +41,10 @@ pub(super) fn find() -> InheritedSockets {
     if !inherited.connections.is_empty() {
         // They belong to this process from now on; in the store they would outlive it.
         notify(
-            &[NotifyState::FdStoreRemove, NotifyState::FdName(KEPT)],
+            &[
+                NotifyState::FdStoreRemove,
+                NotifyState::FdName(CONNECTION_NAME),
+            ],
             &[],
         );
     }
@@ -62,30 +65,31 @@ pub(super) fn keep(listeners: &[(&'static str, TcpListener)]) {
     }
 }
 
-/// systemd as the receiver of connections, until the next process starts.
+/// The successor that passes connections to systemd, until the next process starts; `None` without
+/// systemd.
 pub(super) fn successor() -> Option<Arc<dyn Successor>> {
     std::env::var_os("NOTIFY_SOCKET")?;
-    Some(Arc::new(Store))
+    Some(Arc::new(DescriptorStore))
 }
 
-/// systemd's store of file descriptors, as the receiver of connections.
-struct Store;
+/// Passes connections to systemd's store of file descriptors.
+struct DescriptorStore;
 
-impl Successor for Store {
+impl Successor for DescriptorStore {
     fn take(&self, connection: TcpStream) {
-        let store = [NotifyState::FdStore, NotifyState::FdName(KEPT)];
+        let store = [NotifyState::FdStore, NotifyState::FdName(CONNECTION_NAME)];
         notify(&store, &[connection.as_fd()]);
     }
 }
 
-/// A failure is ignored: the clients connect again.
+/// Sends a notification to systemd. A failure is ignored: clients connect again.
 fn notify(states: &[NotifyState<'_>], descriptors: &[std::os::fd::BorrowedFd<'_>]) {
-    let told = if descriptors.is_empty() {
+    let result = if descriptors.is_empty() {
         sd_notify::notify(states)
     } else {
         sd_notify::notify_with_fds(states, descriptors)
     };
-    if let Err(error) = told {
+    if let Err(error) = result {
         tracing::debug!(%error, "systemd could not be told");
     }
 }

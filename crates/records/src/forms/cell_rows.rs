@@ -1,4 +1,4 @@
-//! The rows of a cell, and the facts that write them.
+//! The rows of a cell, and the changes that write them.
 
 use placewright_conductor::cell_conductor::state::Next;
 use placewright_conductor::cell_conductor::{
@@ -63,7 +63,7 @@ choice!(Next {
     2 Return,
 });
 
-// The key of the row, and its content; none if it is removed.
+// The key of the row, and its content; `None` if the row is removed.
 choice!(Change {
     0 Meta(key, row),
     1 Host(key, row),

@@ -1,4 +1,4 @@
-//! The rows of control's conductor, and the facts that write them.
+//! The rows of the super conductor, and the changes that write them.
 
 use placewright_conductor::super_conductor::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, GroupTopology,
@@ -117,7 +117,7 @@ choice!(MoveStage {
 
 names!(MigrationStatus { 0 Accepted, 1 Running, 2 Confirmed, 3 Reverted, 4 Error });
 
-// The key of the row, and its content; none if it is removed.
+// The key of the row, and its content; `None` if the row is removed.
 choice!(Change {
     0 Cell(key, row),
     1 Host(key, row),
@@ -140,21 +140,22 @@ choice!(Change {
     18 Quota(key, row),
 });
 
-/// The rules were JSON in a text, which is empty since they are a field of their own.
+/// Earlier releases wrote the rules as JSON in the first field. Now that field is an empty text, and the
+/// rules are a field that was added.
 impl Form for GroupTopology {
     fn write(&self, out: &mut Writer) {
         out.row(|out| {
             out.text("", "");
-            let end = out.position();
-            let end = out.added(&self.rules, end);
-            out.cut(end);
+            let row_end = out.position();
+            let row_end = out.added_field(&self.rules, row_end);
+            out.truncate(row_end);
         });
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
         from.row(|from| {
             let text = from.text()?;
-            let mut rules: Vec<TopologyRule> = from.added()?;
+            let mut rules: Vec<TopologyRule> = from.added_field()?;
             if !text.is_empty() {
                 rules =
                     serde_json::from_str(text).map_err(|_| FormError::Bad("a topology rule"))?;

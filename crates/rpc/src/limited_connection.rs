@@ -1,5 +1,4 @@
-//! Limits of incoming connections: of their number, and of the time in which a caller has to make a
-//! call that passes authentication.
+//! Incoming connections with time-outs until a call on them passes authentication.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,38 +13,38 @@ use tokio::time::Instant;
 
 /// Time-outs of a new connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
+pub(crate) struct NewConnectionTimeouts {
     /// For its first byte.
     pub(crate) first_byte: Duration,
     /// For its first call that passes authentication.
     pub(crate) first_call: Duration,
 }
 
-/// A connection that is closed when no call was authenticated in time, or when others need its
-/// place before one was.
+/// A connection that is closed if no call on it passes authentication in time, or if other connections
+/// need its permit before that.
 #[derive(Debug)]
 pub(crate) struct LimitedConnection {
     stream: TcpStream,
-    place: ConnectionPermit,
-    times: Times,
-    since: Instant,
-    has_begun: bool,
-    clock: PeerTimer,
+    permit: ConnectionPermit,
+    timeouts: NewConnectionTimeouts,
+    waits_since: Instant,
+    has_received: bool,
+    timer: PeerTimer,
 }
 
 impl LimitedConnection {
-    pub(crate) fn new(admitted: AcceptedConnection, times: Times) -> Self {
+    pub(crate) fn new(admitted: AcceptedConnection, timeouts: NewConnectionTimeouts) -> Self {
         Self {
             stream: admitted.stream,
-            place: admitted.place,
-            times,
-            since: Instant::now(),
-            has_begun: false,
-            clock: PeerTimer::default(),
+            permit: admitted.place,
+            timeouts,
+            waits_since: Instant::now(),
+            has_received: false,
+            timer: PeerTimer::default(),
         }
     }
 
-    /// Waits for the first byte, and leaves it where it is.
+    /// Waits for the first byte and returns it, without consuming it.
     pub(crate) async fn first_byte(&mut self) -> io::Result<u8> {
         poll_fn(|context| {
             let mut byte = [0];
@@ -55,7 +54,7 @@ impl LimitedConnection {
                 Poll::Ready(Ok(_)) => Poll::Ready(Ok(byte[0])),
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    ready!(self.poll_overdue(context));
+                    ready!(self.poll_timeout(context));
                     Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
                 }
             }
@@ -63,8 +62,9 @@ impl LimitedConnection {
         .await
     }
 
-    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let connection_state = self.place.connection_state();
+    /// Ready when the connection has to be closed.
+    fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let connection_state = self.permit.connection_state();
         if !connection_state.is_silent() {
             return Poll::Pending;
         }
@@ -73,14 +73,14 @@ impl LimitedConnection {
             return Poll::Ready(());
         }
         loop {
-            let time = if self.has_begun {
-                self.times.first_call
+            let timeout = if self.has_received {
+                self.timeouts.first_call
             } else {
-                self.times.first_byte
+                self.timeouts.first_byte
             };
-            match ready!(self.clock.poll(self.since + time, context)) {
+            match ready!(self.timer.poll(self.waits_since + timeout, context)) {
                 TimerState::Over => return Poll::Ready(()),
-                TimerState::HeldUp => self.since = Instant::now(),
+                TimerState::HeldUp => self.waits_since = Instant::now(),
             }
         }
     }
@@ -94,10 +94,10 @@ impl AsyncRead for LimitedConnection {
     ) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         if result.is_pending() {
-            ready!(self.poll_overdue(context));
+            ready!(self.poll_timeout(context));
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        self.has_begun = true;
+        self.has_received = true;
         result
     }
 }

@@ -1,8 +1,8 @@
 //! Limits of every number, text and list in every message.
 //!
-//! A peer that is broken or malicious may send anything. Values beyond these limits are rejected
-//! when a message is decoded, before any state changes, with an error that names the field. The
-//! code that handles decoded messages can therefore do arithmetic on them without overflow.
+//! A peer that is broken or malicious may send anything. A message with a value beyond these limits is
+//! rejected when it is decoded, before any state changes, with an error that names the field. So the
+//! code that handles decoded messages can do arithmetic on their numbers without overflow.
 //!
 //! The limits are far above what any role sends. They are part of the protocols and cannot be
 //! configured; docs/limits.md lists them.
@@ -23,22 +23,22 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 pub(crate) const TITLE_BYTES_MAX: usize = 1020;
 /// Bytes of a message for people, or of a property's value.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 << 10;
-/// Bytes of an instance's specification, or of an explanation.
+/// Bytes of the body of a spec, or of the details of a fault.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
 /// Items of one message: hosts, guests, instances or events.
 pub(crate) const LIST_MAX: usize = 100_000;
-/// Items within one object: its metrics, properties, amounts or rules.
+/// Items of one object: metrics, properties, amounts or rules.
 pub(crate) const PARTS_MAX: usize = 10_000;
-/// The most that one provider can have of a resource class.
+/// The largest amount of a resource class that one provider can have.
 pub(crate) const AMOUNT_MAX: i64 = i32::MAX as i64;
 /// The latest timestamp: the end of the year 9999, in microseconds since 1970.
 pub(crate) const TIME_MAX: Timestamp = Timestamp(253_402_300_799_999_999);
-/// How far a session number may be ahead of the present time in nanoseconds since 1970: ten years.
-/// Agents use counters or times in micro- or nanoseconds as session numbers. The limit prevents a
-/// peer from using up all session numbers of somebody else's host.
+/// How far a session number may be above the present time in nanoseconds since 1970: ten years.
+/// Agents use counters, or times in micro- or nanoseconds, as session numbers. The limit prevents a
+/// peer from using the highest numbers for a host, after which its agent could start no session.
 const SESSION_AHEAD: u64 = 315_576_000_000_000_000;
-/// The same for session numbers that a cell sends to an agent: larger, because the cell accepted
-/// them by its own clock, which may differ from the agent's.
+/// The same limit for a session number that a cell sends to an agent. It is larger, because the cell
+/// accepted the number by its own time of day, which may differ from the agent's.
 const AFTER_AHEAD: u64 = SESSION_AHEAD + SESSION_AHEAD / 10;
 
 /// A value beyond its limits; the text names the field.
@@ -46,35 +46,35 @@ const AFTER_AHEAD: u64 = SESSION_AHEAD + SESSION_AHEAD / 10;
 pub(crate) struct LimitExceeded(pub(crate) String);
 
 impl From<LimitExceeded> for Status {
-    fn from(absurd: LimitExceeded) -> Self {
-        Self::invalid_argument(absurd.0)
+    fn from(exceeded: LimitExceeded) -> Self {
+        Self::invalid_argument(exceeded.0)
     }
 }
 
 /// A message whose fields can be checked against the limits.
 pub(crate) trait Validate {
-    /// Whether it is a list, which is encoded with its length first.
+    /// Whether the message is a list, whose encoding begins with its length.
     const IS_LIST: bool = false;
 
     /// Checks that all fields are within their limits.
     ///
     /// # Errors
     ///
-    /// Names the first field that is not.
-    fn check(&self, at: FieldPath<'_>) -> Result<(), LimitExceeded>;
+    /// The first field that is not within its limits.
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded>;
 }
 
 /// The path of a field within a message, for errors.
 #[derive(Clone, Copy)]
 pub(crate) struct FieldPath<'a> {
-    inside: Option<&'a FieldPath<'a>>,
+    parent: Option<&'a FieldPath<'a>>,
     name: &'static str,
 }
 
 impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.inside {
-            Some(inside) => write!(f, "{inside}.{}", self.name),
+        match self.parent {
+            Some(parent) => write!(f, "{parent}.{}", self.name),
             None => f.write_str(self.name),
         }
     }
@@ -82,19 +82,19 @@ impl fmt::Display for FieldPath<'_> {
 
 impl FieldPath<'static> {
     pub(crate) fn message(name: &'static str) -> Self {
-        Self { inside: None, name }
+        Self { parent: None, name }
     }
 }
 
 impl FieldPath<'_> {
     pub(crate) fn field<'a>(&'a self, name: &'static str) -> FieldPath<'a> {
         FieldPath {
-            inside: Some(self),
+            parent: Some(self),
             name,
         }
     }
 
-    fn beyond(&self, what: impl fmt::Display, limit: impl fmt::Display) -> LimitExceeded {
+    fn exceeded(&self, what: impl fmt::Display, limit: impl fmt::Display) -> LimitExceeded {
         LimitExceeded(format!("{self}: {what}, and at most {limit} is allowed"))
     }
 
@@ -104,7 +104,7 @@ impl FieldPath<'_> {
 
     pub(crate) fn bytes(&self, count: usize, max: usize) -> Result<(), LimitExceeded> {
         if count > max {
-            return Err(self.beyond(format_args!("{count} bytes"), max));
+            return Err(self.exceeded(format_args!("{count} bytes"), max));
         }
         Ok(())
     }
@@ -115,42 +115,43 @@ impl FieldPath<'_> {
 
     pub(crate) fn count(&self, count: usize, max: usize) -> Result<(), LimitExceeded> {
         if count > max {
-            return Err(self.beyond(format_args!("{count} of them"), max));
+            return Err(self.exceeded(format_args!("{count} of them"), max));
         }
         Ok(())
     }
 
     pub(crate) fn each<T: Validate>(&self, list: &[T], max: usize) -> Result<(), LimitExceeded> {
         self.count(list.len(), max)?;
-        list.iter().try_for_each(|one| one.check(*self))
+        list.iter().try_for_each(|item| item.check(*self))
     }
 
     pub(crate) fn number(&self, number: u64) -> Result<(), LimitExceeded> {
         if number >= NUMBER_END {
-            return Err(self.beyond(number, NUMBER_END - 1));
+            return Err(self.exceeded(number, NUMBER_END - 1));
         }
         Ok(())
     }
 
     /// Checks the number of a session that begins.
     pub(crate) fn session(&self, session: u64) -> Result<(), LimitExceeded> {
-        self.ahead(session, SESSION_AHEAD)
+        self.check_session(session, SESSION_AHEAD)
     }
 
     /// Checks the number that a cell sends as that of an earlier session.
     pub(crate) fn after(&self, after: u64) -> Result<(), LimitExceeded> {
-        self.ahead(after, AFTER_AHEAD)
+        self.check_session(after, AFTER_AHEAD)
     }
 
-    fn ahead(&self, number: u64, ahead: u64) -> Result<(), LimitExceeded> {
+    /// Checks that a session number is at most `ahead_max` above the present time.
+    fn check_session(&self, number: u64, ahead_max: u64) -> Result<(), LimitExceeded> {
         self.number(number)?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = since.map_or(0, |since| {
             u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
         });
-        let most = now.saturating_add(ahead);
-        if number > most {
-            return Err(self.beyond(number, most));
+        let number_max = now.saturating_add(ahead_max);
+        if number > number_max {
+            return Err(self.exceeded(number, number_max));
         }
         Ok(())
     }
@@ -174,7 +175,7 @@ impl FieldPath<'_> {
         Ok(())
     }
 
-    pub(crate) fn measure(&self, value: f64) -> Result<(), LimitExceeded> {
+    pub(crate) fn finite(&self, value: f64) -> Result<(), LimitExceeded> {
         if !value.is_finite() {
             return Err(LimitExceeded(format!("{self}: {value} is no number")));
         }
@@ -183,6 +184,6 @@ impl FieldPath<'_> {
 }
 
 /// Truncates a text to at most `max` bytes, at a character boundary.
-pub(crate) fn cut(text: &mut String, max: usize) {
+pub(crate) fn truncate_text(text: &mut String, max: usize) {
     text.truncate(text.floor_char_boundary(max));
 }

@@ -1,4 +1,5 @@
-//! Looks after certificates: renews them in time, and reads them again when their files change.
+//! Keeps the certificates of this process valid: renews them in time, reads them again when their files
+//! change, and fetches revocation lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +11,19 @@ use placewright_rpc::CertificatesClient;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 
-/// How often files are looked at, and the time.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often the revocation list is asked for.
-const LIST_EVERY: Duration = Duration::from_secs(10);
-/// The longest wait before a renewal that failed is tried again.
-const RETRY_MAX: i64 = 60;
+/// How often files and expiry are checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the revocation list is fetched.
+const LIST_INTERVAL: Duration = Duration::from_secs(10);
+/// The longest wait in seconds before a failed renewal is tried again.
+const RETRY_SECONDS_MAX: i64 = 60;
 
-/// A certificate that is looked after.
-pub(crate) struct Kept {
+/// Credentials that are kept valid.
+pub(crate) struct ManagedCredentials {
     credentials: Arc<Credentials>,
-    /// Who renews it, if anybody does.
+    /// The authority that renews the certificate, if there is one.
     authority: Option<Arc<dyn CertificateLink>>,
-    /// Who has the revocation list, if it is not here.
+    /// The server that has the revocation list, if this process does not have it itself.
     lists: Option<CertificatesClient>,
     list_due: Instant,
     /// When a renewal is tried next, in seconds since 1970.
@@ -40,14 +41,14 @@ enum RenewError {
     Interrupted,
 }
 
-impl Kept {
+impl ManagedCredentials {
     pub(crate) fn new(
         credentials: Arc<Credentials>,
         authority: Option<Arc<dyn CertificateLink>>,
         lists: Option<CertificatesClient>,
     ) -> Self {
         Self {
-            renew_at: due(&credentials.current()),
+            renew_at: renewal_time(&credentials.current()),
             credentials,
             authority,
             lists,
@@ -55,25 +56,25 @@ impl Kept {
         }
     }
 
-    async fn look(&mut self) {
+    async fn check(&mut self) {
         self.reload();
         let current = self.credentials.current();
         if now() >= self.renew_at && current.is_own_form {
             self.renew(&current).await;
         }
         if self.list_due <= Instant::now() {
-            self.list_due = Instant::now() + LIST_EVERY;
-            self.ask_for_list(&current).await;
+            self.list_due = Instant::now() + LIST_INTERVAL;
+            self.fetch_list(&current).await;
         }
     }
 
-    /// Reads the files again if they are others than before.
+    /// Reads the files again if they have changed.
     fn reload(&mut self) {
         match self.credentials.reload_if_changed() {
             Ok(false) => {}
             Ok(true) => {
                 let current = self.credentials.current();
-                self.renew_at = due(&current);
+                self.renew_at = renewal_time(&current);
                 tracing::info!(
                     identity = %current.identity(),
                     serial = current.facts.serial_text(),
@@ -97,11 +98,11 @@ impl Kept {
         match renewed {
             Ok(()) => self.reload(),
             Err(error) => {
-                let left = current.facts.not_after - now();
-                self.renew_at = now() + (left / 10).clamp(1, RETRY_MAX);
+                let seconds_left = current.facts.not_after - now();
+                self.renew_at = now() + (seconds_left / 10).clamp(1, RETRY_SECONDS_MAX);
                 tracing::warn!(
                     identity = %current.identity(),
-                    seconds_left = left,
+                    seconds_left,
                     error = chain(&error),
                     "the certificate is not renewed yet"
                 );
@@ -109,10 +110,10 @@ impl Kept {
         }
     }
 
-    async fn ask_for_list(&self, current: &Loaded) {
+    async fn fetch_list(&self, current: &Loaded) {
         let Some(lists) = &self.lists else { return };
-        let asked = lists.revocations(current.list.as_deref()).await;
-        let list = match asked {
+        let result = lists.revocations(current.list.as_deref()).await;
+        let list = match result {
             Ok(Some(list)) => list,
             Ok(None) => return,
             Err(error) => {
@@ -126,15 +127,17 @@ impl Kept {
     }
 }
 
-/// When a certificate is renewed: at two thirds of its life, which began when it was issued.
-fn due(current: &Loaded) -> i64 {
+/// When a certificate is renewed, in seconds since 1970: after two thirds of the time from its issue to
+/// its expiry.
+fn renewal_time(current: &Loaded) -> i64 {
     let skew = i64::try_from(SKEW.as_secs()).unwrap_or(0);
-    let (begin, end) = (current.facts.not_before + skew, current.facts.not_after);
-    // A certificate of another authority may not be set back, and then is renewed a little late.
-    begin + (end - begin).max(0) * 2 / 3
+    let (issued_at, expires_at) = (current.facts.not_before + skew, current.facts.not_after);
+    // Our authority dates a certificate back by SKEW. One of another authority may not be dated back, and
+    // is then renewed a little late.
+    issued_at + (expires_at - issued_at).max(0) * 2 / 3
 }
 
-/// Has a new key certified, and puts both in place of those before.
+/// Gets a certificate for a new key, and replaces the previous ones in the folder.
 async fn renew(
     credentials: &Credentials,
     current: &Loaded,
@@ -145,19 +148,20 @@ async fn renew(
         present: current.certificate.to_vec(),
         request: request.request.clone(),
     };
-    let issued = current.renewed(placewright_rpc::issued(authority.renew(renewal).await?))?;
+    let issued =
+        current.checked_renewal(placewright_rpc::issued(authority.renew(renewal).await?))?;
     let folder = credentials.directory().to_owned();
     let written = tokio::task::spawn_blocking(move || holder::write(&folder, &request, &issued));
     written.await.map_err(|_| RenewError::Interrupted)??;
     Ok(())
 }
 
-/// Looks after certificates as long as the process lives.
-pub(crate) async fn keep(mut all: Vec<Kept>) {
+/// Keeps credentials valid as long as the process runs.
+pub(crate) async fn manage(mut all: Vec<ManagedCredentials>) {
     loop {
-        for one in &mut all {
-            one.look().await;
+        for credentials in &mut all {
+            credentials.check().await;
         }
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_INTERVAL).await;
     }
 }

@@ -1,0 +1,204 @@
+//! Limits of the messages between agents and cells.
+
+use placewright_conductor::cell_conductor::{Failure, Order};
+use placewright_conductor::{Amounts, HardRule, Spec};
+use placewright_link::{SessionStart, ToAgent, ToCell};
+use placewright_placement::group::RuleScope;
+use placewright_types::host_state::{
+    HostFacts, HostReport, HostUpdate, InstanceReport, Metric, NumberedUpdate,
+};
+
+use super::{
+    BODY_BYTES_MAX, FieldPath, LIST_MAX, LimitExceeded, NAME_BYTES_MAX, PARTS_MAX, TEXT_BYTES_MAX,
+    TITLE_BYTES_MAX, Validate,
+};
+
+impl Validate for ToCell {
+    fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        match self {
+            Self::Started(start) => start.check(FieldPath::message("started")),
+            Self::StepEnded {
+                session, failure, ..
+            } => {
+                let path = FieldPath::message("step_ended");
+                path.field("session").number(*session)?;
+                let failure = failure.as_ref();
+                failure.map_or(Ok(()), |item| item.check(path.field("failure")))
+            }
+            Self::Destroyed { .. } => Ok(()),
+            Self::State { update, .. } => update.check(FieldPath::message("state")),
+            Self::Alive { hosts } => {
+                let path = FieldPath::message("alive");
+                path.field("hosts").count(hosts.len(), LIST_MAX)
+            }
+        }
+    }
+}
+
+impl Validate for SessionStart {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("name").text(&self.name, NAME_BYTES_MAX)?;
+        path.field("session").session(self.session)?;
+        path.field("guests").count(self.guests.len(), LIST_MAX)
+    }
+}
+
+impl Validate for Failure {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("message").text(&self.message, TEXT_BYTES_MAX)
+    }
+}
+
+impl Validate for NumberedUpdate {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("incarnation").session(self.incarnation)?;
+        path.field("sequence").number(self.sequence)?;
+        match &self.update {
+            HostUpdate::Full(report) => report.check(path.field("full")),
+            HostUpdate::Facts(facts) => facts.check(path.field("facts")),
+            HostUpdate::Metrics(metrics) => path.field("metrics").each(metrics, PARTS_MAX),
+            HostUpdate::InstanceCame(instance, _) => instance.check(path.field("instance_came")),
+            HostUpdate::Disabled(reason) => path
+                .field("disabled")
+                .maybe_text(reason.as_deref(), TEXT_BYTES_MAX),
+            HostUpdate::Load(_)
+            | HostUpdate::InstanceWent(..)
+            | HostUpdate::Alive
+            | HostUpdate::ForcedDown(_)
+            | HostUpdate::Gone => Ok(()),
+        }
+    }
+}
+
+impl Validate for HostReport {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        self.facts.check(path.field("facts"))?;
+        path.field("metrics").each(&self.metrics, PARTS_MAX)?;
+        path.field("instances").each(&self.instances, LIST_MAX)?;
+        let disabled = self.disabled.as_deref();
+        path.field("disabled").maybe_text(disabled, TEXT_BYTES_MAX)
+    }
+}
+
+impl Validate for HostFacts {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        let (names, platform) = (&self.names, &self.platform);
+        for (field, text) in [
+            ("service_host", Some(&names.service_host)),
+            ("node", Some(&names.node)),
+            ("ip", names.ip.as_ref()),
+            ("hypervisor_hostname", names.hypervisor_hostname.as_ref()),
+            ("hypervisor_type", platform.hypervisor_type.as_ref()),
+        ] {
+            let text = text.map(String::as_str);
+            path.field(field).maybe_text(text, NAME_BYTES_MAX)?;
+        }
+        let cpu_info = platform.cpu_info.as_deref();
+        path.field("cpu_info")
+            .maybe_text(cpu_info, TEXT_BYTES_MAX)?;
+        let supported = path.field("supported_instances");
+        supported.count(platform.supported_instances.len(), PARTS_MAX)?;
+        for item in platform.supported_instances.iter().flatten() {
+            supported.text(item, NAME_BYTES_MAX)?;
+        }
+        path.field("stats").pairs(self.stats.iter())
+    }
+}
+
+impl FieldPath<'_> {
+    fn pairs<'a>(
+        &self,
+        pairs: impl ExactSizeIterator<Item = (&'a String, &'a String)>,
+    ) -> Result<(), LimitExceeded> {
+        self.count(pairs.len(), PARTS_MAX)?;
+        for (name, value) in pairs {
+            self.text(name, NAME_BYTES_MAX)?;
+            self.text(value, TEXT_BYTES_MAX)?;
+        }
+        Ok(())
+    }
+}
+
+impl Validate for Metric {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("name").text(&self.name, NAME_BYTES_MAX)?;
+        path.field("value").finite(self.value)
+    }
+}
+
+impl Validate for InstanceReport {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        let properties = path.field("image_properties");
+        properties.pairs(self.image_properties.iter())
+    }
+}
+
+impl Validate for ToAgent {
+    fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        match self {
+            Self::Step { session, order, .. } => {
+                let path = FieldPath::message("step");
+                path.field("session").number(*session)?;
+                order.check(path)
+            }
+            Self::Destroy { session, .. } => {
+                let path = FieldPath::message("destroy");
+                path.field("session").number(*session)
+            }
+            Self::SendState { .. } => Ok(()),
+            Self::StartAgain { after, .. } => {
+                let path = FieldPath::message("start_again");
+                path.field("after").after(*after)
+            }
+        }
+    }
+}
+
+impl Validate for Order {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        self.spec.check(path.field("spec"))?;
+        path.field("amounts").each(&self.amounts, PARTS_MAX)
+    }
+}
+
+impl Validate for Spec {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("name").text(&self.name, TITLE_BYTES_MAX)?;
+        path.field("project").text(&self.project, TITLE_BYTES_MAX)?;
+        path.field("user").text(&self.user, TITLE_BYTES_MAX)?;
+        path.field("rules").each(&self.rules, PARTS_MAX)?;
+        path.field("body").bytes(self.body.len(), BODY_BYTES_MAX)?;
+        // What is sealed never leaves the role that has the key.
+        path.field("build_secrets")
+            .text(&self.build_secrets.text(), 0)?;
+        path.field("secrets").text(&self.secrets.text(), 0)?;
+        path.field("created_at").time(self.created_at)?;
+        let classes = self.usage.amounts().map_or(&[][..], |usage| &usage.classes);
+        let path = path.field("usage");
+        path.count(classes.len(), PARTS_MAX)?;
+        let mut names = classes.iter().map(|(class, _)| class);
+        names.try_for_each(|class| path.text(class, NAME_BYTES_MAX))
+    }
+}
+
+impl Validate for HardRule {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        if let RuleScope::Level(level) = &self.rule.scope {
+            path.field("level").text(level, NAME_BYTES_MAX)?;
+        }
+        path.field("others").count(self.others.len(), PARTS_MAX)
+    }
+}
+
+impl Validate for Amounts {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        let resources = path.field("resources");
+        resources.count(self.resources.len(), PARTS_MAX)?;
+        for (class, amount) in &self.resources {
+            let class_path = resources.field("resource_class");
+            class_path.text(class, NAME_BYTES_MAX)?;
+            resources.field("amount").amount(*amount)?;
+        }
+        Ok(())
+    }
+}

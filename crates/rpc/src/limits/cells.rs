@@ -1,0 +1,183 @@
+//! Limits of the messages between control and cells.
+
+use placewright_conductor::message::{Create, Envelope, MoveOrder};
+use placewright_conductor::{
+    Action, Attempt, Candidate, ClaimChange, ClaimRequest, ClaimResponse, Fault, InstanceId,
+    Message, Reply,
+};
+use placewright_link::{CellEvent, CellOperation, HostView, InstanceView};
+
+use super::{
+    BODY_BYTES_MAX, FieldPath, LIST_MAX, LimitExceeded, NAME_BYTES_MAX, PARTS_MAX, TEXT_BYTES_MAX,
+    Validate,
+};
+
+impl<T: Validate> Validate for Vec<T> {
+    const IS_LIST: bool = true;
+
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.each(self, LIST_MAX)
+    }
+}
+
+impl Validate for () {
+    fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        Ok(())
+    }
+}
+
+impl Validate for InstanceId {
+    fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        Ok(())
+    }
+}
+
+/// An index needs no limit: whoever sent the list checks that the list has it.
+impl Validate for ClaimResponse {
+    fn check(&self, _: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        Ok(())
+    }
+}
+
+impl Validate for Envelope {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("sent_at").time(self.sent_at)?;
+        match &self.message {
+            Message::Create(create) => create.check(path.field("create")),
+            Message::Move(order) => order.check(path.field("move")),
+            Message::Delete { claim, .. } => path.field("delete").field("claim").number(*claim),
+            Message::Reserve { .. } | Message::Cancel { .. } | Message::Conclude { .. } => Ok(()),
+        }
+    }
+}
+
+impl Validate for Create {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        self.spec.check(path.field("spec"))?;
+        self.selection.check(path.field("selection"))?;
+        path.field("alternates").each(&self.alternates, PARTS_MAX)?;
+        path.field("claim").number(self.claim)
+    }
+}
+
+impl Validate for MoveOrder {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        self.selection.check(path.field("selection"))?;
+        path.field("alternates").each(&self.alternates, PARTS_MAX)?;
+        if let Some(spec) = &self.spec {
+            spec.check(path.field("spec"))?;
+        }
+        path.field("claim").number(self.claim)
+    }
+}
+
+impl Validate for Candidate {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        let zone = self.zone.as_deref();
+        path.field("zone").maybe_text(zone, NAME_BYTES_MAX)?;
+        path.field("amounts").each(&self.amounts, PARTS_MAX)
+    }
+}
+
+impl Validate for CellOperation {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        match self {
+            Self::Rebuild { spec, .. } => spec.check(path.field("spec")),
+            Self::RefuseRebuild { fault, .. } => fault.check(path.field("fault")),
+            Self::Shelve { .. } | Self::RemoveHost { .. } | Self::Reconcile { .. } => Ok(()),
+        }
+    }
+}
+
+impl Validate for Fault {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("message").text(&self.message, TEXT_BYTES_MAX)?;
+        path.field("details").text(&self.details, BODY_BYTES_MAX)?;
+        path.field("at").time(self.at)
+    }
+}
+
+impl Validate for Reply {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        match self {
+            Self::Accepted => Ok(()),
+            Self::Refused(why) => path.text(why, TEXT_BYTES_MAX),
+        }
+    }
+}
+
+impl Validate for Action {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("name").text(&self.name, NAME_BYTES_MAX)?;
+        path.field("started_at").time(self.started_at)?;
+        if let Some(finished_at) = self.finished_at {
+            path.field("finished_at").time(finished_at)?;
+        }
+        path.field("tries").each(&self.tries, LIST_MAX)?;
+        let fault = self.fault.as_ref();
+        fault.map_or(Ok(()), |fault| fault.check(path.field("fault")))
+    }
+}
+
+impl Validate for Attempt {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("started_at").time(self.started_at)?;
+        path.field("finished_at").time(self.finished_at)?;
+        let failure = self.failure.as_deref();
+        path.field("failure").maybe_text(failure, TEXT_BYTES_MAX)
+    }
+}
+
+impl Validate for ClaimRequest {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        path.field("number").number(self.number)?;
+        match &self.want {
+            ClaimChange::Swap { candidates } => {
+                path.field("candidates").each(candidates, PARTS_MAX)
+            }
+            ClaimChange::Settle { fault, .. } => {
+                let fault = fault.as_ref();
+                fault.map_or(Ok(()), |fault| fault.check(path.field("fault")))
+            }
+            ClaimChange::Release { .. } => Ok(()),
+        }
+    }
+}
+
+impl Validate for CellEvent {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        match self {
+            Self::Instance { view, .. } => {
+                let view = view.as_deref();
+                view.map_or(Ok(()), |view| view.check(path.field("instance")))
+            }
+            Self::Host { view, .. } => {
+                let view = view.as_ref();
+                view.map_or(Ok(()), |view| view.check(path.field("host")))
+            }
+            Self::State { update, .. } => update.check(path.field("state")),
+            Self::Alive { hosts } => path.field("alive").count(hosts.len(), LIST_MAX),
+            Self::Complete | Self::Heartbeat => Ok(()),
+        }
+    }
+}
+
+impl Validate for InstanceView {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        let zone = self.zone.as_deref();
+        path.field("zone").maybe_text(zone, NAME_BYTES_MAX)?;
+        if let Some(fault) = &self.fault {
+            fault.check(path.field("fault"))?;
+        }
+        path.field("created_at").time(self.created_at)?;
+        path.field("updated_at").time(self.updated_at)
+    }
+}
+
+impl Validate for HostView {
+    fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
+        let name = self.name.as_deref();
+        path.field("name").maybe_text(name, NAME_BYTES_MAX)?;
+        path.field("heard_at").time(self.heard_at)
+    }
+}

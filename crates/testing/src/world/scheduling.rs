@@ -1,0 +1,75 @@
+//! The simulated scheduler of the world: every host is a candidate, in the order of the ids or at random.
+
+use placewright_conductor::control::Refusal;
+use placewright_conductor::super_conductor::{self, Command, Effect, RankedCandidates};
+use placewright_conductor::{Candidate, HostId, InstanceId, MoveKind};
+
+use super::{World, candidate};
+
+impl World {
+    /// All hosts as candidates for a claim of `vcpus`, shuffled if the world says so.
+    fn candidates(&mut self, vcpus: i64) -> Vec<Candidate> {
+        let mut hosts: Vec<HostId> = self.agents.keys().copied().collect();
+        if self.shuffles {
+            for i in (1..hosts.len()).rev() {
+                hosts.swap(i, self.rng.below(i + 1));
+            }
+        }
+        hosts.into_iter().map(|id| candidate(id, vcpus)).collect()
+    }
+
+    /// Does what control's placer does for an effect: ranks hosts and submits the placement.
+    pub(super) fn schedule(&mut self, effect: Effect) {
+        match effect {
+            Effect::Schedule { instances, .. } => {
+                let mut ranked_candidates = Vec::new();
+                for instance in &instances {
+                    ranked_candidates.push(RankedCandidates {
+                        instance: *instance,
+                        candidates: self.candidates(2),
+                        alternates: self.alternates,
+                    });
+                }
+                let placed = self.try_conduct(Command::Place {
+                    ranked_candidates,
+                    least: 1,
+                });
+                let unplaced: Vec<InstanceId> = match placed {
+                    Ok(super_conductor::Outcome::Placed(chosen)) => {
+                        let pairs = instances.iter().zip(chosen);
+                        let unplaced = pairs.filter(|(_, chosen)| chosen.is_none());
+                        unplaced.map(|(instance, _)| *instance).collect()
+                    }
+                    Err(Refusal::Conductor(super_conductor::Refusal::Placement(_))) => instances,
+                    _ => Vec::new(),
+                };
+                if !unplaced.is_empty() {
+                    let fault = self.fault("No valid host was found.");
+                    self.conduct(Command::Bury {
+                        instances: unplaced,
+                        fault,
+                    });
+                }
+            }
+            Effect::ScheduleMove { migration } => {
+                let Some(current_move) = self.control.conductor.moves().get(&migration) else {
+                    return;
+                };
+                let is_resize = current_move.kind == MoveKind::Resize;
+                let source = self.control.conductor.migrations()[&migration].source;
+                let mut candidates = self.candidates(if is_resize { 3 } else { 2 });
+                candidates.retain(|candidate| is_resize || Some(candidate.host) != source);
+                let placed = self.try_conduct(Command::PlaceMove {
+                    migration,
+                    candidates,
+                    alternates: self.alternates,
+                });
+                if let Err(Refusal::Conductor(super_conductor::Refusal::Placement(_))) = placed {
+                    let fault = self.fault("No valid host was found.");
+                    self.conduct(Command::FailMove { migration, fault });
+                }
+            }
+            Effect::Send { .. } => {}
+        }
+    }
+}
