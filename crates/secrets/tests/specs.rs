@@ -60,7 +60,7 @@ proptest! {
             (spec.build_secrets, spec.secrets) = seal.of_instance(instance(1)).unwrap();
             spec
         };
-        prop_assert_eq!(control.open_fields(instance(1), &before).unwrap(), given);
+        prop_assert_eq!(&control.open_fields(instance(1), &before).unwrap(), &given);
         let mut sent = before.clone();
         control.hand_out(instance(1), &mut sent).unwrap();
         prop_assert!(!sent.has_secrets());
