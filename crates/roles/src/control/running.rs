@@ -148,11 +148,8 @@ impl RunningControl {
         let service = placement_api(options, &gateway, placement);
         let server = |service: Arc<dyn HttpService>, name| http_server(service, limits, &tls, name);
         let placement = server(service.clone(), "placement");
-        let runtime = sealer
-            .map(|sealer| {
-                start_conductor(options, &engine, ranker, &service, (metrics.audits, sealer))
-            })
-            .transpose()?;
+        let runtime =
+            start_conductor(options, &engine, ranker, &service, (metrics.audits, sealer))?;
         let mut open = |socket| ListeningSocket::open_maybe(socket, &mut inherited);
         let compute = match (open(sockets.compute)?, &runtime) {
             (Some(socket), Some(runtime)) => {
@@ -370,19 +367,22 @@ fn stopped_while_loading() -> Option<RunningControl> {
     None
 }
 
-/// Starts the conductor's runtime on the engine.
+/// Starts the conductor's runtime on the engine. Without a sealer there is no conductor.
 fn start_conductor(
     options: &Options,
     engine: &Engine<ControlMachine>,
     ranker: SchedulerHandle,
     service: &PlacementService,
-    (audits, sealer): (AuditMetrics, Sealer),
-) -> anyhow::Result<Arc<Runtime>> {
+    (audits, sealer): (AuditMetrics, Option<Sealer>),
+) -> anyhow::Result<Option<Arc<Runtime>>> {
+    let Some(sealer) = sealer else {
+        return Ok(None);
+    };
     let conductor = option_conversion::conductor(options);
     let conductor = ControlHandle::with_sealer(engine.clone(), conductor, sealer);
     let runtime = Runtime::start(conductor, ranker)?;
     service.set_audit(runtime.start_audits(audits));
-    Ok(runtime)
+    Ok(Some(runtime))
 }
 
 /// Reads the keys for secrets, on a thread that may wait for a command. None without a conductor:
