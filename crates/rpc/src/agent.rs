@@ -138,7 +138,7 @@ async fn receive_from_cell(
         match batch.version {
             0 => {}
             PROTOCOL_OLDEST..=PROTOCOL_VERSION => {
-                agreed_version.store(batch.version, Ordering::Relaxed)
+                agreed_version.store(batch.version, Ordering::Relaxed);
             }
             other => return Err(unsupported_version(other)),
         }
