@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 fn keyring() -> Keyring {
-    Keyring::random().unwrap()
+    Keyring::random().expect("random numbers")
 }
 
 const FIELDS: [&str; 2] = ["build", "server"];
