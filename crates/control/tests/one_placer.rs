@@ -72,7 +72,7 @@ const EXCEPTIONS: [(&str, &[&str], &str); 13] = [
         "tests of the conductor's state machine say where instances go",
     ),
     (
-        "bench/src/bench/fleet.rs",
+        "fleet.rs",
         &["Command::Claim"],
         "benches fill their fleets with claims of which they know the hosts",
     ),
