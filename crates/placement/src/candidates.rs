@@ -20,6 +20,7 @@ pub(crate) mod lookup;
 pub(crate) mod plan;
 mod query;
 pub(crate) mod resolve;
+mod root_iterator;
 pub(crate) mod root_selection;
 mod rules;
 pub(crate) mod scratch;

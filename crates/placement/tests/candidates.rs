@@ -290,15 +290,22 @@ proptest! {
     #[test]
     fn a_search_goes_on_when_providers_change(
         mut fleet in any_fleet(),
-        query in any_query(),
+        mut query in any_query(),
+        seed in prop::option::of(0u64..4),
+        is_breadth_first in any::<bool>(),
+        steps in 1usize..12,
         events in prop::collection::vec((0usize..8, event()), 1..6),
     ) {
+        query.options.seed = seed;
+        if is_breadth_first {
+            query.options.strategy = Order::BreadthFirst;
+        }
         let mut state = build(&mut fleet);
         let before = find_candidates(&state, &query);
         let mut search = CandidateSearch::new(&query);
         let mut events = events.into_iter();
         let mut slices = 0;
-        while let Ok(false) = search.go_on(&state, 8) {
+        while let Ok(false) = search.go_on(&state, steps) {
             if let Some((place, event)) = events.next() {
                 happen(&mut state, uuid_at(place), &event);
             }

@@ -8,6 +8,7 @@ use hashbrown::hash_table::Entry;
 use super::answer::Candidates;
 use super::plan::Plan;
 use super::query::{SearchOptions, Strategy};
+use super::root_iterator::RootIterator;
 use super::root_selection::RootSelection;
 use super::scratch::Scratch;
 use super::shuffle::Shuffle;
@@ -19,68 +20,18 @@ use crate::ids::ProviderId;
 /// operator sets a bound: a wide tree has more candidates than fit in memory.
 const ASSIGNMENTS: usize = 500_000;
 
-/// An iterator over the roots, by words of 64.
-#[derive(Default)]
-struct RootIterator {
-    /// The index of the next word.
-    next_word: usize,
-    /// Flat hosts and trees of the current word that remain.
-    hosts: u64,
-    trees: u64,
-    /// The slots of the current word after the last root that was returned.
-    ahead: u64,
-}
-
-impl RootIterator {
-    /// The next root, and whether it has to be searched as a tree.
-    #[inline]
-    fn next(&mut self, plan: &Plan<'_>, selection: &RootSelection) -> Option<(ProviderId, bool)> {
-        loop {
-            let mask = self.hosts | self.trees;
-            if mask != 0 {
-                let bit = mask.trailing_zeros();
-                let is_tree = self.trees >> bit & 1 == 1;
-                self.ahead = u64::MAX << bit << 1;
-                self.hosts &= self.ahead;
-                self.trees &= self.ahead;
-                let base = u32::try_from((self.next_word - 1) * 64).unwrap_or(u32::MAX);
-                return Some((ProviderId(base + bit), is_tree));
-            }
-            if self.next_word >= selection.words {
-                return None;
-            }
-            let roots = selection.word(plan, self.next_word);
-            (self.hosts, self.trees) = (roots.hosts, roots.trees);
-            self.ahead = u64::MAX;
-            self.next_word += 1;
-        }
-    }
-
-    /// Reclassifies the remaining roots of the current word after a change of state.
-    fn reclassify(&mut self, plan: &Plan<'_>, selection: &RootSelection) {
-        let Some(word) = self.next_word.checked_sub(1) else {
-            return;
-        };
-        let roots = selection.word(plan, word);
-        (self.hosts, self.trees) = (roots.hosts & self.ahead, roots.trees & self.ahead);
-    }
-}
-
 /// The first of several breadth-first rounds, with the trees that had a candidate in it.
 struct BreadthFirstRound {
     /// One search, whose buffers are used for one tree after the other.
     search: TreeSearch,
-    /// The seed of the order within each tree, if shuffled.
-    seed: Option<u64>,
     /// Each root, the `skip_shared_only` flag of its search, and its number of candidates.
     trees: Vec<(ProviderId, bool, usize)>,
 }
 
 impl BreadthFirstRound {
-    fn new(plan: &Plan<'_>, seed: Option<u64>) -> Self {
+    fn new(plan: &Plan<'_>) -> Self {
         Self {
             search: TreeSearch::new(plan),
-            seed,
             trees: Vec::new(),
         }
     }
@@ -119,6 +70,11 @@ enum EnumerationState {
 const ROOT_STEPS: usize = 4;
 const VARIABLE_STEPS: usize = 6;
 
+/// How many candidates are searched for again in a tree that changed within its enumeration. The
+/// other candidates of a tree that had more are left out, because searching for many again would
+/// take longer than a slice may.
+const MAX_REPEATED: usize = 4_096;
+
 /// A resumable enumeration of candidates.
 pub(crate) struct Enumeration {
     selection: RootSelection,
@@ -132,6 +88,12 @@ pub(crate) struct Enumeration {
     /// The signatures of the trees opened so far: see [`TreeSearch::sharing_signature`].
     sharing_signatures: Map<Vec<u32>, ()>,
     state: EnumerationState,
+    /// The seed of the order of the roots and within each tree, if shuffled.
+    seed: Option<u64>,
+    /// Whether the state changed since the enumeration began.
+    has_state_changed: bool,
+    /// Whether a tree changed within its enumeration and had more than [`MAX_REPEATED`] candidates.
+    left_out: bool,
     /// The steps that remain of the current slice.
     steps_left: usize,
     /// The cost of one candidate in steps.
@@ -159,7 +121,7 @@ impl Enumeration {
             (seed, _) => EnumerationState::FirstRound {
                 roots: RootIterator::default(),
                 shuffled: seed.map(|seed| (shuffled_roots(plan, &selection, seed), 0)),
-                round: Box::new(BreadthFirstRound::new(plan, seed)),
+                round: Box::new(BreadthFirstRound::new(plan)),
             },
         };
         Self {
@@ -171,6 +133,9 @@ impl Enumeration {
             shared_only: HashTable::new(),
             sharing_signatures: Map::default(),
             state,
+            seed: options.seed,
+            has_state_changed: false,
+            left_out: false,
             steps_left: 0,
             candidate_steps: ROOT_STEPS + plan.variables.len() * VARIABLE_STEPS,
         }
@@ -201,9 +166,9 @@ impl Enumeration {
         self.candidates
     }
 
-    /// Whether a bound or the step budget left out candidates within the client's limit.
+    /// Whether a bound, the step budget or a change left out candidates within the client's limit.
     fn is_incomplete(&self) -> bool {
-        self.scratch.gave_up() || (self.bounded_below_limit && self.is_full())
+        self.left_out || self.scratch.gave_up() || (self.bounded_below_limit && self.is_full())
     }
 
     fn is_full(&self) -> bool {
@@ -213,6 +178,7 @@ impl Enumeration {
     /// Replaces the root selection after a change of state.
     pub(crate) fn reselect_roots(&mut self, plan: &Plan<'_>, selection: RootSelection) {
         self.selection = selection;
+        self.has_state_changed = true;
         match &mut self.state {
             EnumerationState::DepthFirst { roots, .. }
             | EnumerationState::FirstRound { roots, .. } => {
@@ -301,7 +267,7 @@ impl Enumeration {
             }
             match roots.next(plan, &self.selection) {
                 None => return true,
-                Some((root, true)) => *is_open = self.open_root(plan, search, root, None),
+                Some((root, true)) => *is_open = self.open_root(plan, search, root),
                 Some((root, false)) => {
                     self.candidates
                         .push_host(root, &self.selection.flat.total, plan.groups);
@@ -346,14 +312,23 @@ impl Enumeration {
             let next_root = match &mut shuffled {
                 Some((roots, visited)) => {
                     *visited += 1;
-                    roots.get(*visited - 1).copied()
+                    match roots.get(*visited - 1).copied() {
+                        Some((root, _)) if self.has_state_changed => {
+                            let class = self.selection.host(plan, root);
+                            if class.hosts | class.trees == 0 {
+                                continue;
+                            }
+                            Some((root, class.trees != 0))
+                        }
+                        next_root => next_root,
+                    }
                 }
                 None => roots.next(plan, &self.selection),
             };
             match next_root {
                 None => return true,
                 Some((root, true)) => {
-                    if self.open_root(plan, &mut round.search, root, round.seed)
+                    if self.open_root(plan, &mut round.search, root)
                         && self.add_next(plan, &mut round.search)
                     {
                         let search = &round.search;
@@ -383,9 +358,10 @@ impl Enumeration {
             }
             *opened += 1;
             let mut search = TreeSearch::new(plan);
-            let opened = self.open_tree(plan, &mut search, *root, round.seed);
+            search.root = *root;
             search.skip_shared_only = *skip_shared_only;
-            if opened && (0..*found_count).all(|_| search.next(plan, &mut self.scratch)) {
+            search.found_count = *found_count;
+            if self.reopen(plan, &mut search) {
                 searches.push(search);
             }
         }
@@ -420,30 +396,18 @@ impl Enumeration {
         true
     }
 
-    fn open_tree(
-        &mut self,
-        plan: &Plan<'_>,
-        search: &mut TreeSearch,
-        root: ProviderId,
-        seed: Option<u64>,
-    ) -> bool {
+    fn open_tree(&mut self, plan: &Plan<'_>, search: &mut TreeSearch, root: ProviderId) -> bool {
         let (matches, sharing) = (&self.selection.matches, &self.selection.sharing);
         let opened = search.open(plan, matches, sharing, root);
         self.steps_left = self.steps_left.saturating_sub(search.size(plan));
-        if let Some(seed) = seed {
+        if let Some(seed) = self.seed {
             search.shuffle(&mut Shuffle::new(seed ^ u64::from(root.0).rotate_left(32)));
         }
         opened
     }
 
-    fn open_root(
-        &mut self,
-        plan: &Plan<'_>,
-        search: &mut TreeSearch,
-        root: ProviderId,
-        seed: Option<u64>,
-    ) -> bool {
-        if !self.open_tree(plan, search, root, seed) {
+    fn open_root(&mut self, plan: &Plan<'_>, search: &mut TreeSearch, root: ProviderId) -> bool {
+        if !self.open_tree(plan, search, root) {
             return false;
         }
         if !self.selection.sharing.is_empty() {
@@ -455,8 +419,31 @@ impl Enumeration {
         !search.skip_shared_only || search.has_own_supplier()
     }
 
+    /// Opens the search of a tree again on the state as it is now, and skips as many candidates as
+    /// were found in the tree before. False if it has no more, or is not searched again.
+    fn reopen(&mut self, plan: &Plan<'_>, search: &mut TreeSearch) -> bool {
+        let (root, skip_shared_only) = (search.root, search.skip_shared_only);
+        let found_count = search.found_count;
+        if found_count > MAX_REPEATED {
+            self.left_out = true;
+            return false;
+        }
+        let is_root = plan
+            .state
+            .provider(root)
+            .is_some_and(|provider| provider.root == root);
+        if !is_root || !self.open_tree(plan, search, root) {
+            return false;
+        }
+        search.skip_shared_only = skip_shared_only;
+        (0..found_count).all(|_| search.next(plan, &mut self.scratch))
+    }
+
     /// Adds the next candidate of a tree that is not a duplicate.
     fn add_next(&mut self, plan: &Plan<'_>, search: &mut TreeSearch) -> bool {
+        if !search.is_current(plan) && !self.reopen(plan, search) {
+            return false;
+        }
         while search.next(plan, &mut self.scratch) {
             self.steps_left = self.steps_left.saturating_sub(self.candidate_steps);
             self.candidates.push_assignment(plan, search);

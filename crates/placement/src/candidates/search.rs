@@ -73,9 +73,7 @@ impl CandidateSearch {
             let is_outdated = in_progress.structure != structure
                 || (in_progress.position != position && names_tree());
             if is_outdated {
-                self.in_progress = None;
-                self.uuids.clear();
-                self.recorded = (0, 0);
+                self.restart();
             }
         }
         let Some(in_progress) = &mut self.in_progress else {
@@ -95,8 +93,18 @@ impl CandidateSearch {
                 .reselect_roots(&plan, root_selection);
         }
         let is_over = in_progress.enumeration.run_slice(&plan, steps);
-        self.record_uuids(state);
+        if !self.record_uuids(state) {
+            self.restart();
+            return Ok(false);
+        }
         Ok(is_over)
+    }
+
+    /// Forgets what was found: the next slice is the first one again.
+    fn restart(&mut self) {
+        self.in_progress = None;
+        self.uuids.clear();
+        self.recorded = (0, 0);
     }
 
     fn begin(&mut self, state: &State, steps: usize) -> Result<bool, QueryRefusal> {
@@ -131,19 +139,27 @@ impl CandidateSearch {
 
     /// Records the UUIDs of the providers that the candidates name. Call it in the slice that
     /// found them, because slots may be reused later.
-    pub fn record_uuids(&mut self, state: &State) {
+    ///
+    /// False if a slot was reused: candidates of earlier slices name another provider by it.
+    pub fn record_uuids(&mut self, state: &State) -> bool {
         let Some(in_progress) = &self.in_progress else {
-            return;
+            return true;
         };
         let found = in_progress.enumeration.found();
+        let mut last = None;
         for id in found.providers_since(self.recorded) {
-            if !self.uuids.contains_key(&id)
-                && let Some(provider) = state.provider(id)
-            {
-                self.uuids.insert(id, provider.uuid);
+            if last.replace(id) == Some(id) {
+                continue;
+            }
+            let Some(provider) = state.provider(id) else {
+                return false;
+            };
+            if *self.uuids.entry(id).or_insert(provider.uuid) != provider.uuid {
+                return false;
             }
         }
         self.recorded = found.size();
+        true
     }
 
     /// The candidates found so far; `None` before the first slice, and if no provider can serve

@@ -29,6 +29,12 @@ pub(super) type TraitOffers = SmallVec<[(Bits, u32); 4]>;
 /// partial assignment can be completed, and [`walk`](super::walk) goes from candidate to
 /// candidate.
 pub(crate) struct TreeSearch {
+    /// The root of the tree.
+    pub(super) root: ProviderId,
+    /// The positions in the tree change log (changes of any tree, changes of sharing providers) at
+    /// which the search was last known to be current.
+    pub(super) position: u64,
+    pub(super) sharing: u64,
     /// The suppliers: the providers that may serve at least one variable. First the members of the
     /// tree, from the root downwards, then the sharing providers. Elsewhere a supplier is an index
     /// in this list.
@@ -83,6 +89,9 @@ impl TreeSearch {
     pub(crate) fn new(plan: &Plan<'_>) -> Self {
         let variables = plan.variables.len();
         Self {
+            root: ProviderId(0),
+            position: 0,
+            sharing: 0,
             suppliers: Vec::new(),
             domains: vec![Vec::new(); plan.conditions.len()],
             served_conditions: Vec::new(),
@@ -142,6 +151,20 @@ impl TreeSearch {
         self.skip_shared_only = false;
         self.found_count = 0;
         self.started = false;
+    }
+
+    /// Whether neither the tree nor a sharing provider changed since the search was opened.
+    #[inline]
+    pub(super) fn is_current(&mut self, plan: &Plan<'_>) -> bool {
+        let log = plan.state.touched();
+        if self.position == log.position() {
+            return true;
+        }
+        let is_current = log.last(self.root) <= self.position && log.sharing() == self.sharing;
+        if is_current {
+            self.position = log.position();
+        }
+        is_current
     }
 
     /// Adds the members of the tree that may serve some variable.

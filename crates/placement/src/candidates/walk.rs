@@ -19,6 +19,9 @@ impl TreeSearch {
         root: ProviderId,
     ) -> bool {
         self.clear();
+        self.root = root;
+        self.position = plan.state.touched().position();
+        self.sharing = plan.state.touched().sharing();
         self.add_members(plan, matches, root);
         if !sharing.is_empty() {
             self.add_sharing(plan, matches, sharing, root);
