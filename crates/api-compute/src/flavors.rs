@@ -9,8 +9,8 @@ use placewright_conductor::ControlState;
 use placewright_conductor::super_conductor::{Change, Command, Flavor};
 use placewright_http::ApiResult;
 
-use crate::call::RoutedRequest;
 use crate::error;
+use crate::routed_request::RoutedRequest;
 
 /// Finds a flavor that the caller may see.
 pub(crate) fn find<'s>(

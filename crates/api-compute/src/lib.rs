@@ -12,8 +12,9 @@
 //! `docs/compute-api.md` lists what is supported.
 
 mod admin;
-mod call;
+mod api_state;
 mod cost;
+mod discovery;
 mod error;
 mod fields;
 mod flavors;
@@ -21,15 +22,14 @@ mod images;
 mod options;
 mod page;
 mod query;
+mod routed_request;
 mod routes;
 mod servers;
 mod service;
-mod shared;
 mod slices;
 mod time;
 mod topology;
 mod version;
-mod versions;
 
 pub use images::{Images, ImagesError};
 pub use options::{ComputeOptions, Limits};

@@ -3,7 +3,7 @@
 use placewright_http::{ApiError, ApiResult};
 use serde_json::{Value, json};
 
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
 /// The most items of a page, and the default limit.
 pub(crate) const LIMIT_MAX: usize = 1000;

@@ -9,14 +9,14 @@ use placewright_http::{ApiResult, Reply};
 use crate::admin::{
     aggregates, hypervisors, keypairs, limits, quotas, server_groups, services, zones,
 };
-use crate::call::RoutedRequest;
+use crate::discovery;
 use crate::flavors::{access, catalog, extra_specs};
+use crate::routed_request::RoutedRequest;
 use crate::servers::{
-    actions, create, delete, instance_actions, list, metadata, migrations, parts, show, tags,
+    actions, attachments, create, delete, instance_actions, list, metadata, migrations, show, tags,
     update,
 };
 use crate::version::{NEWEST, Version};
-use crate::versions;
 
 /// The future of a handler's response.
 pub(crate) type HandlerFuture<'c> = Pin<Box<dyn Future<Output = ApiResult<Reply>> + Send + 'c>>;
@@ -93,7 +93,7 @@ macro_rules! until {
 
 /// All routes of the compute API.
 pub(crate) const TABLE: &[Entry] = table! {
-    "/" { GET versions::show; }
+    "/" { GET discovery::show; }
     "/extensions" { GET limits::extensions; }
     "/extensions/{alias}" { GET limits::extension; }
     "/limits" { GET limits::show; }
@@ -128,10 +128,10 @@ pub(crate) const TABLE: &[Entry] = table! {
     "/servers/{server_id}/tags/{tag}" {
         GET [26..NEWEST] tags::show; PUT [26..NEWEST] tags::add; DELETE [26..NEWEST] tags::delete;
     }
-    "/servers/{server_id}/ips" { GET parts::addresses; }
-    "/servers/{server_id}/os-interface" { GET parts::interfaces; }
-    "/servers/{server_id}/os-volume_attachments" { GET parts::volumes; }
-    "/servers/{server_id}/os-security-groups" { GET parts::security_groups; }
+    "/servers/{server_id}/ips" { GET attachments::addresses; }
+    "/servers/{server_id}/os-interface" { GET attachments::interfaces; }
+    "/servers/{server_id}/os-volume_attachments" { GET attachments::volumes; }
+    "/servers/{server_id}/os-security-groups" { GET attachments::security_groups; }
     "/servers/{server_id}/os-instance-actions" { GET instance_actions::list; }
     "/servers/{server_id}/os-instance-actions/{request_id}" { GET instance_actions::show; }
     "/servers/{server_id}/migrations" { GET [23..NEWEST] migrations::of_server; }

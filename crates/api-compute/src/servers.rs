@@ -1,6 +1,7 @@
 //! Servers and migrations: `/servers` and the paths below it, `/os-migrations`.
 
 pub(crate) mod actions;
+pub(crate) mod attachments;
 pub(crate) mod body;
 mod common_fields;
 pub(crate) mod create;
@@ -14,7 +15,6 @@ mod labels;
 pub(crate) mod list;
 pub(crate) mod metadata;
 pub(crate) mod migrations;
-pub(crate) mod parts;
 mod pattern;
 mod secrets;
 pub(crate) mod server_view;
@@ -31,8 +31,8 @@ use placewright_http::{ApiError, ApiResult};
 use server_view::ServerView;
 use uuid::Uuid;
 
-use crate::call::RoutedRequest;
 use crate::error;
+use crate::routed_request::RoutedRequest;
 
 /// Finds the server of the path, and checks a policy rule.
 ///

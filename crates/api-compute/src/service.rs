@@ -17,11 +17,11 @@ use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
 };
 
-use crate::call::RoutedRequest;
+use crate::api_state::ApiState;
 use crate::options::ComputeOptions;
 use crate::query::{Query, decode_path};
+use crate::routed_request::RoutedRequest;
 use crate::routes::{self, Entry, Operation, TABLE};
-use crate::shared::ApiState;
 use crate::version::{self, NoVersion, Version};
 use crate::{cost, error, time, versions};
 
@@ -239,9 +239,9 @@ impl Api for ComputeService {
         Box::pin(async move {
             let (found, identity) = match (&request.0, identity) {
                 (Kind::Versions { origin }, _) => {
-                    return Reply::value(300, &versions::list(origin));
+                    return Reply::value(300, &discovery::list(origin));
                 }
-                (Kind::Version { origin }, _) => return Reply::value(200, &versions::one(origin)),
+                (Kind::Version { origin }, _) => return Reply::value(200, &discovery::one(origin)),
                 (Kind::Operation(found), Some(identity)) => (found, identity),
                 // A request for an operation is never admitted as open.
                 (Kind::Operation(_), None) => return Err(error::nothing_here()),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use placewright_conductor::ControlState;
 use placewright_control::Views;
 
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
 /// The approximate time for which one slice blocks writers.
 const SLICE: Duration = Duration::from_millis(1);

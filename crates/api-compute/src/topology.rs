@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::call::RoutedRequest;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 
 /// The name of the scheduler hint, and of the rule in a server group.
 pub(crate) const NAME: &str = "placewright:topology";

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use crate::error_response::{self, Answer};
 use crate::path::{Operation, Path, Route};
 use crate::shared::{ApiState, RoutedRequest};
-use crate::{capacity, claims, destinations, fleet, hosts};
+use crate::{aggregates, capacity, claims, destinations, hosts};
 
 /// The scheduler's HTTP service without sockets: it takes requests and returns responses.
 pub struct SchedulerService {
@@ -158,10 +158,10 @@ async fn run(path: &Path, method: &str, call: &RoutedRequest<'_>) -> Answer<Repl
         (Route::Hosts, _) => hosts::list(call),
         (Route::Host, _) => hosts::show(call, uuid),
         (Route::HostState, _) => hosts::update(call, uuid),
-        (Route::Aggregates, _) => fleet::list_aggregates(call),
-        (Route::Aggregate, "PUT") => fleet::put_aggregate(call, uuid),
-        (Route::Aggregate, _) => fleet::remove_aggregate(call, uuid),
-        (Route::Topology, "PUT") => fleet::put_topology(call).await,
-        (Route::Topology, _) => fleet::show_topology(call).await,
+        (Route::Aggregates, _) => aggregates::list_aggregates(call),
+        (Route::Aggregate, "PUT") => aggregates::put_aggregate(call, uuid),
+        (Route::Aggregate, _) => aggregates::remove_aggregate(call, uuid),
+        (Route::Topology, "PUT") => aggregates::put_topology(call).await,
+        (Route::Topology, _) => aggregates::show_topology(call).await,
     }
 }

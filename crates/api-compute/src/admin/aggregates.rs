@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{legacy_id, zones};
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 use crate::time;
 
 fn shown(call: &RoutedRequest<'_>, control: &ControlState, uuid: Uuid, row: &Aggregate) -> Value {

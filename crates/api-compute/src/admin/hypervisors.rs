@@ -11,9 +11,9 @@ use uuid::Uuid;
 
 use super::hosts::HostRow;
 use super::legacy_id;
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::page;
+use crate::routed_request::RoutedRequest;
 
 /// The resource classes that hypervisors show, summed over a host's tree of providers.
 #[derive(Clone, Copy, Default)]

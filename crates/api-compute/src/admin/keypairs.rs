@@ -7,8 +7,8 @@ use placewright_conductor::super_conductor::{Bound, Command, Keypair, Refusal};
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
-use crate::call::RoutedRequest;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 use crate::{error, page, time};
 
 /// The most characters of a public key; one of RSA with 16,384 bits has 2,800.

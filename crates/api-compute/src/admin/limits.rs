@@ -7,8 +7,8 @@ use placewright_http::{ApiResult, Reply};
 use serde_json::{Value, json};
 
 use super::quotas::Quota;
-use crate::call::RoutedRequest;
 use crate::error;
+use crate::routed_request::RoutedRequest;
 
 /// The limits of a project, and its usage.
 fn absolute(control: &ControlState, project: &str) -> Value {

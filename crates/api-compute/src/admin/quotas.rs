@@ -7,9 +7,9 @@ use placewright_conductor::{ControlState, super_conductor};
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 
 /// The largest limit, as in Nova.
 const LIMIT_MAX: i64 = i32::MAX as i64;

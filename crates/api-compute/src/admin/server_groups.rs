@@ -9,10 +9,10 @@ use placewright_scheduler::select::rules::of_group;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::{self, ObjectParser};
 use crate::page;
+use crate::routed_request::RoutedRequest;
 use crate::slices::SliceResult;
 use crate::topology;
 

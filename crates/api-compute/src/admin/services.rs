@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::hosts::HostRow;
 use super::{legacy_id, zones};
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 use crate::time;
 
 const BINARY: &str = "nova-compute";

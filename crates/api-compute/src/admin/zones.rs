@@ -9,7 +9,7 @@ use placewright_http::{ApiResult, Reply};
 use serde_json::{Map, Value, json};
 
 use super::hosts::HostRow;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 use crate::slices::SliceResult;
 use crate::time;
 

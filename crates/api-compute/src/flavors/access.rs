@@ -5,9 +5,9 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
 use super::{find, replace};
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 
 fn shown(id: &str, projects: &[String]) -> Value {
     let pairs = projects

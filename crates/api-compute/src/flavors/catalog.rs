@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{find, is_visible, replace};
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
 use crate::page;
+use crate::routed_request::RoutedRequest;
 use crate::slices::SliceResult;
 
 /// The greatest amount of a flavor's resource.

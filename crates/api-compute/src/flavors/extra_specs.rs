@@ -6,9 +6,9 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
 use super::{catalog, find, replace};
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 
 /// The most extra specs of a flavor.
 const SPECS_MAX: usize = 1000;

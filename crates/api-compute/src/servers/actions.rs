@@ -9,8 +9,8 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::Value;
 
 use super::{delete, find};
-use crate::call::RoutedRequest;
 use crate::fields;
+use crate::routed_request::RoutedRequest;
 
 /// Actions of the compute API that have nothing to do with placement, and are not implemented.
 const NOT_OFFERED: [&str; 33] = [

@@ -8,8 +8,8 @@ use placewright_secrets::Secret;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use crate::call::RoutedRequest;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 
 /// The most certificates that an image may be signed with.
 ///

@@ -23,9 +23,9 @@ use super::devices::{PARTS_MAX, boots_from_volume, is_first, read_boot};
 use super::hints::Hints;
 use super::{metadata, secrets, tags};
 use crate::admin::zones;
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 
 /// The most servers of one request.
 const COUNT_MAX: i64 = 1000;

@@ -5,7 +5,7 @@ use placewright_conductor::super_conductor::Command;
 use placewright_http::{ApiResult, Reply};
 
 use super::{find, find_unlocked};
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
 pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     now(call, Rule::ServersDelete).await?;

@@ -7,8 +7,8 @@ use placewright_types::server::{BlockDevice, PlainValue, ServerFields};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::call::RoutedRequest;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 
 /// The most networks, block devices or security groups of a server.
 pub(super) const PARTS_MAX: usize = 128;

@@ -11,7 +11,7 @@ use super::pattern::Pattern;
 use super::server_view::ServerView;
 use super::status::WORDS;
 use super::tags::TAGS_MAX;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
 /// The conditions of a listing of servers.
 pub(crate) struct Filter {

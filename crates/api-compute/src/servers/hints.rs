@@ -10,8 +10,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::admin::server_groups;
-use crate::call::RoutedRequest;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 use crate::topology::{self, OTHERS_MAX};
 
 /// The keys under which a body may have hints; errors name the first.

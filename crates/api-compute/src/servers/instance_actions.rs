@@ -11,7 +11,7 @@ use super::fault;
 use super::find;
 use super::server_view::ServerView;
 use super::show::host_id;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 use crate::{error, page, time};
 
 /// What is known of a server besides its actions.

@@ -7,7 +7,7 @@ use placewright_types::server::ServerBody;
 
 use super::body;
 use super::server_view::ServerView;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
 /// The present labels of a server.
 pub(crate) fn of(seen: &ServerView<'_>) -> Labels {

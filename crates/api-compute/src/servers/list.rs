@@ -21,8 +21,8 @@ use super::pattern::MatchBudget;
 use super::server_view::ServerView;
 use super::show::{self, Visibility};
 use super::sort::{Key, Order};
-use crate::call::RoutedRequest;
 use crate::page;
+use crate::routed_request::RoutedRequest;
 use crate::slices::{SliceResult, TimeSlice};
 
 /// After so many rows of the index, a page that is not full is searched for among all servers.

@@ -7,9 +7,9 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
 use super::{find, labels};
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 
 /// The most items of a server's metadata.
 const ITEMS_MAX: usize = 128;

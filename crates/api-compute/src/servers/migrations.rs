@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::server_view::ServerView;
 use super::{body, find};
 use crate::admin::legacy_id;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 use crate::slices::SliceResult;
 use crate::{error, page, time};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use placewright_http::{ApiError, ApiResult};
 use regex::{Regex, RegexBuilder};
 
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
 /// The most bytes of a compiled expression; the work for a text is at most proportional to it.
 const COMPILED_BYTES_MAX: usize = 1 << 17;

@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use super::common_fields::read_user_data;
 use super::server_view::ServerView;
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 
 /// Reads the secrets of a create.
 pub(super) fn read(parsed: &mut ObjectParser<'_>) -> ApiResult<Fields> {

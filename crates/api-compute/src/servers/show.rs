@@ -15,7 +15,7 @@ use super::find;
 use super::secrets;
 use super::server_view::ServerView;
 use super::status::Status;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 use crate::time;
 
 /// Which parts of servers the caller may see.

@@ -8,7 +8,7 @@ use placewright_http::{ApiError, ApiResult};
 use placewright_types::server::ServerBody;
 
 use super::server_view::ServerView;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
 /// The columns that servers are sorted by, the most significant first.
 pub(crate) struct Order {

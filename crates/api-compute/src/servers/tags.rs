@@ -5,9 +5,9 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
 use super::{find, labels};
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 
 /// The most tags of a server.
 pub(super) const TAGS_MAX: usize = 50;

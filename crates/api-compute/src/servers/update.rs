@@ -11,8 +11,8 @@ use super::body;
 use super::common_fields::{access_address, check_hostname, disk_config};
 use super::show::{self, Visibility};
 use super::{find, find_unlocked, labels};
-use crate::call::RoutedRequest;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 
 pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let body = call.json()?;

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::super::{find, labels};
 use super::nullable;
-use crate::call::RoutedRequest;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 
 pub(super) async fn lock(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
     let parsed = nullable(parsed);

@@ -24,8 +24,8 @@ use super::super::find_unlocked;
 use super::super::server_view::ServerView;
 use super::nullable;
 use crate::admin::zones;
-use crate::call::RoutedRequest;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 
 /// Accepts a move of the server in the path. `prepare` checks it, and returns the new
 /// specification.

@@ -19,9 +19,9 @@ use super::super::server_view::ServerView;
 use super::super::show::{self, Visibility};
 use super::super::update::withhold_newer;
 use super::super::{common_fields, create, find_unlocked, labels, metadata, secrets};
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 
 /// A parsed rebuild request: the fields that change.
 struct RebuildRequest {

@@ -6,7 +6,7 @@ use placewright_http::{ApiResult, Reply};
 use serde_json::json;
 
 use super::{find, show};
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
 pub(crate) async fn addresses(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     exists(call, Rule::ServersShow).await?;

@@ -3,7 +3,7 @@
 use placewright_http::{ApiResult, Reply};
 use serde_json::{Value, json};
 
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 use crate::version::{NEWEST, OLDEST, Version};
 
 /// The list of versions, at `/`.

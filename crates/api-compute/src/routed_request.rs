@@ -12,9 +12,9 @@ use placewright_link::{CellOperation, LinkError};
 use placewright_placement::Timestamp;
 use serde_json::Value;
 
+use crate::api_state::ApiState;
 use crate::error::{self, sentence};
 use crate::query::Query;
-use crate::shared::ApiState;
 use crate::version::Version;
 
 /// How often a change is read and submitted again after it conflicted with a concurrent one.
