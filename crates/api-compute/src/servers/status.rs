@@ -1,10 +1,10 @@
-//! The states of a server, in the terms of the compute API.
+//! The status of a server in the compute API.
 
 use placewright_conductor::MoveKind;
 use placewright_conductor::cell_conductor::{JobKind, Next, Stage, VmState};
 use placewright_link::{InstanceView, JobView};
 
-/// The state of a server, as users see it.
+/// The state of a server as the API shows it: status, VM state, task state and power state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Status {
     /// The status: `ACTIVE`, `BUILD` …
@@ -36,27 +36,27 @@ impl Status {
     pub(crate) const BURIED: Self = status("ERROR", "error", None, 0);
     pub(crate) const UNKNOWN: Self = status("UNKNOWN", "unknown", None, 0);
 
-    /// The state of a server as its cell reports it.
-    pub(crate) fn of(view: &InstanceView) -> Self {
+    /// The status of an instance as its cell has reported it.
+    pub(crate) fn from_view(view: &InstanceView) -> Self {
         let job = view.job.as_ref();
         match view.vm_state {
             VmState::Building => Self::SPAWNING,
-            VmState::Active => of_active(job),
+            VmState::Active => from_active(job),
             VmState::Error => {
                 let task = job.and_then(task);
-                let is_built_anew = job.is_some_and(|job| {
+                let is_rebuilt = job.is_some_and(|job| {
                     is_move(job, MoveKind::Evacuate) || job.kind == JobKind::Rebuild
                 });
-                let word = if is_built_anew { "REBUILD" } else { "ERROR" };
-                status(word, "error", task, 0)
+                let status_word = if is_rebuilt { "REBUILD" } else { "ERROR" };
+                status(status_word, "error", task, 0)
             }
             VmState::Resized => {
                 let task = job.and_then(task);
-                let word = match task {
+                let status_word = match task {
                     Some("resize_reverting") => "REVERT_RESIZE",
                     _ => "VERIFY_RESIZE",
                 };
-                status(word, "resized", task, 1)
+                status(status_word, "resized", task, 1)
             }
             VmState::ShelvedOffloaded => status(
                 "SHELVED_OFFLOADED",
@@ -67,7 +67,7 @@ impl Status {
         }
     }
 
-    /// The state during a rebuild that its cell has not reported yet.
+    /// The status during a rebuild that the cell has not reported yet.
     pub(crate) fn rebuilding(self) -> Self {
         Self {
             status: "REBUILD",
@@ -76,7 +76,7 @@ impl Status {
         }
     }
 
-    /// The state during a deletion.
+    /// The status during a deletion.
     pub(crate) fn deleting(self) -> Self {
         Self {
             task: Some("deleting"),
@@ -85,11 +85,11 @@ impl Status {
     }
 }
 
-fn of_active(job: Option<&JobView>) -> Status {
+fn from_active(job: Option<&JobView>) -> Status {
     let Some(job) = job else {
         return status("ACTIVE", "active", None, 1);
     };
-    let word = match job.kind {
+    let status_word = match job.kind {
         JobKind::Move(MoveKind::ColdMigrate | MoveKind::Resize) => "RESIZE",
         JobKind::Move(MoveKind::LiveMigrate) => "MIGRATING",
         JobKind::Move(MoveKind::Evacuate) | JobKind::Rebuild => "REBUILD",
@@ -97,7 +97,7 @@ fn of_active(job: Option<&JobView>) -> Status {
             "ACTIVE"
         }
     };
-    status(word, "active", task(job), 1)
+    status(status_word, "active", task(job), 1)
 }
 
 fn is_move(job: &JobView, kind: MoveKind) -> bool {
@@ -129,8 +129,8 @@ fn task(job: &JobView) -> Option<&'static str> {
     })
 }
 
-/// The status values that a filter may have, with the states that they match.
-pub(crate) const WORDS: [&str; 20] = [
+/// All status values, which a filter of a listing may have.
+pub(crate) const STATUSES: [&str; 20] = [
     "ACTIVE",
     "BUILD",
     "DELETED",
@@ -183,7 +183,7 @@ mod tests {
         let resize = JobKind::Move(MoveKind::Resize);
         let live = JobKind::Move(MoveKind::LiveMigrate);
         let settle = Stage::AwaitDestroyed(Next::Settle(MoveSide::Target));
-        for (state, job, word, task) in [
+        for (state, job, status_word, task) in [
             (VmState::Active, None, "ACTIVE", None),
             (VmState::Building, None, "BUILD", Some("spawning")),
             (VmState::Error, None, "ERROR", None),
@@ -231,13 +231,13 @@ mod tests {
                 Some("rebuilding"),
             ),
         ] {
-            let status = Status::of(&view(state, job));
+            let status = Status::from_view(&view(state, job));
             assert_eq!(
                 (status.status, status.task),
-                (word, task),
+                (status_word, task),
                 "{state:?} {job:?}"
             );
-            assert!(WORDS.contains(&status.status));
+            assert!(STATUSES.contains(&status.status));
         }
     }
 }
