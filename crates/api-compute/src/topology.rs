@@ -118,7 +118,7 @@ fn parse_servers(parser: &mut ObjectParser<'_>) -> ApiResult<std::collections::B
         item => std::slice::from_ref(item),
     };
     if items.is_empty() || items.len() > RULE_SERVERS_MAX {
-        let message = format!("it must name 1 to {OTHERS_MAX} servers");
+        let message = format!("it must name 1 to {RULE_SERVERS_MAX} servers");
         return Err(parser.field_error("to", message));
     }
     let servers = items.iter().enumerate().map(|(index, item)| {
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_text_says_what_an_object_says() {
         let text = format!(
-            "relation=same, level=row, strength=soft, weight=3, to={ONE}, to={TWO};\
+            "relation=same, level=row, strength=soft, weight=3, to={SERVER_1}, to={SERVER_2};\
              relation=spread,level=room,max_skew=2"
         );
         let objects = json!([

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const ADMIN_PROJECT: &str = "admin";
 
 async fn set_quotas(api: &Api, quotas: Value) -> ApiResponse {
-    let path = format!("/os-quota-sets/{OWN}");
+    let path = format!("/os-quota-sets/{ADMIN_PROJECT}");
     api.put(&path, json!({"quota_set": quotas})).await
 }
 
@@ -32,7 +32,7 @@ async fn send_as_member(api: &Api, method: &str, path: &str, body: Value) -> Api
 }
 
 async fn usage(api: &Api) -> Value {
-    let path = format!("/os-quota-sets/{OWN}/detail");
+    let path = format!("/os-quota-sets/{ADMIN_PROJECT}/detail");
     let set = api.get(&path).await.expect(200)["quota_set"].clone();
     json!([
         set["instances"]["in_use"],
@@ -44,7 +44,7 @@ async fn usage(api: &Api) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn quotas_are_set_shown_and_deleted() {
     let api = Api::start(1, 1).await;
-    let path = format!("/os-quota-sets/{OWN}");
+    let path = format!("/os-quota-sets/{ADMIN_PROJECT}");
     let shown = api.get(&path).await.expect(200)["quota_set"].clone();
     assert_eq!(
         shown,

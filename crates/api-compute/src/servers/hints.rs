@@ -61,7 +61,7 @@ impl Hints {
         if concerns_all && group.is_none() && server_count as usize > RULE_SERVERS_MAX {
             let message = format!(
                 "a rule without \"to\" is about all servers of the request: for more than \
-                 {OTHERS_MAX} make a server group"
+                 {RULE_SERVERS_MAX} make a server group"
             );
             return Err(ApiError::field(&topology_path(), message));
         }
