@@ -24,7 +24,7 @@ const LISTS: [&str; 18] = [
     "/os-keypairs",
 ];
 
-/// How the fields end by which a body requests several servers: `min_count` and `max_count`.
+/// The end of `min_count` and `max_count`, the fields with which a body requests several servers.
 const COUNT_FIELD_END: &[u8] = b"_count\"";
 
 /// Whether a request is costly.

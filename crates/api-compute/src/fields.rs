@@ -97,8 +97,8 @@ impl<'a> ObjectParser<'a> {
         if fits_in_bytes || length.contains(&text.chars().count()) {
             return Ok(());
         }
-        let (least, most) = (length.start(), length.end());
-        Err(self.field_error(key, format!("it must have {least} to {most} characters")))
+        let (min, max) = (length.start(), length.end());
+        Err(self.field_error(key, format!("it must have {min} to {max} characters")))
     }
 
     /// Takes a text that may also be null.
@@ -152,8 +152,8 @@ impl<'a> ObjectParser<'a> {
         match number {
             Some(number) if range.contains(&number) => Ok(Some(number)),
             _ => {
-                let (least, most) = (range.start(), range.end());
-                let expected = format!("a whole number from {least} to {most}");
+                let (min, max) = (range.start(), range.end());
+                let expected = format!("a whole number from {min} to {max}");
                 Err(type_error(&self.path_of(key), &expected, value))
             }
         }

@@ -1,7 +1,7 @@
 //! The properties of images, which restrict on which hosts servers can run.
 //!
-//! Images belong to another service. An operator provides the properties that affect placement in a file, in
-//! the form in which the image service lists images (`GET /v2/images`):
+//! Images belong to another service. An operator provides the properties that affect placement in a
+//! file, in the form in which the image service lists images (`GET /v2/images`):
 //!
 //! ```json
 //! {"images": [{
@@ -84,8 +84,8 @@ pub enum ImagesError {
     },
 }
 
-/// The images of an operator's file, which is read again when it changes. Without a file, no image has known
-/// properties.
+/// The images of an operator's file, which is read again when it changes. Without a file, no image
+/// has known properties.
 #[derive(Default)]
 pub struct Images {
     path: Option<PathBuf>,

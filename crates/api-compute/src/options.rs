@@ -13,7 +13,8 @@ pub struct ComputeOptions {
     /// Scheme and host under which clients reach the API (`https://cloud.example:8774`), for links.
     /// If none, the scheme and host of each request are used.
     pub public_url: Option<String>,
-    /// How requests are translated to placement queries. A request that cannot be translated is rejected.
+    /// How requests are translated to placement queries. A request that cannot be translated is
+    /// rejected.
     pub translate: TranslateOptions,
     /// The images with known properties.
     pub images: Arc<Images>,
@@ -21,7 +22,8 @@ pub struct ComputeOptions {
     pub limits: Limits,
 }
 
-/// Limits of a request, a user or a project. The error of a request that exceeds a limit names its option.
+/// Limits of a request, a user or a project. The error of a request that exceeds a limit names its
+/// option.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes of a body for `/servers` or a server's actions.

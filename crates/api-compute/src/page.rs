@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::routed_request::RoutedRequest;
 
-/// The most items of a page, and the default limit.
+/// The maximum number of items on a page, which is also the default.
 pub(crate) const LIMIT_MAX: usize = 1000;
 
 /// The maximum number of items on the requested page.

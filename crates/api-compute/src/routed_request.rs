@@ -1,5 +1,5 @@
-//! A request after authentication and routing, with the operations that handlers need: policy checks, reads of
-//! the state, commands.
+//! A request after authentication and routing, with the operations that handlers need: policy
+//! checks, reads of the state, commands.
 
 use parking_lot::Mutex;
 use placewright_auth::{Identity, Rule, Target};
@@ -36,8 +36,9 @@ pub(crate) struct RoutedRequest<'a> {
     pub(crate) project_prefix: &'a str,
     /// The time at which the request was received.
     pub(crate) now: Timestamp,
-    /// For requests that change nothing: the newest journal entry that any read has seen. The response is
-    /// sent once that entry is durable. If none, each read waits until what it has seen is durable.
+    /// For requests that change nothing: the newest journal entry that any read has seen. The
+    /// response is sent once that entry is durable. If none, each read waits until what it has seen
+    /// is durable.
     pub(crate) reading: Option<Mutex<Reading>>,
 }
 
@@ -121,8 +122,9 @@ impl RoutedRequest<'_> {
         ])
     }
 
-    /// Computes a value from the state of control and the latest reports of the cells. What the computation
-    /// has seen is durable when this returns or, if the request changes nothing, when the response is sent.
+    /// Computes a value from the state of control and the latest reports of the cells. What the
+    /// computation has seen is durable when this returns or, if the request changes nothing, when
+    /// the response is sent.
     pub(crate) async fn read<T: Send>(
         &self,
         compute: impl Fn(&ControlState, &Views) -> T + Send,
@@ -216,8 +218,8 @@ impl RoutedRequest<'_> {
         }
     }
 
-    /// Optimistic concurrency: `prepare` reads the state and makes a command that is refused if what was read
-    /// has changed meanwhile. After such a refusal, both are repeated.
+    /// Optimistic concurrency: `prepare` reads the state and makes a command that is refused if
+    /// what was read has changed meanwhile. After such a refusal, both are repeated.
     pub(crate) async fn submit_with_retry<T: Send>(
         &self,
         prepare: impl Fn(&ControlState, &Views) -> ApiResult<(Command, T)> + Send + Sync,

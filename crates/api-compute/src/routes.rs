@@ -55,8 +55,8 @@ impl Route {
         segments.filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
     }
 
-    /// The operation of a method in a version, if there is one, and whether the path has the method in any
-    /// version.
+    /// The operation of a method in a version, if there is one, and whether the path has the method
+    /// in any version.
     pub(crate) fn operation(
         &self,
         method: &str,

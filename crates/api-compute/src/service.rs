@@ -27,7 +27,8 @@ use crate::{cost, error, time, versions};
 
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
 
-/// How often a handler of a GET request is run when the store fails to make durable what the handler read.
+/// How often the handler of a GET request is run at most, if the store fails to make durable what
+/// it has read.
 const READS_MAX: usize = 3;
 
 /// The compute API without sockets: it takes requests and returns responses.

@@ -32,8 +32,8 @@ impl TimeSlice {
     }
 }
 
-/// The items that one slice has read. `continue_after` is the key after which the next slice begins; none if
-/// this was the last slice.
+/// The items that one slice has read. `continue_after` is the key after which the next slice
+/// begins; none if this was the last slice.
 #[derive(Debug)]
 pub(crate) struct SliceResult<K, T> {
     pub(crate) items: Vec<T>,

@@ -24,8 +24,8 @@ const RULES_MAX: usize = 16;
 /// The maximum number of servers that a rule may name. Every claim looks up each of them.
 pub(crate) const RULE_SERVERS_MAX: usize = 100;
 
-/// Parses rules: an object, a text, or a list of objects and texts. A text may have several rules, separated
-/// by `;`.
+/// Parses rules: an object, a text, or a list of objects and texts. A text may have several rules,
+/// separated by `;`.
 pub(crate) fn parse_rules(path: &str, value: &Value) -> ApiResult<Vec<TopologyRule>> {
     let items = match value {
         Value::Array(items) => items.as_slice(),
@@ -129,8 +129,8 @@ fn parse_servers(parser: &mut ObjectParser<'_>) -> ApiResult<std::collections::B
     servers.collect()
 }
 
-/// Rejects rules that contradict themselves, that name a level that the topology does not have, or that name a
-/// server that the caller may not see.
+/// Rejects rules that contradict themselves, that name a level that the topology does not have, or
+/// that name a server that the caller may not see.
 pub(crate) fn check_rules(
     request: &RoutedRequest<'_>,
     control: &ControlState,

@@ -1,4 +1,5 @@
-//! A server that is active in its cell before control has received the cell's reply to the build message.
+//! A server that is active in its cell before control has received the cell's reply to the build
+//! message.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

@@ -1,4 +1,5 @@
-//! Limits of requests, users and projects; objects of other projects, which look as if they did not exist.
+//! Limits of requests, users and projects; objects of other projects, which look as if they did not
+//! exist.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

@@ -1,5 +1,5 @@
-//! Passwords and user data: stored in no state in the clear, dropped when they are not needed any more, shown to
-//! administrators.
+//! Passwords and user data: stored in no state in the clear, dropped when they are not needed any
+//! more, shown to administrators.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

@@ -1,5 +1,5 @@
-//! Servers from their creation to their deletion: requests that create, show, list, change and delete them, and
-//! those that are refused.
+//! Servers from their creation to their deletion: requests that create, show, list, change and
+//! delete them, and those that are refused.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 

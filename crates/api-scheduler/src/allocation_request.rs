@@ -6,8 +6,8 @@ use placewright_placement::AllocationRequest;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
-/// The amounts to allocate, by provider, and the providers of each group, as `GET /allocation_candidates` shows
-/// them.
+/// The amounts to allocate, by provider, and the providers of each group, as `GET
+/// /allocation_candidates` shows them.
 pub(crate) struct AllocationRequestBody<'a> {
     pub(crate) allocations: &'a [AllocationRequest],
     /// Empty for a request that is not granular.

@@ -45,10 +45,12 @@ pub(crate) async fn count(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
         let detail = format!("limit: {} is not 1 to {LIMIT_MAX}", body.limit);
         return Err(ErrorResponse::field("limit", detail));
     }
-    // The permit bounds the memory: there is only one copy of the state at a time. The semaphore is never closed.
+    // The permit bounds the memory: there is only one copy of the state at a time. The semaphore is
+    // never closed.
     let _permit = request.api_state.counting.acquire().await;
     let api_state = Arc::clone(request.api_state);
-    // Copying the state and counting take long in a large fleet, so they run on a thread for blocking work.
+    // Copying the state and counting take long in a large fleet, so they run on a thread for
+    // blocking work.
     let counting = tokio::task::spawn_blocking(move || -> HandlerResult<Reply> {
         let (scheduler, state, prepared) = api_state.with_scheduler(|scheduler_state, state| {
             let prepared = scheduler_state

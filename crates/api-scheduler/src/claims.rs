@@ -91,7 +91,8 @@ fn claim_response(
     )
 }
 
-/// The error response to a claim or swap. `detail_end` is added to the detail when the candidate does not fit.
+/// The error response to a claim or swap. `detail_end` is added to the detail when the candidate
+/// does not fit.
 fn claim_error(error: DestinationsError, detail_end: &str) -> ErrorResponse {
     let DestinationsError::NothingFits(refusal) = error else {
         return error.into();

@@ -1,4 +1,5 @@
-//! Requests for many instances: each instance is placed with regard to the others, and all are claimed at once.
+//! Requests for many instances: each instance is placed with regard to the others, and all are
+//! claimed at once.
 
 #![allow(
     clippy::unwrap_used,

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn bad_input_names_the_field() {
     let fleet = Fleet::with_hosts(1).await;
-    // The JSON pointer where each value is inserted, the value, and the field that the error has to name.
+    // The JSON pointer where each value is inserted, the value, and the field that the error has to
+    // name.
     let cases = [
         (
             "/request/flavor/memory_mb",

@@ -1,8 +1,9 @@
-//! Compares the scheduler with its definition: the candidates of the Placement API for the request's query,
-//! filtered and weighed host by host.
+//! Compares the scheduler with its definition: the candidates of the Placement API for the
+//! request's query, filtered and weighed host by host.
 //!
-//! Fleets and requests are random; fleets have trees and shared disks. The test reads the state of hosts from the
-//! Placement API, or has reported it to the scheduler itself. `CASES` is the number of fleets.
+//! Fleets and requests are random; fleets have trees and shared disks. The test reads the state of
+//! hosts from the Placement API, or has reported it to the scheduler itself. `CASES` is the number
+//! of fleets.
 
 #![allow(
     clippy::unwrap_used,

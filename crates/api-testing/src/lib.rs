@@ -59,7 +59,8 @@ pub struct ApiParts {
 }
 
 impl ApiParts {
-    /// The parts on an existing engine. `policy` is the text of a policy file; empty for the default rules.
+    /// The parts on an existing engine. `policy` is the text of a policy file; empty for the
+    /// default rules.
     pub fn on_engine(
         engine: &Engine<ControlMachine>,
         options: impl Into<ServiceOptions>,

@@ -79,7 +79,8 @@ impl Client {
         })
     }
 
-    /// Selects hosts for instances, and claims them if the request asks for that: `POST /v1/destinations`.
+    /// Selects hosts for instances, and claims them if the request asks for that: `POST
+    /// /v1/destinations`.
     ///
     /// # Errors
     ///
@@ -98,8 +99,8 @@ impl Client {
         self.send_json(Method::POST, "capacity", &body).await
     }
 
-    /// Claims a candidate of an earlier response for a consumer without allocations. The consumer's project and
-    /// user are those of the candidate's request.
+    /// Claims a candidate of an earlier response for a consumer without allocations. The consumer's
+    /// project and user are those of the candidate's request.
     ///
     /// # Errors
     ///
@@ -110,7 +111,8 @@ impl Client {
         self.send_json(Method::POST, &path, &body).await
     }
 
-    /// Exchanges the allocations of a consumer for those of a candidate of an earlier response, in one step.
+    /// Exchanges the allocations of a consumer for those of a candidate of an earlier response, in
+    /// one step.
     ///
     /// # Errors
     ///
@@ -133,8 +135,8 @@ impl Client {
             .map(drop)
     }
 
-    /// Lists a page of hosts: the first hosts, or those after the host `after`. For the next page, `after` is
-    /// [`Hosts::next`].
+    /// Lists a page of hosts: the first hosts, or those after the host `after`. For the next page,
+    /// `after` is [`Hosts::next`].
     ///
     /// # Errors
     ///
@@ -157,7 +159,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error`]; [`Code::Gap`] when an earlier update is missing. The caller has to send a full update then.
+    /// [`Error`]; [`Code::Gap`] when an earlier update is missing. The caller has to send a full
+    /// update then.
     pub async fn send_update(&self, host: Uuid, update: &NumberedUpdate) -> Result<Receipt, Error> {
         let path = format!("hosts/{host}/state");
         self.send_json(Method::POST, &path, update).await

@@ -72,8 +72,8 @@ impl DestinationsRequest {
         Self { minimum, ..self }
     }
 
-    /// Requests an explanation of each selection. The scheduler computes all scores anew for it, which takes
-    /// longer in a large fleet.
+    /// Requests an explanation of each selection. The scheduler computes all scores anew for it,
+    /// which takes longer in a large fleet.
     #[must_use]
     pub fn with_explanation(self) -> Self {
         Self {
@@ -82,8 +82,8 @@ impl DestinationsRequest {
         }
     }
 
-    /// Requests an explanation of each selection that includes these hosts, by name or UUID: their ranks, or what
-    /// excluded them.
+    /// Requests an explanation of each selection that includes these hosts, by name or UUID: their
+    /// ranks, or what excluded them.
     #[must_use]
     pub fn with_explained_hosts(self, hosts: Vec<String>) -> Self {
         Self {

@@ -44,7 +44,8 @@ pub struct Explanation {
     pub hosts: Vec<AskedHost>,
 }
 
-/// A host of [`crate::DestinationsRequest::explain_hosts`]: with its rank and its score, or what excluded it.
+/// A host of [`crate::DestinationsRequest::explain_hosts`]: with its rank and its score, or what
+/// excluded it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct AskedHost {
     /// The name or UUID in the request.
@@ -253,7 +254,8 @@ pub struct Distance {
     pub from: Uuid,
     /// The aggregate of the other group; the same one for the distance between hosts within it.
     pub to: Uuid,
-    /// The distance in a unit that the operator chooses. The distance of pairs without an entry is in hops.
+    /// The distance in a unit that the operator chooses. The distance of pairs without an entry is
+    /// in hops.
     pub distance: u32,
 }
 

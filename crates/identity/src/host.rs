@@ -19,7 +19,8 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
-    /// Whether the pattern matches a host. The UUID has to match, too, because messages name hosts by UUID.
+    /// Whether the pattern matches a host. The UUID has to match, too, because messages name hosts
+    /// by UUID.
     #[must_use]
     pub fn matches(&self, name: &str, uuid: Uuid) -> bool {
         match self {

@@ -7,7 +7,8 @@ use crate::SCHEME;
 use crate::host::HostPattern;
 use crate::text::{self, NameError};
 
-/// The maximum number of names of a certificate. More would not fit into the messages of a TLS handshake.
+/// The maximum number of names of a certificate. More would not fit into the messages of a TLS
+/// handshake.
 pub const NAMES_MAX: usize = 400;
 
 /// The identity of the holder of a certificate: a role of an installation.
@@ -167,7 +168,8 @@ impl Identity {
     }
 }
 
-/// The part of a URI that follows [`SCHEME`], which may be in upper case; none for URIs of other schemes.
+/// The part of a URI that follows [`SCHEME`], which may be in upper case; none for URIs of other
+/// schemes.
 fn strip_scheme(uri: &str) -> Option<&str> {
     let (scheme, path) = uri.split_once("://")?;
     scheme.eq_ignore_ascii_case(SCHEME).then_some(path)
@@ -204,7 +206,8 @@ fn parse_uri(uri: &str, path: &str) -> Result<Identity, NameError> {
         hosts
             .chain(names.services.iter().map(String::as_str))
             .try_for_each(text::check_name)?;
-        // This URI alone may have no host. The identity is checked when the names of all URIs are merged.
+        // This URI alone may have no host. The identity is checked when the names of all URIs are
+        // merged.
         return Ok(Identity {
             installation: installation.to_owned(),
             role,

@@ -11,11 +11,12 @@
 //! | `placewright://INSTALLATION/cell/CELL/host/PREFIX*` | an agent: all hosts whose names begin with PREFIX |
 //! | `placewright://INSTALLATION/cell/CELL/service/NAME` | an agent: a service host of several hosts |
 //!
-//! The certificate of an agent has any number of the last four; those of other roles have one URI. Other names
-//! in a certificate are ignored. `/host/*` means every host of the cell, whatever its UUID.
+//! The certificate of an agent has any number of the last four; those of other roles have one URI.
+//! Other names in a certificate are ignored. `/host/*` means every host of the cell, whatever its
+//! UUID.
 //!
-//! [`Identity`] is parsed from the URIs of a certificate, and [`Identity::may`] decides whether its holder may
-//! make a call. This crate does no I/O, and does not parse certificates.
+//! [`Identity`] is parsed from the URIs of a certificate, and [`Identity::may`] decides whether its
+//! holder may make a call. This crate does no I/O, and does not parse certificates.
 
 mod call;
 mod host;

@@ -68,7 +68,8 @@ pub(crate) fn encode(name: &str, uri: &mut String) {
     }
 }
 
-/// Decodes a segment of a URI. None if it is not as [`encode`] writes it, so that each name has one form only.
+/// Decodes a segment of a URI. None if it is not as [`encode`] writes it, so that each name has one
+/// form only.
 pub(crate) fn decode(segment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(segment.len());
     let mut bytes_left = segment.bytes();

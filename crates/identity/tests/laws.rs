@@ -1,5 +1,5 @@
-//! Properties of identities: they are parsed as they were written, and allow only the calls of their own role,
-//! cell and hosts.
+//! Properties of identities: they are parsed as they were written, and allow only the calls of
+//! their own role, cell and hosts.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

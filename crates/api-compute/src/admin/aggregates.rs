@@ -167,8 +167,8 @@ fn set_command(uuid: Uuid, before: Option<&Aggregate>, aggregate: &Aggregate) ->
     }
 }
 
-/// Replaces the aggregate of the path by what `change` makes of it.
-async fn replace(
+/// Changes the aggregate of the path, and answers with it. It is retried after concurrent changes.
+async fn change_aggregate(
     request: &RoutedRequest<'_>,
     change: impl Fn(&ControlState, Uuid, &mut Aggregate) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<Reply> {
@@ -225,7 +225,7 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     if name.is_none() && zone.is_none() {
         return Err(ApiError::field("aggregate", "a name or a zone is needed"));
     }
-    replace(request, |control, uuid, aggregate| {
+    change_aggregate(request, |control, uuid, aggregate| {
         if let Some(name) = &name {
             check_name(control, Some(uuid), name)?;
             aggregate.name.clone_from(name);
@@ -277,7 +277,7 @@ pub(crate) async fn action(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         let changes = parse_metadata(parser.take_required("metadata")?)?;
         parser.finish()?;
         body_parser.finish()?;
-        return replace(request, |_, _, aggregate| {
+        return change_aggregate(request, |_, _, aggregate| {
             for (key, value) in &changes {
                 match value {
                     Some(value) => drop(aggregate.metadata.insert(key.clone(), value.clone())),
@@ -300,7 +300,7 @@ pub(crate) async fn action(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     parser.finish()?;
     body_parser.finish()?;
     request.authorize(rule)?;
-    replace(request, |control, _, aggregate| {
+    change_aggregate(request, |control, _, aggregate| {
         let host = control.conductor.host_names().get(name);
         let host = host.ok_or_else(|| error::missing("host", name))?;
         match (adds_host, aggregate.hosts.binary_search(host)) {
@@ -317,7 +317,7 @@ pub(crate) async fn action(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     .await
 }
 
-/// Parses the metadata to set; the value of a key that is to be removed is none.
+/// Parses the metadata to set. A null value becomes none, and removes its key.
 fn parse_metadata(value: &Value) -> ApiResult<BTreeMap<String, Option<String>>> {
     let path = "set_metadata.metadata";
     let map = value.as_object();

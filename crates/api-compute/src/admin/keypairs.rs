@@ -14,8 +14,8 @@ use crate::{error, page, time};
 /// The maximum length of a public key in characters. An RSA key of 16,384 bits has 2,800.
 const KEY_CHARS_MAX: usize = 16_384;
 
-/// The user to whom the key pairs of a request belong. From version 2.10 on this may be another user than the
-/// caller.
+/// The user to whom the key pairs of a request belong. From version 2.10 on this may be another
+/// user than the caller.
 fn owner<'q>(request: &'q RoutedRequest<'_>) -> &'q str {
     let requested = request
         .query

@@ -197,8 +197,8 @@ async fn update_by_name(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"service": value}))
 }
 
-/// Removes the service of a host that was taken out of use. The host's resource provider is not removed: that
-/// has to be done through the Placement API.
+/// Removes the service of a host that was taken out of use. The host's resource provider is not
+/// removed: that has to be done through the Placement API.
 pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::ServicesDelete)?;
     let text = request.parameter("service_id");

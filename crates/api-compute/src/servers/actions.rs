@@ -87,9 +87,9 @@ pub(crate) async fn run_action(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
 
 /// Rejects an action that is not implemented with 501, or with 404 if the server does not exist.
 async fn not_offered(request: &RoutedRequest<'_>, name: &str) -> ApiResult<Reply> {
-    let read = request
+    let reading = request
         .read(|control, views| find(request, control, views, Rule::ServersStart).map(|_| ()));
-    read.await?;
+    reading.await?;
     Err(ApiError::not_implemented(format!(
         "{name} is not offered: servers are placed, moved and shown here, no more."
     )))

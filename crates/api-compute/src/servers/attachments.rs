@@ -1,5 +1,6 @@
-//! The addresses, ports, volumes and security groups of a server. They belong to other services; what a request
-//! has of them is stored and passed on. No ports are known, so their listings are empty.
+//! The addresses, ports, volumes and security groups of a server. They belong to other services;
+//! what a request has of them is stored and passed on. No ports are known, so their listings are
+//! empty.
 
 use placewright_auth::Rule;
 use placewright_http::{ApiResult, Reply};

@@ -19,8 +19,8 @@ const CERTIFICATES_MAX: usize = 50;
 /// The maximum length of user data, in characters of base 64.
 const USER_DATA_MAX: usize = 65_535;
 
-/// Parses the ids of the certificates with which the image has to be signed. They are only stored and passed
-/// on.
+/// Parses the ids of the certificates with which the image has to be signed. They are only stored
+/// and passed on.
 pub(crate) fn parse_certificates(parser: &mut ObjectParser<'_>) -> ApiResult<Option<Vec<String>>> {
     match parser.take("trusted_image_certificates") {
         None | Some(Value::Null) => Ok(None),

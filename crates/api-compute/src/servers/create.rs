@@ -220,8 +220,8 @@ fn check_size(request: &RoutedRequest<'_>, count: u32, bytes: usize) -> ApiResul
     ))
 }
 
-/// Looks up the objects that the request refers to: flavor, key pair, server group, zone, hosts. Returns the
-/// request for the scheduler, and the public key.
+/// Looks up the objects that the request refers to: flavor, key pair, server group, zone, hosts.
+/// Returns the request for the scheduler, and the public key.
 fn look_up(
     request: &RoutedRequest<'_>,
     control: &ControlState,

@@ -14,14 +14,14 @@ pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 
 /// Deletes the server of the path. If its deletion has begun already, nothing is done.
 pub(crate) async fn delete_server(request: &RoutedRequest<'_>, rule: Rule) -> ApiResult<()> {
-    let read = request.try_read(|control, views| {
+    let reading = request.try_read(|control, views| {
         let server = find(request, control, views, rule)?;
         if server.mapping.is_deleting {
             return Ok(None);
         }
         Ok(Some(find_unlocked(request, control, views, rule)?.id))
     });
-    if let Some(instance) = read.await? {
+    if let Some(instance) = reading.await? {
         request.execute(Command::Delete { instance }).await?;
     }
     Ok(())

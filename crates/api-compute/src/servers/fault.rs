@@ -1,7 +1,7 @@
 //! Faults, as administrators and as owners see them.
 //!
-//! A stored fault names hosts, numbers of hosts and requested amounts. As in Nova, only administrators see these.
-//! Owners see which parts of their own request could not be satisfied.
+//! A stored fault names hosts, numbers of hosts and requested amounts. As in Nova, only
+//! administrators see these. Owners see which parts of their own request could not be satisfied.
 
 use std::collections::BTreeSet;
 
@@ -86,8 +86,9 @@ fn unsatisfied_parts(explanation: &Explanation) -> BTreeSet<&'static str> {
     parts
 }
 
-/// The part of the request from which a constraint of the placement query was derived; traits come from the
-/// flavor or the image. None for aggregates, because they may be a restriction that the operator made.
+/// The part of the request from which a constraint of the placement query was derived; traits come
+/// from the flavor or the image. None for aggregates, because they may be a restriction that the
+/// operator made.
 fn part_of_constraint(constraint: &str) -> Option<&'static str> {
     if constraint.starts_with("resources") || constraint.contains(" of all groups together") {
         return Some("flavor");

@@ -17,7 +17,7 @@ use crate::routed_request::RoutedRequest;
 pub(crate) struct Filter {
     /// The project whose servers are listed; all if none.
     project: Option<String>,
-    /// Whether the conditions contradict themselves, so that no server matches.
+    /// Whether no server can satisfy the conditions.
     matches_nothing: bool,
     /// Conditions that are checked first, because they are cheap.
     conditions: Vec<Condition>,
@@ -44,8 +44,8 @@ enum Condition {
     Power(u8),
     Host(String),
     Zone(String),
-    Since(Timestamp),
-    Before(Timestamp),
+    ChangedSince(Timestamp),
+    ChangedBefore(Timestamp),
     Locked(bool),
 }
 
@@ -58,10 +58,10 @@ enum BodyCondition {
     ConfigDrive(bool),
     Tags {
         tags: BTreeSet<String>,
-        /// Whether all of the tags are required; otherwise one of them.
-        all: bool,
+        /// Whether all of the tags are required, or only one of them.
+        requires_all: bool,
         /// Whether the condition is negated.
-        not: bool,
+        is_negated: bool,
     },
 }
 
@@ -180,17 +180,19 @@ impl Filter {
         value: &str,
     ) -> ApiResult<()> {
         use Condition as C;
-        let text = || value.to_owned();
+        let owned_value = || value.to_owned();
         match key {
-            "project_id" | "tenant_id" if self.project.is_none() => self.project = Some(text()),
-            "user_id" => self.conditions.push(C::User(text())),
-            "uuid" => self.conditions.push(C::Id(text())),
+            "project_id" | "tenant_id" if self.project.is_none() => {
+                self.project = Some(owned_value());
+            }
+            "user_id" => self.conditions.push(C::User(owned_value())),
+            "uuid" => self.conditions.push(C::Id(owned_value())),
             "name" | "display_name" => {
                 let pattern = Pattern::parse(request, key, value)?;
                 self.patterns.push((PatternField::Name, pattern));
             }
-            "host" | "node" | "hypervisor_hostname" => self.conditions.push(C::Host(text())),
-            "availability_zone" => self.conditions.push(C::Zone(text())),
+            "host" | "node" | "hypervisor_hostname" => self.conditions.push(C::Host(owned_value())),
+            "availability_zone" => self.conditions.push(C::Zone(owned_value())),
             "power_state" => {
                 let state = value
                     .parse()
@@ -203,11 +205,11 @@ impl Filter {
             }
             "changes-since" => {
                 self.conditions
-                    .extend(request.query.time(key)?.map(C::Since));
+                    .extend(request.query.time(key)?.map(C::ChangedSince));
             }
             "changes-before" => {
                 self.conditions
-                    .extend(request.query.time(key)?.map(C::Before));
+                    .extend(request.query.time(key)?.map(C::ChangedBefore));
             }
             "description" | "display_description" => {
                 let pattern = Pattern::parse(request, key, value)?;
@@ -249,8 +251,8 @@ impl Filter {
                 }
                 BodyCondition::Tags {
                     tags,
-                    all: !key.ends_with("-any"),
-                    not: key.starts_with("not-"),
+                    requires_all: !key.ends_with("-any"),
+                    is_negated: key.starts_with("not-"),
                 }
             }
             _ => return Ok(()),
@@ -371,8 +373,8 @@ impl Condition {
             Self::Power(state) => server.status().power == *state,
             Self::Host(host) => server.host().is_some_and(|(_, name)| name == host),
             Self::Zone(zone) => server.zone().is_some_and(|server_zone| server_zone == zone),
-            Self::Since(time) => server.updated_at() >= *time,
-            Self::Before(time) => server.updated_at() <= *time,
+            Self::ChangedSince(time) => server.updated_at() >= *time,
+            Self::ChangedBefore(time) => server.updated_at() <= *time,
             Self::Locked(locked) => {
                 server.labels.is_some_and(|labels| labels.lock.is_some()) == *locked
             }
@@ -389,17 +391,21 @@ impl BodyCondition {
             Self::KeyName(name) => server_fields.key_name.as_ref() == Some(name),
             Self::Reservation(id) => server_fields.reservation_id == *id,
             Self::ConfigDrive(wanted) => server_fields.config_drive == *wanted,
-            Self::Tags { tags, all, not } => {
+            Self::Tags {
+                tags,
+                requires_all,
+                is_negated,
+            } => {
                 let server_tags = server
                     .labels
                     .map_or(&server_fields.tags, |labels| &labels.tags);
                 let mut has_tag = tags.iter().map(|tag| server_tags.contains(tag));
-                let is_satisfied = if *all {
+                let is_satisfied = if *requires_all {
                     has_tag.all(|has_tag| has_tag)
                 } else {
                     has_tag.any(|has_tag| has_tag)
                 };
-                is_satisfied != *not
+                is_satisfied != *is_negated
             }
         }
     }

@@ -24,40 +24,42 @@ const SERVER_HINTS: [&str; 2] = ["same_host", "different_host"];
 const VALUES_MAX: usize = RULE_SERVERS_MAX;
 
 /// Hints for filters: the values of each hint, by its name.
-type Texts = BTreeMap<String, Vec<String>>;
+type FilterHints = BTreeMap<String, Vec<String>>;
 
 /// The parsed hints of a request.
 pub(super) struct Hints {
-    /// Hints for filters.
-    texts: Texts,
+    /// The hints for filters.
+    filter_hints: FilterHints,
     /// The UUID of the server group.
     pub(super) group: Option<Uuid>,
     /// Hard rules about the servers that hints name, which the claim has to satisfy.
     rules: Vec<HardRule>,
-    topology: Vec<TopologyRule>,
+    /// The topology rules, hard and soft.
+    topology_rules: Vec<TopologyRule>,
 }
 
 impl Hints {
-    /// Parses the hints of a request for `server_count` servers. Hints whose values are servers also become
-    /// rules of the claim.
+    /// Parses the hints of a request for `server_count` servers. Hints whose values are servers
+    /// also become rules of the claim.
     pub(super) fn parse(
         request: &RoutedRequest<'_>,
         parser: &mut ObjectParser<'_>,
         server_count: u32,
     ) -> ApiResult<Self> {
-        let (texts, topology) = parse_hints(request, parser)?;
-        let group = parse_uuids(&texts, "group")?.first().copied();
+        let (filter_hints, topology_rules) = parse_hints(request, parser)?;
+        let group = parse_uuids(&filter_hints, "group")?.first().copied();
         let mut rules = Vec::new();
-        let same_host = parse_uuids(&texts, "same_host")?;
-        // If the hint has several servers, the host of any of them is allowed. Only the filter can check that.
+        let same_host = parse_uuids(&filter_hints, "same_host")?;
+        // If the hint has several servers, the host of any of them is allowed. Only the filter can
+        // check that.
         if same_host.len() == 1 {
             rules.push(host_rule(Relation::Same, same_host));
         }
-        let different_hosts = parse_uuids(&texts, "different_host")?;
+        let different_hosts = parse_uuids(&filter_hints, "different_host")?;
         if !different_hosts.is_empty() {
             rules.push(host_rule(Relation::FewerThan(1), different_hosts));
         }
-        let concerns_all = topology.iter().any(|rule| rule.to.is_empty());
+        let concerns_all = topology_rules.iter().any(|rule| rule.to.is_empty());
         if concerns_all && group.is_none() && server_count as usize > RULE_SERVERS_MAX {
             let message = format!(
                 "a rule without \"to\" is about all servers of the request: for more than \
@@ -66,21 +68,21 @@ impl Hints {
             return Err(ApiError::field(&topology_path(), message));
         }
         Ok(Self {
-            texts,
+            filter_hints,
             group,
             rules,
-            topology,
+            topology_rules,
         })
     }
 
-    /// Adds the hints to the request, with the objects that they refer to.
+    /// Adds the hints to the scheduler's request, with the objects that they refer to.
     pub(super) fn look_up(
         &self,
         request: &RoutedRequest<'_>,
         control: &ControlState,
         request_spec: &mut RequestSpec,
     ) -> ApiResult<()> {
-        request_spec.scheduler_hints.clone_from(&self.texts);
+        request_spec.scheduler_hints.clone_from(&self.filter_hints);
         for name in SERVER_HINTS {
             for text in request_spec
                 .scheduler_hints
@@ -93,26 +95,28 @@ impl Hints {
                 }
             }
         }
-        topology::check_rules(request, control, &topology_path(), &self.topology)?;
-        request_spec.topology_rules.clone_from(&self.topology);
+        topology::check_rules(request, control, &topology_path(), &self.topology_rules)?;
+        request_spec.topology_rules.clone_from(&self.topology_rules);
         let Some(group) = self.group else {
             return Ok(());
         };
-        let row = control.conductor.groups().get(&group);
-        let row = row.filter(|row| row.project == request.project() || request.sees_all_projects());
-        let row = row.ok_or_else(|| {
+        let group_row = control.conductor.groups().get(&group);
+        let group_row = group_row.filter(|group_row| {
+            group_row.project == request.project() || request.sees_all_projects()
+        });
+        let group_row = group_row.ok_or_else(|| {
             let message = format!("there is no group {group}");
             ApiError::field("os:scheduler_hints.group", message)
         })?;
-        request_spec.instance_group = Some(server_groups::for_scheduler(control, group, row));
+        request_spec.instance_group = Some(server_groups::for_scheduler(control, group, group_row));
         Ok(())
     }
 
-    /// The rules that the claim of each of these instances has to satisfy. Topology rules that name no servers
-    /// concern the members of the server group or, without a group, these instances.
+    /// The rules that the claim of each of these instances has to satisfy. Topology rules that name
+    /// no servers concern the members of the server group or, without a group, these instances.
     ///
-    /// [`Self::look_up`] has replaced servers that the caller may not see by the nil UUID in the request. Here
-    /// they are replaced in the rules.
+    /// [`Self::look_up`] has replaced servers that the caller may not see by the nil UUID in the
+    /// request. Here they are replaced in the rules.
     pub(super) fn bind(
         &self,
         request_spec: &mut RequestSpec,
@@ -126,9 +130,9 @@ impl Hints {
             .filter_map(|text| Uuid::try_parse(text).ok())
             .collect();
         let mut rules = self.rules.clone();
-        for other in rules.iter_mut().flat_map(|rule| &mut rule.others) {
-            if !visible.contains(other) {
-                *other = Uuid::nil();
+        for server in rules.iter_mut().flat_map(|rule| &mut rule.others) {
+            if !visible.contains(server) {
+                *server = Uuid::nil();
             }
         }
         if self.group.is_none() && instances.len() > 1 {
@@ -137,8 +141,8 @@ impl Hints {
                 rule.to = instances.iter().map(|instance| instance.0).collect();
             }
         }
-        let topology_rules = topology::hard_rules(&request_spec.topology_rules);
-        rules.into_iter().chain(topology_rules).collect()
+        let hard_topology_rules = topology::hard_rules(&request_spec.topology_rules);
+        rules.into_iter().chain(hard_topology_rules).collect()
     }
 }
 
@@ -146,9 +150,9 @@ impl Hints {
 fn parse_hints(
     request: &RoutedRequest<'_>,
     parser: &mut ObjectParser<'_>,
-) -> ApiResult<(Texts, Vec<TopologyRule>)> {
-    let mut texts = BTreeMap::new();
-    let mut topology = Vec::new();
+) -> ApiResult<(FilterHints, Vec<TopologyRule>)> {
+    let mut filter_hints = BTreeMap::new();
+    let mut topology_rules = Vec::new();
     let (mut bytes, bytes_max) = (0, request.api_state.limits().hint_bytes_max);
     for key in KEYS {
         let Some(value) = parser.take(key) else {
@@ -159,7 +163,7 @@ fn parse_hints(
             .ok_or_else(|| fields::type_error(key, "an object", value))?;
         for (name, value) in map {
             if name == topology::NAME && !value.is_null() {
-                topology = topology::parse_rules(&topology_path(), value)?;
+                topology_rules = topology::parse_rules(&topology_path(), value)?;
                 continue;
             }
             let values = match value {
@@ -183,18 +187,18 @@ fn parse_hints(
                 );
                 return Err(ApiError::field(key, message));
             }
-            texts.insert(name.clone(), values);
+            filter_hints.insert(name.clone(), values);
         }
     }
-    Ok((texts, topology))
+    Ok((filter_hints, topology_rules))
 }
 
 fn shorten(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
-/// Whether the caller may not see a server. A hint with such a server is treated like one with a server that
-/// does not exist: its UUID is replaced by the nil UUID, which no server has.
+/// Whether the caller may not see a server. A hint with such a server is treated like one with a
+/// server that does not exist: its UUID is replaced by the nil UUID, which no server has.
 fn is_invisible(request: &RoutedRequest<'_>, control: &ControlState, id: Uuid) -> bool {
     let mapping = control.conductor.mappings().get(&InstanceId(id));
     mapping
@@ -205,9 +209,9 @@ fn topology_path() -> String {
     format!("{}.{}", KEYS[0], topology::NAME)
 }
 
-fn parse_uuids(texts: &BTreeMap<String, Vec<String>>, name: &str) -> ApiResult<Vec<Uuid>> {
-    let texts = texts.get(name).map_or(&[][..], Vec::as_slice);
-    let ids = texts.iter().map(|text| {
+fn parse_uuids(filter_hints: &FilterHints, name: &str) -> ApiResult<Vec<Uuid>> {
+    let values = filter_hints.get(name).map_or(&[][..], Vec::as_slice);
+    let ids = values.iter().map(|text| {
         Uuid::try_parse(text).map_err(|_| {
             let path = format!("{}.{name}", KEYS[0]);
             ApiError::field(&path, format!("it must be a UUID, not {text:?}"))

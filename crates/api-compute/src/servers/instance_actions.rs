@@ -30,7 +30,8 @@ struct ActionWithId {
     action: Action,
 }
 
-/// The request id of a server's action. It is derived from the number of the action, because it is not stored.
+/// The request id of a server's action. It is derived from the number of the action, because it is
+/// not stored.
 fn request_id(instance: InstanceId, number: usize) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(instance.0.as_bytes());

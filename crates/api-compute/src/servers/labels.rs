@@ -1,4 +1,5 @@
-//! Labels: the parts of a server that have no effect on placement, such as its name, metadata, tags and lock.
+//! Labels: the parts of a server that have no effect on placement, such as its name, metadata, tags
+//! and lock.
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command, Labels, of_labels};
@@ -9,7 +10,8 @@ use super::body;
 use super::server_view::ServerView;
 use crate::routed_request::RoutedRequest;
 
-/// The labels of a server. Until they are changed for the first time, they are those of the specification.
+/// The labels of a server. Until they are changed for the first time, they are those of the
+/// specification.
 pub(crate) fn of_server(server: &ServerView<'_>) -> Labels {
     if let Some(labels) = server.labels {
         return labels.clone();

@@ -1,9 +1,9 @@
 //! Listings of servers: filtered, sorted and paginated over all cells.
 //!
-//! A listing in order of age, which is the default, reads an index: a page costs its own rows and those that the
-//! filter skips. For other orders, and for filters that skip many rows, the sort keys of all servers are
-//! collected first, and only the servers of the page are read completely. All reads are done in slices, so that
-//! writers are not blocked for long.
+//! A listing in order of age, which is the default, reads an index: a page costs its own rows and
+//! those that the filter skips. For other orders, and for filters that skip many rows, the sort
+//! keys of all servers are collected first, and only the servers of the page are read completely.
+//! All reads are done in slices, so that writers are not blocked for long.
 
 use std::ops::Bound;
 
@@ -25,8 +25,8 @@ use crate::page;
 use crate::routed_request::RoutedRequest;
 use crate::slices::{SliceResult, TimeSlice};
 
-/// The maximum number of rows that are read from the index. If the page is not full then, all servers are
-/// scanned.
+/// The maximum number of rows that are read from the index. If the page is not full then, all
+/// servers are scanned.
 const INDEX_ROWS_MAX: usize = 8000;
 
 pub(crate) async fn brief(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -87,7 +87,8 @@ async fn list_response(
     Ok(Reply::ready_pieces(text.finish(), permit))
 }
 
-/// A long text in pieces of about the same length, so that the memory of freed pieces can be used for new ones.
+/// A long text in pieces of about the same length, so that the memory of freed pieces can be used
+/// for new ones.
 #[derive(Default)]
 struct TextPieces {
     pieces: Vec<Bytes>,
@@ -225,12 +226,14 @@ async fn find_page(
 enum ScanPosition {
     /// A position in order of age; the flag is true for the youngest first.
     Age(Option<ListKey>, bool),
-    /// A position in order of id. Listings have no such order, but rows with near ids are near in memory, too.
+    /// A position in order of id. Listings have no such order, but rows with near ids are near in
+    /// memory, too.
     Id(Option<InstanceId>),
 }
 
 impl ScanPosition {
-    /// The servers after this position, each with its own position. None in place of a server that is not to be listed.
+    /// The servers after this position, each with its own position. None in place of a server that
+    /// is not to be listed.
     fn servers<'s>(
         self,
         control: &'s ControlState,
@@ -312,8 +315,8 @@ impl<T> ScanPart<T> {
     }
 }
 
-/// Finds the servers of a page in order of age. None if the filter skips so many servers that scanning all of
-/// them is faster.
+/// Finds the servers of a page in order of age. None if the filter skips so many servers that
+/// scanning all of them is faster.
 async fn find_by_age(
     request: &RoutedRequest<'_>,
     filter: &Filter,

@@ -34,11 +34,11 @@ async fn read_metadata(
     request: &RoutedRequest<'_>,
     rule: Rule,
 ) -> ApiResult<BTreeMap<String, String>> {
-    let read = request.read(|control, views| {
+    let reading = request.read(|control, views| {
         let server = find(request, control, views, rule)?;
         Ok(labels::of_server(&server).metadata)
     });
-    read.await
+    reading.await
 }
 
 fn reply(metadata: &BTreeMap<String, String>) -> ApiResult<Reply> {

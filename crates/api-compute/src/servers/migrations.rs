@@ -138,7 +138,8 @@ fn migration_json(request: &RoutedRequest<'_>, row: &MigrationRow) -> Value {
     value
 }
 
-/// Whether the compute API lists a migration. Unshelving is a migration here, but only an action in the API.
+/// Whether the compute API lists a migration. Unshelving is a migration here, but only an action in
+/// the API.
 fn is_listed(migration: &Migration) -> bool {
     migration.kind != MoveKind::Unshelve
 }
@@ -214,7 +215,7 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 
 /// The server's live migrations that are under way.
 async fn live_migrations(request: &RoutedRequest<'_>, rule: Rule) -> ApiResult<Vec<MigrationRow>> {
-    let read = request.read(|control, views| {
+    let reading = request.read(|control, views| {
         let server = find(request, control, views, rule)?;
         let conductor = &control.conductor;
         let ids = server.mapping.migrations.iter();
@@ -226,7 +227,7 @@ async fn live_migrations(request: &RoutedRequest<'_>, rule: Rule) -> ApiResult<V
         let rows = rows.filter(|row| matches!(row.migration.kind, MoveKind::LiveMigrate));
         Ok(rows.collect())
     });
-    read.await
+    reading.await
 }
 
 fn live_migration_json(request: &RoutedRequest<'_>, row: &MigrationRow) -> Value {

@@ -1,5 +1,5 @@
-//! Secrets of servers. They are sealed before they become part of a command, and opened to show them to callers
-//! who may see them.
+//! Secrets of servers. They are sealed before they become part of a command, and opened to show
+//! them to callers who may see them.
 
 use placewright_http::{ApiError, ApiResult};
 use placewright_secrets::{Fields, RequestSeal, SealError, Secret};

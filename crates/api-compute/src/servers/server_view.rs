@@ -88,8 +88,9 @@ impl<'s> ServerView<'s> {
             (Some(BuildStage::Waiting), _) | (None, None) => Status::SCHEDULING,
             (_, Some(CellId::CELL0)) => Status::BURIED,
             _ if self.is_out_of_reach => Status::UNKNOWN,
-            // The build counts as under way until control has received the cell's answer, even if the cell has
-            // already reported the instance as active: nothing else can be done with the server before.
+            // The build counts as under way until control has received the cell's answer, even if
+            // the cell has already reported the instance as active: nothing else can be done with
+            // the server before.
             (Some(BuildStage::Placed { .. }), _) => self
                 .view
                 .map(Status::from_view)
@@ -129,8 +130,8 @@ impl<'s> ServerView<'s> {
         }
     }
 
-    /// The specification that is shown. While a resize waits for confirmation it has the new flavor, and during
-    /// a rebuild it has the new image.
+    /// The specification that is shown. While a resize waits for confirmation it has the new
+    /// flavor, and during a rebuild it has the new image.
     pub(crate) fn spec(&self) -> &'s Spec {
         if let Some(rebuild) = self.rebuild {
             return &rebuild.spec;
@@ -200,7 +201,8 @@ impl<'s> ServerView<'s> {
     }
 }
 
-/// The time in microseconds after which a cell that sends reports would have reported a requested rebuild.
+/// The time in microseconds after which a cell that sends reports would have reported a requested
+/// rebuild.
 const REPORT_DELAY_MAX_US: i64 = 10_000_000;
 
 /// Whether a rebuild is under way, according to its cell.

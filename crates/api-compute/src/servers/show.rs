@@ -259,7 +259,8 @@ fn host_status(server: &ServerView<'_>) -> &'static str {
     }
 }
 
-/// A hash of project and host. It shows which servers of a project share a host, without revealing the host.
+/// A hash of project and host. It shows which servers of a project share a host, without revealing
+/// the host.
 pub(crate) fn host_id(project: &str, host: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(project.as_bytes());

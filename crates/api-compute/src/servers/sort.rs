@@ -50,7 +50,8 @@ enum ColumnValue {
     Text(String),
 }
 
-/// The sort key of a server. The first value is apart, because most listings are sorted by one column only.
+/// The sort key of a server. The first value is apart, because most listings are sorted by one
+/// column only.
 pub(crate) struct SortKey {
     first_value: ColumnValue,
     other_values: Vec<ColumnValue>,
@@ -193,7 +194,8 @@ impl Order {
         })
     }
 
-    /// The direction if servers are sorted by age alone: true for the youngest first. None for other orders.
+    /// The direction if servers are sorted by age alone: true for the youngest first. None for
+    /// other orders.
     pub(crate) fn age_order(&self) -> Option<bool> {
         match self.columns[..] {
             [(Column::Created, descending)] => Some(descending),

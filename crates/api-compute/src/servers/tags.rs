@@ -42,11 +42,11 @@ fn check_tag(path: &str, tag: &str) -> ApiResult<()> {
 }
 
 async fn read_tags(request: &RoutedRequest<'_>, rule: Rule) -> ApiResult<Vec<String>> {
-    let read = request.read(|control, views| {
+    let reading = request.read(|control, views| {
         let server = find(request, control, views, rule)?;
         Ok(labels::of_server(&server).tags)
     });
-    read.await
+    reading.await
 }
 
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -67,14 +67,14 @@ pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 pub(crate) async fn add(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let tag = request.parameter("tag");
     check_tag("tag", tag)?;
-    let read = request.try_read(|control, views| {
+    let reading = request.try_read(|control, views| {
         let server = find(request, control, views, Rule::ServerTagsUpdate)?;
         Ok(labels::of_server(&server)
             .tags
             .iter()
             .any(|server_tag| server_tag == tag))
     });
-    if read.await? {
+    if reading.await? {
         return Ok(Reply::empty(204));
     }
     labels::change(request, Rule::ServerTagsUpdate, |labels| {

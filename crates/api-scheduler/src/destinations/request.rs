@@ -48,8 +48,8 @@ enum Minimum {
     AtLeast(usize),
 }
 
-/// Validates a body. If there are topology rules that name no servers, the instances become siblings in the
-/// request, because such rules concern the other instances of the request.
+/// Validates a body. If there are topology rules that name no servers, the instances become
+/// siblings in the request, because such rules concern the other instances of the request.
 pub(super) fn validate(body: DestinationsBody) -> HandlerResult<DestinationsRequest> {
     let count = body.instances.len();
     if !(1..=INSTANCES_MAX).contains(&count) {

@@ -1,5 +1,5 @@
-//! The definition of topology rules: an independent implementation, host by host, that the scheduler is compared
-//! with.
+//! The definition of topology rules: an independent implementation, host by host, that the
+//! scheduler is compared with.
 
 pub(crate) mod dice;
 pub(crate) mod random_fleet;
@@ -13,7 +13,8 @@ use uuid::Uuid;
 
 use dice::{Dice, uuid};
 
-/// The levels, the smallest first: the name of each, the kind of its aggregates' UUIDs, and their number.
+/// The levels, the smallest first: the name of each, the kind of its aggregates' UUIDs, and their
+/// number.
 const LEVELS: [(&str, u32, u64); 2] = [("rack", 0xb0, 4), ("room", 0xb1, 2)];
 /// The number of hops between hosts that are in no common aggregate.
 const HOPS_MAX: u32 = 6;

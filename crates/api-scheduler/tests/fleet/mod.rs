@@ -51,7 +51,8 @@ impl Fleet {
         }
     }
 
-    /// A fleet with hosts from number 1 on, with 4 CPUs each. Those with even numbers are in the second cell.
+    /// A fleet with hosts from number 1 on, with 4 CPUs each. Those with even numbers are in the
+    /// second cell.
     pub(crate) async fn with_hosts(hosts: u32) -> Self {
         let fleet = Self::empty(KeepOptions::default()).await;
         for number in 1..=hosts {

@@ -1,7 +1,7 @@
 //! The actions that move a server, and those that confirm or revert a move.
 //!
-//! Each move is accepted with one command and carried out later. The server's status, migrations and actions
-//! show the result.
+//! Each move is accepted with one command and carried out later. The server's status, migrations
+//! and actions show the result.
 
 use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
@@ -283,7 +283,7 @@ pub(super) async fn evacuate(request: &RoutedRequest<'_>, arguments: &Value) -> 
 }
 
 pub(super) async fn shelve(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let read = request.read(|control, views| {
+    let reading = request.read(|control, views| {
         let server = find_unlocked(request, control, views, Rule::ServersShelve)?;
         let is_active = server
             .view
@@ -293,20 +293,21 @@ pub(super) async fn shelve(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             _ => Err(state_conflict(&server, "shelved")),
         }
     });
-    let (cell, instance) = read.await?;
+    let (cell, instance) = reading.await?;
     request
         .run_in_cell(cell, CellOperation::Shelve { instance })
         .await?;
     Ok(Reply::empty(202))
 }
 
-/// Always refused, because shelving removes a server from its host: no server is shelved and still on a host.
+/// Always refused, because shelving removes a server from its host: no server is shelved and still
+/// on a host.
 pub(super) async fn shelve_offload(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let read = request.read(|control, views| {
+    let reading = request.read(|control, views| {
         let server = find_unlocked(request, control, views, Rule::ServersShelveOffload)?;
         Err(state_conflict(&server, "taken off its host"))
     });
-    read.await
+    reading.await
 }
 
 pub(super) async fn unshelve(request: &RoutedRequest<'_>, arguments: &Value) -> ApiResult<Reply> {

@@ -124,8 +124,8 @@ struct RebuildPlan {
     spec: Spec,
     /// The time of the server's latest change that its cell has reported.
     reported_at: Timestamp,
-    /// The server's host, the request with the present image, and the same request with the new image. None if
-    /// the image does not change.
+    /// The server's host, the request with the present image, and the same request with the new
+    /// image. None if the image does not change.
     image_change: Option<(HostId, RequestSpec, RequestSpec)>,
 }
 
@@ -150,8 +150,8 @@ impl RebuildPlan {
         })
     }
 
-    /// Submits the rebuild to control, which stores the new specification until the cell has completed the
-    /// rebuild, and then to the cell.
+    /// Submits the rebuild to control, which stores the new specification until the cell has
+    /// completed the rebuild, and then to the cell.
     async fn submit(&self, request: &RoutedRequest<'_>) -> ApiResult<()> {
         let instance = self.id;
         let record_event = |event| request.execute(Command::Rebuild { instance, event });
@@ -180,8 +180,8 @@ impl RebuildPlan {
         result
     }
 
-    /// Asks the scheduler whether the host is feasible for the new image. Returns the fault if it is not. The
-    /// server's allocations do not change, so nothing is claimed.
+    /// Asks the scheduler whether the host is feasible for the new image. Returns the fault if it
+    /// is not. The server's allocations do not change, so nothing is claimed.
     async fn check_host(&self, request: &RoutedRequest<'_>) -> Option<Fault> {
         let (host, before, after) = self.image_change.clone()?;
         let (instance, scheduler_handle) = (self.id.0, request.api_state.scheduler.clone());
@@ -206,8 +206,8 @@ impl RebuildPlan {
     }
 }
 
-/// The specification after the rebuild. If the image changes, also the request with the present image, and the
-/// same request with the new image.
+/// The specification after the rebuild. If the image changes, also the request with the present
+/// image, and the same request with the new image.
 fn new_specification(
     request: &RoutedRequest<'_>,
     control: &ControlState,
