@@ -73,7 +73,7 @@ pub(crate) fn from_refusal(refusal: super_conductor::Refusal) -> ApiError {
              compute.project_bytes_max allows no more."
         )),
         // The message is Nova's, because clients parse it.
-        Refusal::OverQuota(quota) => ApiError::forbidden(quota.to_string()),
+        Refusal::OverQuota(exceeded) => ApiError::forbidden(exceeded.to_string()),
         Refusal::TooMany { .. } => ApiError::forbidden(to_sentence(&refusal.to_string())),
         Refusal::Exists { .. }
         | Refusal::InUse { .. }

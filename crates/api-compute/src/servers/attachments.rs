@@ -20,7 +20,7 @@ pub(crate) async fn interfaces(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
 }
 
 pub(crate) async fn volumes(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let server = request.parameter("server_id");
+    let server_id = request.parameter("server_id");
     let reading = request.try_read(|control, views| {
         let server = find(request, control, views, Rule::ServerVolumesList)?;
         Ok(show::volumes_json(
@@ -31,7 +31,7 @@ pub(crate) async fn volumes(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let mut volumes = reading.await?;
     for volume in volumes.as_array_mut().into_iter().flatten() {
         let id = volume["id"].clone();
-        *volume = json!({"id": id, "volumeId": id, "serverId": server, "device": null});
+        *volume = json!({"id": id, "volumeId": id, "serverId": server_id, "device": null});
     }
     Reply::value(200, &json!({"volumeAttachments": volumes}))
 }

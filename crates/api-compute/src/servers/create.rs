@@ -36,6 +36,7 @@ struct CreateRequest<'a> {
     name: &'a str,
     flavor: String,
     zone: Option<&'a str>,
+    /// `host` or `host:node`.
     forced_host: Option<&'a str>,
     count_min: Option<u32>,
     count: u32,

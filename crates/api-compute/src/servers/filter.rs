@@ -366,11 +366,11 @@ impl Condition {
             Self::Id(id) => server.id.to_string() == *id,
             Self::Status(words) => contains(words, server.status().status),
             Self::VmState(words) => contains(words, server.status().vm_state),
-            Self::Task(words) => match server.status().task {
+            Self::Task(words) => match server.status().task_state {
                 Some(task) => contains(words, task),
                 None => words.iter().any(|word| word.is_empty() || word == "None"),
             },
-            Self::Power(state) => server.status().power == *state,
+            Self::Power(state) => server.status().power_state == *state,
             Self::Host(host) => server.host().is_some_and(|(_, name)| name == host),
             Self::Zone(zone) => server.zone().is_some_and(|server_zone| server_zone == zone),
             Self::ChangedSince(time) => server.updated_at() >= *time,

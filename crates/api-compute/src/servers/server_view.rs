@@ -94,7 +94,7 @@ impl<'s> ServerView<'s> {
             (Some(BuildStage::Placed { .. }), _) => self
                 .view
                 .map(Status::from_view)
-                .filter(|status| status.task.is_some())
+                .filter(|status| status.task_state.is_some())
                 .unwrap_or(Status::SPAWNING),
             (None, Some(_)) => match self.view {
                 Some(view) => self.with_operation(Status::from_view(view)),
@@ -106,10 +106,10 @@ impl<'s> ServerView<'s> {
     /// The status with the move or rebuild that is under way, if the cell has not reported it yet.
     fn with_operation(&self, status: Status) -> Status {
         use placewright_conductor::MoveKind;
-        if self.rebuild.is_some() && status.task.is_none() {
+        if self.rebuild.is_some() && status.task_state.is_none() {
             return status.rebuilding();
         }
-        if status.task.is_some() || status.status != "ACTIVE" {
+        if status.task_state.is_some() || status.status != "ACTIVE" {
             return status;
         }
         let moves = self.control.conductor.moves();
@@ -117,7 +117,7 @@ impl<'s> ServerView<'s> {
         let Some(under_way) = latest_id.and_then(|latest_id| moves.get(latest_id)) else {
             return status;
         };
-        let (status_word, task) = match under_way.kind {
+        let (status_word, task_state) = match under_way.kind {
             MoveKind::ColdMigrate | MoveKind::Resize => ("RESIZE", "resize_prep"),
             MoveKind::LiveMigrate => ("MIGRATING", "migrating"),
             MoveKind::Evacuate => ("REBUILD", "rebuilding"),
@@ -125,7 +125,7 @@ impl<'s> ServerView<'s> {
         };
         Status {
             status: status_word,
-            task: Some(task),
+            task_state: Some(task_state),
             ..status
         }
     }

@@ -137,9 +137,9 @@ pub(crate) fn detailed_json(
         "key_name": server_fields.key_name,
         "OS-SRV-USG:launched_at": null,
         "OS-SRV-USG:terminated_at": null,
-        "OS-EXT-STS:task_state": status.task,
+        "OS-EXT-STS:task_state": status.task_state,
         "OS-EXT-STS:vm_state": status.vm_state,
-        "OS-EXT-STS:power_state": status.power,
+        "OS-EXT-STS:power_state": status.power_state,
         "os-extended-volumes:volumes_attached": volumes_json(request, &server_fields.block_device_mapping_v2),
     });
     if matches!(

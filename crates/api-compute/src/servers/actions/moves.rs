@@ -79,7 +79,7 @@ fn check_state(server: &ServerView<'_>, kind: MoveKind) -> ApiResult<()> {
         MoveKind::Evacuate => matches!(state, Some(VmState::Active | VmState::Error)),
         MoveKind::Unshelve => state == Some(VmState::ShelvedOffloaded),
     };
-    if is_possible && status.task.is_none() && !server.is_out_of_reach {
+    if is_possible && status.task_state.is_none() && !server.is_out_of_reach {
         return Ok(());
     }
     let action = match kind {
@@ -95,7 +95,7 @@ fn check_state(server: &ServerView<'_>, kind: MoveKind) -> ApiResult<()> {
 fn state_conflict(server: &ServerView<'_>, action: &str) -> ApiError {
     let status = server.status();
     let task = status
-        .task
+        .task_state
         .map(|task| format!(" ({task})"))
         .unwrap_or_default();
     ApiError::conflict(format!(
@@ -289,7 +289,9 @@ pub(super) async fn shelve(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             .view
             .is_some_and(|view| view.vm_state == VmState::Active);
         match server.cell() {
-            Some(cell) if is_active && server.status().task.is_none() => Ok((cell, server.id)),
+            Some(cell) if is_active && server.status().task_state.is_none() => {
+                Ok((cell, server.id))
+            }
             _ => Err(state_conflict(&server, "shelved")),
         }
     });
@@ -373,7 +375,9 @@ async fn end_move(
         let latest_move =
             latest_move.filter(|latest_move| control.conductor.moves().contains_key(latest_move));
         match latest_move {
-            Some(latest_move) if status.status == "VERIFY_RESIZE" && status.task.is_none() => {
+            Some(latest_move)
+                if status.status == "VERIFY_RESIZE" && status.task_state.is_none() =>
+            {
                 Ok(latest_move)
             }
             _ => Err(state_conflict(&server, "confirmed or reverted")),
