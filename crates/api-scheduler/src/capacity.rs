@@ -47,16 +47,14 @@ pub(crate) async fn count(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
     }
     // The permit bounds the memory: there is only one copy of the state at a time. The semaphore is
     // never closed.
-    let _permit = request.api_state.counting.acquire().await;
+    let _permit = request.api_state.counting_permits.acquire().await;
     let api_state = Arc::clone(request.api_state);
     // Copying the state and counting take long in a large fleet, so they run on a thread for
     // blocking work.
     let counting = tokio::task::spawn_blocking(move || -> HandlerResult<Reply> {
-        let (scheduler, state, prepared) = api_state.with_scheduler(|scheduler_state, state| {
-            let prepared = scheduler_state
-                .scheduler
-                .prepare_cached(state, &body.request)?;
-            HandlerResult::Ok((scheduler_state.scheduler.fork(), state.clone(), prepared))
+        let (scheduler, state, prepared) = api_state.with_scheduler(|scheduler, state| {
+            let prepared = scheduler.prepare_cached(state, &body.request)?;
+            HandlerResult::Ok((scheduler.fork(), state.clone(), prepared))
         })?;
         let capacity = scheduler.capacity(state, &body.request, &prepared, body.limit, now())?;
         json_reply(

@@ -158,8 +158,8 @@ fn page(hosts: &HostTable, after: Option<Uuid>, limit: usize) -> HandlerResult<R
 
 /// `GET /v1/hosts/{uuid}`: a host with its details.
 pub(crate) fn show(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerResult<Reply> {
-    request.api_state.with_scheduler(|scheduler_state, state| {
-        let hosts = scheduler_state.scheduler.hosts();
+    request.api_state.with_scheduler(|scheduler, state| {
+        let hosts = scheduler.hosts();
         let slot = hosts.by_uuid(uuid).map(|(slot, _)| slot);
         let host = hosts.state(uuid).ok_or_else(|| host_not_found(uuid))?;
         let provider = slot.and_then(|slot| state.provider(ProviderId(slot)));

@@ -50,7 +50,7 @@ impl SchedulerService {
             placement,
             scheduler,
             destinations,
-            counting: Semaphore::new(1),
+            counting_permits: Semaphore::new(1),
         });
         Self { api_state }
     }

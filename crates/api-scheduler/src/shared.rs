@@ -22,23 +22,15 @@ pub(crate) struct ApiState {
     pub(crate) scheduler: SchedulerHandle,
     pub(crate) destinations: DestinationsHandle,
     /// A semaphore with one permit, for counting on a copy of the state.
-    pub(crate) counting: Semaphore,
-}
-
-/// The scheduler while its lock is held: the host table, the rankings and their caches.
-pub(crate) struct SchedulerState<'a> {
-    pub(crate) scheduler: &'a mut Scheduler,
+    pub(crate) counting_permits: Semaphore,
 }
 
 impl ApiState {
-    /// Computes a value from the scheduler and the state; see [`SchedulerHandle::decide`].
-    pub(crate) fn with_scheduler<T>(
-        &self,
-        compute: impl FnOnce(&mut SchedulerState<'_>, &State) -> T,
-    ) -> T {
-        self.scheduler.decide(|scheduler, control| {
-            compute(&mut SchedulerState { scheduler }, &control.placement)
-        })
+    /// Computes a value from the scheduler and the state of placement, which are locked meanwhile; see
+    /// [`SchedulerHandle::decide`].
+    pub(crate) fn with_scheduler<T>(&self, compute: impl FnOnce(&mut Scheduler, &State) -> T) -> T {
+        self.scheduler
+            .decide(|scheduler, control| compute(scheduler, &control.placement))
     }
 
     /// Changes the host table; see [`SchedulerHandle::with_hosts`].
