@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 async fn flavors_are_created_once_and_described() {
     let api = Api::start(1, 1).await;
     api.create_flavor("1", 1).await;
-    let again = json!({"flavor": {"id": "1", "name": "x", "ram": 1, "vcpus": 1, "disk": 0}});
-    api.post("/flavors", again)
+    let duplicate = json!({"flavor": {"id": "1", "name": "x", "ram": 1, "vcpus": 1, "disk": 0}});
+    api.post("/flavors", duplicate)
         .await
         .expect_error(409, "conflictingRequest");
-    let again = json!({"flavor": {"id": "2", "name": "m1", "ram": 1, "vcpus": 1, "disk": 0}});
-    api.post("/flavors", again)
+    let duplicate = json!({"flavor": {"id": "2", "name": "m1", "ram": 1, "vcpus": 1, "disk": 0}});
+    api.post("/flavors", duplicate)
         .await
         .expect_error(409, "conflictingRequest");
     let wrong = json!({"flavor": {"name": "x", "ram": 0, "vcpus": 1, "disk": 0}});
@@ -52,12 +52,12 @@ async fn flavors_are_created_once_and_described() {
         (&flavor["description"], &flavor["swap"]),
         (&json!("d"), &json!(0))
     );
-    let old = api
+    let in_old_version = api
         .send_in_version("2.1", "GET", "/flavors/1", Value::Null)
         .await
         .expect(200);
-    assert_eq!(old["flavor"]["swap"], "");
-    assert!(old["flavor"].get("extra_specs").is_none());
+    assert_eq!(in_old_version["flavor"]["swap"], "");
+    assert!(in_old_version["flavor"].get("extra_specs").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,7 +89,7 @@ async fn private_flavors_are_limited_to_projects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_of_groups_are_apart_or_together() {
+async fn members_of_groups_are_on_different_hosts_or_on_the_same() {
     let api = Api::start(1, 3).await;
     api.create_flavor("1", 1).await;
     let body = json!({"server_group": {
@@ -101,9 +101,9 @@ async fn members_of_groups_are_apart_or_together() {
     let mut ids = Vec::new();
     for name in ["a", "b", "c"] {
         let id = api.create_active(name, hint.clone()).await;
-        let shown = api.wait_for_status(&id, "ACTIVE").await;
-        assert_eq!(shown["server_groups"], json!([group["id"]]));
-        hosts.insert(shown["OS-EXT-SRV-ATTR:host"].to_string());
+        let server = api.wait_for_status(&id, "ACTIVE").await;
+        assert_eq!(server["server_groups"], json!([group["id"]]));
+        hosts.insert(server["OS-EXT-SRV-ATTR:host"].to_string());
         ids.push(id);
     }
     assert_eq!(hosts.len(), 3);
@@ -118,14 +118,14 @@ async fn members_of_groups_are_apart_or_together() {
     );
     assert_eq!(first["hostId"], beside["hostId"]);
     let path = format!("/os-server-groups/{}", group["id"].as_str().unwrap());
-    let shown = api.get(&path).await.expect(200)["server_group"].clone();
-    assert_eq!(shown["members"].as_array().unwrap().len(), 4);
-    let old = api
+    let shown_group = api.get(&path).await.expect(200)["server_group"].clone();
+    assert_eq!(shown_group["members"].as_array().unwrap().len(), 4);
+    let in_old_version = api
         .send_in_version("2.1", "GET", &path, Value::Null)
         .await
         .expect(200)["server_group"]
         .clone();
-    assert_eq!(old["policies"], json!(["anti-affinity"]));
+    assert_eq!(in_old_version["policies"], json!(["anti-affinity"]));
     let wrong = json!({"server_group": {"name": "g", "policy": "chaos"}});
     api.post("/os-server-groups", wrong)
         .await
@@ -135,11 +135,11 @@ async fn members_of_groups_are_apart_or_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn zones_come_from_aggregates_and_servers_go_there() {
+async fn aggregates_define_zones_and_servers_are_placed_in_them() {
     let api = Api::start(1, 2).await;
     api.create_flavor("1", 1).await;
     let hosts = api.get("/os-hypervisors").await.expect(200)["hypervisors"].clone();
-    let name = hosts[0]["hypervisor_hostname"].as_str().unwrap();
+    let host_name = hosts[0]["hypervisor_hostname"].as_str().unwrap();
     let body = json!({"aggregate": {"name": "a", "availability_zone": "north"}});
     let aggregate = api.post("/os-aggregates", body.clone()).await.expect(200)["aggregate"].clone();
     api.post("/os-aggregates", body)
@@ -150,19 +150,19 @@ async fn zones_come_from_aggregates_and_servers_go_there() {
     api.post(&action, json!({"add_host": {"host": "none"}}))
         .await
         .expect_error(404, "itemNotFound");
-    api.post(&action, json!({"add_host": {"host": name}}))
+    api.post(&action, json!({"add_host": {"host": host_name}}))
         .await
         .expect(200);
-    api.post(&action, json!({"add_host": {"host": name}}))
+    api.post(&action, json!({"add_host": {"host": host_name}}))
         .await
         .expect_error(409, "conflictingRequest");
     let metadata = json!({"set_metadata": {"metadata": {"ssd": "true"}}});
-    let shown = api.post(&action, metadata).await.expect(200)["aggregate"].clone();
+    let aggregate = api.post(&action, metadata).await.expect(200)["aggregate"].clone();
     assert_eq!(
-        shown["metadata"],
+        aggregate["metadata"],
         json!({"availability_zone": "north", "ssd": "true"})
     );
-    assert_eq!(shown["hosts"], json!([name]));
+    assert_eq!(aggregate["hosts"], json!([host_name]));
     let zones = api.get("/os-availability-zone/detail").await.expect(200);
     let zones = zones["availabilityZoneInfo"].as_array().unwrap().clone();
     let names: Vec<_> = zones.iter().map(|zone| &zone["zoneName"]).collect();
@@ -172,25 +172,25 @@ async fn zones_come_from_aggregates_and_servers_go_there() {
         .create_active("s", json!({"availability_zone": "north"}))
         .await;
     let server = api.wait_for_status(&id, "ACTIVE").await;
-    assert_eq!(server["OS-EXT-SRV-ATTR:host"], name);
+    assert_eq!(server["OS-EXT-SRV-ATTR:host"], host_name);
     assert_eq!(server["OS-EXT-AZ:availability_zone"], "north");
-    let other = hosts[1]["hypervisor_hostname"].as_str().unwrap();
-    let forced = json!({"availability_zone": format!("nova:{other}")});
+    let other_host = hosts[1]["hypervisor_hostname"].as_str().unwrap();
+    let forced = json!({"availability_zone": format!("nova:{other_host}")});
     let id = api.create_active("f", forced).await;
     assert_eq!(
         api.wait_for_status(&id, "ACTIVE").await["OS-EXT-SRV-ATTR:host"],
-        other
+        other_host
     );
-    let id = api.create_active("w", json!({"host": name})).await;
+    let id = api.create_active("w", json!({"host": host_name})).await;
     assert_eq!(
         api.wait_for_status(&id, "ACTIVE").await["OS-EXT-SRV-ATTR:host"],
-        name
+        host_name
     );
 
     api.delete(&path)
         .await
         .expect_error(409, "conflictingRequest");
-    api.post(&action, json!({"remove_host": {"host": name}}))
+    api.post(&action, json!({"remove_host": {"host": host_name}}))
         .await
         .expect(200);
     api.delete(&path).await.expect(200);
@@ -224,11 +224,11 @@ async fn services_are_disabled_and_hypervisors_show_their_usage() {
         let server = api.wait_for_status(&server, "ACTIVE").await;
         assert_ne!(server["OS-EXT-SRV-ATTR:host"], service["host"]);
     }
-    let old = api
+    let in_old_version = api
         .send_in_version("2.1", "GET", "/os-services", Value::Null)
         .await
         .expect(200);
-    assert!(old["services"][0]["id"].is_u64());
+    assert!(in_old_version["services"][0]["id"].is_u64());
     let enable = json!({"host": service["host"], "binary": "nova-compute"});
     api.send_in_version("2.1", "PUT", "/os-services/enable", enable)
         .await
@@ -245,12 +245,12 @@ async fn services_are_disabled_and_hypervisors_show_their_usage() {
         .await
         .expect(200);
 
-    let busy = services
+    let other_service = services
         .as_array()
         .unwrap()
         .iter()
         .find(|service| service["id"] != id);
-    check_busy_host(&api, busy.unwrap()["id"].as_str().unwrap()).await;
+    check_busy_host(&api, other_service.unwrap()["id"].as_str().unwrap()).await;
 }
 
 /// Checks what is shown of a host with two servers, while the other host has none.
@@ -264,7 +264,7 @@ async fn check_busy_host(api: &Api, id: &str) {
         )
         .await;
     let hypervisors = hypervisors.expect(200)["hypervisors"].clone();
-    let busy = hypervisors
+    let hypervisor = hypervisors
         .as_array()
         .unwrap()
         .iter()
@@ -277,10 +277,10 @@ async fn check_busy_host(api: &Api, id: &str) {
         ("memory_mb_used", 1024),
         ("running_vms", 2),
     ] {
-        assert_eq!(busy[key], value, "{key}");
+        assert_eq!(hypervisor[key], value, "{key}");
     }
-    assert_eq!(busy["servers"].as_array().unwrap().len(), 2);
-    let path = format!("/os-hypervisors/{}", busy["id"].as_str().unwrap());
+    assert_eq!(hypervisor["servers"].as_array().unwrap().len(), 2);
+    let path = format!("/os-hypervisors/{}", hypervisor["id"].as_str().unwrap());
     let newest = api.get(&path).await.expect(200)["hypervisor"].clone();
     assert!(newest.get("vcpus").is_none() && newest["uptime"].is_null());
     let statistics = api

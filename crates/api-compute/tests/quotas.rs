@@ -45,9 +45,9 @@ async fn usage(api: &Api) -> Value {
 async fn quotas_are_set_shown_and_deleted() {
     let api = Api::start(1, 1).await;
     let path = format!("/os-quota-sets/{ADMIN_PROJECT}");
-    let shown = api.get(&path).await.expect(200)["quota_set"].clone();
+    let quotas = api.get(&path).await.expect(200)["quota_set"].clone();
     assert_eq!(
-        shown,
+        quotas,
         json!({
             "id": ADMIN_PROJECT, "instances": -1, "cores": -1, "ram": -1, "key_pairs": -1,
             "server_groups": -1, "server_group_members": -1, "metadata_items": 128,
@@ -65,14 +65,14 @@ async fn quotas_are_set_shown_and_deleted() {
     );
     // Quotas that a request does not name stay unchanged.
     set_quotas(&api, json!({"ram": 512})).await.expect(200);
-    let shown = api.get(&path).await.expect(200)["quota_set"].clone();
+    let quotas = api.get(&path).await.expect(200)["quota_set"].clone();
     for (name, limit) in [
         ("instances", 10),
         ("cores", 20),
         ("ram", 512),
         ("class:CUSTOM_GPU", 2),
     ] {
-        assert_eq!(shown[name], limit, "{name}");
+        assert_eq!(quotas[name], limit, "{name}");
     }
     let limits = api.get("/limits").await.expect(200)["limits"]["absolute"].clone();
     assert_eq!(limits["maxTotalInstances"], 10);
@@ -80,15 +80,15 @@ async fn quotas_are_set_shown_and_deleted() {
     let defaults = api.get(&format!("{path}/defaults")).await.expect(200);
     assert_eq!(defaults["quota_set"]["instances"], -1);
     // Old versions have more quotas, which are constant.
-    let old = api
+    let in_old_version = api
         .send_in_version("2.35", "GET", &path, Value::Null)
         .await
         .expect(200);
-    assert_eq!(old["quota_set"]["fixed_ips"], -1);
-    assert_eq!(old["quota_set"]["injected_files"], 0);
+    assert_eq!(in_old_version["quota_set"]["fixed_ips"], -1);
+    assert_eq!(in_old_version["quota_set"]["injected_files"], 0);
     assert_eq!(api.delete(&path).await.status, 202);
-    let shown = api.get(&path).await.expect(200)["quota_set"].clone();
-    assert_eq!(shown["instances"], -1);
+    let quotas = api.get(&path).await.expect(200)["quota_set"].clone();
+    assert_eq!(quotas["instances"], -1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,17 +101,21 @@ async fn the_default_class_holds_for_projects_without_quotas_of_their_own() {
         (&response["instances"], response.get("id")),
         (&json!(5), None)
     );
-    let shown = api.get(path).await.expect(200)["quota_class_set"].clone();
+    let quotas = api.get(path).await.expect(200)["quota_class_set"].clone();
     assert_eq!(
-        (&shown["id"], &shown["server_groups"]),
+        (&quotas["id"], &quotas["server_groups"]),
         (&json!("default"), &json!(6))
     );
-    let old = api
+    let in_old_version = api
         .send_in_version("2.49", "GET", path, Value::Null)
         .await
         .expect(200);
-    assert!(old["quota_class_set"].get("server_groups").is_none());
-    assert_eq!(old["quota_class_set"]["instances"], 5);
+    assert!(
+        in_old_version["quota_class_set"]
+            .get("server_groups")
+            .is_none()
+    );
+    assert_eq!(in_old_version["quota_class_set"]["instances"], 5);
     let quotas = api.get("/os-quota-sets/some").await.expect(200);
     assert_eq!(quotas["quota_set"]["instances"], 5);
     api.put(
@@ -345,12 +349,12 @@ async fn with_unified_limits_keystone_decides() {
         projects: BTreeMap::from([(ADMIN_PROJECT.to_owned(), Limits::from([(vcpu, 3)]))]),
     };
     control.take_unified_limits(limits).await.unwrap();
-    let shown = api.get("/os-quota-sets/admin").await.expect(200)["quota_set"].clone();
+    let quotas = api.get("/os-quota-sets/admin").await.expect(200)["quota_set"].clone();
     assert_eq!(
-        (&shown["instances"], &shown["cores"]),
+        (&quotas["instances"], &quotas["cores"]),
         (&json!(9), &json!(3))
     );
-    assert_eq!(shown["class:VCPU"], 3);
+    assert_eq!(quotas["class:VCPU"], 3);
     let defaults = api.get("/os-quota-sets/admin/defaults").await.expect(200);
     assert_eq!(defaults["quota_set"]["cores"], 1);
     let response = set_quotas(&api, json!({"cores": 5})).await;

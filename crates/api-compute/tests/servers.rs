@@ -389,11 +389,11 @@ async fn members_see_and_change_only_servers_of_their_project() {
         .await
         .expect(202);
     let foreign_id = created["server"]["id"].as_str().unwrap();
-    let shown = api
+    let server = api
         .send("GET", &format!("/v2.1/servers/{foreign_id}"), &member, None)
         .await
         .expect(200);
-    assert!(shown["server"].get("OS-EXT-SRV-ATTR:host").is_none());
+    assert!(server["server"].get("OS-EXT-SRV-ATTR:host").is_none());
 
     api.run_action(foreign_id, json!({"lock": {"locked_reason": "r"}}))
         .await

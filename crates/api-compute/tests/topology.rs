@@ -382,10 +382,10 @@ async fn invalid_rules_are_refused_by_their_field() {
             .contains("there is no server")
     );
 
-    let many = json!({
+    let extra_fields = json!({
         "os:scheduler_hints": {HINT: "relation=different,level=rack"}, "min_count": 101,
     });
-    let response = api.create_server("b", many).await;
+    let response = api.create_server("b", extra_fields).await;
     assert!(
         response
             .expect_error(400, "badRequest")

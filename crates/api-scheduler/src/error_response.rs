@@ -239,7 +239,7 @@ impl From<DestinationsError> for ErrorResponse {
         match error {
             DestinationsError::Prepare(refusal) => refusal.into(),
             DestinationsError::Select(refusal) => refusal.into(),
-            DestinationsError::NotMade(why) => why.into(),
+            DestinationsError::NotMade(error) => error.into(),
             DestinationsError::NoHost(no_host) => Self::no_host(*no_host),
             DestinationsError::Holds(consumer) => Self::consumer_exists(&consumer),
             DestinationsError::HoldsNothing(consumer) => {

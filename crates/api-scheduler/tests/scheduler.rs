@@ -130,8 +130,8 @@ async fn no_claim_remains_when_the_store_fails() {
         let error = &failed.json()["errors"][0];
         assert_eq!(error["code"], "scheduler.unavailable");
         assert_eq!(fleet.count_consumers(2).await, 0, "{fault:?}");
-        let again = fleet.select(&destinations_body(3, &[1, 2])).await;
-        assert_eq!(again.status, 200, "{fault:?}: {}", again.text);
+        let retried = fleet.select(&destinations_body(3, &[1, 2])).await;
+        assert_eq!(retried.status, 200, "{fault:?}: {}", retried.text);
     }
 }
 
@@ -159,9 +159,9 @@ async fn a_request_without_claim_offers_a_candidate_that_can_be_claimed() {
     assert_eq!(claimed.json()["provider"], host(1));
     assert_eq!(fleet.allocated_providers(1).await, [host(1)]);
 
-    let again = fleet.post(&path, &with_owner).await;
+    let repeated = fleet.post(&path, &with_owner).await;
     assert_eq!(
-        again.json()["errors"][0]["code"],
+        repeated.json()["errors"][0]["code"],
         "scheduler.consumer_exists"
     );
     let other_path = format!("/v1/claims/{}", instance(2));

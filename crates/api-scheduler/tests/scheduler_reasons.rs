@@ -250,8 +250,8 @@ async fn a_refusal_of_a_prefilter_is_explained() {
     };
     let parts = ApiParts::new().await;
     let scheduler = Scheduler::new(config, options).unwrap();
-    let keep = KeepOptions::default();
-    let scheduler = parts.scheduler(scheduler, keep);
+    let keep_options = KeepOptions::default();
+    let scheduler = parts.scheduler(scheduler, keep_options);
     let fleet = Fleet {
         placement: parts.service(),
         scheduler,

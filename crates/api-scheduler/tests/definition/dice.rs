@@ -15,8 +15,8 @@ impl Dice {
         self.below(times) == 0
     }
 
-    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize::try_from(self.below(of.len() as u64)).unwrap()]
+    pub(crate) fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+        values[usize::try_from(self.below(values.len() as u64)).unwrap()]
     }
 }
 

@@ -92,9 +92,13 @@ impl Topology {
     pub(crate) fn draw_rules(&self, dice: &mut Dice) -> Value {
         let mut rules = Vec::new();
         for _ in 0..dice.below(3) {
-            let known: Vec<Uuid> = self.instances.keys().copied().collect();
-            let count = if known.is_empty() { 0 } else { dice.below(4) };
-            let to: BTreeSet<Uuid> = (0..count).map(|_| dice.pick(&known)).collect();
+            let instances: Vec<Uuid> = self.instances.keys().copied().collect();
+            let count = if instances.is_empty() {
+                0
+            } else {
+                dice.below(4)
+            };
+            let to: BTreeSet<Uuid> = (0..count).map(|_| dice.pick(&instances)).collect();
             let relation = dice.pick(&["same", "different", "spread", "near", "far"]);
             let is_about_distance = ["near", "far"].contains(&relation);
             let mut rule = json!({"relation": relation, "to": to});
