@@ -49,12 +49,12 @@ mod tests {
     #[test]
     fn the_lists_are_paths_of_the_table() {
         for path in LISTS {
-            let entry = TABLE.iter().find(|entry| entry.path == path);
-            let has_get = |entry: &crate::routes::Entry| {
-                let mut operations = entry.operations.iter();
+            let route = TABLE.iter().find(|route| route.path == path);
+            let has_get = |route: &crate::routes::Route| {
+                let mut operations = route.operations.iter();
                 operations.any(|operation| operation.method == "GET")
             };
-            assert!(entry.is_some_and(has_get), "{path}");
+            assert!(route.is_some_and(has_get), "{path}");
         }
     }
 

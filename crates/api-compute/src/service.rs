@@ -23,7 +23,7 @@ use crate::query::{Query, decode_path};
 use crate::routed_request::RoutedRequest;
 use crate::routes::{self, Operation, Route, TABLE};
 use crate::version::{self, Version, VersionError};
-use crate::{cost, error, time, versions};
+use crate::{cost, discovery, error, time};
 
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
 

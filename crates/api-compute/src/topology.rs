@@ -191,7 +191,7 @@ mod tests {
             {"relation": "same", "level": "row", "strength": "soft", "weight": 3, "to": [SERVER_1, SERVER_2]},
             {"relation": "spread", "level": "room", "max_skew": 2},
         ]);
-        let parse = |value: &Value| parse("t", value).unwrap();
+        let parse = |value: &Value| parse_rules("t", value).unwrap();
         assert_eq!(parse(&json!(text)), parse(&objects));
         assert_eq!(parse(&json!([text, text])).len(), 4);
         assert_eq!(parse(&objects[1]).len(), 1);

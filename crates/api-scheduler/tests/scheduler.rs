@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fleet::{Fleet, GROUP, RACK_1, RACK_2, destinations_body, host, instance, text};
 use placewright_api_scheduler::KeepOptions;
-use placewright_api_testing::{ApiParts, call, get};
+use placewright_api_testing::{ApiParts, get};
 use placewright_engine::Options;
 use placewright_http::HttpOptions;
 use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};

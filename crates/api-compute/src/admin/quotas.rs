@@ -143,7 +143,7 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     check_settable(request).await?;
     let body = request.json()?;
     let (limits, force) = parse_limits(request, &body, "quota_set")?;
-    set(
+    set_quota(
         request,
         QuotaScope::Project(project.to_owned()),
         limits,

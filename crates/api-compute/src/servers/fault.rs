@@ -79,7 +79,7 @@ fn unsatisfied_parts(explanation: &Explanation) -> BTreeSet<&'static str> {
     match last_filter {
         Some(effect) => parts.extend(part_of_filter(&effect.filter)),
         None if explanation.removed_by_rules > 0 && explanation.left == 0 => {
-            drop(parts.insert(RULES));
+            parts.insert(RULES);
         }
         None => {}
     }

@@ -133,7 +133,7 @@ impl Topology {
     }
 
     /// The hosts of the instances that a rule refers to, one for each instance.
-    fn instances(&self, request: &RequestSpec, rule: &TopologyRule) -> Vec<Uuid> {
+    fn hosts_of_rule(&self, request: &RequestSpec, rule: &TopologyRule) -> Vec<Uuid> {
         let group = request.instance_group.as_ref();
         let members = group.and_then(|group| self.members.get(&group.uuid));
         let instances = if rule.to.is_empty() {
