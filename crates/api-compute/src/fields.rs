@@ -101,7 +101,7 @@ impl<'a> ObjectParser<'a> {
         Err(self.field_error(key, format!("it must have {min} to {max} characters")))
     }
 
-    /// Takes a text that may also be null.
+    /// Takes a text that may also be null: `Some(None)`.
     pub(crate) fn nullable_text(
         &mut self,
         key: &'a str,
@@ -186,7 +186,7 @@ impl<'a> ObjectParser<'a> {
     }
 }
 
-/// The items of a JSON list, which are at most `items_max`.
+/// The items of a JSON list, which may have at most `items_max`.
 pub(crate) fn parse_list<'v>(
     path: &str,
     value: &'v Value,
@@ -218,8 +218,8 @@ pub(crate) fn json_boolean(value: &Value) -> Option<bool> {
 pub(crate) fn parse_boolean(text: &str) -> Option<bool> {
     const TRUE: [&str; 6] = ["1", "t", "true", "on", "y", "yes"];
     const FALSE: [&str; 6] = ["0", "f", "false", "off", "n", "no"];
-    let is_any = |names: &[&str]| names.iter().any(|name| text.eq_ignore_ascii_case(name));
-    match (is_any(&TRUE), is_any(&FALSE)) {
+    let matches_any = |names: &[&str]| names.iter().any(|name| text.eq_ignore_ascii_case(name));
+    match (matches_any(&TRUE), matches_any(&FALSE)) {
         (true, _) => Some(true),
         (_, true) => Some(false),
         _ => None,

@@ -142,8 +142,9 @@ impl Client {
     ///
     /// [`Error`].
     pub async fn hosts(&self, limit: usize, after: Option<Uuid>) -> Result<Hosts, Error> {
-        let after = after.map_or_else(String::new, |after| format!("&after={after}"));
-        self.get(&format!("hosts?limit={limit}{after}")).await
+        let after_parameter = after.map_or_else(String::new, |after| format!("&after={after}"));
+        self.get(&format!("hosts?limit={limit}{after_parameter}"))
+            .await
     }
 
     /// Fetches the scheduler's state of a host, by the UUID of its root provider.
