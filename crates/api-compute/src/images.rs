@@ -104,13 +104,13 @@ struct ImageCache {
 /// When the file was last modified, and its length. The file is read again when either changes.
 type FileVersion = (SystemTime, u64);
 
-/// The file as it is parsed.
+/// The content of the file.
 #[derive(Deserialize)]
 struct ImageFile {
     images: Vec<ImageEntry>,
 }
 
-/// An image in the file; unknown keys are its properties.
+/// An image in the file. Its properties are in `properties`, or beside the attributes.
 #[derive(Deserialize)]
 struct ImageEntry {
     id: Uuid,
@@ -213,12 +213,12 @@ impl ImageEntry {
         let unknown = self.other_keys.into_iter();
         let unknown = unknown.filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()));
         // A null value means that the property is not set.
-        let set_values = unknown
+        let set_properties = unknown
             .chain(self.properties)
             .filter(|(_, value)| !value.is_null());
-        let values = Value::Object(set_values.collect());
+        let properties_json = Value::Object(set_properties.collect());
         let properties: ImageProperties =
-            serde_json::from_value(values).map_err(|error| error.to_string())?;
+            serde_json::from_value(properties_json).map_err(|error| error.to_string())?;
         Ok(Image {
             id: Some(self.id.to_string()),
             name: self.name,

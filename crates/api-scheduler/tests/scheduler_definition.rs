@@ -110,7 +110,7 @@ impl Fleet {
             members.filter(|other| **other == uuid).count()
         });
         let policy = group.map_or("", |group| POLICIES[policy_of(group.uuid)]);
-        let soft = match policy {
+        let group_value = match policy {
             "soft-affinity" => members_on_host as f64,
             "soft-anti-affinity" => -(members_on_host as f64),
             _ => 0.0,
@@ -120,22 +120,22 @@ impl Fleet {
             (1.0, cpus * ratio - used_cpus, Some(0.0)),
             (1.0, disk, Some(0.0)),
             (-1.0, f64::from(host.io_ops), Some(0.0)),
-            (1.0, soft, None),
+            (1.0, group_value, None),
             (-1e6, f64::from(host.failed_builds), None),
             (1.0, f64::from(host.version), None),
             (1.0, self.topology.soft_rules_value(request, uuid), None),
         ]
     }
 
-    /// The feasible hosts, each with its score.
-    async fn weigh(&self, request: &RequestSpec, hosts: &[Uuid]) -> BTreeMap<Uuid, f64> {
+    /// The scores of hosts, which are all feasible ones.
+    async fn score_hosts(&self, request: &RequestSpec, hosts: &[Uuid]) -> BTreeMap<Uuid, f64> {
         let mut raw_values = Vec::new();
         for host in hosts {
             raw_values.push(self.raw_values(request, *host).await);
         }
-        let mut weights: BTreeMap<Uuid, f64> = hosts.iter().map(|host| (*host, 0.0)).collect();
+        let mut scores: BTreeMap<Uuid, f64> = hosts.iter().map(|host| (*host, 0.0)).collect();
         if hosts.len() < 2 {
-            return weights;
+            return scores;
         }
         for (weigher, (_, _, declared_min)) in raw_values[0].iter().enumerate() {
             let clamped_value = |host: usize| {
@@ -152,10 +152,10 @@ impl Fleet {
             for host in indexes {
                 let share =
                     raw_values[host][weigher].0 * (clamped_value(host) - low) / (high - low);
-                *weights.get_mut(&hosts[host]).unwrap() += share;
+                *scores.get_mut(&hosts[host]).unwrap() += share;
             }
         }
-        weights
+        scores
     }
 }
 
@@ -220,7 +220,7 @@ async fn compare(fleet: &mut Fleet, dice: &mut Dice, number: u64, context: &str)
         .copied()
         .filter(|host| fleet.passes(&request, *host))
         .collect();
-    let weights = fleet.weigh(&request, &feasible).await;
+    let scores = fleet.score_hosts(&request, &feasible).await;
     let alternates = usize::try_from(dice.below(4)).unwrap();
     let does_claim = !dice.one_in(3);
     let instance = uuid(0x10, number);
@@ -244,14 +244,14 @@ async fn compare(fleet: &mut Fleet, dice: &mut Dice, number: u64, context: &str)
     }
     assert_eq!(response.status, 200, "{context}: {}", response.text);
     let selection = response.json()["selections"][0].clone();
-    check_hosts(fleet, &weights, &selection, alternates, &context);
+    check_hosts(fleet, &scores, &selection, alternates, &context);
     let offers = selection["alternates"].as_array().unwrap();
     for offer in std::iter::once(&selection["selected"]).chain(offers) {
         let other = parse_provider(offer);
         let score = offer["score"].as_f64().unwrap();
         assert!(
-            is_close(score, weights[&other]),
-            "{context}: {offer} of {weights:?}"
+            is_close(score, scores[&other]),
+            "{context}: {offer} of {scores:?}"
         );
         check_candidate(&candidates[&other], offer, &context);
     }
@@ -292,27 +292,25 @@ fn check_candidate(candidates: &[Value], offer: &Value, context: &str) {
 /// Checks that the best host is selected, and that the alternates are the next best of its cell.
 fn check_hosts(
     fleet: &Fleet,
-    weights: &BTreeMap<Uuid, f64>,
+    scores: &BTreeMap<Uuid, f64>,
     selection: &Value,
     alternates: usize,
     context: &str,
 ) {
     let host = parse_provider(&selection["selected"]);
-    let best = weights.values().copied().fold(f64::MIN, f64::max);
-    let mut best_hosts = weights
-        .iter()
-        .filter(|(_, weight)| is_close(**weight, best));
+    let best = scores.values().copied().fold(f64::MIN, f64::max);
+    let mut best_hosts = scores.iter().filter(|(_, score)| is_close(**score, best));
     let first_best = best_hosts.next().map(|(host, _)| *host);
     assert_eq!(
         first_best,
         Some(host),
-        "{context}: {selection} of {weights:?}"
+        "{context}: {selection} of {scores:?}"
     );
     let cell = fleet.hosts[&host].cell;
-    let mut expected_scores: Vec<f64> = weights
+    let mut expected_scores: Vec<f64> = scores
         .iter()
         .filter(|(other, _)| **other != host && fleet.hosts[*other].cell == cell)
-        .map(|(_, weight)| *weight)
+        .map(|(_, score)| *score)
         .collect();
     expected_scores.sort_by(|a, b| b.total_cmp(a));
     expected_scores.truncate(alternates);
@@ -320,7 +318,7 @@ fn check_hosts(
     assert_eq!(
         offers.len(),
         expected_scores.len(),
-        "{context}: {selection} of {weights:?}"
+        "{context}: {selection} of {scores:?}"
     );
     let mut distinct = BTreeSet::from([host]);
     for (offer, expected) in offers.iter().zip(&expected_scores) {
@@ -328,8 +326,8 @@ fn check_hosts(
         assert!(distinct.insert(other), "{context}: {selection}");
         assert_eq!(fleet.hosts[&other].cell, cell, "{context}: {selection}");
         assert!(
-            is_close(weights[&other], *expected),
-            "{context}: {selection} of {weights:?}"
+            is_close(scores[&other], *expected),
+            "{context}: {selection} of {scores:?}"
         );
     }
 }

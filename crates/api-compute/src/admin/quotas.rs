@@ -14,8 +14,8 @@ use crate::routed_request::RoutedRequest;
 /// The largest limit, as in Nova.
 const LIMIT_MAX: i64 = i32::MAX as i64;
 
-/// Quotas that are constant, because nothing here counts what they limit: the last version that has
-/// them, their names, and the limit that all projects have.
+/// Quotas that nothing counts, so that their limits are constant: the last version that has them, their
+/// names, and the limit of each project.
 const CONSTANT_QUOTAS: [(u16, &[&str], i64); 3] = [
     (u16::MAX, &["metadata_items"], 128),
     (
@@ -61,8 +61,7 @@ impl Quota {
         project: Option<&str>,
         resource: &Resource,
     ) -> Self {
-        // Unified limits have resource classes where this API has names of its own. Nova maps them
-        // so, too.
+        // Unified limits are those of resource classes. As in Nova, cores and RAM stand for two of them.
         let resource = match resource {
             Resource::Cores if state.has_unified_limits() => &Resource::Class("VCPU".into()),
             Resource::Ram if state.has_unified_limits() => &Resource::Class("MEMORY_MB".into()),

@@ -237,11 +237,11 @@ impl Topology {
                 .map(|other_host| self.distance(host, *other_host))
                 .sum();
             let max = self.distances.values().copied().max().unwrap_or(0);
-            let mean_distance =
+            let relative_distance =
                 f64::from(sum) / other_hosts.len() as f64 / f64::from(max.max(HOPS_MAX));
             return match rule.relation {
-                TopologyRelation::Near => 1.0 - mean_distance,
-                _ => mean_distance,
+                TopologyRelation::Near => 1.0 - relative_distance,
+                _ => relative_distance,
             };
         };
         let Some(own_place) = self.place_at_level(level, host) else {
