@@ -13,8 +13,8 @@ pub(crate) mod zones;
 
 use uuid::Uuid;
 
-/// The integer id that old microversions show for something with a UUID: always the same for the
-/// same UUID, and with few collisions.
+/// The integer id of an object with a UUID, which old microversions show. It depends on the UUID
+/// alone, and collisions are rare.
 pub(crate) fn legacy_id(uuid: Uuid) -> u32 {
     let low = uuid.as_u128() & 0x7fff_ffff;
     u32::try_from(low).unwrap_or(0).max(1)

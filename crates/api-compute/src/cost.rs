@@ -1,4 +1,4 @@
-//! Which requests may take milliseconds, and therefore run on the threads for costly requests.
+//! Which requests are costly: they may take milliseconds, and run on threads of their own.
 
 use placewright_http::Cost;
 
@@ -24,16 +24,19 @@ const LISTS: [&str; 18] = [
     "/os-keypairs",
 ];
 
-/// Part of a body that asks for several servers: `min_count` or `max_count`.
-const COUNT: &[u8] = b"_count\"";
+/// The end of `min_count` and `max_count`, the fields with which a body requests several servers.
+const COUNT_FIELD_END: &[u8] = b"_count\"";
 
-/// Whether a request may take milliseconds.
-pub(crate) fn is_high(path: &str, method: &str, body: &[u8]) -> bool {
+/// Whether a request is costly.
+pub(crate) fn is_costly(path: &str, method: &str, body: &[u8]) -> bool {
     match method {
         "GET" => LISTS.contains(&path),
         _ => {
             Cost::OfBody.is_high(body.len())
-                || path == "/servers" && body.windows(COUNT.len()).any(|part| part == COUNT)
+                || path == "/servers"
+                    && body
+                        .windows(COUNT_FIELD_END.len())
+                        .any(|window| window == COUNT_FIELD_END)
         }
     }
 }
@@ -46,12 +49,12 @@ mod tests {
     #[test]
     fn the_lists_are_paths_of_the_table() {
         for path in LISTS {
-            let entry = TABLE.iter().find(|entry| entry.path == path);
-            let lists = |entry: &crate::routes::Entry| {
-                let mut operations = entry.operations.iter();
+            let route = TABLE.iter().find(|route| route.path == path);
+            let has_get = |route: &crate::routes::Route| {
+                let mut operations = route.operations.iter();
                 operations.any(|operation| operation.method == "GET")
             };
-            assert!(entry.is_some_and(lists), "{path}");
+            assert!(route.is_some_and(has_get), "{path}");
         }
     }
 
@@ -65,7 +68,7 @@ mod tests {
             ("/os-keypairs", "POST", r#"{"max_count": 9}"#, false),
             ("/os-keypairs", "POST", &" ".repeat(20_000), true),
         ] {
-            assert_eq!(is_high(path, method, body.as_bytes()), expected, "{path}");
+            assert_eq!(is_costly(path, method, body.as_bytes()), expected, "{path}");
         }
     }
 }

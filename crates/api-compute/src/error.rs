@@ -1,4 +1,4 @@
-//! Error responses in the form of the compute API, and what else becomes one.
+//! Error responses in the form of the compute API, and the conversion of other errors to them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use placewright_http::{ApiError, title};
 use placewright_link::LinkError;
 use serde_json::{Value, json};
 
-/// When a client may try again that was refused because something does not answer.
+/// After which time a client may try again when a store or a cell did not answer.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A 404 for an object that does not exist, or that the caller may not see.
@@ -17,7 +17,7 @@ pub(crate) fn missing(what: &str, id: &str) -> ApiError {
 }
 
 /// A 404 for a path that does not exist in the requested version.
-pub(crate) fn nothing_here() -> ApiError {
+pub(crate) fn path_not_found() -> ApiError {
     ApiError::not_found("The resource could not be found.")
 }
 
@@ -34,21 +34,21 @@ pub(crate) fn body(error: &ApiError) -> Value {
         detail => detail,
     };
     if status == 401 {
-        // In other clouds a proxy in front of the API answers these, in this form.
+        // In other clouds a proxy in front of the API sends these responses, in this form.
         return json!({"error": {
             "code": 401, "title": "Unauthorized", "message": message,
         }});
     }
     let mut body = serde_json::Map::new();
     let value = json!({"code": status, "message": message});
-    body.insert(kind(status).to_owned(), value);
+    body.insert(error_key(status).to_owned(), value);
     Value::Object(body)
 }
 
 /// The key of the error object for a status.
 ///
 /// Source: Compute API guide, "Faults".
-fn kind(status: u16) -> &'static str {
+fn error_key(status: u16) -> &'static str {
     match status {
         400 => "badRequest",
         403 => "forbidden",
@@ -64,7 +64,7 @@ fn kind(status: u16) -> &'static str {
 }
 
 /// The response to a refusal of the conductor for which no handler has its own message.
-pub(crate) fn of_refusal(refusal: super_conductor::Refusal) -> ApiError {
+pub(crate) fn from_refusal(refusal: super_conductor::Refusal) -> ApiError {
     use super_conductor::Refusal;
     match refusal {
         Refusal::NotFound { what, id } => missing(what, &id),
@@ -72,35 +72,35 @@ pub(crate) fn of_refusal(refusal: super_conductor::Refusal) -> ApiError {
             "The records of the project's servers would have more than {most} bytes; \
              compute.project_bytes_max allows no more."
         )),
-        // In Nova's words, which clients know.
-        Refusal::OverQuota(over) => ApiError::forbidden(over.to_string()),
-        Refusal::TooMany { .. } => ApiError::forbidden(sentence(&refusal.to_string())),
+        // The message is Nova's, because clients parse it.
+        Refusal::OverQuota(exceeded) => ApiError::forbidden(exceeded.to_string()),
+        Refusal::TooMany { .. } => ApiError::forbidden(to_sentence(&refusal.to_string())),
         Refusal::Exists { .. }
         | Refusal::InUse { .. }
         | Refusal::WrongState { .. }
         | Refusal::BelowUse { .. }
         | Refusal::Changed
-        | Refusal::Placement(_) => ApiError::conflict(sentence(&refusal.to_string())),
+        | Refusal::Placement(_) => ApiError::conflict(to_sentence(&refusal.to_string())),
     }
 }
 
-/// The response when a cell cannot be reached, or does not do what it was asked for.
-pub(crate) fn of_link(error: &LinkError) -> ApiError {
+/// The response when a cell cannot be reached, or refuses an operation.
+pub(crate) fn from_link_error(error: &LinkError) -> ApiError {
     match error {
-        LinkError::Refused { why, .. } => ApiError::conflict(sentence(why)),
+        LinkError::Refused { why, .. } => ApiError::conflict(to_sentence(why)),
         LinkError::Unreachable { .. }
         | LinkError::TimedOut { .. }
-        | LinkError::Unavailable { .. } => unavailable(sentence(&error.to_string())),
+        | LinkError::Unavailable { .. } => unavailable(to_sentence(&error.to_string())),
     }
 }
 
-/// Makes a text a sentence: with a capital letter and a full stop.
-pub(crate) fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let Some(first) = letters.next() else {
+/// Makes a sentence of a text: with a capital letter at its beginning and a full stop.
+pub(crate) fn to_sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let Some(first_letter) = chars.next() else {
         return String::new();
     };
-    let mut sentence: String = first.to_uppercase().chain(letters).collect();
+    let mut sentence: String = first_letter.to_uppercase().chain(chars).collect();
     if !sentence.ends_with('.') {
         sentence.push('.');
     }

@@ -1,4 +1,4 @@
-//! Parsing of request bodies: each error names the field, and unknown fields are rejected.
+//! Parsing of the fields of request bodies: each error names the field, and unknown fields are rejected.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -6,10 +6,11 @@ use std::ops::RangeInclusive;
 use placewright_http::{ApiError, ApiResult};
 use serde_json::{Map, Value};
 
-/// A JSON object whose fields are taken out one by one while it is parsed.
+/// Parses a JSON object field by field. At the end it rejects the object if it has other fields.
 pub(crate) struct ObjectParser<'a> {
     path: Cow<'a, str>,
     map: &'a Map<String, Value>,
+    /// The keys of the fields that were parsed.
     taken: Vec<&'a str>,
 }
 
@@ -29,7 +30,7 @@ impl<'a> ObjectParser<'a> {
                 map,
                 taken: Vec::with_capacity(map.len()),
             }),
-            other => Err(wrong(&path, "an object", other)),
+            other => Err(type_error(&path, "an object", other)),
         }
     }
 
@@ -43,11 +44,11 @@ impl<'a> ObjectParser<'a> {
     }
 
     /// A 400 about one of its fields.
-    pub(crate) fn wrong(&self, key: &str, message: impl std::fmt::Display) -> ApiError {
+    pub(crate) fn field_error(&self, key: &str, message: impl std::fmt::Display) -> ApiError {
         ApiError::field(&self.path_of(key), message)
     }
 
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub(crate) fn contains(&self, key: &str) -> bool {
         self.map.contains_key(key)
     }
 
@@ -59,20 +60,20 @@ impl<'a> ObjectParser<'a> {
     }
 
     /// Takes a required field of any type.
-    pub(crate) fn need(&mut self, key: &'a str) -> ApiResult<&'a Value> {
+    pub(crate) fn take_required(&mut self, key: &'a str) -> ApiResult<&'a Value> {
         match self.take(key) {
             Some(value) => Ok(value),
-            None => Err(self.wrong(key, "it is missing")),
+            None => Err(self.field_error(key, "it is missing")),
         }
     }
 
     /// Takes a required object.
     pub(crate) fn object(&mut self, key: &'a str) -> ApiResult<ObjectParser<'a>> {
-        let value = self.need(key)?;
+        let value = self.take_required(key)?;
         ObjectParser::new(self.path_of(key), value)
     }
 
-    /// Takes a text whose length in characters is within a range.
+    /// Takes a text whose length in characters is within a range; none if it is missing.
     pub(crate) fn text(
         &mut self,
         key: &'a str,
@@ -83,24 +84,24 @@ impl<'a> ObjectParser<'a> {
         };
         let text = value
             .as_str()
-            .ok_or_else(|| wrong(&self.path_of(key), "a text", value))?;
+            .ok_or_else(|| type_error(&self.path_of(key), "a text", value))?;
         self.check_length(key, text, &length)?;
         Ok(Some(text))
     }
 
     fn check_length(&self, key: &str, text: &str, length: &RangeInclusive<usize>) -> ApiResult<()> {
-        // A text has at most as many characters as bytes, and at least a quarter as many. So most
-        // need not be counted.
-        let (bytes, least) = (text.len(), *length.start());
-        let fits_in_bytes = bytes <= *length.end() && bytes.div_ceil(4) >= least;
+        // A text has at most as many characters as bytes, and at least a quarter as many. So the
+        // characters of most texts need not be counted.
+        let (bytes, chars_min) = (text.len(), *length.start());
+        let fits_in_bytes = bytes <= *length.end() && bytes.div_ceil(4) >= chars_min;
         if fits_in_bytes || length.contains(&text.chars().count()) {
             return Ok(());
         }
-        let (least, most) = (length.start(), length.end());
-        Err(self.wrong(key, format!("it must have {least} to {most} characters")))
+        let (min, max) = (length.start(), length.end());
+        Err(self.field_error(key, format!("it must have {min} to {max} characters")))
     }
 
-    /// Takes a text that may also be null.
+    /// Takes a text that may also be null: `Some(None)`.
     pub(crate) fn nullable_text(
         &mut self,
         key: &'a str,
@@ -116,13 +117,13 @@ impl<'a> ObjectParser<'a> {
     }
 
     /// Takes a required text.
-    pub(crate) fn needed_text(
+    pub(crate) fn required_text(
         &mut self,
         key: &'a str,
         length: RangeInclusive<usize>,
     ) -> ApiResult<&'a str> {
         let text = self.text(key, length)?;
-        text.ok_or_else(|| self.wrong(key, "it is missing"))
+        text.ok_or_else(|| self.field_error(key, "it is missing"))
     }
 
     /// Takes a name: without blanks at its ends, and with printable characters only.
@@ -151,9 +152,9 @@ impl<'a> ObjectParser<'a> {
         match number {
             Some(number) if range.contains(&number) => Ok(Some(number)),
             _ => {
-                let (least, most) = (range.start(), range.end());
-                let what = format!("a whole number from {least} to {most}");
-                Err(wrong(&self.path_of(key), &what, value))
+                let (min, max) = (range.start(), range.end());
+                let expected = format!("a whole number from {min} to {max}");
+                Err(type_error(&self.path_of(key), &expected, value))
             }
         }
     }
@@ -163,9 +164,9 @@ impl<'a> ObjectParser<'a> {
         let Some(value) = self.take(key) else {
             return Ok(None);
         };
-        match boolean(value) {
-            Some(known) => Ok(Some(known)),
-            None => Err(wrong(&self.path_of(key), "true or false", value)),
+        match json_boolean(value) {
+            Some(flag) => Ok(Some(flag)),
+            None => Err(type_error(&self.path_of(key), "true or false", value)),
         }
     }
 
@@ -179,28 +180,35 @@ impl<'a> ObjectParser<'a> {
             .keys()
             .find(|key| !self.taken.contains(&key.as_str()));
         match unknown {
-            Some(key) => Err(self.wrong(key, "there is no such field here")),
+            Some(key) => Err(self.field_error(key, "there is no such field here")),
             None => Ok(()),
         }
     }
 }
 
-/// A list of at most `most` items.
-pub(crate) fn list<'v>(path: &str, value: &'v Value, most: usize) -> ApiResult<&'v [Value]> {
-    let all = value
+/// The items of a JSON list, which may have at most `items_max`.
+pub(crate) fn parse_list<'v>(
+    path: &str,
+    value: &'v Value,
+    items_max: usize,
+) -> ApiResult<&'v [Value]> {
+    let items = value
         .as_array()
-        .ok_or_else(|| wrong(path, "a list", value))?;
-    if all.len() > most {
-        let message = format!("it must have at most {most} items, not {}", all.len());
+        .ok_or_else(|| type_error(path, "a list", value))?;
+    if items.len() > items_max {
+        let message = format!(
+            "it must have at most {items_max} items, not {}",
+            items.len()
+        );
         return Err(ApiError::field(path, message));
     }
-    Ok(all)
+    Ok(items)
 }
 
 /// A boolean in any of the forms that clients write.
-pub(crate) fn boolean(value: &Value) -> Option<bool> {
+pub(crate) fn json_boolean(value: &Value) -> Option<bool> {
     match value {
-        Value::Bool(known) => Some(*known),
+        Value::Bool(flag) => Some(*flag),
         Value::String(text) => parse_boolean(text),
         _ => None,
     }
@@ -210,8 +218,8 @@ pub(crate) fn boolean(value: &Value) -> Option<bool> {
 pub(crate) fn parse_boolean(text: &str) -> Option<bool> {
     const TRUE: [&str; 6] = ["1", "t", "true", "on", "y", "yes"];
     const FALSE: [&str; 6] = ["0", "f", "false", "off", "n", "no"];
-    let is_one = |names: &[&str]| names.iter().any(|name| text.eq_ignore_ascii_case(name));
-    match (is_one(&TRUE), is_one(&FALSE)) {
+    let matches_any = |names: &[&str]| names.iter().any(|name| text.eq_ignore_ascii_case(name));
+    match (matches_any(&TRUE), matches_any(&FALSE)) {
         (true, _) => Some(true),
         (_, true) => Some(false),
         _ => None,
@@ -235,15 +243,15 @@ pub(crate) fn check_name(path: &str, name: &str) -> ApiResult<()> {
     Ok(())
 }
 
-/// An object of texts: metadata or extra specs.
-pub(crate) fn texts(
+/// Parses an object whose values are texts: metadata or extra specs.
+pub(crate) fn parse_texts(
     path: &str,
     value: &Value,
     check_key: impl Fn(&str) -> bool,
     value_max: usize,
 ) -> ApiResult<Vec<(String, String)>> {
     let Value::Object(map) = value else {
-        return Err(wrong(path, "an object", value));
+        return Err(type_error(path, "an object", value));
     };
     let mut texts = Vec::with_capacity(map.len());
     for (key, value) in map {
@@ -254,7 +262,7 @@ pub(crate) fn texts(
         }
         let text = value
             .as_str()
-            .ok_or_else(|| wrong(&path(), "a text", value))?;
+            .ok_or_else(|| type_error(&path(), "a text", value))?;
         if text.chars().count() > value_max {
             let message = format!("it must have at most {value_max} characters");
             return Err(ApiError::field(&path(), message));
@@ -266,25 +274,28 @@ pub(crate) fn texts(
 
 /// Whether a text is a valid key of metadata or extra specs.
 pub(crate) fn is_key(key: &str) -> bool {
-    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.' | ' ');
-    (1..=255).contains(&key.len()) && key.chars().all(is_fine)
+    let is_allowed =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.' | ' ');
+    (1..=255).contains(&key.len()) && key.chars().all(is_allowed)
 }
 
 /// A 400 about a value of the wrong type.
-pub(crate) fn wrong(path: &str, expected: &str, found: &Value) -> ApiError {
-    let mut shown = match found {
-        // Not written out in full, because it would be truncated anyway.
-        Value::Array(all) if !all.is_empty() => format!("a list of {}", all.len()),
+pub(crate) fn type_error(path: &str, expected: &str, value: &Value) -> ApiError {
+    let mut value_text = match value {
+        // Only the length is shown, because the whole would be truncated.
+        Value::Array(items) if !items.is_empty() => format!("a list of {}", items.len()),
         Value::Object(map) if !map.is_empty() => format!("an object of {}", map.len()),
-        found => found.to_string(),
+        value => value.to_string(),
     };
-    if shown.len() > 100 {
-        let end = (0..=100).rev().find(|at| shown.is_char_boundary(*at));
-        shown.truncate(end.unwrap_or(0));
-        shown.push('…');
+    if value_text.len() > 100 {
+        let end = (0..=100)
+            .rev()
+            .find(|index| value_text.is_char_boundary(*index));
+        value_text.truncate(end.unwrap_or(0));
+        value_text.push('…');
     }
     let path = if path.is_empty() { "the body" } else { path };
-    ApiError::field(path, format!("it must be {expected}, not {shown}"))
+    ApiError::field(path, format!("it must be {expected}, not {value_text}"))
 }
 
 #[cfg(test)]
@@ -299,29 +310,29 @@ mod tests {
     #[test]
     fn errors_name_the_field() {
         let body = json!({"server": {"name": " a", "count": "x", "on": 3, "more": 1}});
-        let mut fields = ObjectParser::of_body(&body).unwrap();
-        let mut server = fields.object("server").unwrap();
+        let mut body_parser = ObjectParser::of_body(&body).unwrap();
+        let mut server_parser = body_parser.object("server").unwrap();
         assert_eq!(
-            message(server.name("name")),
+            message(server_parser.name("name")),
             "server.name: it must not begin or end with blanks"
         );
         assert_eq!(
-            message(server.integer("count", 1..=5)),
+            message(server_parser.integer("count", 1..=5)),
             "server.count: it must be a whole number from 1 to 5, not \"x\""
         );
         assert_eq!(
-            message(server.boolean("on")),
+            message(server_parser.boolean("on")),
             "server.on: it must be true or false, not 3"
         );
         assert_eq!(
-            message(server.needed_text("id", 1..=3)),
+            message(server_parser.required_text("id", 1..=3)),
             "server.id: it is missing"
         );
         assert_eq!(
-            message(server.finish()),
+            message(server_parser.finish()),
             "server.more: there is no such field here"
         );
-        assert!(fields.finish().is_ok());
+        assert!(body_parser.finish().is_ok());
         let body = json!([]);
         assert_eq!(
             message(ObjectParser::of_body(&body).map(|_| ())),
@@ -342,24 +353,24 @@ mod tests {
         ];
         for (text, is_accepted) in lengths {
             let body = json!({ "a": text });
-            let mut fields = ObjectParser::of_body(&body).unwrap();
-            let found = fields.text("a", 2..=3);
-            assert_eq!(found.is_ok(), is_accepted, "{text}");
+            let mut body_parser = ObjectParser::of_body(&body).unwrap();
+            let text_or_error = body_parser.text("a", 2..=3);
+            assert_eq!(text_or_error.is_ok(), is_accepted, "{text}");
         }
         let body = json!({"a": "aé", "b": "", "c": "aaaaa"});
-        let mut fields = ObjectParser::of_body(&body).unwrap();
-        assert!(fields.text("a", 1..=2).is_ok());
-        assert!(fields.text("b", 1..=2).is_err());
-        assert!(fields.text("c", 1..=4).is_err());
+        let mut body_parser = ObjectParser::of_body(&body).unwrap();
+        assert!(body_parser.text("a", 1..=2).is_ok());
+        assert!(body_parser.text("b", 1..=2).is_err());
+        assert!(body_parser.text("c", 1..=4).is_err());
     }
 
     #[test]
     fn numbers_and_booleans_may_be_texts() {
         let body = json!({"a": "7", "b": "Yes", "c": "off"});
-        let mut fields = ObjectParser::of_body(&body).unwrap();
-        assert_eq!(fields.integer("a", 0..=9).unwrap(), Some(7));
-        assert_eq!(fields.boolean("b").unwrap(), Some(true));
-        assert_eq!(fields.boolean("c").unwrap(), Some(false));
-        assert_eq!(fields.boolean("d").unwrap(), None);
+        let mut body_parser = ObjectParser::of_body(&body).unwrap();
+        assert_eq!(body_parser.integer("a", 0..=9).unwrap(), Some(7));
+        assert_eq!(body_parser.boolean("b").unwrap(), Some(true));
+        assert_eq!(body_parser.boolean("c").unwrap(), Some(false));
+        assert_eq!(body_parser.boolean("d").unwrap(), None);
     }
 }

@@ -1,7 +1,7 @@
-//! What is known of images: the properties by which they restrict where servers can run.
+//! The properties of images, which restrict on which hosts servers can run.
 //!
-//! Images are another service's. An operator gives the part that decides about places as a file, in
-//! the form in which the image service lists them (`GET /v2/images`):
+//! Images belong to another service. An operator provides the properties that affect placement in a
+//! file, in the form in which the image service lists images (`GET /v2/images`):
 //!
 //! ```json
 //! {"images": [{
@@ -23,9 +23,9 @@ use thiserror::Error;
 use uuid::Uuid;
 
 /// How often the file is checked for changes.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keys of an image that are attributes of the image service and no properties.
+/// The keys of an image that are attributes of the image service. All other keys are properties.
 const ATTRIBUTES: [&str; 24] = [
     "checksum",
     "container_format",
@@ -85,32 +85,32 @@ pub enum ImagesError {
 }
 
 /// The images of an operator's file, which is read again when it changes. Without a file, no image
-/// is known.
+/// has known properties.
 #[derive(Default)]
 pub struct Images {
     path: Option<PathBuf>,
-    kept: Mutex<ImageCache>,
+    cache: Mutex<ImageCache>,
 }
 
 /// The images of the file, and when it was last checked.
 #[derive(Default)]
 struct ImageCache {
     images: BTreeMap<Uuid, Image>,
-    /// The time and length of the file when it was read.
-    stamp: Option<FileVersion>,
-    looked_at: Option<Instant>,
+    /// The version of the file that `images` was read from.
+    file_version: Option<FileVersion>,
+    checked_at: Option<Instant>,
 }
 
-/// When a file was last modified, and its length; a change of either means that it is read again.
+/// When the file was last modified, and its length. The file is read again when either changes.
 type FileVersion = (SystemTime, u64);
 
-/// The file as it is parsed.
+/// The content of the file.
 #[derive(Deserialize)]
 struct ImageFile {
     images: Vec<ImageEntry>,
 }
 
-/// An image in the file; unknown keys are its properties.
+/// An image in the file. Its properties are in `properties`, or beside the attributes.
 #[derive(Deserialize)]
 struct ImageEntry {
     id: Uuid,
@@ -119,7 +119,7 @@ struct ImageEntry {
     #[serde(default)]
     properties: BTreeMap<String, Value>,
     #[serde(flatten)]
-    others: BTreeMap<String, Value>,
+    other_keys: BTreeMap<String, Value>,
 }
 
 impl fmt::Debug for Images {
@@ -138,40 +138,40 @@ impl Images {
     ///
     /// [`ImagesError`] when it cannot be read or is not valid.
     pub fn load(path: PathBuf) -> Result<Self, ImagesError> {
-        let stamp = stamp(&path);
+        let file_version = file_version(&path);
         let images = read(&path)?;
         Ok(Self {
             path: Some(path),
-            kept: Mutex::new(ImageCache {
+            cache: Mutex::new(ImageCache {
                 images,
-                stamp,
-                looked_at: Some(Instant::now()),
+                file_version,
+                checked_at: Some(Instant::now()),
             }),
         })
     }
 
-    /// The known properties of an image; none if the file does not have it.
+    /// Finds an image with its properties; none if the file does not have it.
     pub(crate) fn find(&self, id: &str) -> Option<Image> {
         let path = self.path.as_deref()?;
         let id = Uuid::try_parse(id).ok()?;
-        let mut kept = self.kept.lock();
-        kept.refresh(path);
-        kept.images.get(&id).cloned()
+        let mut cache = self.cache.lock();
+        cache.refresh(path);
+        cache.images.get(&id).cloned()
     }
 }
 
 impl ImageCache {
-    /// Reads the file again if it has changed. If it is not valid any more, the old content stays.
+    /// Reads the file again if it has changed. If the new content is not valid, the old images stay.
     fn refresh(&mut self, path: &Path) {
-        if (self.looked_at).is_some_and(|looked_at| looked_at.elapsed() < LOOK_EVERY) {
+        if (self.checked_at).is_some_and(|checked_at| checked_at.elapsed() < CHECK_INTERVAL) {
             return;
         }
-        self.looked_at = Some(Instant::now());
-        let now = stamp(path);
-        if now == self.stamp {
+        self.checked_at = Some(Instant::now());
+        let current = file_version(path);
+        if current == self.file_version {
             return;
         }
-        self.stamp = now;
+        self.file_version = current;
         match read(path) {
             Ok(images) => {
                 tracing::info!(images = images.len(), "images were read again");
@@ -182,7 +182,7 @@ impl ImageCache {
     }
 }
 
-fn stamp(path: &Path) -> Option<FileVersion> {
+fn file_version(path: &Path) -> Option<FileVersion> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
@@ -192,13 +192,13 @@ fn read(path: &Path) -> Result<BTreeMap<Uuid, Image>, ImagesError> {
         path: path.to_owned(),
         error,
     })?;
-    let listed: ImageFile = serde_json::from_str(&text).map_err(|error| ImagesError::Json {
+    let file: ImageFile = serde_json::from_str(&text).map_err(|error| ImagesError::Json {
         path: path.to_owned(),
         error,
     })?;
-    let images = listed.images.into_iter().map(|one| {
-        let id = one.id;
-        let image = one.image().map_err(|why| ImagesError::Property {
+    let images = file.images.into_iter().map(|entry| {
+        let id = entry.id;
+        let image = entry.into_image().map_err(|why| ImagesError::Property {
             path: path.to_owned(),
             id,
             why,
@@ -209,16 +209,16 @@ fn read(path: &Path) -> Result<BTreeMap<Uuid, Image>, ImagesError> {
 }
 
 impl ImageEntry {
-    fn image(self) -> Result<Image, String> {
-        let others = self.others.into_iter();
-        let others = others.filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()));
+    fn into_image(self) -> Result<Image, String> {
+        let unknown = self.other_keys.into_iter();
+        let unknown = unknown.filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()));
         // A null value means that the property is not set.
-        let given = others
+        let set_properties = unknown
             .chain(self.properties)
             .filter(|(_, value)| !value.is_null());
-        let values = Value::Object(given.collect());
+        let properties_json = Value::Object(set_properties.collect());
         let properties: ImageProperties =
-            serde_json::from_value(values).map_err(|error| error.to_string())?;
+            serde_json::from_value(properties_json).map_err(|error| error.to_string())?;
         Ok(Image {
             id: Some(self.id.to_string()),
             name: self.name,
@@ -265,7 +265,7 @@ mod tests {
         write(&path, r#""os_distro": "debian""#);
         let images = Images::load(path.clone()).unwrap();
         let find = || {
-            images.kept.lock().looked_at = None;
+            images.cache.lock().checked_at = None;
             let image = images.find(ID)?;
             image.properties.raw("os_distro").map(str::to_owned)
         };
@@ -286,10 +286,10 @@ mod tests {
         std::fs::write(&path, "{}").unwrap();
         assert!(refused(&path).contains("missing field `images`"));
         write(&path, r#""hw_architecture": "abacus""#);
-        let told = refused(&path);
+        let message = refused(&path);
         assert!(
-            told.contains(ID) && told.contains("hw_architecture"),
-            "{told}"
+            message.contains(ID) && message.contains("hw_architecture"),
+            "{message}"
         );
     }
 }

@@ -3,17 +3,17 @@
 //!
 //! [`ComputeService`] answers requests without sockets, so tests call [`ComputeService::handle`].
 //! Authentication, policies, limits and metrics are those of the [`Gateway`](placewright_http::Gateway)
-//! that all REST services share. Each write is
-//! one command of control ([`placewright_control::ControlHandle`]); reads are computed from
-//! control's state and the cells' latest reports. This crate selects no hosts: it checks requests
-//! and formats what the states contain.
+//! that all REST services share. Each write is one command to control
+//! ([`placewright_control::ControlHandle`]); reads are computed from control's state and the latest
+//! reports of the cells. This crate selects no hosts: it checks requests and formats responses.
 //!
-//! There is one file for each resource, and [`routes`](mod@self) is the table of them.
+//! There is one file for each resource; `routes.rs` is the table of paths and their handlers.
 //! `docs/compute-api.md` lists what is supported.
 
 mod admin;
-mod call;
+mod api_state;
 mod cost;
+mod discovery;
 mod error;
 mod fields;
 mod flavors;
@@ -21,15 +21,14 @@ mod images;
 mod options;
 mod page;
 mod query;
+mod routed_request;
 mod routes;
 mod servers;
 mod service;
-mod shared;
 mod slices;
 mod time;
 mod topology;
 mod version;
-mod versions;
 
 pub use images::{Images, ImagesError};
 pub use options::{ComputeOptions, Limits};

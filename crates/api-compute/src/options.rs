@@ -11,18 +11,19 @@ use crate::images::Images;
 #[derive(Clone, Debug, Default)]
 pub struct ComputeOptions {
     /// Scheme and host under which clients reach the API (`https://cloud.example:8774`), for links.
-    /// If none, those of each request.
+    /// If none, the scheme and host of each request are used.
     pub public_url: Option<String>,
-    /// How the scheduler translates requests; a request that it cannot translate is rejected at
-    /// once.
+    /// How requests are translated to placement queries. A request that cannot be translated is
+    /// rejected.
     pub translate: TranslateOptions,
-    /// The known properties of images.
+    /// The images with known properties.
     pub images: Arc<Images>,
-    /// Bounds of requests, users and projects.
+    /// Limits of requests, users and projects.
     pub limits: Limits,
 }
 
-/// Bounds of one request, user or project. The error of a request beyond a bound names its option.
+/// Limits of a request, a user or a project. The error of a request that exceeds a limit names its
+/// option.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes of a body for `/servers` or a server's actions.

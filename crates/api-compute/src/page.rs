@@ -3,59 +3,59 @@
 use placewright_http::{ApiError, ApiResult};
 use serde_json::{Value, json};
 
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
-/// The most items of a page, and the default limit.
+/// The maximum number of items on a page, which is also the default.
 pub(crate) const LIMIT_MAX: usize = 1000;
 
-/// The number of items that a request wants on a page.
-pub(crate) fn limit(call: &RoutedRequest<'_>) -> ApiResult<usize> {
-    Ok(call
+/// The maximum number of items on the requested page.
+pub(crate) fn limit(request: &RoutedRequest<'_>) -> ApiResult<usize> {
+    Ok(request
         .query
         .number("limit")?
         .unwrap_or(LIMIT_MAX)
         .min(LIMIT_MAX))
 }
 
-/// The items after the marker, up to the limit.
+/// The requested page of a list: the items after the marker, up to the limit.
 ///
 /// # Errors
 ///
 /// 400 when no item has the marker.
-pub(crate) fn cut<T>(
-    call: &RoutedRequest<'_>,
-    mut all: Vec<T>,
+pub(crate) fn paginate<T>(
+    request: &RoutedRequest<'_>,
+    mut items: Vec<T>,
     is_marker: impl Fn(&T, &str) -> bool,
 ) -> ApiResult<Vec<T>> {
-    if let Some(marker) = call.query.get("marker") {
-        let found = all.iter().position(|one| is_marker(one, marker));
-        let found = found.ok_or_else(|| no_marker(marker))?;
-        all.drain(..=found);
+    if let Some(marker) = request.query.get("marker") {
+        let position = items.iter().position(|item| is_marker(item, marker));
+        let position = position.ok_or_else(|| unknown_marker(marker))?;
+        items.drain(..=position);
     }
-    all.truncate(limit(call)?);
-    Ok(all)
+    items.truncate(limit(request)?);
+    Ok(items)
 }
 
-pub(crate) fn no_marker(marker: &str) -> ApiError {
+pub(crate) fn unknown_marker(marker: &str) -> ApiError {
     ApiError::field("marker", format!("nothing in the list has it: {marker}"))
 }
 
-/// The link to the next page, if this one is full.
-pub(crate) fn next(
-    call: &RoutedRequest<'_>,
+/// The link to the next page, if this one is full. `last_id` is the marker for it.
+pub(crate) fn next_link(
+    request: &RoutedRequest<'_>,
     path: &str,
-    shown: usize,
-    last: &str,
+    shown_count: usize,
+    last_id: &str,
 ) -> ApiResult<Option<Value>> {
-    if shown == 0 || shown < limit(call)? {
+    if shown_count == 0 || shown_count < limit(request)? {
         return Ok(None);
     }
-    Ok(Some(link(call, path, last)))
+    Ok(Some(link_after(request, path, last_id)))
 }
 
-/// The link to the page that begins after the item `last`.
-pub(crate) fn link(call: &RoutedRequest<'_>, path: &str, last: &str) -> Value {
-    let query = call.query.with("marker", last);
-    let href = format!("{}?{query}", call.link(path));
+/// The link to the page that begins after the item `last_id`.
+pub(crate) fn link_after(request: &RoutedRequest<'_>, path: &str, last_id: &str) -> Value {
+    let query = request.query.with_parameter("marker", last_id);
+    let href = format!("{}?{query}", request.link(path));
     json!([{"rel": "next", "href": href}])
 }

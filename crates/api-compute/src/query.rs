@@ -10,7 +10,7 @@ use crate::fields::parse_boolean;
 use crate::options::Limits;
 use crate::time;
 
-/// The decoded parameters of a query, read as the values that the API has.
+/// The decoded parameters of a query, with methods that parse their values.
 #[derive(Debug)]
 pub(crate) struct Query<'a>(placewright_http::Query<'a>);
 
@@ -38,10 +38,10 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// A key that occurs more than once, except those that may.
-    pub(crate) fn repeated(&self, but: &[&str]) -> Option<&str> {
+    /// Finds a key that occurs more than once and is not among the repeatable ones.
+    pub(crate) fn find_repeated(&self, repeatable: &[&str]) -> Option<&str> {
         let mut names: Vec<&str> = self.iter().map(|(key, _)| key).collect();
-        names.retain(|name| !but.contains(name));
+        names.retain(|name| !repeatable.contains(name));
         names.sort_unstable();
         let mut pairs = names.windows(2).filter(|pair| pair[0] == pair[1]);
         pairs.next().map(|pair| pair[0])
@@ -67,7 +67,7 @@ impl<'a> Query<'a> {
             return Ok(None);
         };
         match time::parse(text) {
-            Some(at) => Ok(Some(at)),
+            Some(time) => Ok(Some(time)),
             None => Err(ApiError::field(
                 key,
                 format!("it must be a time of ISO 8601, not {text:?}"),
@@ -81,7 +81,7 @@ impl<'a> Query<'a> {
             None => Ok(None),
             Some("") => Ok(Some(true)),
             Some(text) => match parse_boolean(text) {
-                Some(known) => Ok(Some(known)),
+                Some(flag) => Ok(Some(flag)),
                 None => Err(ApiError::field(
                     key,
                     format!("it must be true or false, not {text:?}"),
@@ -90,8 +90,8 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// From version 2.75 on, rejects unknown parameters.
-    pub(crate) fn only(&self, known: &[&str]) -> ApiResult<()> {
+    /// Rejects parameters that are not among the known ones.
+    pub(crate) fn reject_unknown(&self, known: &[&str]) -> ApiResult<()> {
         match self.iter().find(|(key, _)| !known.contains(key)) {
             Some((key, _)) => Err(ApiError::field(key, "there is no such query parameter")),
             None => Ok(()),
@@ -99,10 +99,10 @@ impl<'a> Query<'a> {
     }
 
     /// The query string with one key set to another value.
-    pub(crate) fn with(&self, key: &str, value: &str) -> String {
-        let kept = self.iter().filter(|(name, _)| *name != key);
+    pub(crate) fn with_parameter(&self, key: &str, value: &str) -> String {
+        let others = self.iter().filter(|(name, _)| *name != key);
         let mut text = String::new();
-        for (name, value) in kept.chain([(key, value)]) {
+        for (name, value) in others.chain([(key, value)]) {
             if !text.is_empty() {
                 text.push('&');
             }
@@ -114,7 +114,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// What is not written as it is in a query: all but letters, digits and a few signs.
+/// The characters that are percent-encoded in a query: all but letters, digits and a few signs.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -122,7 +122,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b':');
 
-/// Decodes percent signs in a part of a path.
+/// Decodes a percent-encoded segment of a path.
 pub(crate) fn decode_path(text: &str) -> ApiResult<String> {
     match placewright_http::decode(text) {
         Ok(text) => Ok(text.into_owned()),
@@ -146,15 +146,18 @@ mod tests {
         assert_eq!(query.all("a").collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(query.get("b"), Some("x y z"));
         assert_eq!(query.boolean("c").unwrap(), Some(true));
-        assert_eq!(query.with("a", "ü&"), "b=x%20y%20z&c=&a=%C3%BC%26");
+        assert_eq!(
+            query.with_parameter("a", "ü&"),
+            "b=x%20y%20z&c=&a=%C3%BC%26"
+        );
         assert!(query.number("b").is_err());
         assert!(parse("a=%ff").is_err());
         assert_eq!(decode_path("a%2Fb%2").unwrap(), "a/b%2");
         // Signs are not hexadecimal digits.
         assert_eq!(parse("b=%+a%-1").unwrap().get("b"), Some("% a%-1"));
         assert_eq!(decode_path("%+a").unwrap(), "%+a");
-        assert_eq!(query.repeated(&[]), Some("a"));
-        assert_eq!(query.repeated(&["a"]), None);
+        assert_eq!(query.find_repeated(&[]), Some("a"));
+        assert_eq!(query.find_repeated(&["a"]), None);
         let error = parse(&"name=a&".repeat(600)).unwrap_err();
         assert_eq!(
             error.detail(),

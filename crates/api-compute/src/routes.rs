@@ -1,4 +1,4 @@
-//! The table of routes: the methods of each path, their range of versions, and their handlers.
+//! The table of routes: the methods of each path, with their range of versions and their handlers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,14 +9,14 @@ use placewright_http::{ApiResult, Reply};
 use crate::admin::{
     aggregates, hypervisors, keypairs, limits, quotas, server_groups, services, zones,
 };
-use crate::call::RoutedRequest;
+use crate::discovery;
 use crate::flavors::{access, catalog, extra_specs};
+use crate::routed_request::RoutedRequest;
 use crate::servers::{
-    actions, create, delete, instance_actions, list, metadata, migrations, parts, show, tags,
+    actions, attachments, create, delete, instance_actions, list, metadata, migrations, show, tags,
     update,
 };
 use crate::version::{NEWEST, Version};
-use crate::versions;
 
 /// The future of a handler's response.
 pub(crate) type HandlerFuture<'c> = Pin<Box<dyn Future<Output = ApiResult<Reply>> + Send + 'c>>;
@@ -26,57 +26,62 @@ pub(crate) struct Operation {
     pub(crate) method: &'static str,
     pub(crate) since: u16,
     pub(crate) until: u16,
-    pub(crate) answer: for<'c> fn(&'c RoutedRequest<'c>) -> HandlerFuture<'c>,
+    pub(crate) handler: for<'c> fn(&'c RoutedRequest<'c>) -> HandlerFuture<'c>,
 }
 
 impl Operation {
-    /// Whether requests have a body.
+    /// Whether the operation's requests have a body.
     pub(crate) fn takes_body(&self) -> bool {
         matches!(self.method, "POST" | "PUT")
     }
 }
 
 /// A path and its methods.
-pub(crate) struct Entry {
+pub(crate) struct Route {
     /// The path below `/v2.1`, with parameters in braces.
     pub(crate) path: &'static str,
     pub(crate) operations: &'static [Operation],
 }
 
-impl Entry {
-    /// Whether bodies may contain a server's specification with its user data, and so be large.
+impl Route {
+    /// Whether bodies may be large because they contain a server's specification with its user data.
     pub(crate) fn is_about_servers(&self) -> bool {
         matches!(self.path, "/servers" | "/servers/{server_id}/action")
     }
 
     /// The names of the parameters in the path, in their order.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> + use<> {
-        let parts = self.path.split('/');
-        parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+        let segments = self.path.split('/');
+        segments.filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
     }
 
-    /// The operation of a method in a version, and whether the path has the method in any version.
+    /// The operation of a method in a version, if there is one, and whether the path has the method
+    /// in any version.
     pub(crate) fn operation(
         &self,
         method: &str,
         version: Version,
     ) -> (Option<&'static Operation>, bool) {
-        let mut of_method = self.operations.iter().filter(|one| one.method == method);
-        let is_known = of_method.clone().next().is_some();
-        let found = of_method.find(|one| (one.since..=one.until).contains(&version.0));
-        (found, is_known)
+        let mut operations = self
+            .operations
+            .iter()
+            .filter(|operation| operation.method == method);
+        let has_method = operations.clone().next().is_some();
+        let operation =
+            operations.find(|operation| (operation.since..=operation.until).contains(&version.0));
+        (operation, has_method)
     }
 }
 
 macro_rules! table {
     ($( $path:literal { $( $method:ident $([ $since:literal .. $until:expr ])? $handler:path; )+ } )+) => {
-        &[ $( Entry {
+        &[ $( Route {
             path: $path,
             operations: &[ $( Operation {
                 method: stringify!($method),
                 since: 0 $( + $since )?,
                 until: until!($( $until )?),
-                answer: |call| Box::pin($handler(call)),
+                handler: |request| Box::pin($handler(request)),
             } ),+ ],
         } ),+ ]
     };
@@ -92,8 +97,8 @@ macro_rules! until {
 }
 
 /// All routes of the compute API.
-pub(crate) const TABLE: &[Entry] = table! {
-    "/" { GET versions::show; }
+pub(crate) const TABLE: &[Route] = table! {
+    "/" { GET discovery::show; }
     "/extensions" { GET limits::extensions; }
     "/extensions/{alias}" { GET limits::extension; }
     "/limits" { GET limits::show; }
@@ -117,7 +122,7 @@ pub(crate) const TABLE: &[Entry] = table! {
     "/servers" { GET list::brief; POST create::create; }
     "/servers/detail" { GET list::detail; }
     "/servers/{server_id}" { GET show::show; PUT update::update; DELETE delete::delete; }
-    "/servers/{server_id}/action" { POST actions::act; }
+    "/servers/{server_id}/action" { POST actions::run_action; }
     "/servers/{server_id}/metadata" { GET metadata::list; POST metadata::add; PUT metadata::replace; }
     "/servers/{server_id}/metadata/{key}" {
         GET metadata::show; PUT metadata::set; DELETE metadata::delete;
@@ -128,13 +133,13 @@ pub(crate) const TABLE: &[Entry] = table! {
     "/servers/{server_id}/tags/{tag}" {
         GET [26..NEWEST] tags::show; PUT [26..NEWEST] tags::add; DELETE [26..NEWEST] tags::delete;
     }
-    "/servers/{server_id}/ips" { GET parts::addresses; }
-    "/servers/{server_id}/os-interface" { GET parts::interfaces; }
-    "/servers/{server_id}/os-volume_attachments" { GET parts::volumes; }
-    "/servers/{server_id}/os-security-groups" { GET parts::security_groups; }
+    "/servers/{server_id}/ips" { GET attachments::addresses; }
+    "/servers/{server_id}/os-interface" { GET attachments::interfaces; }
+    "/servers/{server_id}/os-volume_attachments" { GET attachments::volumes; }
+    "/servers/{server_id}/os-security-groups" { GET attachments::security_groups; }
     "/servers/{server_id}/os-instance-actions" { GET instance_actions::list; }
     "/servers/{server_id}/os-instance-actions/{request_id}" { GET instance_actions::show; }
-    "/servers/{server_id}/migrations" { GET [23..NEWEST] migrations::of_server; }
+    "/servers/{server_id}/migrations" { GET [23..NEWEST] migrations::list_of_server; }
     "/servers/{server_id}/migrations/{migration_id}" {
         GET [23..NEWEST] migrations::show; DELETE [24..NEWEST] migrations::abort;
     }
@@ -166,18 +171,18 @@ pub(crate) const TABLE: &[Entry] = table! {
 /// Compiles the table; no two of its paths conflict.
 pub(crate) fn router() -> Router<usize> {
     let mut router = Router::new();
-    for (index, entry) in TABLE.iter().enumerate() {
-        let inserted = router.insert(entry.path, index);
-        debug_assert!(inserted.is_ok(), "{}: {inserted:?}", entry.path);
+    for (index, route) in TABLE.iter().enumerate() {
+        let inserted = router.insert(route.path, index);
+        debug_assert!(inserted.is_ok(), "{}: {inserted:?}", route.path);
     }
     router
 }
 
-/// Whether a path's first segment is a resource; otherwise it is the id of a project.
-pub(crate) fn is_resource(first: &str) -> bool {
-    TABLE.iter().any(|entry| {
-        let mut parts = entry.path.split('/').skip(1);
-        parts.next() == Some(first)
+/// Whether the first segment of a path is a resource; otherwise it is the id of a project.
+pub(crate) fn is_resource(segment: &str) -> bool {
+    TABLE.iter().any(|route| {
+        let mut segments = route.path.split('/').skip(1);
+        segments.next() == Some(segment)
     })
 }
 
@@ -188,8 +193,8 @@ mod tests {
     #[test]
     fn every_path_is_found() {
         let router = router();
-        for (index, entry) in TABLE.iter().enumerate() {
-            let path = entry.path.replace(['{', '}'], "x");
+        for (index, route) in TABLE.iter().enumerate() {
+            let path = route.path.replace(['{', '}'], "x");
             assert_eq!(
                 router.at(&path).map(|found| *found.value),
                 Ok(index),
@@ -204,7 +209,7 @@ mod tests {
     fn versions_decide_which_operation_answers() {
         let flavor = TABLE
             .iter()
-            .find(|entry| entry.path == "/flavors/{flavor_id}");
+            .find(|route| route.path == "/flavors/{flavor_id}");
         let flavor = flavor.unwrap();
         assert!(flavor.operation("PUT", Version(55)).0.is_some());
         assert!(matches!(flavor.operation("PUT", Version(54)), (None, true)));

@@ -1,6 +1,7 @@
 //! Servers and migrations: `/servers` and the paths below it, `/os-migrations`.
 
 pub(crate) mod actions;
+pub(crate) mod attachments;
 pub(crate) mod body;
 mod common_fields;
 pub(crate) mod create;
@@ -14,7 +15,6 @@ mod labels;
 pub(crate) mod list;
 pub(crate) mod metadata;
 pub(crate) mod migrations;
-pub(crate) mod parts;
 mod pattern;
 mod secrets;
 pub(crate) mod server_view;
@@ -31,53 +31,58 @@ use placewright_http::{ApiError, ApiResult};
 use server_view::ServerView;
 use uuid::Uuid;
 
-use crate::call::RoutedRequest;
 use crate::error;
+use crate::routed_request::RoutedRequest;
 
-/// Finds the server of the path, and checks a policy rule.
+/// Finds the server of the path, and checks a policy rule for it.
 ///
 /// # Errors
 ///
-/// 404 when there is none or it belongs to another project; 403 if the rule does not allow it.
+/// 404 when the server does not exist or belongs to another project; 403 if the rule does not allow the
+/// operation.
 pub(crate) fn find<'s>(
-    call: &RoutedRequest<'_>,
+    request: &RoutedRequest<'_>,
     control: &'s ControlState,
     views: &'s Views,
     rule: Rule,
 ) -> ApiResult<ServerView<'s>> {
-    let text = call.parameter("server_id");
+    let text = request.parameter("server_id");
     let missing = || error::missing("server", text);
     let id = InstanceId(Uuid::try_parse(text).map_err(|_| missing())?);
-    let seen = ServerView::find(control, views, id).ok_or_else(missing)?;
-    let (project, user) = (&seen.mapping.project, &seen.mapping.user);
-    if project != call.project() && !call.sees_all_projects() {
+    let server = ServerView::find(control, views, id).ok_or_else(missing)?;
+    let (project, user) = (&server.mapping.project, &server.mapping.user);
+    if project != request.project() && !request.sees_all_projects() {
         return Err(missing());
     }
-    call.allow_on(rule, project, user)?;
-    Ok(seen)
+    request.authorize_for(rule, project, user)?;
+    Ok(server)
 }
 
-/// The same for an operation that a lock forbids.
+/// Finds the server of the path for an operation that a lock forbids, and checks a policy rule for it.
 ///
 /// # Errors
 ///
-/// Also 409 when the server is locked and the caller is not an administrator.
+/// Those of [`find`]; 409 when the server is being deleted, or is locked and the caller is no
+/// administrator.
 pub(crate) fn find_unlocked<'s>(
-    call: &RoutedRequest<'_>,
+    request: &RoutedRequest<'_>,
     control: &'s ControlState,
     views: &'s Views,
     rule: Rule,
 ) -> ApiResult<ServerView<'s>> {
-    let seen = find(call, control, views, rule)?;
-    let is_locked = seen.labels.is_some_and(|labels| labels.lock.is_some());
-    if is_locked && !call.sees_all_projects() {
-        return Err(ApiError::conflict(format!("Server {} is locked.", seen.id)));
-    }
-    if seen.mapping.is_deleting {
+    let server = find(request, control, views, rule)?;
+    let is_locked = server.labels.is_some_and(|labels| labels.lock.is_some());
+    if is_locked && !request.sees_all_projects() {
         return Err(ApiError::conflict(format!(
-            "Server {} is being deleted.",
-            seen.id
+            "Server {} is locked.",
+            server.id
         )));
     }
-    Ok(seen)
+    if server.mapping.is_deleting {
+        return Err(ApiError::conflict(format!(
+            "Server {} is being deleted.",
+            server.id
+        )));
+    }
+    Ok(server)
 }

@@ -1,4 +1,4 @@
-//! The compute API's service: the way of its requests from the dispatcher to a handler.
+//! The compute API's service: it finds the handler of a request, and runs it for the dispatcher.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,67 +17,68 @@ use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Gateway, Reply, RequestContext, Routed, Running,
 };
 
-use crate::call::RoutedRequest;
+use crate::api_state::ApiState;
 use crate::options::ComputeOptions;
 use crate::query::{Query, decode_path};
-use crate::routes::{self, Entry, Operation, TABLE};
-use crate::shared::ApiState;
-use crate::version::{self, NoVersion, Version};
-use crate::{cost, error, time, versions};
+use crate::routed_request::RoutedRequest;
+use crate::routes::{self, Operation, Route, TABLE};
+use crate::version::{self, Version, VersionError};
+use crate::{cost, discovery, error, time};
 
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
 
-/// How often an answer is made anew because the store failed to keep what it was made of.
-const READINGS_MAX: usize = 3;
+/// How often the handler of a GET request is run at most, if the store fails to make durable what
+/// it has read.
+const READS_MAX: usize = 3;
 
 /// The compute API without sockets: it takes requests and returns responses.
 pub struct ComputeService {
-    core: ApiState,
+    api_state: ApiState,
     router: Router<usize>,
 }
 
-/// A request after its routing.
-pub struct Asked(Kind);
+/// What a request is for, found from its path, method and version.
+pub struct MatchedRequest(RequestTarget);
 
-/// What is asked for.
-enum Kind {
+/// The kinds of [`MatchedRequest`].
+enum RequestTarget {
     /// The list of versions.
     Versions { origin: String },
     /// The only version.
     Version { origin: String },
-    /// An operation of that version.
-    Operation(Box<Found>),
+    /// An operation of a resource.
+    Operation(Box<MatchedOperation>),
 }
 
-/// A request for an operation.
-struct Found {
-    entry: &'static Entry,
+/// An operation with the parameters of its path.
+struct MatchedOperation {
+    route: &'static Route,
     operation: &'static Operation,
     version: Version,
     parameters: Vec<(&'static str, String)>,
     /// Scheme and host of the API as the client addresses it, for links.
     origin: String,
     /// The project in the path, with a slash before it; empty if the path has none.
-    prefix: String,
+    project_prefix: String,
 }
 
 impl fmt::Debug for ComputeService {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ComputeService")
-            .field("options", &self.core.options)
+            .field("options", &self.api_state.options)
             .finish_non_exhaustive()
     }
 }
 
 impl ComputeService {
-    /// The compute API of a running control.
+    /// Creates the compute API of a running control.
     pub fn new(gateway: Arc<Gateway>, runtime: &Runtime, options: ComputeOptions) -> Self {
         Self {
-            core: ApiState {
+            api_state: ApiState {
                 gateway,
-                conductor: runtime.conductor().clone(),
-                ranker: runtime.ranker().clone(),
+                control: runtime.conductor().clone(),
+                scheduler: runtime.ranker().clone(),
                 options,
             },
             router: routes::router(),
@@ -99,56 +100,58 @@ impl ComputeService {
 
     /// Scheme and host of the API as the client addresses it.
     fn origin(&self, parts: &Parts) -> String {
-        if let Some(url) = &self.core.options.public_url {
+        if let Some(url) = &self.api_state.options.public_url {
             return url.trim_end_matches('/').to_owned();
         }
-        let text = |name: HeaderName| {
+        let header_text = |name: HeaderName| {
             parts
                 .headers
                 .get(name)
                 .and_then(|value| value.to_str().ok())
         };
-        let host = text(header::HOST)
+        let host = header_text(header::HOST)
             .or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
         let scheme = placewright_http::scheme(&parts.extensions);
         format!("{scheme}://{}", host.unwrap_or("localhost"))
     }
 
-    fn find(
+    fn match_route(
         &self,
         parts: &Parts,
         identity: &Identity,
         version: Version,
-        exchange: &mut RequestContext<Version>,
-    ) -> ApiResult<Found> {
-        let rest = parts.uri.path().strip_prefix(PREFIX).unwrap_or("");
-        let (prefix, resource) = project_prefix(rest, identity.project_id())?;
-        let found = self.router.at(resource);
-        let found = found.map_err(|_| error::nothing_here())?;
-        let entry: &'static Entry = TABLE.get(*found.value).ok_or_else(error::nothing_here)?;
-        exchange.set_route(entry.path);
-        let operation = operation_of(entry, &parts.method, version)?;
+        context: &mut RequestContext<Version>,
+    ) -> ApiResult<MatchedOperation> {
+        let path = parts.uri.path().strip_prefix(PREFIX).unwrap_or("");
+        let (project_prefix, resource) = split_project(path, identity.project_id())?;
+        let router_match = self.router.at(resource);
+        let router_match = router_match.map_err(|_| error::path_not_found())?;
+        let route: &'static Route = TABLE
+            .get(*router_match.value)
+            .ok_or_else(error::path_not_found)?;
+        context.set_route(route.path);
+        let operation = find_operation(route, &parts.method, version)?;
         let mut parameters = Vec::with_capacity(2);
-        for (name, (_, value)) in entry.parameters().zip(found.params.iter()) {
+        for (name, (_, value)) in route.parameters().zip(router_match.params.iter()) {
             parameters.push((name, decode_path(value)?));
         }
         if operation.takes_body() {
             check_content_type(parts)?;
         }
-        Ok(Found {
-            entry,
+        Ok(MatchedOperation {
+            route,
             operation,
             version,
             parameters,
             origin: self.origin(parts),
-            prefix: prefix.to_owned(),
+            project_prefix: project_prefix.to_owned(),
         })
     }
 
-    /// The most bytes of a body, and the option that says so.
-    fn body_limit(&self, entry: &Entry) -> (&'static str, usize) {
-        let limits = self.core.limits();
-        if entry.is_about_servers() {
+    /// The option that limits the length of a body, and the limit in bytes.
+    fn body_limit(&self, route: &Route) -> (&'static str, usize) {
+        let limits = self.api_state.limits();
+        if route.is_about_servers() {
             ("server_body_bytes_max", limits.server_body_bytes_max)
         } else {
             ("body_bytes_max", limits.body_bytes_max)
@@ -156,35 +159,35 @@ impl ComputeService {
     }
 }
 
-/// What all paths of the API but that of the list of versions begin with.
+/// The prefix of all paths of the API, except that of the list of versions.
 const PREFIX: &str = "/v2.1";
 
 impl Api for ComputeService {
     const NAME: &str = "compute";
 
     type Version = Version;
-    type Request = Asked;
+    type Request = MatchedRequest;
 
     fn gateway(&self) -> &Gateway {
-        &self.core.gateway
+        &self.api_state.gateway
     }
 
-    fn admit(&self, parts: &Parts, exchange: &mut RequestContext<Version>) -> ApiResult<Access> {
+    fn admit(&self, parts: &Parts, context: &mut RequestContext<Version>) -> ApiResult<Access> {
         let path = parts.uri.path();
         if matches!(path, "" | "/") {
-            exchange.set_route("/");
+            context.set_route("/");
             return Ok(Access::Open);
         }
         match path.strip_prefix(PREFIX) {
             Some("" | "/") => {
-                exchange.set_route(PREFIX);
+                context.set_route(PREFIX);
                 return Ok(Access::Open);
             }
-            Some(rest) if rest.starts_with('/') => {}
-            _ => return Err(error::nothing_here()),
+            Some(resource_path) if resource_path.starts_with('/') => {}
+            _ => return Err(error::path_not_found()),
         }
-        let version = version::negotiate(&parts.headers).map_err(|error| no_version(&error))?;
-        exchange.set_version(version, None);
+        let version = version::negotiate(&parts.headers).map_err(|error| version_error(&error))?;
+        context.set_version(version, None);
         Ok(Access::Identified)
     }
 
@@ -192,73 +195,77 @@ impl Api for ComputeService {
         &self,
         parts: &Parts,
         identity: Option<&Identity>,
-        exchange: &mut RequestContext<Version>,
-    ) -> ApiResult<Routed<Asked>> {
-        let (Some(identity), Some(version)) = (identity, exchange.version()) else {
+        context: &mut RequestContext<Version>,
+    ) -> ApiResult<Routed<MatchedRequest>> {
+        let (Some(identity), Some(version)) = (identity, context.version()) else {
             let origin = self.origin(parts);
             return Ok(Routed {
-                request: Asked(match parts.uri.path() {
-                    "" | "/" => Kind::Versions { origin },
-                    _ => Kind::Version { origin },
+                request: MatchedRequest(match parts.uri.path() {
+                    "" | "/" => RequestTarget::Versions { origin },
+                    _ => RequestTarget::Version { origin },
                 }),
                 body_bytes_max: None,
             });
         };
-        let found = self.find(parts, identity, version, exchange)?;
-        let (_, most) = self.body_limit(found.entry);
+        let matched = self.match_route(parts, identity, version, context)?;
+        let (_, bytes_max) = self.body_limit(matched.route);
         Ok(Routed {
-            body_bytes_max: found.operation.takes_body().then_some(most),
-            request: Asked(Kind::Operation(Box::new(found))),
+            body_bytes_max: matched.operation.takes_body().then_some(bytes_max),
+            request: MatchedRequest(RequestTarget::Operation(Box::new(matched))),
         })
     }
 
-    fn body_too_large(&self, request: &Asked, error: ApiError) -> ApiError {
-        let Kind::Operation(found) = &request.0 else {
+    fn body_too_large(&self, request: &MatchedRequest, error: ApiError) -> ApiError {
+        let RequestTarget::Operation(matched) = &request.0 else {
             return error;
         };
-        let (option, most) = self.body_limit(found.entry);
+        let (option, bytes_max) = self.body_limit(matched.route);
         error.with_detail(format!(
-            "The body is too long; compute.{option} allows {most} bytes."
+            "The body is too long; compute.{option} allows {bytes_max} bytes."
         ))
     }
 
-    fn is_costly(&self, request: &Asked, body: &[u8]) -> bool {
+    fn is_costly(&self, request: &MatchedRequest, body: &[u8]) -> bool {
         match &request.0 {
-            Kind::Operation(found) => cost::is_high(found.entry.path, found.operation.method, body),
-            Kind::Versions { .. } | Kind::Version { .. } => false,
+            RequestTarget::Operation(matched) => {
+                cost::is_costly(matched.route.path, matched.operation.method, body)
+            }
+            RequestTarget::Versions { .. } | RequestTarget::Version { .. } => false,
         }
     }
 
     fn run<'a>(
         self: &'a Arc<Self>,
-        request: &'a Asked,
+        request: &'a MatchedRequest,
         uri: &'a Uri,
         identity: Option<&'a Identity>,
         body: &'a [u8],
     ) -> Running<'a> {
         Box::pin(async move {
-            let (found, identity) = match (&request.0, identity) {
-                (Kind::Versions { origin }, _) => {
-                    return Reply::value(300, &versions::list(origin));
+            let (matched, identity) = match (&request.0, identity) {
+                (RequestTarget::Versions { origin }, _) => {
+                    return Reply::value(300, &discovery::version_list(origin));
                 }
-                (Kind::Version { origin }, _) => return Reply::value(200, &versions::one(origin)),
-                (Kind::Operation(found), Some(identity)) => (found, identity),
-                // A request for an operation is never admitted as open.
-                (Kind::Operation(_), None) => return Err(error::nothing_here()),
+                (RequestTarget::Version { origin }, _) => {
+                    return Reply::value(200, &discovery::version_details(origin));
+                }
+                (RequestTarget::Operation(matched), Some(identity)) => (matched, identity),
+                // Requests for operations are always authenticated: see `admit`.
+                (RequestTarget::Operation(_), None) => return Err(error::path_not_found()),
             };
-            let mut call = RoutedRequest {
-                core: &self.core,
-                version: found.version,
+            let mut request = RoutedRequest {
+                api_state: &self.api_state,
+                version: matched.version,
                 identity,
-                parameters: &found.parameters,
-                query: Query::parse(uri.query().unwrap_or(""), self.core.limits())?,
+                parameters: &matched.parameters,
+                query: Query::parse(uri.query().unwrap_or(""), self.api_state.limits())?,
                 body,
-                origin: &found.origin,
-                prefix: &found.prefix,
-                at: time::now(),
+                origin: &matched.origin,
+                project_prefix: &matched.project_prefix,
+                now: time::now(),
                 reading: None,
             };
-            carry_out(&mut call, found.operation).await
+            run_handler(&mut request, matched.operation).await
         })
     }
 
@@ -266,9 +273,9 @@ impl Api for ComputeService {
         &self,
         _: &Parts,
         error: &ApiError,
-        exchange: &RequestContext<Version>,
+        context: &RequestContext<Version>,
     ) -> (Vec<u8>, Option<&'static str>) {
-        if exchange.is_page() {
+        if context.is_page() {
             return (error.detail().as_bytes().to_vec(), None);
         }
         let body = error::body(error).to_string().into_bytes();
@@ -279,14 +286,14 @@ impl Api for ComputeService {
         &self,
         headers: &mut HeaderMap,
         _: Option<&ApiError>,
-        exchange: &RequestContext<Version>,
+        context: &RequestContext<Version>,
     ) {
         let mut put = |name: HeaderName, text: &str| {
             if let Ok(value) = HeaderValue::from_str(text) {
                 headers.insert(name, value);
             }
         };
-        if let Some(version) = exchange.version() {
+        if let Some(version) = context.version() {
             put(version::HEADER, &format!("compute {version}"));
             put(version::OLD_HEADER, &version.to_string());
             put(
@@ -294,21 +301,26 @@ impl Api for ComputeService {
                 "OpenStack-API-Version, X-OpenStack-Nova-API-Version",
             );
         }
-        put(COMPUTE_REQUEST_ID, exchange.request_id());
+        put(COMPUTE_REQUEST_ID, context.request_id());
     }
 }
 
-/// Calls a handler. What it shows is durable when this returns.
-async fn carry_out(call: &mut RoutedRequest<'_>, operation: &Operation) -> ApiResult<Reply> {
+/// Runs the handler of an operation. What its response shows is durable when this returns.
+async fn run_handler(request: &mut RoutedRequest<'_>, operation: &Operation) -> ApiResult<Reply> {
     if operation.method != "GET" {
-        return (operation.answer)(call).await;
+        return (operation.handler)(request).await;
     }
-    for _ in 0..READINGS_MAX {
-        call.reading = Some(Mutex::default());
-        let answer = (operation.answer)(call).await;
-        let reading = call.reading.take().map(Mutex::into_inner);
-        if call.core.conductor.end(reading.unwrap_or_default()).await {
-            return answer;
+    for _ in 0..READS_MAX {
+        request.reading = Some(Mutex::default());
+        let response = (operation.handler)(request).await;
+        let reading = request.reading.take().map(Mutex::into_inner);
+        if request
+            .api_state
+            .control
+            .end(reading.unwrap_or_default())
+            .await
+        {
+            return response;
         }
     }
     Err(error::unavailable(
@@ -316,24 +328,24 @@ async fn carry_out(call: &mut RoutedRequest<'_>, operation: &Operation) -> ApiRe
     ))
 }
 
-fn operation_of(
-    entry: &'static Entry,
+fn find_operation(
+    route: &'static Route,
     method: &Method,
     version: Version,
 ) -> ApiResult<&'static Operation> {
-    let (operation, is_known) = entry.operation(method.as_str(), version);
-    operation.ok_or_else(|| match is_known {
-        true => error::nothing_here(),
+    let (operation, has_method) = route.operation(method.as_str(), version);
+    operation.ok_or_else(|| match has_method {
+        true => error::path_not_found(),
         false => ApiError::new(405, "The method is not allowed here."),
     })
 }
 
-fn no_version(error: &NoVersion) -> ApiError {
+fn version_error(error: &VersionError) -> ApiError {
     match error {
-        NoVersion::Malformed(text) => ApiError::bad_request(format!(
+        VersionError::Malformed(text) => ApiError::bad_request(format!(
             "{text:?} is no version: it must be two numbers with a dot between them, or latest."
         )),
-        NoVersion::NotOffered(text) => ApiError::new(
+        VersionError::NotOffered(text) => ApiError::new(
             406,
             format!(
                 "Version {text} is not offered: the oldest is {}, the newest {}.",
@@ -344,29 +356,31 @@ fn no_version(error: &NoVersion) -> ApiError {
     }
 }
 
-/// Splits a path into the project, with a slash before it, and the resource. Old clients put their
-/// project into every path.
-fn project_prefix<'p>(path: &'p str, own: Option<&str>) -> ApiResult<(&'p str, &'p str)> {
-    let first = path.get(1..).unwrap_or("").split('/').next().unwrap_or("");
-    if routes::is_resource(first) {
+/// Splits a path into the project, with a slash before it, and the path of the resource. Old clients put
+/// their project into every path.
+fn split_project<'p>(path: &'p str, own_project: Option<&str>) -> ApiResult<(&'p str, &'p str)> {
+    let first_segment = path.get(1..).unwrap_or("").split('/').next().unwrap_or("");
+    if routes::is_resource(first_segment) {
         return Ok(("", path));
     }
-    let (prefix, rest) = path.split_at(1 + first.len());
-    if rest.is_empty() {
-        return Err(error::nothing_here());
+    let (prefix, resource) = path.split_at(1 + first_segment.len());
+    if resource.is_empty() {
+        return Err(error::path_not_found());
     }
-    if own != Some(first) {
+    if own_project != Some(first_segment) {
         return Err(ApiError::bad_request(format!(
-            "The path names project {first}, but the request is one of another project."
+            "The path names project {first_segment}, but the request is one of another project."
         )));
     }
-    Ok((prefix, rest))
+    Ok((prefix, resource))
 }
 
 fn check_content_type(parts: &Parts) -> ApiResult<()> {
-    let sent = parts.headers.get(header::CONTENT_TYPE);
-    let sent = sent.and_then(|value| value.to_str().ok()).unwrap_or("");
-    match sent.split(';').next().unwrap_or("").trim() {
+    let content_type = parts.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("");
+    match content_type.split(';').next().unwrap_or("").trim() {
         "" | "application/json" => Ok(()),
         other => Err(ApiError::new(
             415,

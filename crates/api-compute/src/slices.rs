@@ -1,77 +1,84 @@
-//! Long reads of the state in slices of time, so that writers are not blocked.
+//! Long reads of the state, divided into short slices of time so that they do not block writers.
 
 use std::time::{Duration, Instant};
 
 use placewright_conductor::ControlState;
 use placewright_control::Views;
 
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
-/// The approximate time for which one slice blocks writers.
+/// The approximate length of a slice, during which the state is locked.
 const SLICE: Duration = Duration::from_millis(1);
 
 /// A running time slice.
 #[derive(Debug)]
 pub(crate) struct TimeSlice {
-    began: Instant,
-    looked_at: usize,
+    started_at: Instant,
+    rows_read: usize,
 }
 
 impl TimeSlice {
     pub(crate) fn begin() -> Self {
         Self {
-            began: Instant::now(),
-            looked_at: 0,
+            started_at: Instant::now(),
+            rows_read: 0,
         }
     }
 
-    /// Whether the slice is over. Called before each row; the first row is always read.
+    /// Whether the slice is over. It is called before each row; the first row is always read.
     pub(crate) fn is_over(&mut self) -> bool {
-        self.looked_at += 1;
-        self.looked_at > 1 && self.began.elapsed() >= SLICE
+        self.rows_read += 1;
+        self.rows_read > 1 && self.started_at.elapsed() >= SLICE
     }
 }
 
-/// The result of one slice, and the key after which the next begins; none if this was the last.
+/// The items that one slice has read. `continue_after` is the key after which the next slice
+/// begins; none if this was the last slice.
 #[derive(Debug)]
 pub(crate) struct SliceResult<K, T> {
-    pub(crate) found: Vec<T>,
-    pub(crate) next: Option<K>,
+    pub(crate) items: Vec<T>,
+    pub(crate) continue_after: Option<K>,
 }
 
 impl<K: Clone, T> SliceResult<K, T> {
-    /// Reads rows until the slice is over. `look` may skip rows.
-    pub(crate) fn look<'r, R: 'r>(
+    /// Reads rows until the slice is over. Rows for which `read_row` returns none are skipped.
+    pub(crate) fn collect<'r, R: 'r>(
         rows: impl Iterator<Item = (K, R)>,
-        mut look: impl FnMut(&K, R) -> Option<T>,
+        mut read_row: impl FnMut(&K, R) -> Option<T>,
     ) -> Self {
         let mut slice = TimeSlice::begin();
-        let (mut found, mut last) = (Vec::new(), None);
+        let (mut items, mut last_read) = (Vec::new(), None);
         for (key, row) in rows {
             if slice.is_over() {
-                return Self { found, next: last };
+                return Self {
+                    items,
+                    continue_after: last_read,
+                };
             }
-            found.extend(look(&key, row));
-            last = Some(key);
+            items.extend(read_row(&key, row));
+            last_read = Some(key);
         }
-        Self { found, next: None }
+        Self {
+            items,
+            continue_after: None,
+        }
     }
 }
 
 impl RoutedRequest<'_> {
-    /// Collects the results of all slices. `look` receives the key after which it has to begin.
-    pub(crate) async fn gather<K: Clone + Send + Sync, T: Send>(
+    /// Collects the items of all slices. `read_slice` receives the key after which it has to begin.
+    pub(crate) async fn collect_slices<K: Clone + Send + Sync, T: Send>(
         &self,
-        look: impl Fn(&ControlState, &Views, Option<&K>) -> SliceResult<K, T> + Send + Sync,
+        read_slice: impl Fn(&ControlState, &Views, Option<&K>) -> SliceResult<K, T> + Send + Sync,
     ) -> Vec<T> {
         let mut all = Vec::new();
-        let mut after = None;
+        let mut last_key = None;
         loop {
-            let slice = self.read(|control, views| look(control, views, after.as_ref()));
+            let slice = self.read(|control, views| read_slice(control, views, last_key.as_ref()));
             let mut slice = slice.await;
-            all.append(&mut slice.found);
-            match slice.next {
-                Some(next) => after = Some(next),
+            all.append(&mut slice.items);
+            match slice.continue_after {
+                Some(next) => last_key = Some(next),
                 None => return all,
             }
             tokio::task::yield_now().await;

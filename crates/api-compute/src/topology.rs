@@ -12,34 +12,35 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::call::RoutedRequest;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 
-/// The name of the scheduler hint, and of the rule in a server group.
+/// The name of the scheduler hint, and of the key in the rules of a server group.
 pub(crate) const NAME: &str = "placewright:topology";
 
-/// The most rules of a request or a server group.
+/// The maximum number of rules of a request or a server group.
 const RULES_MAX: usize = 16;
 
-/// The most servers that a rule may name. Each is looked up with every claim.
-pub(crate) const OTHERS_MAX: usize = 100;
+/// The maximum number of servers that a rule may name. Every claim looks up each of them.
+pub(crate) const RULE_SERVERS_MAX: usize = 100;
 
-/// Parses rules: an object, a text, or a list of these. A text may have several, separated by `;`.
-pub(crate) fn read(path: &str, value: &Value) -> ApiResult<Vec<TopologyRule>> {
-    let all = match value {
-        Value::Array(all) => all.as_slice(),
-        one => std::slice::from_ref(one),
+/// Parses rules: an object, a text, or a list of objects and texts. A text may have several rules,
+/// separated by `;`.
+pub(crate) fn parse_rules(path: &str, value: &Value) -> ApiResult<Vec<TopologyRule>> {
+    let items = match value {
+        Value::Array(items) => items.as_slice(),
+        item => std::slice::from_ref(item),
     };
     let mut rules = Vec::new();
-    for one in all {
-        let texts = one.as_str().map(|text| text.split(';'));
+    for item in items {
+        let texts = item.as_str().map(|text| text.split(';'));
         for text in texts.into_iter().flatten() {
             let path = format!("{path}[{}]", rules.len());
-            rules.push(read_rule(&path, &of_text(&path, text)?)?);
+            rules.push(parse_rule(&path, &rule_from_text(&path, text)?)?);
         }
-        if !one.is_string() {
+        if !item.is_string() {
             let path = format!("{path}[{}]", rules.len());
-            rules.push(read_rule(&path, one)?);
+            rules.push(parse_rule(&path, item)?);
         }
     }
     if rules.len() > RULES_MAX {
@@ -49,22 +50,23 @@ pub(crate) fn read(path: &str, value: &Value) -> ApiResult<Vec<TopologyRule>> {
     Ok(rules)
 }
 
-/// Converts a rule's text form into its object form.
-fn of_text(path: &str, text: &str) -> ApiResult<Value> {
+/// Converts the text form of a rule into its object form.
+fn rule_from_text(path: &str, text: &str) -> ApiResult<Value> {
     let mut rule = Map::new();
-    for part in text.split(',') {
-        let Some((key, value)) = part.split_once('=') else {
+    for field in text.split(',') {
+        let Some((key, value)) = field.split_once('=') else {
             let message = format!(
-                "{part:?} is not a field with its value, as in relation=different,level=rack"
+                "{field:?} is not a field with its value, as in relation=different,level=rack"
             );
             return Err(ApiError::field(path, message));
         };
         let (key, value) = (key.trim(), Value::from(value.trim()));
         if key == "to" {
-            let to = rule.entry(key).or_insert_with(|| Value::Array(Vec::new()));
-            to.as_array_mut()
+            let servers = rule.entry(key).or_insert_with(|| Value::Array(Vec::new()));
+            servers
+                .as_array_mut()
                 .into_iter()
-                .for_each(|to| to.push(value.clone()));
+                .for_each(|servers| servers.push(value.clone()));
         } else if rule.insert(key.to_owned(), value).is_some() {
             return Err(ApiError::field(path, format!("{key} is there twice")));
         }
@@ -72,63 +74,65 @@ fn of_text(path: &str, text: &str) -> ApiResult<Value> {
     Ok(Value::Object(rule))
 }
 
-fn read_rule(path: &str, value: &Value) -> ApiResult<TopologyRule> {
-    let mut fields = ObjectParser::new(path, value)?;
-    let relation = word(&mut fields, "relation")?;
-    let relation = relation.ok_or_else(|| fields.wrong("relation", "it is missing"))?;
+fn parse_rule(path: &str, value: &Value) -> ApiResult<TopologyRule> {
+    let mut parser = ObjectParser::new(path, value)?;
+    let relation = parse_enum(&mut parser, "relation")?;
+    let relation = relation.ok_or_else(|| parser.field_error("relation", "it is missing"))?;
     let rule = TopologyRule {
-        level: fields.text("level", 1..=255)?.map(str::to_owned),
+        level: parser.text("level", 1..=255)?.map(str::to_owned),
         relation,
-        strength: word(&mut fields, "strength")?.unwrap_or_default(),
-        to: read_others(&mut fields)?,
-        max_skew: number(&mut fields, "max_skew")?,
-        weight: number(&mut fields, "weight")?,
+        strength: parse_enum(&mut parser, "strength")?.unwrap_or_default(),
+        to: parse_servers(&mut parser)?,
+        max_skew: parse_positive(&mut parser, "max_skew")?,
+        weight: parse_positive(&mut parser, "weight")?,
     };
-    fields.finish()?;
+    parser.finish()?;
     Ok(rule)
 }
 
-/// Takes a field whose value is one of an enumeration's names.
-fn word<'a, T: DeserializeOwned>(
-    fields: &mut ObjectParser<'a>,
+/// Takes a field whose value is the name of a variant of an enumeration.
+fn parse_enum<'a, T: DeserializeOwned>(
+    parser: &mut ObjectParser<'a>,
     key: &'a str,
 ) -> ApiResult<Option<T>> {
-    let Some(text) = fields.text(key, 1..=64)? else {
+    let Some(text) = parser.text(key, 1..=64)? else {
         return Ok(None);
     };
-    let known = serde_json::from_value(Value::from(text));
-    known.map(Some).map_err(|error| fields.wrong(key, error))
+    let parsed = serde_json::from_value(Value::from(text));
+    parsed
+        .map(Some)
+        .map_err(|error| parser.field_error(key, error))
 }
 
-fn number<'a>(fields: &mut ObjectParser<'a>, key: &'a str) -> ApiResult<Option<u32>> {
-    let number = fields.integer(key, 1..=i64::from(i32::MAX))?;
+fn parse_positive<'a>(parser: &mut ObjectParser<'a>, key: &'a str) -> ApiResult<Option<u32>> {
+    let number = parser.integer(key, 1..=i64::from(i32::MAX))?;
     Ok(number.and_then(|number| u32::try_from(number).ok()))
 }
 
-fn read_others(fields: &mut ObjectParser<'_>) -> ApiResult<std::collections::BTreeSet<Uuid>> {
-    let Some(value) = fields.take("to") else {
+fn parse_servers(parser: &mut ObjectParser<'_>) -> ApiResult<std::collections::BTreeSet<Uuid>> {
+    let Some(value) = parser.take("to") else {
         return Ok(std::collections::BTreeSet::new());
     };
-    let all = match value {
-        Value::Array(all) => all.as_slice(),
-        one => std::slice::from_ref(one),
+    let items = match value {
+        Value::Array(items) => items.as_slice(),
+        item => std::slice::from_ref(item),
     };
-    if all.is_empty() || all.len() > OTHERS_MAX {
-        let message = format!("it must name 1 to {OTHERS_MAX} servers");
-        return Err(fields.wrong("to", message));
+    if items.is_empty() || items.len() > RULE_SERVERS_MAX {
+        let message = format!("it must name 1 to {RULE_SERVERS_MAX} servers");
+        return Err(parser.field_error("to", message));
     }
-    let others = all.iter().enumerate().map(|(place, one)| {
-        let uuid = one.as_str().and_then(|text| Uuid::try_parse(text).ok());
-        let path = || format!("{}[{place}]", fields.path_of("to"));
-        uuid.ok_or_else(|| fields::wrong(&path(), "the UUID of a server", one))
+    let servers = items.iter().enumerate().map(|(index, item)| {
+        let uuid = item.as_str().and_then(|text| Uuid::try_parse(text).ok());
+        let path = || format!("{}[{index}]", parser.path_of("to"));
+        uuid.ok_or_else(|| fields::type_error(&path(), "the UUID of a server", item))
     });
-    others.collect()
+    servers.collect()
 }
 
-/// Rejects rules that contradict themselves, levels that the topology does not have, and servers
-/// that the caller may not see.
-pub(crate) fn check(
-    call: &RoutedRequest<'_>,
+/// Rejects rules that contradict themselves, that name a level that the topology does not have, or
+/// that name a server that the caller may not see.
+pub(crate) fn check_rules(
+    request: &RoutedRequest<'_>,
     control: &ControlState,
     path: &str,
     rules: &[TopologyRule],
@@ -136,21 +140,21 @@ pub(crate) fn check(
     let levels = control.placement.levels();
     let is_level = |name: &str| levels.iter().any(|level| level.name == name);
     let mappings = control.conductor.mappings();
-    for (place, rule) in rules.iter().enumerate() {
-        let path = || format!("{path}[{place}]");
+    for (index, rule) in rules.iter().enumerate() {
+        let path = || format!("{path}[{index}]");
         check_rule(rule, &path, &is_level)
-            .map_err(|wrong| ApiError::bad_request(wrong.to_string()))?;
-        for other in &rule.to {
-            let mapping = mappings.get(&InstanceId(*other));
-            let is_there = mapping.is_some_and(|one| {
-                let is_seen = one.project == call.project() || call.sees_all_projects();
-                is_seen && !one.is_deleting
+            .map_err(|error| ApiError::bad_request(error.to_string()))?;
+        for server in &rule.to {
+            let mapping = mappings.get(&InstanceId(*server));
+            let is_visible = mapping.is_some_and(|mapping| {
+                let may_see = mapping.project == request.project() || request.sees_all_projects();
+                may_see && !mapping.is_deleting
             });
-            if !is_there {
+            if !is_visible {
                 let field = format!("{}.to", path());
                 return Err(ApiError::field(
                     &field,
-                    format!("there is no server {other}"),
+                    format!("there is no server {server}"),
                 ));
             }
         }
@@ -174,23 +178,23 @@ mod tests {
 
     use super::*;
 
-    const ONE: &str = "7d1e5f0a-2b3c-4d5e-8f60-718293a4b5c6";
-    const TWO: &str = "7d1e5f0a-2b3c-4d5e-8f60-718293a4b5c7";
+    const SERVER_1: &str = "7d1e5f0a-2b3c-4d5e-8f60-718293a4b5c6";
+    const SERVER_2: &str = "7d1e5f0a-2b3c-4d5e-8f60-718293a4b5c7";
 
     #[test]
     fn a_text_says_what_an_object_says() {
         let text = format!(
-            "relation=same, level=row, strength=soft, weight=3, to={ONE}, to={TWO};\
+            "relation=same, level=row, strength=soft, weight=3, to={SERVER_1}, to={SERVER_2};\
              relation=spread,level=room,max_skew=2"
         );
         let objects = json!([
-            {"relation": "same", "level": "row", "strength": "soft", "weight": 3, "to": [ONE, TWO]},
+            {"relation": "same", "level": "row", "strength": "soft", "weight": 3, "to": [SERVER_1, SERVER_2]},
             {"relation": "spread", "level": "room", "max_skew": 2},
         ]);
-        let read = |value: &Value| read("t", value).unwrap();
-        assert_eq!(read(&json!(text)), read(&objects));
-        assert_eq!(read(&json!([text, text])).len(), 4);
-        assert_eq!(read(&objects[1]).len(), 1);
+        let parse = |value: &Value| parse_rules("t", value).unwrap();
+        assert_eq!(parse(&json!(text)), parse(&objects));
+        assert_eq!(parse(&json!([text, text])).len(), 4);
+        assert_eq!(parse(&objects[1]).len(), 1);
     }
 
     #[test]
@@ -220,7 +224,7 @@ mod tests {
             ),
             (json!(vec![json!("relation=same"); 17]), "t: "),
         ] {
-            let message = read("t", &value).unwrap_err().detail().to_owned();
+            let message = parse_rules("t", &value).unwrap_err().detail().to_owned();
             assert!(message.starts_with(expected), "{value}: {message}");
         }
     }

@@ -1,4 +1,5 @@
-//! A server that is built before its cell's reply to the message arrives.
+//! A server that is active in its cell before control has received the cell's reply to the build
+//! message.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -16,13 +17,13 @@ use placewright_testing::site::cell;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-/// A cell whose replies to messages are delayed.
-struct Held {
+/// A cell whose replies to messages are delayed until the test allows them.
+struct DelayedCell {
     cell: Arc<Cell>,
     may_answer: watch::Receiver<bool>,
 }
 
-impl CellLink for Held {
+impl CellLink for DelayedCell {
     fn cell(&self) -> LinkFuture<'_, CellId> {
         self.cell.cell()
     }
@@ -36,8 +37,8 @@ impl CellLink for Held {
         })
     }
 
-    fn act(&self, act: CellOperation) -> LinkFuture<'_, Reply> {
-        self.cell.act(act)
+    fn act(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
+        self.cell.act(operation)
     }
 
     fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>> {
@@ -50,16 +51,16 @@ impl CellLink for Held {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_shown_as_active_can_be_moved() {
+async fn a_server_is_shown_as_active_only_when_it_can_be_moved() {
     let mut api = Api::start(1, 2).await;
-    api.flavor("1", 1).await;
-    let (answer, may_answer) = watch::channel(false);
-    let held = Held {
+    api.create_flavor("1", 1).await;
+    let (allow_answer, may_answer) = watch::channel(false);
+    let delayed_cell = DelayedCell {
         cell: Arc::clone(&api.site.cells[&cell(0)]),
         may_answer,
     };
-    api.site.add_cell(0, Arc::new(held)).await;
-    let created = api.create("a", json!({})).await.is(202);
+    api.site.add_cell(0, Arc::new(delayed_cell)).await;
+    let created = api.create_server("a", json!({})).await.expect(202);
     let id = created["server"]["id"].as_str().unwrap();
     let instance = InstanceId(id.parse().unwrap());
     api.site
@@ -68,16 +69,16 @@ async fn what_is_shown_as_active_can_be_moved() {
             view.is_some_and(|view| view.vm_state == VmState::Active && view.job.is_none())
         })
         .await;
-    let shown = api.get(&format!("/servers/{id}")).await.is(200)["server"].clone();
-    assert_eq!(shown["status"], "BUILD");
-    assert_eq!(shown["OS-EXT-STS:task_state"], "spawning");
+    let server = api.get(&format!("/servers/{id}")).await.expect(200)["server"].clone();
+    assert_eq!(server["status"], "BUILD");
+    assert_eq!(server["OS-EXT-STS:task_state"], "spawning");
     let migrate = json!({"migrate": null});
-    let early = api.act(id, migrate.clone()).await;
-    early.refused(409, "conflictingRequest");
+    let refused = api.run_action(id, migrate.clone()).await;
+    refused.expect_error(409, "conflictingRequest");
 
-    answer.send(true).unwrap();
-    api.until(id, "ACTIVE").await;
-    api.act(id, migrate).await.is(202);
-    api.until(id, "VERIFY_RESIZE").await;
+    allow_answer.send(true).unwrap();
+    api.wait_for_status(id, "ACTIVE").await;
+    api.run_action(id, migrate).await.expect(202);
+    api.wait_for_status(id, "VERIFY_RESIZE").await;
     api.site.shutdown().await;
 }

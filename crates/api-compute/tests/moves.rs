@@ -9,113 +9,140 @@ use std::time::Duration;
 use api::Api;
 use serde_json::{Value, json};
 
-fn host(server: &Value) -> String {
+fn host_of(server: &Value) -> String {
     server["OS-EXT-SRV-ATTR:host"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_resize_is_confirmed_or_reverted() {
     let api = Api::start(1, 3).await;
-    api.flavor("1", 1).await;
-    api.flavor("2", 2).await;
-    let id = api.active("a", json!({})).await;
+    api.create_flavor("1", 1).await;
+    api.create_flavor("2", 2).await;
+    let id = api.create_active("a", json!({})).await;
     let resize = json!({"resize": {"flavorRef": "2"}});
-    let same = api.act(&id, json!({"resize": {"flavorRef": "1"}})).await;
+    let refused = api
+        .run_action(&id, json!({"resize": {"flavorRef": "1"}}))
+        .await;
     assert!(
-        same.refused(400, "badRequest")
+        refused
+            .expect_error(400, "badRequest")
             .starts_with("resize.flavorRef: ")
     );
-    api.act(&id, json!({"confirmResize": null}))
+    api.run_action(&id, json!({"confirmResize": null}))
         .await
-        .refused(409, "conflictingRequest");
+        .expect_error(409, "conflictingRequest");
 
-    api.act(&id, resize.clone()).await.is(202);
-    let resized = api.until(&id, "VERIFY_RESIZE").await;
+    api.run_action(&id, resize.clone()).await.expect(202);
+    let resized = api.wait_for_status(&id, "VERIFY_RESIZE").await;
     assert_eq!(resized["flavor"]["vcpus"], 2);
-    api.act(&id, json!({"revertResize": null})).await.is(202);
-    let reverted = api.until(&id, "ACTIVE").await;
+    api.run_action(&id, json!({"revertResize": null}))
+        .await
+        .expect(202);
+    let reverted = api.wait_for_status(&id, "ACTIVE").await;
     assert_eq!(reverted["flavor"]["vcpus"], 1);
 
-    api.act(&id, resize).await.is(202);
-    api.until(&id, "VERIFY_RESIZE").await;
-    api.act(&id, json!({"confirmResize": null})).await.is(204);
-    let confirmed = api.until(&id, "ACTIVE").await;
+    api.run_action(&id, resize).await.expect(202);
+    api.wait_for_status(&id, "VERIFY_RESIZE").await;
+    api.run_action(&id, json!({"confirmResize": null}))
+        .await
+        .expect(204);
+    let confirmed = api.wait_for_status(&id, "ACTIVE").await;
     assert_eq!(confirmed["flavor"]["vcpus"], 2);
 
-    let migrations = api.get("/os-migrations").await.is(200)["migrations"].clone();
+    let migrations = api.get("/os-migrations").await.expect(200)["migrations"].clone();
     let statuses: Vec<_> = migrations
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| &one["status"])
+        .map(|migration| &migration["status"])
         .collect();
     assert_eq!(statuses, ["confirmed", "reverted"]);
     assert_eq!(migrations[0]["migration_type"], "resize");
     let actions = api
         .get(&format!("/servers/{id}/os-instance-actions"))
         .await
-        .is(200);
+        .expect(200);
     let actions = actions["instanceActions"].as_array().unwrap();
     assert_eq!(actions.last().unwrap()["action"], "create");
-    assert!(actions.iter().any(|one| one["action"] == "resize"));
-    api.delete(&format!("/servers/{id}")).await.is(204);
-    api.until_gone(&id).await;
+    assert!(actions.iter().any(|action| action["action"] == "resize"));
+    api.delete(&format!("/servers/{id}")).await.expect(204);
+    api.wait_until_deleted(&id).await;
     api.site.rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_migrate_live_or_not_also_to_hosts_of_choice() {
+async fn servers_migrate_cold_or_live_to_any_host_or_a_requested_one() {
     let api = Api::start(1, 3).await;
-    api.flavor("1", 1).await;
-    let id = api.active("a", json!({})).await;
-    let first = host(&api.until(&id, "ACTIVE").await);
-    let all = api.get("/os-hypervisors").await.is(200)["hypervisors"].clone();
-    let others: Vec<String> = all
+    api.create_flavor("1", 1).await;
+    let id = api.create_active("a", json!({})).await;
+    let first_host = host_of(&api.wait_for_status(&id, "ACTIVE").await);
+    let hypervisors = api.get("/os-hypervisors").await.expect(200)["hypervisors"].clone();
+    let other_hosts: Vec<String> = hypervisors
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| one["hypervisor_hostname"].as_str().unwrap().to_owned())
-        .filter(|name| *name != first)
+        .map(|hypervisor| {
+            hypervisor["hypervisor_hostname"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .filter(|name| *name != first_host)
         .collect();
-    assert_eq!(others.len(), 2);
+    assert_eq!(other_hosts.len(), 2);
 
-    let to = |host: &str| json!({"os-migrateLive": {"host": host, "block_migration": "auto"}});
-    let told = api.act(&id, to("nowhere")).await;
+    let live_migrate_to =
+        |host: &str| json!({"os-migrateLive": {"host": host, "block_migration": "auto"}});
+    let response = api.run_action(&id, live_migrate_to("nowhere")).await;
     assert!(
-        told.refused(400, "badRequest")
+        response
+            .expect_error(400, "badRequest")
             .starts_with("os-migrateLive.host: ")
     );
-    api.act(&id, to(&first)).await.refused(400, "badRequest");
-    api.act(&id, to(&others[0])).await.is(202);
-    until_on(&api, &id, &others[0]).await;
-
-    api.act(&id, json!({"migrate": {"host": others[1]}}))
+    api.run_action(&id, live_migrate_to(&first_host))
         .await
-        .is(202);
-    let moved = api.until(&id, "VERIFY_RESIZE").await;
-    assert_eq!(host(&moved), others[1]);
-    api.act(&id, json!({"confirmResize": null})).await.is(204);
-    api.until(&id, "ACTIVE").await;
+        .expect_error(400, "badRequest");
+    api.run_action(&id, live_migrate_to(&other_hosts[0]))
+        .await
+        .expect(202);
+    wait_until_on_host(&api, &id, &other_hosts[0]).await;
+
+    api.run_action(&id, json!({"migrate": {"host": other_hosts[1]}}))
+        .await
+        .expect(202);
+    let moved = api.wait_for_status(&id, "VERIFY_RESIZE").await;
+    assert_eq!(host_of(&moved), other_hosts[1]);
+    api.run_action(&id, json!({"confirmResize": null}))
+        .await
+        .expect(204);
+    api.wait_for_status(&id, "ACTIVE").await;
 
     // The requested host does not restrict the next move.
-    api.act(&id, json!({"migrate": null})).await.is(202);
-    let moved = api.until(&id, "VERIFY_RESIZE").await;
-    assert_ne!(host(&moved), others[1]);
-    api.act(&id, json!({"confirmResize": null})).await.is(204);
-    api.until(&id, "ACTIVE").await;
-    let live = api
+    api.run_action(&id, json!({"migrate": null}))
+        .await
+        .expect(202);
+    let moved = api.wait_for_status(&id, "VERIFY_RESIZE").await;
+    assert_ne!(host_of(&moved), other_hosts[1]);
+    api.run_action(&id, json!({"confirmResize": null}))
+        .await
+        .expect(204);
+    api.wait_for_status(&id, "ACTIVE").await;
+    let migrations = api
         .get("/os-migrations?migration_type=live-migration")
         .await
-        .is(200);
-    assert_eq!(live["migrations"][0]["status"], "completed");
-    assert_eq!(live["migrations"][0]["dest_compute"], others[0].as_str());
+        .expect(200);
+    assert_eq!(migrations["migrations"][0]["status"], "completed");
+    assert_eq!(
+        migrations["migrations"][0]["dest_compute"],
+        other_hosts[0].as_str()
+    );
     api.site.rest().await;
 }
 
-async fn until_on(api: &Api, id: &str, name: &str) {
+async fn wait_until_on_host(api: &Api, id: &str, name: &str) {
     for _ in 0..1000 {
-        let server = api.until(id, "ACTIVE").await;
-        if host(&server) == name {
+        let server = api.wait_for_status(id, "ACTIVE").await;
+        if host_of(&server) == name {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -126,57 +153,65 @@ async fn until_on(api: &Api, id: &str, name: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_are_shelved_unshelved_and_rebuilt() {
     let api = Api::start(1, 2).await;
-    api.flavor("1", 1).await;
-    let id = api.active("a", json!({})).await;
+    api.create_flavor("1", 1).await;
+    let id = api.create_active("a", json!({})).await;
     let image = "70ace000-0000-4000-8000-000000000002";
     let rebuild = json!({"rebuild": {"imageRef": image, "name": "b", "metadata": {"k": "v"}}});
-    let told = api.act(&id, rebuild).await.is(202);
-    assert_eq!(told["server"]["image"]["id"], image);
-    let rebuilt = api.until(&id, "ACTIVE").await;
+    let response = api.run_action(&id, rebuild).await.expect(202);
+    assert_eq!(response["server"]["image"]["id"], image);
+    let rebuilt = api.wait_for_status(&id, "ACTIVE").await;
     assert_eq!(
         (&rebuilt["name"], &rebuilt["metadata"]),
         (&json!("b"), &json!({"k": "v"}))
     );
 
-    api.act(&id, json!({"unshelve": null}))
+    api.run_action(&id, json!({"unshelve": null}))
         .await
-        .refused(409, "conflictingRequest");
-    api.act(&id, json!({"shelve": null})).await.is(202);
-    let shelved = api.until(&id, "SHELVED_OFFLOADED").await;
+        .expect_error(409, "conflictingRequest");
+    api.run_action(&id, json!({"shelve": null}))
+        .await
+        .expect(202);
+    let shelved = api.wait_for_status(&id, "SHELVED_OFFLOADED").await;
     assert_eq!(shelved["OS-EXT-SRV-ATTR:host"], Value::Null);
-    api.act(&id, json!({"unshelve": null})).await.is(202);
-    api.until(&id, "ACTIVE").await;
-    api.act(&id, json!({"os-stop": null}))
+    api.run_action(&id, json!({"unshelve": null}))
         .await
-        .refused(501, "notImplemented");
-    api.act(&id, json!({"dance": null}))
+        .expect(202);
+    api.wait_for_status(&id, "ACTIVE").await;
+    api.run_action(&id, json!({"os-stop": null}))
         .await
-        .refused(400, "badRequest");
-    api.act(&id, json!({"forceDelete": null})).await.is(202);
-    api.until_gone(&id).await;
+        .expect_error(501, "notImplemented");
+    api.run_action(&id, json!({"dance": null}))
+        .await
+        .expect_error(400, "badRequest");
+    api.run_action(&id, json!({"forceDelete": null}))
+        .await
+        .expect(202);
+    api.wait_until_deleted(&id).await;
     api.site.rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_are_evacuated_from_hosts_that_are_down() {
     let mut api = Api::start(1, 1).await;
-    api.flavor("1", 1).await;
-    let id = api.active("a", json!({})).await;
-    let told = api.act(&id, json!({"evacuate": {}})).await;
-    told.refused(400, "badRequest");
+    api.create_flavor("1", 1).await;
+    let id = api.create_active("a", json!({})).await;
+    let response = api.run_action(&id, json!({"evacuate": {}})).await;
+    response.expect_error(400, "badRequest");
     api.site.stop_agents(0).await;
     for _ in 0..1000 {
-        let services = api.get("/os-services").await.is(200);
+        let services = api.get("/os-services").await.expect(200);
         if services["services"][0]["state"] == "down" {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    api.act(&id, json!({"evacuate": {}})).await.is(200);
+    api.run_action(&id, json!({"evacuate": {}}))
+        .await
+        .expect(200);
     // There is no other host: the server stays, and its migration fails.
     for _ in 0..1000 {
-        let all = api.get("/os-migrations").await.is(200);
-        if all["migrations"][0]["status"] == "error" {
+        let migrations = api.get("/os-migrations").await.expect(200);
+        if migrations["migrations"][0]["status"] == "error" {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

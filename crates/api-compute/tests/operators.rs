@@ -10,229 +10,265 @@ use api::Api;
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn flavors_are_created_once_described_and_limited_to_projects() {
+async fn flavors_are_created_once_and_described() {
     let api = Api::start(1, 1).await;
-    api.flavor("1", 1).await;
-    let again = json!({"flavor": {"id": "1", "name": "x", "ram": 1, "vcpus": 1, "disk": 0}});
-    api.post("/flavors", again)
+    api.create_flavor("1", 1).await;
+    let duplicate = json!({"flavor": {"id": "1", "name": "x", "ram": 1, "vcpus": 1, "disk": 0}});
+    api.post("/flavors", duplicate)
         .await
-        .refused(409, "conflictingRequest");
-    let again = json!({"flavor": {"id": "2", "name": "m1", "ram": 1, "vcpus": 1, "disk": 0}});
-    api.post("/flavors", again)
+        .expect_error(409, "conflictingRequest");
+    let duplicate = json!({"flavor": {"id": "2", "name": "m1", "ram": 1, "vcpus": 1, "disk": 0}});
+    api.post("/flavors", duplicate)
         .await
-        .refused(409, "conflictingRequest");
+        .expect_error(409, "conflictingRequest");
     let wrong = json!({"flavor": {"name": "x", "ram": 0, "vcpus": 1, "disk": 0}});
-    let told = api.post("/flavors", wrong).await;
-    assert!(told.refused(400, "badRequest").starts_with("flavor.ram: "));
+    let response = api.post("/flavors", wrong).await;
+    assert!(
+        response
+            .expect_error(400, "badRequest")
+            .starts_with("flavor.ram: ")
+    );
 
     let specs = json!({"extra_specs": {"hw:numa_nodes": "2", "resources:VGPU": 1}});
-    api.post("/flavors/1/os-extra_specs", specs).await.is(200);
+    api.post("/flavors/1/os-extra_specs", specs)
+        .await
+        .expect(200);
     let wrong = json!({"extra_specs": {"resources:VGPU": "many"}});
-    let told = api.post("/flavors/1/os-extra_specs", wrong).await;
+    let response = api.post("/flavors/1/os-extra_specs", wrong).await;
     assert!(
-        told.refused(400, "badRequest")
+        response
+            .expect_error(400, "badRequest")
             .starts_with("extra_specs[\"resources:VGPU\"]: ")
     );
     api.delete("/flavors/1/os-extra_specs/resources:VGPU")
         .await
-        .is(200);
+        .expect(200);
     api.put("/flavors/1", json!({"flavor": {"description": "d"}}))
         .await
-        .is(200);
-    let flavor = api.get("/flavors/1").await.is(200)["flavor"].clone();
+        .expect(200);
+    let flavor = api.get("/flavors/1").await.expect(200)["flavor"].clone();
     assert_eq!(flavor["extra_specs"], json!({"hw:numa_nodes": "2"}));
     assert_eq!(
         (&flavor["description"], &flavor["swap"]),
         (&json!("d"), &json!(0))
     );
-    let old = api
-        .at("2.1", "GET", "/flavors/1", Value::Null)
+    let in_old_version = api
+        .send_in_version("2.1", "GET", "/flavors/1", Value::Null)
         .await
-        .is(200);
-    assert_eq!(old["flavor"]["swap"], "");
-    assert!(old["flavor"].get("extra_specs").is_none());
+        .expect(200);
+    assert_eq!(in_old_version["flavor"]["swap"], "");
+    assert!(in_old_version["flavor"].get("extra_specs").is_none());
+}
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_flavors_are_limited_to_projects() {
+    let api = Api::start(1, 1).await;
+    api.create_flavor("1", 1).await;
     let private = json!({"flavor": {
         "id": "p", "name": "p", "ram": 1, "vcpus": 1, "disk": 0, "os-flavor-access:is_public": false,
     }});
-    api.post("/flavors", private).await.is(200);
+    api.post("/flavors", private).await.expect(200);
     let bob = [("x-auth-token", "bob:p2"), ("x-roles", "member,reader")];
-    let hidden = api.ask("GET", "/v2.1/flavors/p", &bob, None).await;
-    hidden.refused(404, "itemNotFound");
+    let hidden = api.send("GET", "/v2.1/flavors/p", &bob, None).await;
+    hidden.expect_error(404, "itemNotFound");
     api.post(
         "/flavors/p/action",
         json!({"addTenantAccess": {"tenant": "p2"}}),
     )
     .await
-    .is(200);
-    api.ask("GET", "/v2.1/flavors/p", &bob, None).await.is(200);
-    let list = api.get("/flavors?is_public=None").await.is(200);
+    .expect(200);
+    api.send("GET", "/v2.1/flavors/p", &bob, None)
+        .await
+        .expect(200);
+    let list = api.get("/flavors?is_public=None").await.expect(200);
     assert_eq!(list["flavors"].as_array().unwrap().len(), 2);
-    api.delete("/flavors/p").await.is(202);
-    api.delete("/flavors/p").await.refused(404, "itemNotFound");
+    api.delete("/flavors/p").await.expect(202);
+    api.delete("/flavors/p")
+        .await
+        .expect_error(404, "itemNotFound");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_of_groups_are_apart_or_together() {
+async fn members_of_groups_are_on_different_hosts_or_on_the_same() {
     let api = Api::start(1, 3).await;
-    api.flavor("1", 1).await;
+    api.create_flavor("1", 1).await;
     let body = json!({"server_group": {
         "name": "g", "policy": "anti-affinity", "rules": {"max_server_per_host": 1},
     }});
-    let group = api.post("/os-server-groups", body).await.is(200)["server_group"].clone();
+    let group = api.post("/os-server-groups", body).await.expect(200)["server_group"].clone();
     let hint = json!({"os:scheduler_hints": {"group": group["id"]}});
     let mut hosts = BTreeSet::new();
     let mut ids = Vec::new();
     for name in ["a", "b", "c"] {
-        let id = api.active(name, hint.clone()).await;
-        let shown = api.until(&id, "ACTIVE").await;
-        assert_eq!(shown["server_groups"], json!([group["id"]]));
-        hosts.insert(shown["OS-EXT-SRV-ATTR:host"].to_string());
+        let id = api.create_active(name, hint.clone()).await;
+        let server = api.wait_for_status(&id, "ACTIVE").await;
+        assert_eq!(server["server_groups"], json!([group["id"]]));
+        hosts.insert(server["OS-EXT-SRV-ATTR:host"].to_string());
         ids.push(id);
     }
     assert_eq!(hosts.len(), 3);
-    let fourth = api.create("d", hint).await.is(202);
-    api.until(fourth["server"]["id"].as_str().unwrap(), "ERROR")
+    let fourth = api.create_server("d", hint).await.expect(202);
+    api.wait_for_status(fourth["server"]["id"].as_str().unwrap(), "ERROR")
         .await;
-    let different = json!({"os:scheduler_hints": {"same_host": ids[0]}});
-    let with = api.active("e", different).await;
-    let (one, other) = (
-        api.until(&ids[0], "ACTIVE").await,
-        api.until(&with, "ACTIVE").await,
+    let same_host = json!({"os:scheduler_hints": {"same_host": ids[0]}});
+    let server_beside = api.create_active("e", same_host).await;
+    let (first, beside) = (
+        api.wait_for_status(&ids[0], "ACTIVE").await,
+        api.wait_for_status(&server_beside, "ACTIVE").await,
     );
-    assert_eq!(one["hostId"], other["hostId"]);
+    assert_eq!(first["hostId"], beside["hostId"]);
     let path = format!("/os-server-groups/{}", group["id"].as_str().unwrap());
-    let shown = api.get(&path).await.is(200)["server_group"].clone();
-    assert_eq!(shown["members"].as_array().unwrap().len(), 4);
-    let old = api.at("2.1", "GET", &path, Value::Null).await.is(200)["server_group"].clone();
-    assert_eq!(old["policies"], json!(["anti-affinity"]));
+    let shown_group = api.get(&path).await.expect(200)["server_group"].clone();
+    assert_eq!(shown_group["members"].as_array().unwrap().len(), 4);
+    let in_old_version = api
+        .send_in_version("2.1", "GET", &path, Value::Null)
+        .await
+        .expect(200)["server_group"]
+        .clone();
+    assert_eq!(in_old_version["policies"], json!(["anti-affinity"]));
     let wrong = json!({"server_group": {"name": "g", "policy": "chaos"}});
     api.post("/os-server-groups", wrong)
         .await
-        .refused(400, "badRequest");
-    api.delete(&path).await.is(204);
-    api.get(&path).await.refused(404, "itemNotFound");
+        .expect_error(400, "badRequest");
+    api.delete(&path).await.expect(204);
+    api.get(&path).await.expect_error(404, "itemNotFound");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn zones_come_from_aggregates_and_servers_go_there() {
+async fn aggregates_define_zones_and_servers_are_placed_in_them() {
     let api = Api::start(1, 2).await;
-    api.flavor("1", 1).await;
-    let hosts = api.get("/os-hypervisors").await.is(200)["hypervisors"].clone();
-    let name = hosts[0]["hypervisor_hostname"].as_str().unwrap();
+    api.create_flavor("1", 1).await;
+    let hosts = api.get("/os-hypervisors").await.expect(200)["hypervisors"].clone();
+    let host_name = hosts[0]["hypervisor_hostname"].as_str().unwrap();
     let body = json!({"aggregate": {"name": "a", "availability_zone": "north"}});
-    let aggregate = api.post("/os-aggregates", body.clone()).await.is(200)["aggregate"].clone();
+    let aggregate = api.post("/os-aggregates", body.clone()).await.expect(200)["aggregate"].clone();
     api.post("/os-aggregates", body)
         .await
-        .refused(409, "conflictingRequest");
+        .expect_error(409, "conflictingRequest");
     let path = format!("/os-aggregates/{}", aggregate["id"]);
     let action = format!("{path}/action");
     api.post(&action, json!({"add_host": {"host": "none"}}))
         .await
-        .refused(404, "itemNotFound");
-    api.post(&action, json!({"add_host": {"host": name}}))
+        .expect_error(404, "itemNotFound");
+    api.post(&action, json!({"add_host": {"host": host_name}}))
         .await
-        .is(200);
-    api.post(&action, json!({"add_host": {"host": name}}))
+        .expect(200);
+    api.post(&action, json!({"add_host": {"host": host_name}}))
         .await
-        .refused(409, "conflictingRequest");
+        .expect_error(409, "conflictingRequest");
     let metadata = json!({"set_metadata": {"metadata": {"ssd": "true"}}});
-    let shown = api.post(&action, metadata).await.is(200)["aggregate"].clone();
+    let aggregate = api.post(&action, metadata).await.expect(200)["aggregate"].clone();
     assert_eq!(
-        shown["metadata"],
+        aggregate["metadata"],
         json!({"availability_zone": "north", "ssd": "true"})
     );
-    assert_eq!(shown["hosts"], json!([name]));
-    let zones = api.get("/os-availability-zone/detail").await.is(200);
+    assert_eq!(aggregate["hosts"], json!([host_name]));
+    let zones = api.get("/os-availability-zone/detail").await.expect(200);
     let zones = zones["availabilityZoneInfo"].as_array().unwrap().clone();
     let names: Vec<_> = zones.iter().map(|zone| &zone["zoneName"]).collect();
     assert_eq!(names, ["north", "nova"]);
 
-    let id = api.active("s", json!({"availability_zone": "north"})).await;
-    let server = api.until(&id, "ACTIVE").await;
-    assert_eq!(server["OS-EXT-SRV-ATTR:host"], name);
+    let id = api
+        .create_active("s", json!({"availability_zone": "north"}))
+        .await;
+    let server = api.wait_for_status(&id, "ACTIVE").await;
+    assert_eq!(server["OS-EXT-SRV-ATTR:host"], host_name);
     assert_eq!(server["OS-EXT-AZ:availability_zone"], "north");
-    let other = hosts[1]["hypervisor_hostname"].as_str().unwrap();
-    let forced = json!({"availability_zone": format!("nova:{other}")});
-    let id = api.active("f", forced).await;
+    let other_host = hosts[1]["hypervisor_hostname"].as_str().unwrap();
+    let forced = json!({"availability_zone": format!("nova:{other_host}")});
+    let id = api.create_active("f", forced).await;
     assert_eq!(
-        api.until(&id, "ACTIVE").await["OS-EXT-SRV-ATTR:host"],
-        other
+        api.wait_for_status(&id, "ACTIVE").await["OS-EXT-SRV-ATTR:host"],
+        other_host
     );
-    let id = api.active("w", json!({"host": name})).await;
-    assert_eq!(api.until(&id, "ACTIVE").await["OS-EXT-SRV-ATTR:host"], name);
+    let id = api.create_active("w", json!({"host": host_name})).await;
+    assert_eq!(
+        api.wait_for_status(&id, "ACTIVE").await["OS-EXT-SRV-ATTR:host"],
+        host_name
+    );
 
-    api.delete(&path).await.refused(409, "conflictingRequest");
-    api.post(&action, json!({"remove_host": {"host": name}}))
+    api.delete(&path)
         .await
-        .is(200);
-    api.delete(&path).await.is(200);
+        .expect_error(409, "conflictingRequest");
+    api.post(&action, json!({"remove_host": {"host": host_name}}))
+        .await
+        .expect(200);
+    api.delete(&path).await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn services_are_disabled_and_hypervisors_tell_what_is_used() {
+async fn services_are_disabled_and_hypervisors_show_their_usage() {
     let api = Api::start(1, 2).await;
-    api.flavor("1", 3).await;
-    let services = api.get("/os-services").await.is(200)["services"].clone();
+    api.create_flavor("1", 3).await;
+    let services = api.get("/os-services").await.expect(200)["services"].clone();
     assert_eq!(services.as_array().unwrap().len(), 2);
     let id = services[0]["id"].as_str().unwrap();
     let path = format!("/os-services/{id}");
     let disable = json!({"status": "disabled", "disabled_reason": "paint"});
-    let service = api.put(&path, disable).await.is(200)["service"].clone();
+    let service = api.put(&path, disable).await.expect(200)["service"].clone();
     assert_eq!(
         (&service["status"], &service["disabled_reason"]),
         (&json!("disabled"), &json!("paint"))
     );
     api.put(&path, json!({"status": "x"}))
         .await
-        .refused(400, "badRequest");
-    api.put(&path, json!({})).await.refused(400, "badRequest");
-    api.delete(&path).await.refused(409, "conflictingRequest");
+        .expect_error(400, "badRequest");
+    api.put(&path, json!({}))
+        .await
+        .expect_error(400, "badRequest");
+    api.delete(&path)
+        .await
+        .expect_error(409, "conflictingRequest");
     for name in ["a", "b"] {
-        let server = api.active(name, json!({})).await;
-        let server = api.until(&server, "ACTIVE").await;
+        let server = api.create_active(name, json!({})).await;
+        let server = api.wait_for_status(&server, "ACTIVE").await;
         assert_ne!(server["OS-EXT-SRV-ATTR:host"], service["host"]);
     }
-    let old = api
-        .at("2.1", "GET", "/os-services", Value::Null)
+    let in_old_version = api
+        .send_in_version("2.1", "GET", "/os-services", Value::Null)
         .await
-        .is(200);
-    assert!(old["services"][0]["id"].is_u64());
+        .expect(200);
+    assert!(in_old_version["services"][0]["id"].is_u64());
     let enable = json!({"host": service["host"], "binary": "nova-compute"});
-    api.at("2.1", "PUT", "/os-services/enable", enable)
+    api.send_in_version("2.1", "PUT", "/os-services/enable", enable)
         .await
-        .is(200);
-    let down = api.put(&path, json!({"forced_down": true})).await.is(200);
+        .expect(200);
+    let down = api
+        .put(&path, json!({"forced_down": true}))
+        .await
+        .expect(200);
     assert_eq!(
         (&down["service"]["state"], &down["service"]["status"]),
         (&json!("down"), &json!("enabled"))
     );
-    api.put(&path, json!({"forced_down": false})).await.is(200);
+    api.put(&path, json!({"forced_down": false}))
+        .await
+        .expect(200);
 
-    let busy = services
+    let other_service = services
         .as_array()
         .unwrap()
         .iter()
-        .find(|one| one["id"] != id);
-    busy_host(&api, busy.unwrap()["id"].as_str().unwrap()).await;
+        .find(|service| service["id"] != id);
+    check_busy_host(&api, other_service.unwrap()["id"].as_str().unwrap()).await;
 }
 
-/// What is shown of a host with two servers, while the other host has none.
-async fn busy_host(api: &Api, id: &str) {
-    let all = api
-        .at(
+/// Checks what is shown of a host with two servers, while the other host has none.
+async fn check_busy_host(api: &Api, id: &str) {
+    let hypervisors = api
+        .send_in_version(
             "2.87",
             "GET",
             "/os-hypervisors/detail?with_servers=true",
             Value::Null,
         )
         .await;
-    let all = all.is(200)["hypervisors"].clone();
-    let busy = all
+    let hypervisors = hypervisors.expect(200)["hypervisors"].clone();
+    let hypervisor = hypervisors
         .as_array()
         .unwrap()
         .iter()
-        .find(|one| one["id"] == id)
+        .find(|hypervisor| hypervisor["id"] == id)
         .unwrap()
         .clone();
     for (key, value) in [
@@ -241,21 +277,21 @@ async fn busy_host(api: &Api, id: &str) {
         ("memory_mb_used", 1024),
         ("running_vms", 2),
     ] {
-        assert_eq!(busy[key], value, "{key}");
+        assert_eq!(hypervisor[key], value, "{key}");
     }
-    assert_eq!(busy["servers"].as_array().unwrap().len(), 2);
-    let path = format!("/os-hypervisors/{}", busy["id"].as_str().unwrap());
-    let new = api.get(&path).await.is(200)["hypervisor"].clone();
-    assert!(new.get("vcpus").is_none() && new["uptime"].is_null());
-    let sum = api
-        .at("2.87", "GET", "/os-hypervisors/statistics", Value::Null)
+    assert_eq!(hypervisor["servers"].as_array().unwrap().len(), 2);
+    let path = format!("/os-hypervisors/{}", hypervisor["id"].as_str().unwrap());
+    let newest = api.get(&path).await.expect(200)["hypervisor"].clone();
+    assert!(newest.get("vcpus").is_none() && newest["uptime"].is_null());
+    let statistics = api
+        .send_in_version("2.87", "GET", "/os-hypervisors/statistics", Value::Null)
         .await
-        .is(200);
-    assert_eq!(sum["hypervisor_statistics"]["vcpus"], 32);
+        .expect(200);
+    assert_eq!(statistics["hypervisor_statistics"]["vcpus"], 32);
     api.get("/os-hypervisors/7")
         .await
-        .refused(400, "badRequest");
-    let limits = api.get("/limits").await.is(200);
+        .expect_error(400, "badRequest");
+    let limits = api.get("/limits").await.expect(200);
     assert_eq!(limits["limits"]["absolute"]["totalInstancesUsed"], 2);
     assert_eq!(limits["limits"]["absolute"]["totalCoresUsed"], 6);
 }
@@ -263,28 +299,31 @@ async fn busy_host(api: &Api, id: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_imported_and_servers_have_them() {
     let api = Api::start(1, 1).await;
-    api.flavor("1", 1).await;
+    api.create_flavor("1", 1).await;
     let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
     let body = json!({"keypair": {"name": "k", "public_key": key}});
-    let created = api.post("/os-keypairs", body.clone()).await.is(201);
+    let created = api.post("/os-keypairs", body.clone()).await.expect(201);
     assert_eq!(created["keypair"]["type"], "ssh");
     api.post("/os-keypairs", body)
         .await
-        .refused(409, "conflictingRequest");
+        .expect_error(409, "conflictingRequest");
     for wrong in [
         json!({"name": "l"}),
         json!({"name": "l", "public_key": "x"}),
     ] {
-        let told = api.post("/os-keypairs", json!({"keypair": wrong})).await;
+        let response = api.post("/os-keypairs", json!({"keypair": wrong})).await;
         assert!(
-            told.refused(400, "badRequest")
+            response
+                .expect_error(400, "badRequest")
                 .starts_with("keypair.public_key: ")
         );
     }
-    let id = api.active("s", json!({"key_name": "k"})).await;
-    assert_eq!(api.until(&id, "ACTIVE").await["key_name"], "k");
-    let list = api.get("/os-keypairs").await.is(200);
+    let id = api.create_active("s", json!({"key_name": "k"})).await;
+    assert_eq!(api.wait_for_status(&id, "ACTIVE").await["key_name"], "k");
+    let list = api.get("/os-keypairs").await.expect(200);
     assert_eq!(list["keypairs"][0]["keypair"]["name"], "k");
-    api.delete("/os-keypairs/k").await.is(204);
-    api.get("/os-keypairs/k").await.refused(404, "itemNotFound");
+    api.delete("/os-keypairs/k").await.expect(204);
+    api.get("/os-keypairs/k")
+        .await
+        .expect_error(404, "itemNotFound");
 }

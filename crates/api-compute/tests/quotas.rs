@@ -1,4 +1,4 @@
-//! Quotas of projects: who sets them, who sees them, and what they refuse.
+//! Quotas of projects: who may set and see them, and which requests they refuse.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -6,20 +6,20 @@ mod api;
 
 use std::collections::BTreeMap;
 
-use api::{Api, Told};
+use api::{Api, ApiResponse};
 use placewright_conductor::quota::{Limits, Resource};
 use placewright_control::UnifiedLimits;
 use serde_json::{Value, json};
 
-/// The project of the administrator, whose token names no other.
-const OWN: &str = "admin";
+/// The project of the administrator, to which the requests of these tests belong.
+const ADMIN_PROJECT: &str = "admin";
 
-async fn set(api: &Api, quotas: Value) -> Told {
-    let path = format!("/os-quota-sets/{OWN}");
+async fn set_quotas(api: &Api, quotas: Value) -> ApiResponse {
+    let path = format!("/os-quota-sets/{ADMIN_PROJECT}");
     api.put(&path, json!({"quota_set": quotas})).await
 }
 
-async fn member(api: &Api, method: &str, path: &str, body: Value) -> Told {
+async fn send_as_member(api: &Api, method: &str, path: &str, body: Value) -> ApiResponse {
     let headers = [
         ("x-auth-token", "bob:other"),
         ("x-roles", "member,reader"),
@@ -27,13 +27,13 @@ async fn member(api: &Api, method: &str, path: &str, body: Value) -> Told {
         ("content-type", "application/json"),
     ];
     let body = (!body.is_null()).then_some(body);
-    api.ask(method, &format!("/v2.1{path}"), &headers, body)
+    api.send(method, &format!("/v2.1{path}"), &headers, body)
         .await
 }
 
-async fn in_use(api: &Api) -> Value {
-    let path = format!("/os-quota-sets/{OWN}/detail");
-    let set = api.get(&path).await.is(200)["quota_set"].clone();
+async fn usage(api: &Api) -> Value {
+    let path = format!("/os-quota-sets/{ADMIN_PROJECT}/detail");
+    let set = api.get(&path).await.expect(200)["quota_set"].clone();
     json!([
         set["instances"]["in_use"],
         set["cores"]["in_use"],
@@ -42,50 +42,53 @@ async fn in_use(api: &Api) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn quotas_are_set_shown_and_taken_back() {
+async fn quotas_are_set_shown_and_deleted() {
     let api = Api::start(1, 1).await;
-    let path = format!("/os-quota-sets/{OWN}");
-    let shown = api.get(&path).await.is(200)["quota_set"].clone();
+    let path = format!("/os-quota-sets/{ADMIN_PROJECT}");
+    let quotas = api.get(&path).await.expect(200)["quota_set"].clone();
     assert_eq!(
-        shown,
+        quotas,
         json!({
-            "id": OWN, "instances": -1, "cores": -1, "ram": -1, "key_pairs": -1,
+            "id": ADMIN_PROJECT, "instances": -1, "cores": -1, "ram": -1, "key_pairs": -1,
             "server_groups": -1, "server_group_members": -1, "metadata_items": 128,
         })
     );
-    let told = set(
+    let response = set_quotas(
         &api,
         json!({"instances": 10, "cores": "20", "class:CUSTOM_GPU": 2}),
     );
-    let told = told.await.is(200)["quota_set"].clone();
-    assert!(told.get("id").is_none());
+    let body = response.await.expect(200)["quota_set"].clone();
+    assert!(body.get("id").is_none());
     assert_eq!(
-        (&told["instances"], &told["cores"]),
+        (&body["instances"], &body["cores"]),
         (&json!(10), &json!(20))
     );
-    // What is not named stays.
-    set(&api, json!({"ram": 512})).await.is(200);
-    let shown = api.get(&path).await.is(200)["quota_set"].clone();
+    // Quotas that a request does not name stay unchanged.
+    set_quotas(&api, json!({"ram": 512})).await.expect(200);
+    let quotas = api.get(&path).await.expect(200)["quota_set"].clone();
     for (name, limit) in [
         ("instances", 10),
         ("cores", 20),
         ("ram", 512),
         ("class:CUSTOM_GPU", 2),
     ] {
-        assert_eq!(shown[name], limit, "{name}");
+        assert_eq!(quotas[name], limit, "{name}");
     }
-    let limits = api.get("/limits").await.is(200)["limits"]["absolute"].clone();
+    let limits = api.get("/limits").await.expect(200)["limits"]["absolute"].clone();
     assert_eq!(limits["maxTotalInstances"], 10);
     assert_eq!(limits["maxTotalRAMSize"], 512);
-    let defaults = api.get(&format!("{path}/defaults")).await.is(200);
+    let defaults = api.get(&format!("{path}/defaults")).await.expect(200);
     assert_eq!(defaults["quota_set"]["instances"], -1);
-    // Old versions know of more, which nobody keeps.
-    let old = api.at("2.35", "GET", &path, Value::Null).await.is(200);
-    assert_eq!(old["quota_set"]["fixed_ips"], -1);
-    assert_eq!(old["quota_set"]["injected_files"], 0);
+    // Old versions have more quotas, which are constant.
+    let in_old_version = api
+        .send_in_version("2.35", "GET", &path, Value::Null)
+        .await
+        .expect(200);
+    assert_eq!(in_old_version["quota_set"]["fixed_ips"], -1);
+    assert_eq!(in_old_version["quota_set"]["injected_files"], 0);
     assert_eq!(api.delete(&path).await.status, 202);
-    let shown = api.get(&path).await.is(200)["quota_set"].clone();
-    assert_eq!(shown["instances"], -1);
+    let quotas = api.get(&path).await.expect(200)["quota_set"].clone();
+    assert_eq!(quotas["instances"], -1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,58 +96,72 @@ async fn the_default_class_holds_for_projects_without_quotas_of_their_own() {
     let api = Api::start(1, 1).await;
     let path = "/os-quota-class-sets/default";
     let body = json!({"quota_class_set": {"instances": 5, "server_groups": 6}});
-    let told = api.put(path, body.clone()).await.is(200)["quota_class_set"].clone();
-    assert_eq!((&told["instances"], told.get("id")), (&json!(5), None));
-    let shown = api.get(path).await.is(200)["quota_class_set"].clone();
+    let response = api.put(path, body.clone()).await.expect(200)["quota_class_set"].clone();
     assert_eq!(
-        (&shown["id"], &shown["server_groups"]),
+        (&response["instances"], response.get("id")),
+        (&json!(5), None)
+    );
+    let quotas = api.get(path).await.expect(200)["quota_class_set"].clone();
+    assert_eq!(
+        (&quotas["id"], &quotas["server_groups"]),
         (&json!("default"), &json!(6))
     );
-    let old = api.at("2.49", "GET", path, Value::Null).await.is(200);
-    assert!(old["quota_class_set"].get("server_groups").is_none());
-    assert_eq!(old["quota_class_set"]["instances"], 5);
-    let own = api.get("/os-quota-sets/some").await.is(200);
-    assert_eq!(own["quota_set"]["instances"], 5);
+    let in_old_version = api
+        .send_in_version("2.49", "GET", path, Value::Null)
+        .await
+        .expect(200);
+    assert!(
+        in_old_version["quota_class_set"]
+            .get("server_groups")
+            .is_none()
+    );
+    assert_eq!(in_old_version["quota_class_set"]["instances"], 5);
+    let quotas = api.get("/os-quota-sets/some").await.expect(200);
+    assert_eq!(quotas["quota_set"]["instances"], 5);
     api.put(
         "/os-quota-sets/some",
         json!({"quota_set": {"instances": -1}}),
     )
     .await
-    .is(200);
-    let own = api.get("/os-quota-sets/some").await.is(200);
-    assert_eq!(own["quota_set"]["instances"], -1);
-    let told = api.put("/os-quota-class-sets/gold", body).await;
-    told.refused(400, "badRequest");
+    .expect(200);
+    let quotas = api.get("/os-quota-sets/some").await.expect(200);
+    assert_eq!(quotas["quota_set"]["instances"], -1);
+    let response = api.put("/os-quota-class-sets/gold", body).await;
+    response.expect_error(400, "badRequest");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_see_their_own_quotas_and_set_none() {
     let api = Api::start(1, 1).await;
-    let see = |path: &'static str| member(&api, "GET", path, Value::Null);
-    see("/os-quota-sets/other").await.is(200);
-    see("/os-quota-sets/other/detail").await.is(200);
-    see("/os-quota-sets/other/defaults").await.is(200);
-    see("/limits").await.is(200);
+    let get_as_member = |path: &'static str| send_as_member(&api, "GET", path, Value::Null);
+    get_as_member("/os-quota-sets/other").await.expect(200);
+    get_as_member("/os-quota-sets/other/detail")
+        .await
+        .expect(200);
+    get_as_member("/os-quota-sets/other/defaults")
+        .await
+        .expect(200);
+    get_as_member("/limits").await.expect(200);
     for path in [
         "/os-quota-sets/admin",
         "/os-quota-sets/admin/detail",
         "/os-quota-class-sets/default",
         "/limits?tenant_id=admin",
     ] {
-        see(path).await.refused(403, "forbidden");
+        get_as_member(path).await.expect_error(403, "forbidden");
     }
     let body = json!({"quota_set": {"instances": -1}});
-    let told = member(&api, "PUT", "/os-quota-sets/other", body).await;
-    told.refused(403, "forbidden");
-    let told = member(&api, "DELETE", "/os-quota-sets/other", Value::Null).await;
-    told.refused(403, "forbidden");
+    let response = send_as_member(&api, "PUT", "/os-quota-sets/other", body).await;
+    response.expect_error(403, "forbidden");
+    let response = send_as_member(&api, "DELETE", "/os-quota-sets/other", Value::Null).await;
+    response.expect_error(403, "forbidden");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_quotas_are_refused_with_their_place() {
+async fn invalid_quotas_are_refused_by_their_field() {
     let api = Api::start(1, 2).await;
-    api.flavor("1", 2).await;
-    for (quotas, message) in [
+    api.create_flavor("1", 2).await;
+    for (quotas, expected) in [
         (
             json!({"instances": -2}),
             "quota_set.instances: it must be a whole number",
@@ -175,173 +192,204 @@ async fn wrong_quotas_are_refused_with_their_place() {
         ),
         (json!({"force": "perhaps"}), "quota_set.force: "),
     ] {
-        let told = set(&api, quotas).await;
-        let told = told.refused(400, "badRequest");
-        assert!(told.starts_with(message), "{told}");
+        let response = set_quotas(&api, quotas).await;
+        let message = response.expect_error(400, "badRequest");
+        assert!(message.starts_with(expected), "{message}");
     }
-    set(&api, json!({"metadata_items": 128})).await.is(200);
+    set_quotas(&api, json!({"metadata_items": 128}))
+        .await
+        .expect(200);
     let body = json!({"quota_set": {"instances": 1}});
-    let told = api.put("/os-quota-sets/admin?user_id=u", body).await;
-    told.refused(400, "badRequest");
-    api.active("a", json!({"max_count": 1})).await;
-    let told = set(&api, json!({"cores": 1})).await;
+    let response = api.put("/os-quota-sets/admin?user_id=u", body).await;
+    response.expect_error(400, "badRequest");
+    api.create_active("a", json!({"max_count": 1})).await;
+    let response = set_quotas(&api, json!({"cores": 1})).await;
     assert_eq!(
-        told.refused(400, "badRequest"),
+        response.expect_error(400, "badRequest"),
         "Quota limit 1 for cores must be greater than or equal to already used and reserved 2."
     );
-    set(&api, json!({"cores": 1, "force": true})).await.is(200);
+    set_quotas(&api, json!({"cores": 1, "force": true}))
+        .await
+        .expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_beyond_a_quota_are_refused_all_of_a_request() {
     let api = Api::start(1, 2).await;
-    api.flavor("1", 2).await;
-    set(&api, json!({"instances": 3, "cores": 5})).await.is(200);
-    let id = api.active("a", json!({})).await;
-    let told = api.create("b", json!({"min_count": 3})).await;
+    api.create_flavor("1", 2).await;
+    set_quotas(&api, json!({"instances": 3, "cores": 5}))
+        .await
+        .expect(200);
+    let id = api.create_active("a", json!({})).await;
+    let response = api.create_server("b", json!({"min_count": 3})).await;
     assert_eq!(
-        told.refused(403, "forbidden"),
+        response.expect_error(403, "forbidden"),
         "Quota exceeded for instances, cores: Requested 3, 6, but already used 1, 2 of 3, 5 \
          instances, cores"
     );
-    assert_eq!(in_use(&api).await, json!([1, 2, 512]));
-    let limits = api.get("/limits?reserved=1").await.is(200)["limits"]["absolute"].clone();
+    assert_eq!(usage(&api).await, json!([1, 2, 512]));
+    let limits = api.get("/limits?reserved=1").await.expect(200)["limits"]["absolute"].clone();
     assert_eq!(limits["totalInstancesUsed"], 1);
     assert_eq!(limits["totalCoresUsed"], 2);
     assert_eq!(limits["totalRAMUsed"], 512);
-    let other = api.active("c", json!({})).await;
-    api.create("d", json!({})).await.refused(403, "forbidden");
+    let other = api.create_active("c", json!({})).await;
+    api.create_server("d", json!({}))
+        .await
+        .expect_error(403, "forbidden");
     // A server counts until it is gone.
     api.delete(&format!("/servers/{other}")).await;
-    api.until_gone(&other).await;
-    api.active("e", json!({})).await;
-    // Shelved, it counts as before.
-    api.act(&id, json!({"shelve": null})).await.is(202);
-    api.until(&id, "SHELVED_OFFLOADED").await;
-    assert_eq!(in_use(&api).await, json!([2, 4, 1024]));
-    api.create("f", json!({})).await.refused(403, "forbidden");
-    api.act(&id, json!({"unshelve": null})).await.is(202);
-    api.until(&id, "ACTIVE").await;
+    api.wait_until_deleted(&other).await;
+    api.create_active("e", json!({})).await;
+    // A shelved server still counts.
+    api.run_action(&id, json!({"shelve": null}))
+        .await
+        .expect(202);
+    api.wait_for_status(&id, "SHELVED_OFFLOADED").await;
+    assert_eq!(usage(&api).await, json!([2, 4, 1024]));
+    api.create_server("f", json!({}))
+        .await
+        .expect_error(403, "forbidden");
+    api.run_action(&id, json!({"unshelve": null}))
+        .await
+        .expect(202);
+    api.wait_for_status(&id, "ACTIVE").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_resize_counts_for_the_larger_flavor() {
     let api = Api::start(1, 2).await;
-    api.flavor("1", 1).await;
-    api.flavor("3", 3).await;
-    api.flavor("4", 4).await;
-    set(&api, json!({"class:VCPU": 3})).await.is(200);
-    let id = api.active("a", json!({})).await;
-    let resize = |flavor: &str| api.act(&id, json!({"resize": {"flavorRef": flavor}}));
-    let told = resize("4").await;
+    api.create_flavor("1", 1).await;
+    api.create_flavor("3", 3).await;
+    api.create_flavor("4", 4).await;
+    set_quotas(&api, json!({"class:VCPU": 3})).await.expect(200);
+    let id = api.create_active("a", json!({})).await;
+    let resize = |flavor: &str| api.run_action(&id, json!({"resize": {"flavorRef": flavor}}));
+    let response = resize("4").await;
     assert_eq!(
-        told.refused(403, "forbidden"),
+        response.expect_error(403, "forbidden"),
         "Quota exceeded for class:VCPU: Requested 3, but already used 1 of 3 class:VCPU"
     );
-    resize("3").await.is(202);
-    api.until(&id, "VERIFY_RESIZE").await;
-    assert_eq!(in_use(&api).await[1], 3);
-    api.create("b", json!({})).await.refused(403, "forbidden");
-    api.act(&id, json!({"revertResize": null})).await.is(202);
-    api.until(&id, "ACTIVE").await;
-    assert_eq!(in_use(&api).await[1], 1);
-    resize("3").await.is(202);
-    api.until(&id, "VERIFY_RESIZE").await;
-    api.act(&id, json!({"confirmResize": null})).await.is(204);
-    api.until(&id, "ACTIVE").await;
-    resize("1").await.is(202);
-    api.until(&id, "VERIFY_RESIZE").await;
-    assert_eq!(in_use(&api).await[1], 3);
-    api.act(&id, json!({"confirmResize": null})).await.is(204);
-    api.until(&id, "ACTIVE").await;
-    assert_eq!(in_use(&api).await[1], 1);
+    resize("3").await.expect(202);
+    api.wait_for_status(&id, "VERIFY_RESIZE").await;
+    assert_eq!(usage(&api).await[1], 3);
+    api.create_server("b", json!({}))
+        .await
+        .expect_error(403, "forbidden");
+    api.run_action(&id, json!({"revertResize": null}))
+        .await
+        .expect(202);
+    api.wait_for_status(&id, "ACTIVE").await;
+    assert_eq!(usage(&api).await[1], 1);
+    resize("3").await.expect(202);
+    api.wait_for_status(&id, "VERIFY_RESIZE").await;
+    api.run_action(&id, json!({"confirmResize": null}))
+        .await
+        .expect(204);
+    api.wait_for_status(&id, "ACTIVE").await;
+    resize("1").await.expect(202);
+    api.wait_for_status(&id, "VERIFY_RESIZE").await;
+    assert_eq!(usage(&api).await[1], 3);
+    api.run_action(&id, json!({"confirmResize": null}))
+        .await
+        .expect(204);
+    api.wait_for_status(&id, "ACTIVE").await;
+    assert_eq!(usage(&api).await[1], 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_members_and_key_pairs_have_quotas() {
     let api = Api::start(1, 2).await;
-    api.flavor("1", 1).await;
+    api.create_flavor("1", 1).await;
     let quotas = json!({"server_groups": 1, "server_group_members": 1, "key_pairs": 1});
-    set(&api, quotas).await.is(200);
+    set_quotas(&api, quotas).await.expect(200);
     let group = json!({"server_group": {"name": "g", "policy": "soft-affinity"}});
-    let made = api.post("/os-server-groups", group.clone()).await.is(200);
-    let told = api.post("/os-server-groups", group).await;
+    let created = api
+        .post("/os-server-groups", group.clone())
+        .await
+        .expect(200);
+    let response = api.post("/os-server-groups", group).await;
     let expected =
         "Quota exceeded for server_groups: Requested 1, but already used 1 of 1 server_groups";
-    assert_eq!(told.refused(403, "forbidden"), expected);
-    let hints = json!({"os:scheduler_hints": {"group": made["server_group"]["id"]}});
-    api.active("a", hints.clone()).await;
-    let told = api.create("b", hints).await;
-    let told = told.refused(403, "forbidden");
+    assert_eq!(response.expect_error(403, "forbidden"), expected);
+    let hints = json!({"os:scheduler_hints": {"group": created["server_group"]["id"]}});
+    api.create_active("a", hints.clone()).await;
+    let response = api.create_server("b", hints).await;
+    let message = response.expect_error(403, "forbidden");
     assert!(
-        told.starts_with("Quota exceeded for server_group_members: "),
-        "{told}"
+        message.starts_with("Quota exceeded for server_group_members: "),
+        "{message}"
     );
     let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
     let import = |name: &str| {
         let body = json!({"keypair": {"name": name, "public_key": key}});
         api.post("/os-keypairs", body)
     };
-    import("k").await.is(201);
-    let told = import("l").await;
-    let told = told.refused(403, "forbidden");
-    assert!(told.starts_with("Quota exceeded for key_pairs: "), "{told}");
+    import("k").await.expect(201);
+    let response = import("l").await;
+    let message = response.expect_error(403, "forbidden");
+    assert!(
+        message.starts_with("Quota exceeded for key_pairs: "),
+        "{message}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_unified_limits_keystone_decides() {
     let api = Api::start(1, 2).await;
-    api.flavor("1", 2).await;
+    api.create_flavor("1", 2).await;
     let control = &api.site.conductor;
     control.configure_quotas(Limits::new(), true).await.unwrap();
     // Nothing is known yet.
-    api.create("a", json!({})).await.refused(403, "forbidden");
+    api.create_server("a", json!({}))
+        .await
+        .expect_error(403, "forbidden");
     let vcpu = Resource::Class("VCPU".into());
     let limits = UnifiedLimits {
         registered: Limits::from([(Resource::Instances, 9), (vcpu.clone(), 1)]),
-        projects: BTreeMap::from([(OWN.to_owned(), Limits::from([(vcpu, 3)]))]),
+        projects: BTreeMap::from([(ADMIN_PROJECT.to_owned(), Limits::from([(vcpu, 3)]))]),
     };
     control.take_unified_limits(limits).await.unwrap();
-    let shown = api.get("/os-quota-sets/admin").await.is(200)["quota_set"].clone();
+    let quotas = api.get("/os-quota-sets/admin").await.expect(200)["quota_set"].clone();
     assert_eq!(
-        (&shown["instances"], &shown["cores"]),
+        (&quotas["instances"], &quotas["cores"]),
         (&json!(9), &json!(3))
     );
-    assert_eq!(shown["class:VCPU"], 3);
-    let defaults = api.get("/os-quota-sets/admin/defaults").await.is(200);
+    assert_eq!(quotas["class:VCPU"], 3);
+    let defaults = api.get("/os-quota-sets/admin/defaults").await.expect(200);
     assert_eq!(defaults["quota_set"]["cores"], 1);
-    let told = set(&api, json!({"cores": 5})).await;
+    let response = set_quotas(&api, json!({"cores": 5})).await;
     assert!(
-        told.refused(400, "badRequest")
+        response
+            .expect_error(400, "badRequest")
             .contains("compute.quota_driver is unified")
     );
-    api.active("a", json!({})).await;
-    let told = api.create("b", json!({})).await;
-    let told = told.refused(403, "forbidden");
+    api.create_active("a", json!({})).await;
+    let response = api.create_server("b", json!({})).await;
+    let message = response.expect_error(403, "forbidden");
     assert!(
-        told.starts_with("Quota exceeded for class:VCPU: "),
-        "{told}"
+        message.starts_with("Quota exceeded for class:VCPU: "),
+        "{message}"
     );
-    assert_eq!(in_use(&api).await, json!([1, 2, 512]));
+    assert_eq!(usage(&api).await, json!([1, 2, 512]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn requests_that_race_never_exceed_a_quota() {
     let api = std::sync::Arc::new(Api::start(1, 4).await);
-    api.flavor("1", 1).await;
-    set(&api, json!({"instances": 10, "cores": 10}))
+    api.create_flavor("1", 1).await;
+    set_quotas(&api, json!({"instances": 10, "cores": 10}))
         .await
-        .is(200);
+        .expect(200);
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..64 {
         let api = std::sync::Arc::clone(&api);
         tasks.spawn(async move {
-            let told = api.create(&format!("s{number}"), json!({})).await;
-            assert!([202, 403].contains(&told.status), "{told:?}");
-            u64::from(told.status == 202)
+            let response = api.create_server(&format!("s{number}"), json!({})).await;
+            assert!([202, 403].contains(&response.status), "{response:?}");
+            u64::from(response.status == 202)
         });
     }
     let accepted: u64 = tasks.join_all().await.into_iter().sum();
     assert_eq!(accepted, 10);
-    assert_eq!(in_use(&api).await, json!([10, 10, 5120]));
+    assert_eq!(usage(&api).await, json!([10, 10, 5120]));
 }

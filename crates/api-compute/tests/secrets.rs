@@ -1,4 +1,5 @@
-//! Passwords and user data: in no state in the clear, forgotten in time, shown to administrators.
+//! Passwords and user data: stored in no state in the clear, dropped when they are not needed any
+//! more, shown to administrators.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -20,26 +21,26 @@ fn id_of(created: &Value) -> String {
 /// The specifications that control and the cell have of a server.
 async fn specs(api: &Api, id: &str) -> (Spec, Option<Spec>) {
     let id = InstanceId(id.parse().unwrap());
-    let of_control = api
+    let control_spec = api
         .site
         .conductor
         .read(move |control, _| control.conductor.specs()[&id].clone());
-    let of_cell = api.site.cells[&cell(0)]
+    let cell_spec = api.site.cells[&cell(0)]
         .engine()
         .read(move |machine| machine.0.specs().get(&id).cloned());
-    (of_control.await, of_cell.await)
+    (control_spec.await, cell_spec.await)
 }
 
-/// What control's state and the cell's say when they are printed.
-async fn printed(api: &Api) -> String {
-    let of_control = api
+/// The debug output of control's state and of the cell's.
+async fn debug_output(api: &Api) -> String {
+    let control_output = api
         .site
         .conductor
         .read(|control, _| format!("{:?}", control.conductor));
-    let of_cell = api.site.cells[&cell(0)]
+    let cell_output = api.site.cells[&cell(0)]
         .engine()
         .read(|machine| format!("{:?}", machine.0));
-    of_control.await + &of_cell.await
+    control_output.await + &cell_output.await
 }
 
 fn secrets() -> Value {
@@ -49,55 +50,55 @@ fn secrets() -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn passwords_are_forgotten_once_the_guest_exists_and_user_data_is_kept_sealed() {
     let api = Api::start(1, 1).await;
-    api.flavor("1", 1).await;
-    let created = api.create("a", secrets()).await.is(202);
+    api.create_flavor("1", 1).await;
+    let created = api.create_server("a", secrets()).await.expect(202);
     assert_eq!(created["server"]["adminPass"], PASSWORD);
     let id = id_of(&created);
-    assert!(!printed(&api).await.contains(DATA));
-    let shown = api.until(&id, "ACTIVE").await;
-    assert_eq!(shown["OS-EXT-SRV-ATTR:user_data"], DATA);
-    let (of_control, of_cell) = specs(&api, &id).await;
-    let of_cell = of_cell.unwrap();
-    for spec in [&of_control, &of_cell] {
+    assert!(!debug_output(&api).await.contains(DATA));
+    let server = api.wait_for_status(&id, "ACTIVE").await;
+    assert_eq!(server["OS-EXT-SRV-ATTR:user_data"], DATA);
+    let (control_spec, cell_spec) = specs(&api, &id).await;
+    let cell_spec = cell_spec.unwrap();
+    for spec in [&control_spec, &cell_spec] {
         assert!(spec.build_secrets.is_empty());
         assert!(!spec.secrets.is_empty());
     }
-    // Each has a key of its own, and both know that it is the same server.
-    assert_ne!(of_control.secrets, of_cell.secrets);
-    assert_eq!(of_control.digest(), of_cell.digest());
-    let all = printed(&api).await;
-    assert!(!all.contains(DATA) && !all.contains(PASSWORD));
+    // Control and the cell have different keys, but the digests of the specifications are equal.
+    assert_ne!(control_spec.secrets, cell_spec.secrets);
+    assert_eq!(control_spec.digest(), cell_spec.digest());
+    let output = debug_output(&api).await;
+    assert!(!output.contains(DATA) && !output.contains(PASSWORD));
     api.delete(&format!("/servers/{id}")).await;
-    api.until_gone(&id).await;
+    api.wait_until_deleted(&id).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_build_without_a_host_forgets_the_password() {
     let api = Api::start(1, 1).await;
-    api.flavor("1", 1000).await;
-    let id = id_of(&api.create("a", secrets()).await.is(202));
-    api.until(&id, "ERROR").await;
-    let (of_control, of_cell) = specs(&api, &id).await;
-    assert!(of_control.build_secrets.is_empty() && of_cell.is_none());
-    let shown = api.get(&format!("/servers/{id}")).await.is(200);
-    assert_eq!(shown["server"]["OS-EXT-SRV-ATTR:user_data"], DATA);
+    api.create_flavor("1", 1000).await;
+    let id = id_of(&api.create_server("a", secrets()).await.expect(202));
+    api.wait_for_status(&id, "ERROR").await;
+    let (control_spec, cell_spec) = specs(&api, &id).await;
+    assert!(control_spec.build_secrets.is_empty() && cell_spec.is_none());
+    let server = api.get(&format!("/servers/{id}")).await.expect(200);
+    assert_eq!(server["server"]["OS-EXT-SRV-ATTR:user_data"], DATA);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rebuild_replaces_what_it_gives_and_keeps_the_rest() {
+async fn a_rebuild_replaces_only_the_secrets_that_it_names() {
     let api = Api::start(1, 1).await;
-    api.flavor("1", 1).await;
-    let id = api.active("a", secrets()).await;
-    let user_data = |shown: &Value| shown["OS-EXT-SRV-ATTR:user_data"].clone();
-    let rebuild = |more: Value| {
+    api.create_flavor("1", 1).await;
+    let id = api.create_active("a", secrets()).await;
+    let user_data = |server: &Value| server["OS-EXT-SRV-ATTR:user_data"].clone();
+    let rebuild = |extra_fields: Value| {
         let mut rebuild = json!({"imageRef": IMAGE});
         rebuild
             .as_object_mut()
             .unwrap()
-            .extend(more.as_object().unwrap().clone());
+            .extend(extra_fields.as_object().unwrap().clone());
         json!({"rebuild": rebuild})
     };
-    for (more, expected) in [
+    for (extra_fields, expected) in [
         (json!({}), json!(DATA)),
         (json!({"adminPass": PASSWORD}), json!(DATA)),
         (
@@ -106,25 +107,28 @@ async fn a_rebuild_replaces_what_it_gives_and_keeps_the_rest() {
         ),
         (json!({"user_data": null}), Value::Null),
     ] {
-        let told = api.act(&id, rebuild(more)).await.is(202);
-        assert_eq!(told["server"]["user_data"], expected);
-        // It is over when control has what the cell has.
+        let response = api.run_action(&id, rebuild(extra_fields)).await.expect(202);
+        assert_eq!(response["server"]["user_data"], expected);
+        // The rebuild is complete when control and the cell have the same specification.
         for _ in 0..1000 {
-            let (of_control, of_cell) = specs(&api, &id).await;
-            let is_same = of_cell.is_some_and(|spec| spec.digest() == of_control.digest());
-            if is_same && user_data(&api.until(&id, "ACTIVE").await) == expected {
+            let (control_spec, cell_spec) = specs(&api, &id).await;
+            let is_same = cell_spec.is_some_and(|spec| spec.digest() == control_spec.digest());
+            if is_same && user_data(&api.wait_for_status(&id, "ACTIVE").await) == expected {
                 break;
             }
         }
-        assert_eq!(user_data(&api.until(&id, "ACTIVE").await), expected);
+        assert_eq!(
+            user_data(&api.wait_for_status(&id, "ACTIVE").await),
+            expected
+        );
     }
-    let (of_control, of_cell) = specs(&api, &id).await;
-    assert!(!of_control.has_secrets() && !of_cell.unwrap().has_secrets());
-    assert!(!printed(&api).await.contains(PASSWORD));
+    let (control_spec, cell_spec) = specs(&api, &id).await;
+    assert!(!control_spec.has_secrets() && !cell_spec.unwrap().has_secrets());
+    assert!(!debug_output(&api).await.contains(PASSWORD));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_earlier_release_left_in_the_clear_is_sealed() {
+async fn secrets_that_an_earlier_release_stored_in_the_clear_are_sealed() {
     let api = Api::start(1, 1).await;
     let body = json!({
         "request": {"flavor": {"vcpus": 1000, "memory_mb": 512, "root_gb": 1}},
@@ -135,9 +139,9 @@ async fn what_an_earlier_release_left_in_the_clear_is_sealed() {
     });
     api.site.create_with(1..2, &body.to_string()).await;
     assert_eq!(api.site.runtime.seal_open_secrets().await, 1);
-    assert!(!printed(&api).await.contains(DATA));
-    assert!(!printed(&api).await.contains(PASSWORD));
-    let held = api.site.conductor.sealer().held();
-    assert!(held.current > 0 && held.older == 0 && held.unknown == 0);
+    assert!(!debug_output(&api).await.contains(DATA));
+    assert!(!debug_output(&api).await.contains(PASSWORD));
+    let key_usage = api.site.conductor.sealer().held();
+    assert!(key_usage.current > 0 && key_usage.older == 0 && key_usage.unknown == 0);
     assert_eq!(api.site.runtime.seal_open_secrets().await, 0);
 }

@@ -16,25 +16,28 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 const HINT: &str = "placewright:topology";
-/// The number of hosts in a rack, and of racks in a room.
-const RACK: u32 = 2;
-const ROOM: u32 = 4;
+/// The number of hosts in a rack, and in a room.
+const RACK_HOSTS: u32 = 2;
+const ROOM_HOSTS: u32 = 4;
 
 /// An installation with one cell, whose hosts are in racks of two and rooms of two racks.
 async fn start(hosts: u32) -> Api {
     let api = Api::start(1, hosts).await;
-    api.flavor("1", 1).await;
+    api.create_flavor("1", 1).await;
     let aggregate =
         |kind: u128, number: u32| Uuid::from_u128((kind << 32) | u128::from(number)).to_string();
     let engine = api.site.conductor.engine();
     for number in 0..hosts {
-        let set = Command::SetAggregates {
+        let command = Command::SetAggregates {
             provider: host(0, number).0,
             generation: None,
-            aggregates: vec![aggregate(1, number / RACK), aggregate(2, number / ROOM)],
+            aggregates: vec![
+                aggregate(1, number / RACK_HOSTS),
+                aggregate(2, number / ROOM_HOSTS),
+            ],
             at: Timestamp(1),
         };
-        submit_placement(engine, set).await.unwrap().unwrap();
+        submit_placement(engine, command).await.unwrap().unwrap();
     }
     let level = |name: &str, kind, size: u32| Level {
         name: name.to_owned(),
@@ -43,30 +46,30 @@ async fn start(hosts: u32) -> Api {
             .collect(),
     };
     let levels = Command::SetLevels {
-        levels: vec![level("rack", 1, RACK), level("room", 2, ROOM)],
+        levels: vec![level("rack", 1, RACK_HOSTS), level("room", 2, ROOM_HOSTS)],
         distances: Vec::new(),
     };
     submit_placement(engine, levels).await.unwrap().unwrap();
     api
 }
 
-fn name(number: u32) -> String {
+fn host_name(number: u32) -> String {
     format!("host-{}", host(0, number))
 }
 
 /// The number of the host that a server is on.
-fn place(server: &Value) -> u32 {
-    let on = server["OS-EXT-SRV-ATTR:host"].as_str().unwrap();
-    (0..64).find(|number| name(*number) == on).unwrap()
+fn host_number(server: &Value) -> u32 {
+    let name = server["OS-EXT-SRV-ATTR:host"].as_str().unwrap();
+    (0..64).find(|number| host_name(*number) == name).unwrap()
 }
 
-async fn place_of(api: &Api, id: &str) -> u32 {
-    place(&api.until(id, "ACTIVE").await)
+async fn active_host_number(api: &Api, id: &str) -> u32 {
+    host_number(&api.wait_for_status(id, "ACTIVE").await)
 }
 
-async fn group(api: &Api, policy: &str, rules: Value) -> Value {
+async fn create_group(api: &Api, policy: &str, rules: Value) -> Value {
     let body = json!({"server_group": {"name": "g", "policy": policy, "rules": {HINT: rules}}});
-    api.post("/os-server-groups", body).await.is(200)["server_group"].clone()
+    api.post("/os-server-groups", body).await.expect(200)["server_group"].clone()
 }
 
 fn hints(hints: Value) -> Value {
@@ -77,8 +80,8 @@ fn id_of(created: &Value) -> String {
     created["server"]["id"].as_str().unwrap().to_owned()
 }
 
-async fn fault(api: &Api, id: &str) -> String {
-    let server = api.until(id, "ERROR").await;
+async fn fault_message(api: &Api, id: &str) -> String {
+    let server = api.wait_for_status(id, "ERROR").await;
     server["fault"]["message"].as_str().unwrap().to_owned()
 }
 
@@ -87,51 +90,59 @@ async fn members_that_boot_at_once_are_in_racks_of_their_own() {
     let api = start(6).await;
     // The policy would put all on one host, but hard rules have priority.
     let rule = json!({"level": "rack", "relation": "different"});
-    let group = group(&api, "soft-affinity", rule.clone()).await;
-    let told = json!({HINT: [{"level": "rack", "relation": "different", "strength": "hard"}]});
-    assert_eq!(group["rules"], told);
+    let group = create_group(&api, "soft-affinity", rule.clone()).await;
+    let rules = json!({HINT: [{"level": "rack", "relation": "different", "strength": "hard"}]});
+    assert_eq!(group["rules"], rules);
     let path = format!("/os-server-groups/{}", group["id"].as_str().unwrap());
-    assert_eq!(api.get(&path).await.is(200)["server_group"]["rules"], told);
+    assert_eq!(
+        api.get(&path).await.expect(200)["server_group"]["rules"],
+        rules
+    );
     let hint = hints(json!({"group": group["id"]}));
-    let boots = ["a", "b", "c", "d"].map(|name| api.create(name, hint.clone()));
+    let boots = ["a", "b", "c", "d"].map(|name| api.create_server(name, hint.clone()));
     let [a, b, c, d] = boots;
     let (a, b, c, d) = tokio::join!(a, b, c, d);
-    let ids = [a, b, c, d].map(|told| id_of(&told.is(202)));
+    let ids = [a, b, c, d].map(|response| id_of(&response.expect(202)));
     let mut racks = BTreeMap::new();
-    let mut without = Vec::new();
+    let mut unplaced = Vec::new();
     for id in &ids {
-        let server = settled(&api, id).await;
+        let server = wait_until_built(&api, id).await;
         if server["status"] == "ACTIVE" {
-            racks.insert(place(&server) / RACK, id.clone());
+            racks.insert(host_number(&server) / RACK_HOSTS, id.clone());
         } else {
-            without.push(id);
+            unplaced.push(id);
         }
     }
     assert_eq!(racks.len(), 3, "{racks:?}");
-    let [without] = without.as_slice() else {
-        panic!("{without:?}")
+    let [unplaced] = unplaced.as_slice() else {
+        panic!("{unplaced:?}")
     };
-    let why = fault(&api, without).await;
-    assert!(why.contains("rules of groups and topology"), "{why}");
+    let message = fault_message(&api, unplaced).await;
+    assert!(
+        message.contains("rules of groups and topology"),
+        "{message}"
+    );
 
-    // For a member that moves, its own rack is the only one left.
+    // A member that moves stays in its rack, because the other racks have members.
     let (rack, moving) = racks.iter().next().unwrap();
-    let before = place_of(&api, moving).await;
-    api.act(moving, json!({"migrate": null})).await.is(202);
-    let moved = place(&api.until(moving, "VERIFY_RESIZE").await);
-    assert_eq!(moved / RACK, *rack);
-    assert_ne!(moved, before);
-    api.act(moving, json!({"confirmResize": null}))
+    let before = active_host_number(&api, moving).await;
+    api.run_action(moving, json!({"migrate": null}))
         .await
-        .is(204);
-    api.until(moving, "ACTIVE").await;
-    api.delete(&path).await.is(204);
+        .expect(202);
+    let moved = host_number(&api.wait_for_status(moving, "VERIFY_RESIZE").await);
+    assert_eq!(moved / RACK_HOSTS, *rack);
+    assert_ne!(moved, before);
+    api.run_action(moving, json!({"confirmResize": null}))
+        .await
+        .expect(204);
+    api.wait_for_status(moving, "ACTIVE").await;
+    api.delete(&path).await.expect(204);
     api.site.rest().await;
 }
 
-async fn settled(api: &Api, id: &str) -> Value {
+async fn wait_until_built(api: &Api, id: &str) -> Value {
     for _ in 0..1000 {
-        let server = api.get(&format!("/servers/{id}")).await.is(200)["server"].clone();
+        let server = api.get(&format!("/servers/{id}")).await.expect(200)["server"].clone();
         if server["status"] != "BUILD" {
             return server;
         }
@@ -141,12 +152,12 @@ async fn settled(api: &Api, id: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hints_bind_a_server_to_the_places_of_others() {
+async fn hints_relate_a_server_to_the_hosts_of_others() {
     let api = start(8).await;
-    let first = api.active("first", json!({})).await;
-    let there = place_of(&api, &first).await;
+    let first_id = api.create_active("first", json!({})).await;
+    let first_host = active_host_number(&api, &first_id).await;
     let text = |relation: &str, level: &str| {
-        hints(json!({HINT: format!("relation={relation},level={level},to={first}")}))
+        hints(json!({HINT: format!("relation={relation},level={level},to={first_id}")}))
     };
     for (number, relation) in ["same", "different"]
         .into_iter()
@@ -155,51 +166,62 @@ async fn hints_bind_a_server_to_the_places_of_others() {
         .enumerate()
     {
         let id = api
-            .active(&format!("vm-{number}"), text(relation, "room"))
+            .create_active(&format!("vm-{number}"), text(relation, "room"))
             .await;
-        let place = place_of(&api, &id).await;
-        assert_eq!(place / ROOM == there / ROOM, relation == "same");
+        let host = active_host_number(&api, &id).await;
+        assert_eq!(
+            host / ROOM_HOSTS == first_host / ROOM_HOSTS,
+            relation == "same"
+        );
     }
     // Two rules at once: in the room, not in the rack.
-    let both = hints(json!({HINT: [
-        {"level": "room", "relation": "same", "to": [first]},
-        {"level": "rack", "relation": "different", "to": first},
+    let two_rules = hints(json!({HINT: [
+        {"level": "room", "relation": "same", "to": [first_id]},
+        {"level": "rack", "relation": "different", "to": first_id},
     ]}));
-    let id = api.active("both", both).await;
-    let near = place_of(&api, &id).await;
-    assert_eq!(near / ROOM, there / ROOM);
-    assert_ne!(near / RACK, there / RACK);
-    // The rules stay in effect: of the four hosts of the room one is left.
-    api.act(&id, json!({"migrate": null})).await.is(202);
-    let moved = place(&api.until(&id, "VERIFY_RESIZE").await);
-    assert_eq!(moved / RACK, near / RACK);
-    api.act(&id, json!({"confirmResize": null})).await.is(204);
-    api.until(&id, "ACTIVE").await;
-    // A contradiction: in the rack of a server and out of it.
-    let never =
-        format!("relation=same,level=rack,to={first};relation=different,level=room,to={first}");
-    let never = api
-        .create("never", hints(json!({HINT: never})))
+    let id = api.create_active("both", two_rules).await;
+    let host = active_host_number(&api, &id).await;
+    assert_eq!(host / ROOM_HOSTS, first_host / ROOM_HOSTS);
+    assert_ne!(host / RACK_HOSTS, first_host / RACK_HOSTS);
+    // The rules stay in effect for moves: one of the four hosts of the room remains.
+    api.run_action(&id, json!({"migrate": null}))
         .await
-        .is(202);
-    let why = fault(&api, &id_of(&never)).await;
-    assert!(why.contains("rules of groups and topology"), "{why}");
+        .expect(202);
+    let moved = host_number(&api.wait_for_status(&id, "VERIFY_RESIZE").await);
+    assert_eq!(moved / RACK_HOSTS, host / RACK_HOSTS);
+    api.run_action(&id, json!({"confirmResize": null}))
+        .await
+        .expect(204);
+    api.wait_for_status(&id, "ACTIVE").await;
+    // Rules that contradict each other: in the rack of a server, but in another room.
+    let contradiction = format!(
+        "relation=same,level=rack,to={first_id};relation=different,level=room,to={first_id}"
+    );
+    let contradiction = api
+        .create_server("never", hints(json!({HINT: contradiction})))
+        .await
+        .expect(202);
+    let message = fault_message(&api, &id_of(&contradiction)).await;
+    assert!(
+        message.contains("rules of groups and topology"),
+        "{message}"
+    );
     api.site.rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_are_asked_for_together_are_spread_over_rooms() {
+async fn servers_of_one_request_are_spread_over_rooms() {
     let api = start(8).await;
     let spread = json!({
         "os:scheduler_hints": {HINT: "relation=spread,level=room"},
         "min_count": 6, "return_reservation_id": true,
     });
-    let told = api.create("s", spread).await.is(202);
+    let response = api.create_server("s", spread).await.expect(202);
     let path = format!(
         "/servers/detail?reservation_id={}",
-        told["reservation_id"].as_str().unwrap()
+        response["reservation_id"].as_str().unwrap()
     );
-    let ids: Vec<String> = api.get(&path).await.is(200)["servers"]
+    let ids: Vec<String> = api.get(&path).await.expect(200)["servers"]
         .as_array()
         .unwrap()
         .iter()
@@ -208,58 +230,64 @@ async fn servers_that_are_asked_for_together_are_spread_over_rooms() {
     assert_eq!(ids.len(), 6);
     let mut rooms = BTreeMap::new();
     for id in &ids {
-        *rooms.entry(place_of(&api, id).await / ROOM).or_insert(0) += 1;
+        *rooms
+            .entry(active_host_number(&api, id).await / ROOM_HOSTS)
+            .or_insert(0) += 1;
     }
     assert_eq!(rooms, BTreeMap::from([(0, 3), (1, 3)]));
     // A server that moves is not counted on its old host.
-    api.act(&ids[0], json!({"migrate": null})).await.is(202);
-    let before = place_of_any(&api, &ids[0]).await;
-    let moved = place(&api.until(&ids[0], "VERIFY_RESIZE").await);
-    assert_eq!(moved / ROOM, before / ROOM);
-    api.act(&ids[0], json!({"revertResize": null}))
+    api.run_action(&ids[0], json!({"migrate": null}))
         .await
-        .is(202);
-    api.until(&ids[0], "ACTIVE").await;
+        .expect(202);
+    let before = current_host_number(&api, &ids[0]).await;
+    let moved = host_number(&api.wait_for_status(&ids[0], "VERIFY_RESIZE").await);
+    assert_eq!(moved / ROOM_HOSTS, before / ROOM_HOSTS);
+    api.run_action(&ids[0], json!({"revertResize": null}))
+        .await
+        .expect(202);
+    api.wait_for_status(&ids[0], "ACTIVE").await;
     api.site.rest().await;
 }
 
-async fn place_of_any(api: &Api, id: &str) -> u32 {
-    let server = api.get(&format!("/servers/{id}")).await.is(200);
-    place(&server["server"])
+async fn current_host_number(api: &Api, id: &str) -> u32 {
+    let server = api.get(&format!("/servers/{id}")).await.expect(200);
+    host_number(&server["server"])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_evacuated_member_keeps_the_rules_of_its_group() {
     let mut api = start(6).await;
     let rule = json!("relation=different,level=rack");
-    let group = group(&api, "soft-anti-affinity", rule).await;
+    let group = create_group(&api, "soft-anti-affinity", rule).await;
     let mut ids = Vec::new();
     for number in [0, 2, 5] {
-        let mut wish = hints(json!({"group": group["id"]}));
-        wish["availability_zone"] = json!(format!(":{}", name(number)));
-        let id = api.active(&format!("on-{number}"), wish).await;
-        assert_eq!(place_of(&api, &id).await, number);
+        let mut request = hints(json!({"group": group["id"]}));
+        request["availability_zone"] = json!(format!(":{}", host_name(number)));
+        let id = api.create_active(&format!("on-{number}"), request).await;
+        assert_eq!(active_host_number(&api, &id).await, number);
         ids.push(id);
     }
     // The agent of the last host goes silent.
     api.site.stop_agents(0).await;
     api.site.start_agents(0, 5);
-    let name = name(5);
+    let name = host_name(5);
     let mut is_down = false;
     for _ in 0..1000 {
-        let services = api.get("/os-services").await.is(200)["services"].clone();
+        let services = api.get("/os-services").await.expect(200)["services"].clone();
         let mut services = services.as_array().unwrap().iter();
-        let service = services.find(|one| one["host"] == name.as_str());
-        is_down = service.is_some_and(|one| one["state"] == "down");
+        let service = services.find(|service| service["host"] == name.as_str());
+        is_down = service.is_some_and(|service| service["state"] == "down");
         if is_down {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(is_down, "{name} is never down");
-    api.act(&ids[2], json!({"evacuate": {}})).await.is(200);
+    api.run_action(&ids[2], json!({"evacuate": {}}))
+        .await
+        .expect(200);
     for _ in 0..1000 {
-        if place_of(&api, &ids[2]).await == 4 {
+        if active_host_number(&api, &ids[2]).await == 4 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -270,14 +298,14 @@ async fn an_evacuated_member_keeps_the_rules_of_its_group() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn soft_rules_choose_and_never_refuse() {
     let api = start(8).await;
-    let first = api.active("first", json!({})).await;
-    let there = place_of(&api, &first).await;
-    // An empty host would score higher than its own, and its rack has one.
-    let near = format!("relation=same,level=rack,strength=soft,to={first}");
-    let id = api.active("near", hints(json!({HINT: near}))).await;
-    let place = place_of(&api, &id).await;
-    assert_eq!(place / RACK, there / RACK);
-    let group = group(
+    let first_id = api.create_active("first", json!({})).await;
+    let first_host = active_host_number(&api, &first_id).await;
+    // An empty host scores higher than the host of the first server. Its rack has an empty host.
+    let rule = format!("relation=same,level=rack,strength=soft,to={first_id}");
+    let id = api.create_active("near", hints(json!({HINT: rule}))).await;
+    let host = active_host_number(&api, &id).await;
+    assert_eq!(host / RACK_HOSTS, first_host / RACK_HOSTS);
+    let group = create_group(
         &api,
         "soft-anti-affinity",
         json!("relation=different,level=room,strength=soft"),
@@ -285,28 +313,30 @@ async fn soft_rules_choose_and_never_refuse() {
     .await;
     let mut rooms = Vec::new();
     for name in ["a", "b", "c"] {
-        let id = api.active(name, hints(json!({"group": group["id"]}))).await;
-        rooms.push(place_of(&api, &id).await / ROOM);
+        let id = api
+            .create_active(name, hints(json!({"group": group["id"]})))
+            .await;
+        rooms.push(active_host_number(&api, &id).await / ROOM_HOSTS);
     }
     assert_ne!(rooms[0], rooms[1]);
     api.site.rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_rules_are_refused_by_their_field() {
+async fn invalid_rules_are_refused_by_their_field() {
     let api = start(2).await;
-    let id = api.active("a", json!({})).await;
-    let at = |place: &str| format!("os:scheduler_hints.{HINT}{place}: ");
+    let id = api.create_active("a", json!({})).await;
+    let field = |part: &str| format!("os:scheduler_hints.{HINT}{part}: ");
     let missing = "70ace000-0000-4000-8000-00000000000f";
     for (rules, path) in [
-        (json!("relation=same,level=aisle"), at("[0].level")),
+        (json!("relation=same,level=aisle"), field("[0].level")),
         (
             json!(["relation=same,level=rack", "relation=near"]),
-            at("[1].strength"),
+            field("[1].strength"),
         ),
         (
             json!({"relation": "near", "level": "rack", "strength": "soft"}),
-            at("[0].level"),
+            field("[0].level"),
         ),
         (
             json!({"relation": "same"}),
@@ -314,24 +344,24 @@ async fn wrong_rules_are_refused_by_their_field() {
         ),
         (
             json!({"relation": "apart", "level": "rack"}),
-            at("[0].relation"),
+            field("[0].relation"),
         ),
         (
             json!({"relation": "same", "level": "rack", "to": ["x"]}),
-            at("[0].to[0]"),
+            field("[0].to[0]"),
         ),
         (
             json!({"relation": "same", "level": "rack", "to": [id, missing]}),
-            at("[0].to"),
+            field("[0].to"),
         ),
         (
             json!({"relation": "same", "level": "rack", "weight": 2}),
-            at("[0].weight"),
+            field("[0].weight"),
         ),
-        (json!("rack"), at("[0]")),
+        (json!("rack"), field("[0]")),
     ] {
-        let told = api.create("b", hints(json!({HINT: rules}))).await;
-        let message = told.refused(400, "badRequest");
+        let response = api.create_server("b", hints(json!({HINT: rules}))).await;
+        let message = response.expect_error(400, "badRequest");
         assert!(message.starts_with(&path), "{message}");
     }
     // Another project's server counts as missing.
@@ -345,42 +375,44 @@ async fn wrong_rules_are_refused_by_their_field() {
         "server": {"name": "b", "flavorRef": "1", "imageRef": api::IMAGE, "networks": "none"},
         "os:scheduler_hints": {HINT: format!("relation=same,level=rack,to={id}")},
     });
-    let told = api.ask("POST", "/v2.1/servers", &bob, Some(body)).await;
+    let response = api.send("POST", "/v2.1/servers", &bob, Some(body)).await;
     assert!(
-        told.refused(400, "badRequest")
+        response
+            .expect_error(400, "badRequest")
             .contains("there is no server")
     );
 
-    let many = json!({
+    let extra_fields = json!({
         "os:scheduler_hints": {HINT: "relation=different,level=rack"}, "min_count": 101,
     });
-    let told = api.create("b", many).await;
+    let response = api.create_server("b", extra_fields).await;
     assert!(
-        told.refused(400, "badRequest")
+        response
+            .expect_error(400, "badRequest")
             .contains("make a server group")
     );
     api.site.rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_group_with_wrong_rules_is_not_made() {
+async fn a_group_with_invalid_rules_is_refused() {
     let api = start(2).await;
-    let id = api.active("a", json!({})).await;
-    let rules = |rules: Value| json!({"server_group": {"name": "g", "policy": "soft-affinity", "rules": {HINT: rules}}});
-    let at = |place: &str| format!("server_group.rules.{HINT}{place}: ");
-    for (wrong, path) in [
-        (json!("relation=same,level=aisle"), at("[0].level")),
+    let id = api.create_active("a", json!({})).await;
+    let group_with = |rules: Value| json!({"server_group": {"name": "g", "policy": "soft-affinity", "rules": {HINT: rules}}});
+    let field = |part: &str| format!("server_group.rules.{HINT}{part}: ");
+    for (rules, path) in [
+        (json!("relation=same,level=aisle"), field("[0].level")),
         (
             json!({"relation": "same", "level": "rack", "to": [id]}),
-            at("[0].to"),
+            field("[0].to"),
         ),
-        (json!(1), at("[0]")),
+        (json!(1), field("[0]")),
     ] {
-        let told = api.post("/os-server-groups", rules(wrong)).await;
-        let message = told.refused(400, "badRequest");
+        let response = api.post("/os-server-groups", group_with(rules)).await;
+        let message = response.expect_error(400, "badRequest");
         assert!(message.starts_with(&path), "{message}");
     }
-    let groups = api.get("/os-server-groups").await.is(200);
+    let groups = api.get("/os-server-groups").await.expect(200);
     assert_eq!(groups["server_groups"], json!([]));
     api.site.rest().await;
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use placewright_api_placement::PlacementService;
-use placewright_api_testing::{Parts, call, get};
+use placewright_api_testing::{ApiParts, call, get};
 use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::{Engine, Options};
 use placewright_http::HttpOptions;
@@ -17,7 +17,7 @@ use placewright_placement::{Command, Timestamp};
 
 /// A service on an engine that others may use too.
 fn service_of(engine: &Engine<ControlMachine>) -> Arc<PlacementService> {
-    Parts::of(engine, HttpOptions::default(), "").service()
+    ApiParts::on_engine(engine, HttpOptions::default(), "").service()
 }
 
 fn uuid(number: u64) -> String {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use hyper::body::Body as _;
 use placewright_api_placement::{PlacementOptions, PlacementService};
-use placewright_api_testing::{Answer, Parts, Setup, call, get, service};
+use placewright_api_testing::{Answer, ApiParts, ServiceOptions, call, get, service};
 use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::{Engine, Options};
 use placewright_http::{Body, HttpOptions};
@@ -44,10 +44,10 @@ async fn submit(engine: &Store, command: Command) {
 }
 
 /// A service, and its engine, through which tests load data without requests.
-async fn service_and_engine(options: impl Into<Setup>) -> (Arc<PlacementService>, Store) {
+async fn service_and_engine(options: impl Into<ServiceOptions>) -> (Arc<PlacementService>, Store) {
     let engine = Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
     submit(&engine, Command::SyncStandardNames { at: at() }).await;
-    let service = Parts::of(&engine, options, "").service();
+    let service = ApiParts::on_engine(&engine, options, "").service();
     (service, engine)
 }
 

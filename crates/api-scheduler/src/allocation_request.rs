@@ -1,4 +1,4 @@
-//! What a claim takes, in the form in which the Placement API takes it.
+//! Allocation requests in the JSON form of the Placement API.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use placewright_placement::AllocationRequest;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
-/// Amounts by provider and the providers of each group, in the form of `GET
-/// /allocation_candidates`.
+/// The amounts to allocate, by provider, and the providers of each group, as `GET
+/// /allocation_candidates` shows them.
 pub(crate) struct AllocationRequestBody<'a> {
     pub(crate) allocations: &'a [AllocationRequest],
     /// Empty for a request that is not granular.
@@ -21,24 +21,24 @@ impl Serialize for AllocationRequestBody<'_> {
             resources: BTreeMap<&'a str, i64>,
         }
         #[derive(Serialize)]
-        struct Told<'a> {
+        struct Body<'a> {
             allocations: BTreeMap<Uuid, Resources<'a>>,
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             mappings: BTreeMap<&'a str, &'a [Uuid]>,
         }
         let mut allocations: BTreeMap<Uuid, Resources<'_>> = BTreeMap::new();
-        for one in self.allocations {
-            let resources = &mut allocations.entry(one.provider).or_default().resources;
-            for (class, amount) in &one.resources {
+        for request in self.allocations {
+            let resources = &mut allocations.entry(request.provider).or_default().resources;
+            for (class, amount) in &request.resources {
                 *resources.entry(class).or_default() += amount;
             }
         }
         let mappings = self.mappings.iter();
         let mappings = mappings.map(|(group, providers)| (group.as_str(), providers.as_slice()));
-        let told = Told {
+        let body = Body {
             allocations,
             mappings: mappings.collect(),
         };
-        told.serialize(serializer)
+        body.serialize(serializer)
     }
 }

@@ -1,5 +1,4 @@
-//! `POST /v1/capacity`: how many more instances of a request would fit, counted on a copy of the
-//! state.
+//! `POST /v1/capacity`: counts how many more instances of a request would fit, on a copy of the state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +9,11 @@ use placewright_scheduler::request::RequestSpec;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::error_response::{Answer, ErrorResponse, code};
-use crate::shared::{RoutedRequest, json};
+use crate::error_response::{ErrorResponse, HandlerResult, code};
+use crate::shared::{RoutedRequest, json_reply};
 
-/// The most instances that are counted.
-const MOST: usize = 100_000;
+/// The default and the maximum number of instances that are counted.
+const LIMIT_MAX: usize = 100_000;
 
 /// The body of `POST /v1/capacity`.
 #[derive(Debug, Deserialize)]
@@ -22,12 +21,12 @@ const MOST: usize = 100_000;
 struct CapacityBody {
     request: RequestSpec,
     /// The number at which counting stops.
-    #[serde(default = "most")]
+    #[serde(default = "default_limit")]
     limit: usize,
 }
 
-fn most() -> usize {
-    MOST
+fn default_limit() -> usize {
+    LIMIT_MAX
 }
 
 /// The body of the response to `POST /v1/capacity`.
@@ -40,31 +39,31 @@ struct CapacityResponse {
     by_cell: BTreeMap<Uuid, usize>,
 }
 
-pub(crate) async fn count(call: &RoutedRequest<'_>) -> Answer<Reply> {
-    let body: CapacityBody = call.read()?;
-    if !(1..=MOST).contains(&body.limit) {
-        let detail = format!("limit: {} is not 1 to {MOST}", body.limit);
+pub(crate) async fn count(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
+    let body: CapacityBody = request.parse_body()?;
+    if !(1..=LIMIT_MAX).contains(&body.limit) {
+        let detail = format!("limit: {} is not 1 to {LIMIT_MAX}", body.limit);
         return Err(ErrorResponse::field("limit", detail));
     }
-    // One copy of the state at a time is enough. The semaphore is never closed.
-    let _turn = call.core.counting.acquire().await;
-    let core = Arc::clone(call.core);
-    // Copying and counting take long in a large fleet, so they run on another thread.
-    let counting = tokio::task::spawn_blocking(move || -> Answer<Reply> {
-        let (fork, state, prepared) = core.decide(|scheduler_state, state| {
-            let prepared = scheduler_state
-                .scheduler
-                .prepare_cached(state, &body.request)?;
-            Answer::Ok((scheduler_state.scheduler.fork(), state.clone(), prepared))
+    // The permit bounds the memory: there is only one copy of the state at a time. The semaphore is
+    // never closed.
+    let _permit = request.api_state.counting_permits.acquire().await;
+    let api_state = Arc::clone(request.api_state);
+    // Copying the state and counting take long in a large fleet, so they run on a thread for
+    // blocking work.
+    let counting = tokio::task::spawn_blocking(move || -> HandlerResult<Reply> {
+        let (scheduler, state, prepared) = api_state.with_scheduler(|scheduler, state| {
+            let prepared = scheduler.prepare_cached(state, &body.request)?;
+            HandlerResult::Ok((scheduler.fork(), state.clone(), prepared))
         })?;
-        let found = fork.capacity(state, &body.request, &prepared, body.limit, now())?;
-        json(
+        let capacity = scheduler.capacity(state, &body.request, &prepared, body.limit, now())?;
+        json_reply(
             200,
             &CapacityResponse {
-                count: found.count,
-                more: found.is_cut,
-                hosts: found.hosts,
-                by_cell: found.by_cell,
+                count: capacity.count,
+                more: capacity.is_cut,
+                hosts: capacity.hosts,
+                by_cell: capacity.by_cell,
             },
         )
     });

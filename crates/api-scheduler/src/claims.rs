@@ -1,4 +1,4 @@
-//! Claims of candidates from earlier responses: claim, swap and release.
+//! Claims of candidates that earlier responses offered: claim, swap and release.
 
 use placewright_control::RefusalReason;
 use placewright_control::destinations::{DestinationsError, OfferedCandidate};
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::allocation_request::AllocationRequestBody;
-use crate::error_response::{Answer, ErrorResponse};
-use crate::shared::{RoutedRequest, check_owner, json};
+use crate::error_response::{ErrorResponse, HandlerResult};
+use crate::shared::{RoutedRequest, check_owner, json_reply};
 
 /// The body of `POST /v1/claims/{consumer}`.
 #[derive(Debug, Deserialize)]
@@ -30,16 +30,19 @@ struct SwapBody {
 
 /// The body of the response to a claim or swap.
 #[derive(Serialize)]
-struct Claimed<'a> {
+struct ClaimResponse<'a> {
     consumer: Uuid,
     candidate: Uuid,
     provider: Uuid,
     allocation_request: AllocationRequestBody<'a>,
 }
 
-pub(crate) async fn claim_kept(call: &RoutedRequest<'_>, consumer: Uuid) -> Answer<Reply> {
-    let body: ClaimBody = call.read()?;
-    let destinations = &call.core.destinations;
+pub(crate) async fn claim_offered(
+    request: &RoutedRequest<'_>,
+    consumer: Uuid,
+) -> HandlerResult<Reply> {
+    let body: ClaimBody = request.parse_body()?;
+    let destinations = &request.api_state.destinations;
     let offered = destinations.offered(body.candidate)?;
     let project = body.project.as_deref().unwrap_or(offered.project());
     let user = body.user.as_deref().unwrap_or(offered.user());
@@ -49,30 +52,34 @@ pub(crate) async fn claim_kept(call: &RoutedRequest<'_>, consumer: Uuid) -> Answ
         .claim(consumer, (project, user), &offered)
         .await
     {
-        Ok(()) => claimed(consumer, body.candidate, &offered),
-        Err(error) => Err(refused(error, "")),
+        Ok(()) => claim_response(consumer, body.candidate, &offered),
+        Err(error) => Err(claim_error(error, "")),
     }
 }
 
-pub(crate) async fn swap(call: &RoutedRequest<'_>, consumer: Uuid) -> Answer<Reply> {
-    let body: SwapBody = call.read()?;
-    let destinations = &call.core.destinations;
+pub(crate) async fn swap(request: &RoutedRequest<'_>, consumer: Uuid) -> HandlerResult<Reply> {
+    let body: SwapBody = request.parse_body()?;
+    let destinations = &request.api_state.destinations;
     let offered = destinations.offered(body.candidate)?;
     match destinations.swap(consumer, &offered).await {
-        Ok(()) => claimed(consumer, body.candidate, &offered),
-        Err(error) => Err(refused(error, "; nothing changed")),
+        Ok(()) => claim_response(consumer, body.candidate, &offered),
+        Err(error) => Err(claim_error(error, "; nothing changed")),
     }
 }
 
-pub(crate) async fn release(call: &RoutedRequest<'_>, consumer: Uuid) -> Answer<Reply> {
-    call.core.destinations.release(consumer).await?;
+pub(crate) async fn release(request: &RoutedRequest<'_>, consumer: Uuid) -> HandlerResult<Reply> {
+    request.api_state.destinations.release(consumer).await?;
     Ok(Reply::empty(204))
 }
 
-fn claimed(consumer: Uuid, candidate: Uuid, offered: &OfferedCandidate) -> Answer<Reply> {
-    json(
+fn claim_response(
+    consumer: Uuid,
+    candidate: Uuid,
+    offered: &OfferedCandidate,
+) -> HandlerResult<Reply> {
+    json_reply(
         200,
-        &Claimed {
+        &ClaimResponse {
             consumer,
             candidate,
             provider: offered.host(),
@@ -84,13 +91,14 @@ fn claimed(consumer: Uuid, candidate: Uuid, offered: &OfferedCandidate) -> Answe
     )
 }
 
-/// The error response to a claim or swap; `what_holds` says what a consumer holds now.
-fn refused(error: DestinationsError, what_holds: &str) -> ErrorResponse {
-    let DestinationsError::NothingFits(why) = error else {
+/// The error response to a claim or swap. `detail_end` is added to the detail when the candidate
+/// does not fit.
+fn claim_error(error: DestinationsError, detail_end: &str) -> ErrorResponse {
+    let DestinationsError::NothingFits(refusal) = error else {
         return error.into();
     };
-    let cause = why.as_deref().map(RefusalReason::of_claim);
-    let why = why.map_or_else(String::new, |why| format!(": {why}"));
-    let detail = format!("The candidate does not fit any more{why}{what_holds}.");
+    let cause = refusal.as_deref().map(RefusalReason::of_claim);
+    let reason = refusal.map_or_else(String::new, |refusal| format!(": {refusal}"));
+    let detail = format!("The candidate does not fit any more{reason}{detail_end}.");
     ErrorResponse::no_capacity(detail, cause)
 }

@@ -2,17 +2,21 @@
 
 use placewright_http::Reply;
 
-use crate::error_response::Answer;
-use crate::shared::{RoutedRequest, json};
+use crate::error_response::HandlerResult;
+use crate::shared::{RoutedRequest, json_reply};
 
 mod request;
 mod response;
 
-use response::DestinationsBody;
+use response::DestinationsResponse;
 
-pub(crate) async fn select(call: &RoutedRequest<'_>) -> Answer<Reply> {
-    let request = request::check(call.read()?)?;
-    let claimed = request.claim;
-    let found = call.core.destinations.select(request).await?;
-    json(200, &DestinationsBody::new(&found, claimed))
+pub(crate) async fn select(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
+    let destinations_request = request::validate(request.parse_body()?)?;
+    let claims = destinations_request.claim;
+    let destinations = request
+        .api_state
+        .destinations
+        .select(destinations_request)
+        .await?;
+    json_reply(200, &DestinationsResponse::new(&destinations, claims))
 }

@@ -1,4 +1,4 @@
-//! The scheduler's error responses: each kind has its own status and code.
+//! Error responses of the scheduler API: each kind has its own status and code.
 
 use placewright_control::destinations::{DestinationsError, NoHost};
 use placewright_control::{NoHostExplanation, NotMade, RefusalReason};
@@ -25,14 +25,14 @@ pub(crate) struct ErrorResponse {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Explanation {
-    /// The effect of the filters on all hosts.
+    /// How many hosts each filter and rule removed.
     Hosts(Box<NoHostExplanation>),
     /// The single cause of the refusal.
     Cause(Box<RefusalReason>),
 }
 
 /// The result of a handler of the scheduler API.
-pub(crate) type Answer<T> = Result<T, ErrorResponse>;
+pub(crate) type HandlerResult<T> = Result<T, ErrorResponse>;
 
 /// Stable codes of errors; `docs/scheduler-api.md` lists them.
 pub(crate) mod code {
@@ -47,7 +47,7 @@ pub(crate) mod code {
     pub(crate) const INTERNAL: &str = "scheduler.internal";
     const REFUSED: &str = "scheduler.refused";
 
-    /// The code of an error that has no other reason than its status.
+    /// The code of an error for which only the status is known.
     pub(crate) fn of_status(status: u16) -> &'static str {
         match status {
             400 => BAD_REQUEST,
@@ -69,7 +69,7 @@ impl ErrorResponse {
         }
     }
 
-    /// A 400 that names the wrong field, as the body has it.
+    /// A 400 about a field of the body.
     pub(crate) fn field(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
             field: Some(field.into()),
@@ -86,21 +86,21 @@ impl ErrorResponse {
         }
     }
 
-    /// A 409: a consumer that is to hold nothing holds something.
-    fn exists(consumer: &impl std::fmt::Display) -> Self {
+    /// A 409: a consumer of a new claim has allocations already.
+    fn consumer_exists(consumer: &impl std::fmt::Display) -> Self {
         let detail =
             format!("Consumer {consumer} holds something already: swap it, or give it back first.");
         Self::new(409, code::CONSUMER_EXISTS, detail)
     }
 
-    /// The claim was refused for another reason than capacity.
+    /// The response to a claim that placement refused.
     fn claim_refused(refusal: &Refusal) -> Self {
         match refusal {
             Refusal::ConsumerGenerationConflict {
                 given: None,
                 consumer,
                 ..
-            } => Self::exists(consumer),
+            } => Self::consumer_exists(consumer),
             Refusal::ConsumerGenerationConflict { .. } => {
                 Self::new(409, code::CONSUMER_CHANGED, format!("{refusal}; try again"))
             }
@@ -108,7 +108,7 @@ impl ErrorResponse {
         }
     }
 
-    /// A 409: the request is valid, but there is no room for it, for this reason.
+    /// A 409: the request is valid, but it cannot be placed, for this reason.
     pub(crate) fn no_capacity(detail: impl Into<String>, cause: Option<RefusalReason>) -> Self {
         Self {
             explanation: cause.map(|cause| Explanation::Cause(Box::new(cause))),
@@ -120,16 +120,19 @@ impl ErrorResponse {
         Self::new(404, code::NOT_FOUND, detail)
     }
 
-    /// A 400 about the request in the body of `POST /v1/destinations`.
-    fn in_request(bad: &BadRequest) -> Self {
-        Self::field(format!("request.{}", bad.field()), bad.to_string())
+    /// A 400 about the field `request` of the body.
+    fn invalid_request(bad_request: &BadRequest) -> Self {
+        Self::field(
+            format!("request.{}", bad_request.field()),
+            bad_request.to_string(),
+        )
     }
 }
 
-/// The body of an error response, of a handler or of what is before it.
+/// The body of an error response, whether a handler or the dispatcher made it.
 pub(crate) fn body(error: &ApiError, request_id: &str) -> Vec<u8> {
     let explanation = error.explanation().map(str::to_owned);
-    let told = ErrorBody {
+    let body = ErrorBody {
         errors: [ErrorEntry {
             status: error.status(),
             title: title(error.status()),
@@ -142,16 +145,19 @@ pub(crate) fn body(error: &ApiError, request_id: &str) -> Vec<u8> {
             request_id,
         }],
     };
-    serde_json::to_vec(&told).unwrap_or_default()
+    serde_json::to_vec(&body).unwrap_or_default()
 }
 
 impl From<ErrorResponse> for ApiError {
-    fn from(refused: ErrorResponse) -> Self {
-        let mut error = refused.error.with_code(refused.code);
-        if let Some(field) = refused.field {
+    fn from(response: ErrorResponse) -> Self {
+        let mut error = response.error.with_code(response.code);
+        if let Some(field) = response.field {
             error = error.with_field(field);
         }
-        match refused.explanation.map(|why| serde_json::to_string(&why)) {
+        match response
+            .explanation
+            .map(|explanation| serde_json::to_string(&explanation))
+        {
             Some(Ok(json)) => error.with_explanation(json),
             Some(Err(_)) | None => error,
         }
@@ -190,8 +196,8 @@ impl From<ApiError> for ErrorResponse {
 }
 
 impl From<NotMade> for ErrorResponse {
-    fn from(why: NotMade) -> Self {
-        Self::from(match why {
+    fn from(error: NotMade) -> Self {
+        Self::from(match error {
             NotMade::TooLarge(text) => ApiError::too_large(text),
             NotMade::Bug(text) => ApiError::new(500, text),
             NotMade::Unavailable(text) => ApiError::unavailable(text),
@@ -200,16 +206,16 @@ impl From<NotMade> for ErrorResponse {
 }
 
 impl From<Unreadable> for ErrorResponse {
-    fn from(wrong: Unreadable) -> Self {
-        // A field without a name is reported as the whole body.
-        let field = Some(wrong.field).filter(|field| !field.is_empty());
-        Self::field(field.unwrap_or_else(|| ".".to_owned()), wrong.message)
+    fn from(unreadable: Unreadable) -> Self {
+        // An empty name means the whole body.
+        let field = Some(unreadable.field).filter(|field| !field.is_empty());
+        Self::field(field.unwrap_or_else(|| ".".to_owned()), unreadable.message)
     }
 }
 
 impl From<BadRequest> for ErrorResponse {
-    fn from(bad: BadRequest) -> Self {
-        Self::in_request(&bad)
+    fn from(bad_request: BadRequest) -> Self {
+        Self::invalid_request(&bad_request)
     }
 }
 
@@ -222,7 +228,7 @@ impl From<QueryRefusal> for ErrorResponse {
 impl From<SelectRefusal> for ErrorResponse {
     fn from(refusal: SelectRefusal) -> Self {
         match refusal {
-            SelectRefusal::BadRequest(bad) => bad.into(),
+            SelectRefusal::BadRequest(bad_request) => bad_request.into(),
             SelectRefusal::Query(query) => query.into(),
         }
     }
@@ -233,9 +239,9 @@ impl From<DestinationsError> for ErrorResponse {
         match error {
             DestinationsError::Prepare(refusal) => refusal.into(),
             DestinationsError::Select(refusal) => refusal.into(),
-            DestinationsError::NotMade(why) => why.into(),
+            DestinationsError::NotMade(error) => error.into(),
             DestinationsError::NoHost(no_host) => Self::no_host(*no_host),
-            DestinationsError::Holds(consumer) => Self::exists(&consumer),
+            DestinationsError::Holds(consumer) => Self::consumer_exists(&consumer),
             DestinationsError::HoldsNothing(consumer) => {
                 Self::not_found(format!("Consumer {consumer} holds nothing."))
             }
@@ -259,12 +265,12 @@ impl From<DestinationsError> for ErrorResponse {
 impl From<PrepareRefusal> for ErrorResponse {
     fn from(refusal: PrepareRefusal) -> Self {
         match refusal {
-            PrepareRefusal::BadRequest(bad) => bad.into(),
+            PrepareRefusal::BadRequest(bad_request) => bad_request.into(),
             PrepareRefusal::NoSuchHost { .. } => {
                 Self::field("request.requested_destination", refusal.to_string())
             }
             PrepareRefusal::Prefilter(prefilter) => match &prefilter {
-                PrefilterRefusal::BadRequest(bad) => Self::in_request(bad),
+                PrefilterRefusal::BadRequest(bad_request) => Self::invalid_request(bad_request),
                 PrefilterRefusal::NoSuchZone { .. } => {
                     Self::field("request.availability_zone", prefilter.to_string())
                 }

@@ -11,11 +11,12 @@ use placewright_scheduler::platform::Platform;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::error_response::{Answer, ErrorResponse, code};
-use crate::shared::{RoutedRequest, json};
+use crate::error_response::{ErrorResponse, HandlerResult, code};
+use crate::shared::{RoutedRequest, json_reply};
 
-/// The default and the maximum number of hosts on a page.
-const PAGE: usize = 1_000;
+/// The default number of hosts on a page.
+const PAGE_DEFAULT: usize = 1_000;
+/// The maximum number of hosts on a page.
 const PAGE_MAX: usize = 10_000;
 
 /// The body of the response to `GET /v1/hosts`.
@@ -41,11 +42,11 @@ struct HostBody<'a> {
     enabled: bool,
     disabled_reason: Option<&'a str>,
     forced_down: bool,
-    /// How long ago it was last heard of, in milliseconds.
+    /// How long ago the last update was received, in milliseconds.
     age_ms: i64,
     load: Load,
     instances: usize,
-    /// The instances among them that were placed there and that the host has not reported yet.
+    /// How many of the instances are pending: the host has not reported them yet.
     instances_expected: u32,
 }
 
@@ -78,11 +79,11 @@ struct ReceiptBody {
     receipt: &'static str,
 }
 
-fn to_body<'a>(
+fn host_body<'a>(
     hosts: &'a HostTable,
     slot: Option<u32>,
     state: &'a HostState,
-    at: Timestamp,
+    now: Timestamp,
 ) -> HostBody<'a> {
     HostBody {
         uuid: state.uuid,
@@ -95,16 +96,16 @@ fn to_body<'a>(
         enabled: state.disabled.is_none(),
         disabled_reason: state.disabled.as_deref(),
         forced_down: state.is_forced_down,
-        age_ms: (at.0 - state.heard_at.0).max(0) / 1_000,
+        age_ms: (now.0 - state.heard_at.0).max(0) / 1_000,
         load: state.load,
         instances: state.instances.len(),
         instances_expected: state.pending_count(),
     }
 }
 
-/// `GET /v1/hosts?limit=&after=`: hosts with a provider, in an order that does not change.
-pub(crate) fn list(call: &RoutedRequest<'_>) -> Answer<Reply> {
-    let query = Query::parse(call.query, Syntax::default())
+/// `GET /v1/hosts?limit=&after=`: a page of the hosts that have a provider, in a stable order.
+pub(crate) fn list(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
+    let query = Query::parse(request.query, Syntax::default())
         .map_err(|error| ErrorResponse::field("query", error.to_string()))?;
     if let Some((key, _)) = query
         .iter()
@@ -114,7 +115,7 @@ pub(crate) fn list(call: &RoutedRequest<'_>) -> Answer<Reply> {
         return Err(ErrorResponse::field(key, detail));
     }
     let limit = match query.get("limit").map(str::parse) {
-        None => PAGE,
+        None => PAGE_DEFAULT,
         Some(Ok(limit)) if (1..=PAGE_MAX).contains(&limit) => limit,
         Some(_) => {
             let detail = format!("limit: a whole number from 1 to {PAGE_MAX}");
@@ -126,12 +127,15 @@ pub(crate) fn list(call: &RoutedRequest<'_>) -> Answer<Reply> {
         .map(str::parse)
         .transpose()
         .map_err(|_| ErrorResponse::field("after", "after: the UUID of a host"))?;
-    // Brings the scheduler up to date; the state is not locked while the response is written.
-    call.core.decide(|_, _| ());
-    call.core.ranker.hosts(|hosts| page(hosts, after, limit))
+    // The scheduler observes the latest changes. The state is not locked while the response is written.
+    request.api_state.with_scheduler(|_, _| ());
+    request
+        .api_state
+        .scheduler
+        .hosts(|hosts| page(hosts, after, limit))
 }
 
-fn page(hosts: &HostTable, after: Option<Uuid>, limit: usize) -> Answer<Reply> {
+fn page(hosts: &HostTable, after: Option<Uuid>, limit: usize) -> HandlerResult<Reply> {
     let start = match after.map(|uuid| hosts.by_uuid(uuid)) {
         None => 0,
         Some(Some((slot, _))) => slot + 1,
@@ -146,22 +150,22 @@ fn page(hosts: &HostTable, after: Option<Uuid>, limit: usize) -> Answer<Reply> {
     let page: Vec<HostBody<'_>> = slots
         .by_ref()
         .take(limit)
-        .filter_map(|slot| Some(to_body(hosts, Some(slot), hosts.get(slot)?, now())))
+        .filter_map(|slot| Some(host_body(hosts, Some(slot), hosts.get(slot)?, now())))
         .collect();
     let next = slots.next().and(page.last()).map(|last| last.uuid);
-    json(200, &HostsBody { hosts: page, next })
+    json_reply(200, &HostsBody { hosts: page, next })
 }
 
 /// `GET /v1/hosts/{uuid}`: a host with its details.
-pub(crate) fn show(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<Reply> {
-    call.core.decide(|scheduler_state, state| {
-        let hosts = scheduler_state.scheduler.hosts();
+pub(crate) fn show(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerResult<Reply> {
+    request.api_state.with_scheduler(|scheduler, state| {
+        let hosts = scheduler.hosts();
         let slot = hosts.by_uuid(uuid).map(|(slot, _)| slot);
-        let host = hosts.state(uuid).ok_or_else(|| unknown(uuid))?;
+        let host = hosts.state(uuid).ok_or_else(|| host_not_found(uuid))?;
         let provider = slot.and_then(|slot| state.provider(ProviderId(slot)));
         let aggregates = provider.map_or(&[][..], |provider| &provider.aggregates);
-        let told = HostDetailsBody {
-            host: to_body(hosts, slot, host, now()),
+        let body = HostDetailsBody {
+            host: host_body(hosts, slot, host, now()),
             incarnation: host.position.0,
             sequence: host.position.1,
             platform: &host.platform,
@@ -174,7 +178,7 @@ pub(crate) fn show(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<Reply> {
             resources: resources(state, slot),
             instance_uuids: host.instances.keys().copied().collect(),
         };
-        json(200, &told)
+        json_reply(200, &body)
     })
 }
 
@@ -183,25 +187,25 @@ fn resources(state: &State, slot: Option<u32>) -> BTreeMap<&str, ResourceBody> {
     let inventories = provider
         .into_iter()
         .flat_map(|provider| &provider.inventories);
-    let told = inventories.map(|record| {
+    let resources = inventories.map(|row| {
         let resource = ResourceBody {
-            capacity: record.capacity,
-            used: record.used,
+            capacity: row.capacity,
+            used: row.used,
         };
-        (state.class_name(record.class), resource)
+        (state.class_name(row.class), resource)
     });
-    told.collect()
+    resources.collect()
 }
 
-fn unknown(uuid: Uuid) -> ErrorResponse {
+fn host_not_found(uuid: Uuid) -> ErrorResponse {
     ErrorResponse::not_found(format!("The scheduler has not heard of host {uuid}."))
 }
 
 /// `POST /v1/hosts/{uuid}/state`: applies the next update of a host's agent.
-pub(crate) fn update(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<Reply> {
-    let update: NumberedUpdate = call.read()?;
-    let take = |hosts: &mut HostTable| hosts.apply_numbered(uuid, now(), &update);
-    let receipt = match call.core.change_hosts(take) {
+pub(crate) fn update(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerResult<Reply> {
+    let update: NumberedUpdate = request.parse_body()?;
+    let apply = |hosts: &mut HostTable| hosts.apply_numbered(uuid, now(), &update);
+    let receipt = match request.api_state.change_hosts(apply) {
         Receipt::Applied => "applied",
         Receipt::Stale => "stale",
         Receipt::Gap => {
@@ -209,5 +213,5 @@ pub(crate) fn update(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<Reply> {
             return Err(ErrorResponse::new(409, code::GAP, detail));
         }
     };
-    json(200, &ReceiptBody { receipt })
+    json_reply(200, &ReceiptBody { receipt })
 }

@@ -3,12 +3,12 @@
 //! [`SchedulerService`] runs beside the other REST services, and shares their authentication,
 //! policies, limits, metrics and log. `docs/scheduler-api.md` describes the interface.
 
+mod aggregates;
 mod allocation_request;
 mod capacity;
 mod claims;
 mod destinations;
 mod error_response;
-mod fleet;
 mod hosts;
 mod path;
 mod service;

@@ -1,13 +1,13 @@
-//! The scheduler's paths with their operations and policy rules.
+//! The paths of the scheduler API, with their operations and policy rules.
 
 use hyper::Method;
 use placewright_auth::Rule;
 use placewright_http::{ApiError, Cost};
 use uuid::Uuid;
 
-use crate::error_response::{Answer, ErrorResponse};
+use crate::error_response::{ErrorResponse, HandlerResult};
 
-/// One of the scheduler's paths.
+/// A path of the scheduler API, without its parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Destinations,
@@ -26,7 +26,7 @@ pub(crate) enum Route {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
     pub(crate) method: &'static str,
-    /// The policy rule: the one of the corresponding operation in Placement's API.
+    /// The policy rule of the corresponding operation of the Placement API.
     pub(crate) rule: Rule,
     pub(crate) has_body: bool,
     pub(crate) cost: Cost,
@@ -59,7 +59,7 @@ const fn costly(operation: Operation) -> Operation {
 }
 
 impl Route {
-    /// The path as in the documentation.
+    /// The path with its parameter in braces, as the documentation has it.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Destinations => "/v1/destinations",
@@ -75,10 +75,11 @@ impl Route {
         }
     }
 
+    /// The operations of the path, and the value of the header `Allow`.
     fn operations(self) -> (&'static [Operation], &'static str) {
-        const CLAIM: &[Operation] = &[with_body("POST", Rule::AllocationsUpdate)];
-        const COUNT: &[Operation] = &[costly(with_body("POST", Rule::AllocationCandidatesList))];
-        const HELD: &[Operation] = &[
+        const UPDATE_ALLOCATIONS: &[Operation] = &[with_body("POST", Rule::AllocationsUpdate)];
+        const CAPACITY: &[Operation] = &[costly(with_body("POST", Rule::AllocationCandidatesList))];
+        const CLAIM: &[Operation] = &[
             with_body("POST", Rule::AllocationsUpdate),
             without_body("DELETE", Rule::AllocationsDelete),
         ];
@@ -95,9 +96,9 @@ impl Route {
             costly(with_body("PUT", Rule::AggregatesUpdate)),
         ];
         match self {
-            Self::Destinations | Self::Swap => (CLAIM, "POST"),
-            Self::Capacity => (COUNT, "POST"),
-            Self::Claim => (HELD, "DELETE, POST"),
+            Self::Destinations | Self::Swap => (UPDATE_ALLOCATIONS, "POST"),
+            Self::Capacity => (CAPACITY, "POST"),
+            Self::Claim => (CLAIM, "DELETE, POST"),
             Self::Hosts => (HOSTS, "GET"),
             Self::Host => (HOST, "GET"),
             Self::HostState => (STATE, "POST"),
@@ -107,13 +108,21 @@ impl Route {
         }
     }
 
-    /// The operation of a method, or 405.
-    pub(crate) fn operation(self, method: &Method) -> Answer<Operation> {
-        let (operations, allow) = self.operations();
-        let found = operations.iter().find(|one| one.method == method.as_str());
-        found.copied().ok_or_else(|| {
-            let detail = format!("{} takes {allow} only.", self.path());
-            ApiError::new(405, detail).with_allow(allow).into()
+    /// The operation of a method.
+    ///
+    /// # Errors
+    ///
+    /// 405 if the path does not have the method.
+    pub(crate) fn operation(self, method: &Method) -> HandlerResult<Operation> {
+        let (operations, allowed_methods) = self.operations();
+        let operation = operations
+            .iter()
+            .find(|operation| operation.method == method.as_str());
+        operation.copied().ok_or_else(|| {
+            let detail = format!("{} takes {allowed_methods} only.", self.path());
+            ApiError::new(405, detail)
+                .with_allow(allowed_methods)
+                .into()
         })
     }
 }
@@ -127,12 +136,16 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// Parses a path, or 404.
-    pub(crate) fn find(path: &str) -> Answer<Self> {
+    /// Parses a path.
+    ///
+    /// # Errors
+    ///
+    /// 404 if the API has no such path, 400 if a segment is not a UUID.
+    pub(crate) fn parse(path: &str) -> HandlerResult<Self> {
         let unknown = || ErrorResponse::not_found(format!("There is nothing at {path}."));
-        let mut parts = path.strip_prefix("/v1/").ok_or_else(unknown)?.split('/');
-        let (first, second, third) = (parts.next(), parts.next(), parts.next());
-        let route = match (first.unwrap_or(""), second, third) {
+        let mut segments = path.strip_prefix("/v1/").ok_or_else(unknown)?.split('/');
+        let (resource, id, part) = (segments.next(), segments.next(), segments.next());
+        let route = match (resource.unwrap_or(""), id, part) {
             ("destinations", None, None) => Route::Destinations,
             ("capacity", None, None) => Route::Capacity,
             ("claims", Some(_), None) => Route::Claim,
@@ -145,10 +158,10 @@ impl Path {
             ("topology", None, None) => Route::Topology,
             _ => return Err(unknown()),
         };
-        if parts.next().is_some() {
+        if segments.next().is_some() {
             return Err(unknown());
         }
-        let uuid = match second {
+        let uuid = match id {
             None => Uuid::nil(),
             Some(text) => text.parse().map_err(|_| {
                 ErrorResponse::field("path", format!("{text:?} in the path is not a UUID"))

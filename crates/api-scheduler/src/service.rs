@@ -1,4 +1,4 @@
-//! The scheduler API's service: the way of its requests from the dispatcher to a handler.
+//! The scheduler API's service: it finds the handler of a request, and runs it for the dispatcher.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ use placewright_http::{
 };
 use tokio::sync::Semaphore;
 
-use crate::error_response::{self, Answer};
+use crate::error_response::{self, HandlerResult};
 use crate::path::{Operation, Path, Route};
 use crate::shared::{ApiState, RoutedRequest};
-use crate::{capacity, claims, destinations, fleet, hosts};
+use crate::{aggregates, capacity, claims, destinations, hosts};
 
-/// The scheduler's HTTP service without sockets: it takes requests and returns responses.
+/// The scheduler API without sockets: it takes requests and returns responses.
 pub struct SchedulerService {
-    core: Arc<ApiState>,
+    api_state: Arc<ApiState>,
 }
 
 impl fmt::Debug for SchedulerService {
@@ -36,22 +36,23 @@ impl fmt::Debug for SchedulerService {
 }
 
 impl SchedulerService {
-    /// Creates the service of this placement and this scheduler, which read the same state.
+    /// Creates the service. `placement` and `scheduler` have to belong to the same engine.
     pub fn new(
         gateway: Arc<Gateway>,
         placement: Placement,
-        ranker: SchedulerHandle,
-        keep: KeepOptions,
+        scheduler: SchedulerHandle,
+        keep_options: KeepOptions,
     ) -> Self {
-        let destinations = DestinationsHandle::new(placement.clone(), ranker.clone(), keep);
-        let core = Arc::new(ApiState {
+        let destinations =
+            DestinationsHandle::new(placement.clone(), scheduler.clone(), keep_options);
+        let api_state = Arc::new(ApiState {
             gateway,
             placement,
-            ranker,
+            scheduler,
             destinations,
-            counting: Semaphore::new(1),
+            counting_permits: Semaphore::new(1),
         });
-        Self { core }
+        Self { api_state }
     }
 
     /// Answers a request. Errors are responses too.
@@ -68,8 +69,8 @@ impl SchedulerService {
     }
 }
 
-/// A request after its routing.
-pub struct Asked {
+/// What a request is for, found from its path and method.
+pub struct MatchedRequest {
     path: Path,
     operation: Operation,
 }
@@ -78,10 +79,10 @@ impl Api for SchedulerService {
     const NAME: &str = "scheduler";
 
     type Version = ();
-    type Request = Asked;
+    type Request = MatchedRequest;
 
     fn gateway(&self) -> &Gateway {
-        &self.core.gateway
+        &self.api_state.gateway
     }
 
     fn admit(&self, _: &Parts, _: &mut RequestContext) -> ApiResult<Access> {
@@ -92,10 +93,10 @@ impl Api for SchedulerService {
         &self,
         parts: &Parts,
         identity: Option<&Identity>,
-        exchange: &mut RequestContext,
-    ) -> ApiResult<Routed<Asked>> {
-        let path = Path::find(&latin1_path(parts.uri.path()))?;
-        exchange.set_route(path.route.path());
+        context: &mut RequestContext,
+    ) -> ApiResult<Routed<MatchedRequest>> {
+        let path = Path::parse(&latin1_path(parts.uri.path()))?;
+        context.set_route(path.route.path());
         let operation = path.route.operation(&parts.method)?;
         if let Some(identity) = identity {
             let target = Target::own(identity);
@@ -107,28 +108,28 @@ impl Api for SchedulerService {
         }
         Ok(Routed {
             body_bytes_max: operation.has_body.then_some(usize::MAX),
-            request: Asked { path, operation },
+            request: MatchedRequest { path, operation },
         })
     }
 
-    fn is_costly(&self, request: &Asked, body: &[u8]) -> bool {
+    fn is_costly(&self, request: &MatchedRequest, body: &[u8]) -> bool {
         request.operation.cost.is_high(body.len())
     }
 
     fn run<'a>(
         self: &'a Arc<Self>,
-        request: &'a Asked,
+        request: &'a MatchedRequest,
         uri: &'a Uri,
         _: Option<&'a Identity>,
         body: &'a [u8],
     ) -> Running<'a> {
         Box::pin(async move {
-            let call = RoutedRequest {
-                core: &self.core,
+            let routed_request = RoutedRequest {
+                api_state: &self.api_state,
                 query: uri.query().unwrap_or(""),
                 body,
             };
-            Ok(run(&request.path, request.operation.method, &call).await?)
+            Ok(run_handler(&request.path, request.operation.method, &routed_request).await?)
         })
     }
 
@@ -136,32 +137,36 @@ impl Api for SchedulerService {
         &self,
         parts: &Parts,
         error: &ApiError,
-        exchange: &RequestContext,
+        context: &RequestContext,
     ) -> (Vec<u8>, Option<&'static str>) {
         let body = if parts.method == Method::HEAD {
             Vec::new()
         } else {
-            error_response::body(error, exchange.request_id())
+            error_response::body(error, context.request_id())
         };
         (body, Some("application/json"))
     }
 }
 
-async fn run(path: &Path, method: &str, call: &RoutedRequest<'_>) -> Answer<Reply> {
+async fn run_handler(
+    path: &Path,
+    method: &str,
+    request: &RoutedRequest<'_>,
+) -> HandlerResult<Reply> {
     let uuid = path.uuid;
     match (path.route, method) {
-        (Route::Destinations, _) => destinations::select(call).await,
-        (Route::Capacity, _) => capacity::count(call).await,
-        (Route::Claim, "POST") => claims::claim_kept(call, uuid).await,
-        (Route::Claim, _) => claims::release(call, uuid).await,
-        (Route::Swap, _) => claims::swap(call, uuid).await,
-        (Route::Hosts, _) => hosts::list(call),
-        (Route::Host, _) => hosts::show(call, uuid),
-        (Route::HostState, _) => hosts::update(call, uuid),
-        (Route::Aggregates, _) => fleet::list_aggregates(call),
-        (Route::Aggregate, "PUT") => fleet::put_aggregate(call, uuid),
-        (Route::Aggregate, _) => fleet::remove_aggregate(call, uuid),
-        (Route::Topology, "PUT") => fleet::put_topology(call).await,
-        (Route::Topology, _) => fleet::show_topology(call).await,
+        (Route::Destinations, _) => destinations::select(request).await,
+        (Route::Capacity, _) => capacity::count(request).await,
+        (Route::Claim, "POST") => claims::claim_offered(request, uuid).await,
+        (Route::Claim, _) => claims::release(request, uuid).await,
+        (Route::Swap, _) => claims::swap(request, uuid).await,
+        (Route::Hosts, _) => hosts::list(request),
+        (Route::Host, _) => hosts::show(request, uuid),
+        (Route::HostState, _) => hosts::update(request, uuid),
+        (Route::Aggregates, _) => aggregates::list_aggregates(request),
+        (Route::Aggregate, "PUT") => aggregates::put_aggregate(request, uuid),
+        (Route::Aggregate, _) => aggregates::remove_aggregate(request, uuid),
+        (Route::Topology, "PUT") => aggregates::put_topology(request).await,
+        (Route::Topology, _) => aggregates::show_topology(request).await,
     }
 }

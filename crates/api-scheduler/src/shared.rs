@@ -1,4 +1,4 @@
-//! What the requests of the scheduler API share, and the context of one of them.
+//! The state that all requests of the scheduler API share, and a request after routing.
 
 use std::sync::Arc;
 
@@ -13,63 +13,59 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use crate::error_response::{Answer, ErrorResponse};
+use crate::error_response::{ErrorResponse, HandlerResult};
 
-/// The data that all requests share.
+/// The handles that all requests share.
 pub(crate) struct ApiState {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) placement: Placement,
-    pub(crate) ranker: SchedulerHandle,
+    pub(crate) scheduler: SchedulerHandle,
     pub(crate) destinations: DestinationsHandle,
-    /// A semaphore with one permit for counting, which works on a copy of the state.
-    pub(crate) counting: Semaphore,
-}
-
-/// The scheduler behind its lock: the host table, the rankings and their caches.
-pub(crate) struct SchedulerState<'a> {
-    pub(crate) scheduler: &'a mut Scheduler,
+    /// A semaphore with one permit, for counting on a copy of the state.
+    pub(crate) counting_permits: Semaphore,
 }
 
 impl ApiState {
-    /// Computes a value from the scheduler and the state; see [`SchedulerHandle::decide`].
-    pub(crate) fn decide<T>(
-        &self,
-        compute: impl FnOnce(&mut SchedulerState<'_>, &State) -> T,
-    ) -> T {
-        self.ranker.decide(|scheduler, control| {
-            compute(&mut SchedulerState { scheduler }, &control.placement)
-        })
+    /// Computes a value from the scheduler and the state of placement, which are locked meanwhile; see
+    /// [`SchedulerHandle::decide`].
+    pub(crate) fn with_scheduler<T>(&self, compute: impl FnOnce(&mut Scheduler, &State) -> T) -> T {
+        self.scheduler
+            .decide(|scheduler, control| compute(scheduler, &control.placement))
     }
 
     /// Changes the host table; see [`SchedulerHandle::with_hosts`].
     pub(crate) fn change_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
-        self.ranker.with_hosts(change)
+        self.scheduler.with_hosts(change)
     }
 
     /// Submits a command of placement, and waits until its outcome is durable.
-    pub(crate) async fn submit(&self, command: Command) -> Answer<Result<Outcome, Refusal>> {
-        let answer = self.placement.submit(command).await;
-        Ok(answer?)
+    pub(crate) async fn submit(&self, command: Command) -> HandlerResult<Result<Outcome, Refusal>> {
+        let outcome = self.placement.submit(command).await;
+        Ok(outcome?)
     }
 }
 
 /// A request after authentication and routing.
 pub(crate) struct RoutedRequest<'a> {
-    pub(crate) core: &'a Arc<ApiState>,
+    pub(crate) api_state: &'a Arc<ApiState>,
     pub(crate) query: &'a str,
     pub(crate) body: &'a [u8],
 }
 
 impl RoutedRequest<'_> {
-    /// Parses the body; an error names the field.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Answer<T> {
+    /// Parses the body.
+    ///
+    /// # Errors
+    ///
+    /// 400 with the field that is not valid.
+    pub(crate) fn parse_body<T: DeserializeOwned>(&self) -> HandlerResult<T> {
         if let Ok(value) = serde_json::from_slice(self.body) {
             return Ok(value);
         }
-        // Parses it again, with a slower parser that finds the field that is wrong.
-        let mut json = serde_json::Deserializer::from_slice(self.body);
-        let value = request::read(&mut json)?;
-        json.end().map_err(|error| Unreadable {
+        // A slower parser parses the body again, because its error names the field.
+        let mut deserializer = serde_json::Deserializer::from_slice(self.body);
+        let value = request::read(&mut deserializer)?;
+        deserializer.end().map_err(|error| Unreadable {
             field: ".".to_owned(),
             message: error.to_string(),
         })?;
@@ -77,8 +73,8 @@ impl RoutedRequest<'_> {
     }
 }
 
-/// Checks the owner of a consumer: placement requires 1 to 255 characters for each part.
-pub(crate) fn check_owner(field: &str, text: &str) -> Answer<()> {
+/// Checks the project or the user of a consumer: placement requires 1 to 255 characters.
+pub(crate) fn check_owner(field: &str, text: &str) -> HandlerResult<()> {
     if (1..=255).contains(&text.chars().count()) {
         return Ok(());
     }
@@ -87,6 +83,6 @@ pub(crate) fn check_owner(field: &str, text: &str) -> Answer<()> {
 }
 
 /// A response with a JSON body.
-pub(crate) fn json(status: u16, value: &impl Serialize) -> Answer<Reply> {
+pub(crate) fn json_reply(status: u16, value: &impl Serialize) -> HandlerResult<Reply> {
     Ok(Reply::value(status, value)?)
 }

@@ -9,9 +9,9 @@ mod fleet;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fleet::{Fleet, GROUP, RACK_1, RACK_2, ask, host, instance, text};
+use fleet::{Fleet, GROUP, RACK_1, RACK_2, destinations_body, host, instance, text};
 use placewright_api_scheduler::KeepOptions;
-use placewright_api_testing::{Parts, call, get};
+use placewright_api_testing::{ApiParts, get};
 use placewright_engine::Options;
 use placewright_http::HttpOptions;
 use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
@@ -19,20 +19,24 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_claim_names_the_host_and_alternates_of_its_cell() {
-    let fleet = Fleet::of(7).await;
-    let mut body = ask(2, &[1]);
+    let fleet = Fleet::with_hosts(7).await;
+    let mut body = destinations_body(2, &[1]);
     body["alternates"] = json!(2);
-    let answer = fleet.select(&body).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
-    assert!(answer.header("x-openstack-request-id").starts_with("req-"));
-    let answer = answer.json();
-    assert_eq!(answer["claimed"], true);
-    assert_eq!(answer["kept_ms"], 300_000);
-    let told = &answer["selections"][0];
-    assert_eq!(told["instance"], instance(1));
-    let selected = &told["selected"];
+    let response = fleet.select(&body).await;
+    assert_eq!(response.status, 200, "{}", response.text);
+    assert!(
+        response
+            .header("x-openstack-request-id")
+            .starts_with("req-")
+    );
+    let response = response.json();
+    assert_eq!(response["claimed"], true);
+    assert_eq!(response["kept_ms"], 300_000);
+    let selection = &response["selections"][0];
+    assert_eq!(selection["instance"], instance(1));
+    let selected = &selection["selected"];
     let provider = text(&selected["provider"]);
-    assert_eq!(fleet.held(1).await, [provider]);
+    assert_eq!(fleet.allocated_providers(1).await, [provider]);
     let number: u32 = provider[24..].parse().unwrap();
     assert_eq!(selected["host"], format!("host-{number}"));
     assert_eq!(selected["node"], format!("node-{number}"));
@@ -41,43 +45,43 @@ async fn a_claim_names_the_host_and_alternates_of_its_cell() {
         selected["allocation_request"]["allocations"][provider]["resources"],
         json!({"VCPU": 2, "MEMORY_MB": 1024, "DISK_GB": 1})
     );
-    let alternates = told["alternates"].as_array().unwrap();
+    let alternates = selection["alternates"].as_array().unwrap();
     assert_eq!(alternates.len(), 2);
     let mut hosts = BTreeSet::from([provider]);
     for alternate in alternates {
         assert_eq!(alternate["cell"], selected["cell"]);
-        assert!(hosts.insert(text(&alternate["provider"])), "{told}");
+        assert!(hosts.insert(text(&alternate["provider"])), "{selection}");
     }
 
-    let seen = get(&format!("/v1/hosts/{provider}"))
-        .ask(&fleet.scheduler)
-        .await
-        .json();
-    assert_eq!(seen["resources"]["VCPU"], json!({"capacity": 4, "used": 2}));
-    assert_eq!(seen["instances_expected"], 1);
-    assert_eq!(seen["instance_uuids"], json!([instance(1)]));
+    let host_details = fleet.get_host(provider).await;
+    assert_eq!(
+        host_details["resources"]["VCPU"],
+        json!({"capacity": 4, "used": 2})
+    );
+    assert_eq!(host_details["instances_expected"], 1);
+    assert_eq!(host_details["instance_uuids"], json!([instance(1)]));
 }
 
 #[tokio::test]
 async fn alternates_of_several_instances_avoid_what_was_selected() {
-    let fleet = Fleet::of(12).await;
-    let mut body = ask(3, &[1, 2]);
+    let fleet = Fleet::with_hosts(12).await;
+    let mut body = destinations_body(3, &[1, 2]);
     body["alternates"] = json!(2);
-    let answer = fleet.select(&body).await.json();
+    let response = fleet.select(&body).await.json();
     let mut hosts = BTreeSet::new();
-    for told in answer["selections"].as_array().unwrap() {
-        assert!(hosts.insert(text(&told["selected"]["provider"])));
-        for alternate in told["alternates"].as_array().unwrap() {
-            assert!(hosts.insert(text(&alternate["provider"])), "{answer}");
+    for selection in response["selections"].as_array().unwrap() {
+        assert!(hosts.insert(text(&selection["selected"]["provider"])));
+        for alternate in selection["alternates"].as_array().unwrap() {
+            assert!(hosts.insert(text(&alternate["provider"])), "{response}");
         }
     }
     assert_eq!(hosts.len(), 6);
 }
 
 #[tokio::test]
-async fn all_or_nothing_leaves_nothing_and_a_minimum_leaves_what_fits() {
-    let fleet = Fleet::of(2).await;
-    let refused = fleet.select(&ask(4, &[1, 2, 3])).await;
+async fn without_a_minimum_all_instances_are_placed_or_none() {
+    let fleet = Fleet::with_hosts(2).await;
+    let refused = fleet.select(&destinations_body(4, &[1, 2, 3])).await;
     assert_eq!(refused.status, 409, "{}", refused.text);
     let error = &refused.json()["errors"][0];
     assert_eq!(error["code"], "scheduler.no_capacity");
@@ -85,116 +89,116 @@ async fn all_or_nothing_leaves_nothing_and_a_minimum_leaves_what_fits() {
         text(&error["detail"]).contains("2 of 3 instances found one"),
         "{error}"
     );
-    assert_eq!(fleet.consumers(2).await, 0);
-    let hosts = get("/v1/hosts").ask(&fleet.scheduler).await.json();
+    assert_eq!(fleet.count_consumers(2).await, 0);
+    let hosts = fleet.get("/v1/hosts").await.json();
     for host in hosts["hosts"].as_array().unwrap() {
         assert_eq!(host["instances"], 0, "{host}");
     }
 
-    let mut body = ask(4, &[1, 2, 3]);
+    let mut body = destinations_body(4, &[1, 2, 3]);
     body["minimum"] = json!(2);
-    let answer = fleet.select(&body).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
-    assert_eq!(answer.json()["selections"][2]["selected"], Value::Null);
-    assert_eq!(fleet.consumers(2).await, 2);
+    let response = fleet.select(&body).await;
+    assert_eq!(response.status, 200, "{}", response.text);
+    assert_eq!(response.json()["selections"][2]["selected"], Value::Null);
+    assert_eq!(fleet.count_consumers(2).await, 2);
 
     // An instance that holds resources is refused as a new one, and the others' claims are
     // released.
     fleet.add_host(3).await;
-    let refused = fleet.select(&ask(1, &[7, 1])).await;
+    let refused = fleet.select(&destinations_body(1, &[7, 1])).await;
     assert_eq!(
         refused.json()["errors"][0]["code"],
         "scheduler.consumer_exists"
     );
-    assert_eq!((refused.status, fleet.consumers(3).await), (409, 2));
+    assert_eq!((refused.status, fleet.count_consumers(3).await), (409, 2));
 }
 
 #[tokio::test]
-async fn a_store_that_fails_keeps_no_claim() {
-    // After a lost answer both may be claimed, and the release fails at first, too.
+async fn no_claim_remains_when_the_store_fails() {
+    // After a lost answer both claims may be in the journal. Then the first release fails, too.
     for (fault, times) in [(Fault::Io, 1), (Fault::LostAnswer, 2)] {
         let faults = Faults::new();
         let journal = Faulty::new(MemoryJournal::new(), faults.clone());
         let options = HttpOptions::default();
-        let parts = Parts::on(journal, options, Options::default(), "").await;
-        let fleet = Fleet::on(&parts, KeepOptions::default());
+        let parts = ApiParts::on_journal(journal, options, Options::default(), "").await;
+        let fleet = Fleet::on_parts(&parts, KeepOptions::default());
         fleet.add_host(1).await;
         fleet.add_host(2).await;
         faults.fail(Operation::Append, 0, times, fault);
-        let failed = fleet.select(&ask(3, &[1, 2])).await;
+        let failed = fleet.select(&destinations_body(3, &[1, 2])).await;
         assert_eq!(failed.status, 503, "{}", failed.text);
         let error = &failed.json()["errors"][0];
         assert_eq!(error["code"], "scheduler.unavailable");
-        assert_eq!(fleet.consumers(2).await, 0, "{fault:?}");
-        let again = fleet.select(&ask(3, &[1, 2])).await;
-        assert_eq!(again.status, 200, "{fault:?}: {}", again.text);
+        assert_eq!(fleet.count_consumers(2).await, 0, "{fault:?}");
+        let retried = fleet.select(&destinations_body(3, &[1, 2])).await;
+        assert_eq!(retried.status, 200, "{fault:?}: {}", retried.text);
     }
 }
 
 #[tokio::test]
-async fn a_look_claims_nothing_and_its_candidate_can_be_claimed() {
-    let fleet = Fleet::of(1).await;
-    let mut body = ask(4, &[1]);
+async fn a_request_without_claim_offers_a_candidate_that_can_be_claimed() {
+    let fleet = Fleet::with_hosts(1).await;
+    let mut body = destinations_body(4, &[1]);
     body["claim"] = json!(false);
     body["request"]["project_id"] = json!("");
-    let answer = fleet.select(&body).await.json();
-    assert_eq!(fleet.consumers(1).await, 0);
-    let candidate = &answer["selections"][0]["selected"]["candidate"];
+    let response = fleet.select(&body).await.json();
+    assert_eq!(fleet.count_consumers(1).await, 0);
+    let candidate = &response["selections"][0]["selected"]["candidate"];
     let path = format!("/v1/claims/{}", instance(1));
-    let bare = fleet.post(&path, &json!({"candidate": candidate})).await;
+    let without_owner = fleet.post(&path, &json!({"candidate": candidate})).await;
     assert_eq!(
-        (bare.status, &bare.json()["errors"][0]["field"]),
+        (
+            without_owner.status,
+            &without_owner.json()["errors"][0]["field"]
+        ),
         (400, &json!("project"))
     );
-    let owned = json!({"candidate": candidate, "project": "p", "user": "u"});
-    let claimed = fleet.post(&path, &owned).await;
+    let with_owner = json!({"candidate": candidate, "project": "p", "user": "u"});
+    let claimed = fleet.post(&path, &with_owner).await;
     assert_eq!(claimed.status, 200, "{}", claimed.text);
     assert_eq!(claimed.json()["provider"], host(1));
-    assert_eq!(fleet.held(1).await, [host(1)]);
+    assert_eq!(fleet.allocated_providers(1).await, [host(1)]);
 
-    let again = fleet.post(&path, &owned).await;
+    let repeated = fleet.post(&path, &with_owner).await;
     assert_eq!(
-        again.json()["errors"][0]["code"],
+        repeated.json()["errors"][0]["code"],
         "scheduler.consumer_exists"
     );
-    let other = format!("/v1/claims/{}", instance(2));
-    let full = fleet.post(&other, &owned).await;
+    let other_path = format!("/v1/claims/{}", instance(2));
+    let refused = fleet.post(&other_path, &with_owner).await;
     assert_eq!(
-        (full.status, &full.json()["errors"][0]["code"]),
+        (refused.status, &refused.json()["errors"][0]["code"]),
         (409, &json!("scheduler.no_capacity"))
     );
     assert_eq!(
-        full.json()["errors"][0]["explanation"],
+        refused.json()["errors"][0]["explanation"],
         json!({"reason": "capacity", "provider": host(1), "resource_class": "VCPU", "missing": 4})
     );
-    let released = call("DELETE", &path).ask(&fleet.scheduler).await;
-    assert_eq!((released.status, fleet.consumers(1).await), (204, 0));
-    assert_eq!(
-        call("DELETE", &path).ask(&fleet.scheduler).await.status,
-        404
-    );
+    let released = fleet.delete(&path).await;
+    assert_eq!((released.status, fleet.count_consumers(1).await), (204, 0));
+    assert_eq!(fleet.delete(&path).await.status, 404);
 }
 
 #[tokio::test]
 async fn a_swap_moves_an_instance_in_one_step() {
-    let fleet = Fleet::of(3).await;
-    let mut body = ask(4, &[1]);
+    let fleet = Fleet::with_hosts(3).await;
+    let mut body = destinations_body(4, &[1]);
     body["alternates"] = json!(1);
-    let answer = fleet.select(&body).await.json();
-    let told = &answer["selections"][0];
-    let (from, to) = (&told["selected"], &told["alternates"][0]);
+    let response = fleet.select(&body).await.json();
+    let selection = &response["selections"][0];
+    let (from, to) = (&selection["selected"], &selection["alternates"][0]);
     let path = format!("/v1/claims/{}/swap", instance(1));
-    let swap = async |path: &str, one: &Value| {
+    let swap = async |path: &str, candidate: &Value| {
         fleet
-            .post(path, &json!({"candidate": one["candidate"]}))
+            .post(path, &json!({"candidate": candidate["candidate"]}))
             .await
     };
     assert_eq!(swap(&path, to).await.status, 200);
-    assert_eq!(fleet.held(1).await, [text(&to["provider"])]);
-    let seen = fleet.see(text(&from["provider"])).await;
-    assert_eq!(seen["instances"], 0);
-    let seen = fleet.see(text(&to["provider"])).await;
-    assert_eq!(seen["instances"], 1);
+    assert_eq!(fleet.allocated_providers(1).await, [text(&to["provider"])]);
+    let host_details = fleet.get_host(text(&from["provider"])).await;
+    assert_eq!(host_details["instances"], 0);
+    let host_details = fleet.get_host(text(&to["provider"])).await;
+    assert_eq!(host_details["instances"], 1);
 
     // A swap without room leaves the instance where it is.
     let claim = format!("/v1/claims/{}", instance(2));
@@ -212,9 +216,9 @@ async fn a_swap_moves_an_instance_in_one_step() {
         detail.ends_with("lacks 4 VCPU; nothing changed."),
         "{detail}"
     );
-    assert_eq!(fleet.held(1).await, [text(&to["provider"])]);
-    let nobody = format!("/v1/claims/{}/swap", instance(9));
-    assert_eq!(swap(&nobody, from).await.status, 404);
+    assert_eq!(fleet.allocated_providers(1).await, [text(&to["provider"])]);
+    let unknown_consumer = format!("/v1/claims/{}/swap", instance(9));
+    assert_eq!(swap(&unknown_consumer, from).await.status, 404);
 }
 
 #[tokio::test]
@@ -225,40 +229,46 @@ async fn an_expired_candidate_is_gone() {
     })
     .await;
     fleet.add_host(1).await;
-    let mut body = ask(1, &[1]);
+    let mut body = destinations_body(1, &[1]);
     body["claim"] = json!(false);
-    let answer = fleet.select(&body).await.json();
-    let candidate = &answer["selections"][0]["selected"]["candidate"];
+    let response = fleet.select(&body).await.json();
+    let candidate = &response["selections"][0]["selected"]["candidate"];
     let path = format!("/v1/claims/{}", instance(1));
-    let gone = fleet.post(&path, &json!({"candidate": candidate})).await;
-    assert_eq!(gone.status, 410, "{}", gone.text);
+    let expired = fleet.post(&path, &json!({"candidate": candidate})).await;
+    assert_eq!(expired.status, 410, "{}", expired.text);
     assert_eq!(
-        gone.json()["errors"][0]["code"],
+        expired.json()["errors"][0]["code"],
         "scheduler.candidate_expired"
     );
 }
 
 #[tokio::test]
-async fn groups_and_topology_are_kept_across_requests() {
-    let fleet = Fleet::of(3).await;
+async fn rules_of_groups_and_topology_hold_across_requests() {
+    let fleet = Fleet::with_hosts(3).await;
     let grouped = |instances: &[u32], policy: &str| {
-        let mut body = ask(1, instances);
+        let mut body = destinations_body(1, instances);
         body["request"]["instance_group"] = json!({"uuid": GROUP, "policy": policy});
         body
     };
-    let answer = fleet.select(&grouped(&[1, 2], "anti-affinity")).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
-    assert_ne!(fleet.held(1).await, fleet.held(2).await);
+    let response = fleet.select(&grouped(&[1, 2], "anti-affinity")).await;
+    assert_eq!(response.status, 200, "{}", response.text);
+    assert_ne!(
+        fleet.allocated_providers(1).await,
+        fleet.allocated_providers(2).await
+    );
     assert_eq!(
         fleet.select(&grouped(&[3], "anti-affinity")).await.status,
         200
     );
-    let full = fleet.select(&grouped(&[4], "anti-affinity")).await;
-    assert_eq!(full.status, 409);
-    let why = &full.json()["errors"][0]["explanation"];
+    let refused = fleet.select(&grouped(&[4], "anti-affinity")).await;
+    assert_eq!(refused.status, 409);
+    let explanation = &refused.json()["errors"][0]["explanation"];
     let group = json!({"filter": "ServerGroupAntiAffinityFilter", "removed": 3, "left": 0});
-    let filters = why["filters"].as_array().unwrap();
-    assert!(why["with_room"] == 3 && filters.contains(&group), "{why}");
+    let filters = explanation["filters"].as_array().unwrap();
+    assert!(
+        explanation["with_room"] == 3 && filters.contains(&group),
+        "{explanation}"
+    );
 
     for (number, rack) in [(1, RACK_1), (2, RACK_1), (3, RACK_2)] {
         let path = format!("/resource_providers/{}/aggregates", host(number));
@@ -266,32 +276,33 @@ async fn groups_and_topology_are_kept_across_requests() {
         let provider = get(&provider).send(&fleet.placement).await.json();
         let generation = &provider["generation"];
         let body = json!({"aggregates": [rack], "resource_provider_generation": generation});
-        fleet.place("PUT", &path, &body).await;
+        fleet.send_to_placement("PUT", &path, &body).await;
     }
     let levels = json!({"levels": [{"name": "rack", "aggregates": [RACK_1, RACK_2]}],
         "distances": [{"from": RACK_1, "to": RACK_2, "distance": 7}]});
     assert_eq!(fleet.put("/v1/topology", &levels).await.status, 204);
-    assert_eq!(
-        get("/v1/topology").ask(&fleet.scheduler).await.json(),
-        levels
+    assert_eq!(fleet.get("/v1/topology").await.json(), levels);
+    let mut different_racks = destinations_body(1, &[11, 12]);
+    different_racks["request"]["topology_rules"] =
+        json!([{"level": "rack", "relation": "different"}]);
+    let response = fleet.select(&different_racks).await;
+    assert_eq!(response.status, 200, "{}", response.text);
+    let third_host = host(3);
+    assert!(
+        (fleet.allocated_providers(11).await == [third_host.clone()])
+            != (fleet.allocated_providers(12).await == [third_host])
     );
-    let mut apart = ask(1, &[11, 12]);
-    apart["request"]["topology_rules"] = json!([{"level": "rack", "relation": "different"}]);
-    let answer = fleet.select(&apart).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
-    let third = host(3);
-    assert!((fleet.held(11).await == [third.clone()]) != (fleet.held(12).await == [third]));
-    apart["instances"] = json!([instance(13), instance(14), instance(15)]);
-    let before = fleet.consumers(3).await;
-    assert_eq!(fleet.select(&apart).await.status, 409);
-    assert_eq!(fleet.consumers(3).await, before);
+    different_racks["instances"] = json!([instance(13), instance(14), instance(15)]);
+    let before = fleet.count_consumers(3).await;
+    assert_eq!(fleet.select(&different_racks).await.status, 409);
+    assert_eq!(fleet.count_consumers(3).await, before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn parallel_requests_break_no_rule_and_leave_no_host_empty() {
-    let fleet = Fleet::of(4).await;
+    let fleet = Fleet::with_hosts(4).await;
     let select = |number: u32| {
-        let mut body = ask(1, &[number]);
+        let mut body = destinations_body(1, &[number]);
         body["request"]["instance_group"] = json!({"uuid": GROUP, "policy": "anti-affinity"});
         let fleet = &fleet;
         async move { fleet.select(&body).await.status }
@@ -300,154 +311,160 @@ async fn parallel_requests_break_no_rule_and_leave_no_host_empty() {
     let mut statuses = [a, b, c, d, e];
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 200, 200, 200, 409]);
-    let mut held = BTreeSet::new();
+    let mut providers = BTreeSet::new();
     for number in 1..=5 {
-        held.extend(fleet.held(number).await);
+        providers.extend(fleet.allocated_providers(number).await);
     }
-    assert_eq!((held.len(), fleet.consumers(4).await), (4, 4));
+    assert_eq!((providers.len(), fleet.count_consumers(4).await), (4, 4));
 }
 
 #[tokio::test]
-async fn hosts_tell_their_state_in_order() {
-    let fleet = Fleet::of(3).await;
+async fn updates_of_a_host_are_applied_in_order() {
+    let fleet = Fleet::with_hosts(3).await;
     let load = json!({"load": {"io_ops": 3, "running_builds": 1, "failed_builds": 0}});
     let receipt = async |incarnation, sequence| {
-        let answer = fleet
-            .tell_state(1, incarnation, sequence, load.clone())
+        let response = fleet
+            .send_update(1, incarnation, sequence, load.clone())
             .await;
-        (answer.status, answer.json()["receipt"].clone())
+        (response.status, response.json()["receipt"].clone())
     };
     assert_eq!(receipt(1, 2).await, (200, json!("applied")));
     assert_eq!(receipt(1, 2).await, (200, json!("stale")));
     assert_eq!(receipt(1, 4).await.0, 409);
-    let seen = get(&format!("/v1/hosts/{}", host(1)))
-        .ask(&fleet.scheduler)
-        .await
-        .json();
+    let host_details = fleet.get(&format!("/v1/hosts/{}", host(1))).await.json();
     assert_eq!(
-        (&seen["load"]["io_ops"], &seen["sequence"]),
+        (&host_details["load"]["io_ops"], &host_details["sequence"]),
         (&json!(3), &json!(2))
     );
     assert_eq!(
-        (&seen["up"], &seen["enabled"], &seen["has_provider"]),
+        (
+            &host_details["up"],
+            &host_details["enabled"],
+            &host_details["has_provider"]
+        ),
         (&json!(true), &json!(true), &json!(true))
     );
-    assert!(seen["age_ms"].as_i64().unwrap() < 60_000);
+    assert!(host_details["age_ms"].as_i64().unwrap() < 60_000);
     assert_eq!(
-        get(&format!("/v1/hosts/{}", host(9)))
-            .ask(&fleet.scheduler)
-            .await
-            .status,
+        fleet.get(&format!("/v1/hosts/{}", host(9))).await.status,
         404
     );
     let bad = fleet
-        .tell_state(1, 1, 3, json!({"load": {"io_ops": -1}}))
+        .send_update(1, 1, 3, json!({"load": {"io_ops": -1}}))
         .await;
     assert_eq!(
         (bad.status, &bad.json()["errors"][0]["field"]),
         (400, &json!("update.load.io_ops"))
     );
 
-    let first = get("/v1/hosts?limit=2").ask(&fleet.scheduler).await.json();
-    assert_eq!(first["hosts"].as_array().unwrap().len(), 2);
-    let next = format!("/v1/hosts?after={}", text(&first["next"]));
-    let second = get(&next).ask(&fleet.scheduler).await.json();
+    let first_page = fleet.get("/v1/hosts?limit=2").await.json();
+    assert_eq!(first_page["hosts"].as_array().unwrap().len(), 2);
+    let next = format!("/v1/hosts?after={}", text(&first_page["next"]));
+    let second_page = fleet.get(&next).await.json();
     assert_eq!(
-        (second["hosts"].as_array().unwrap().len(), &second["next"]),
+        (
+            second_page["hosts"].as_array().unwrap().len(),
+            &second_page["next"]
+        ),
         (1, &Value::Null)
     );
     for bad in ["limit=0", "limit=x", "after=1", "nope=1"] {
-        let answer = get(&format!("/v1/hosts?{bad}")).ask(&fleet.scheduler).await;
-        assert_eq!(answer.status, 400, "{bad}");
+        let response = fleet.get(&format!("/v1/hosts?{bad}")).await;
+        assert_eq!(response.status, 400, "{bad}");
     }
 }
 
 #[tokio::test]
-async fn an_aggregate_with_a_zone_restricts_and_shows() {
-    let fleet = Fleet::of(3).await;
+async fn the_zone_of_an_aggregate_restricts_requests_and_is_shown() {
+    let fleet = Fleet::with_hosts(3).await;
     let zone = json!({"name": "north", "zone": "north"});
     let path = format!("/v1/aggregates/{RACK_1}");
     assert_eq!(fleet.put(&path, &zone).await.status, 204);
     let body = json!({"aggregates": [RACK_1], "resource_provider_generation": 1});
     let members = format!("/resource_providers/{}/aggregates", host(2));
-    fleet.place("PUT", &members, &body).await;
-    let mut body = ask(1, &[1]);
+    fleet.send_to_placement("PUT", &members, &body).await;
+    let mut body = destinations_body(1, &[1]);
     body["request"]["availability_zone"] = json!("north");
-    let answer = fleet.select(&body).await.json();
-    let selected = &answer["selections"][0]["selected"];
+    let response = fleet.select(&body).await.json();
+    let selected = &response["selections"][0]["selected"];
     assert_eq!(
         (&selected["zone"], &selected["provider"]),
         (&json!("north"), &json!(host(2)))
     );
-    let told = get("/v1/aggregates").ask(&fleet.scheduler).await.json();
+    let listing = fleet.get("/v1/aggregates").await.json();
     assert_eq!(
-        told["aggregates"][0]["metadata"],
+        listing["aggregates"][0]["metadata"],
         json!({"availability_zone": "north"})
     );
-    let odd = json!({"name": "x", "zone": "a", "metadata": {"availability_zone": "b"}});
+    let contradiction = json!({"name": "x", "zone": "a", "metadata": {"availability_zone": "b"}});
     assert_eq!(
-        fleet.put(&path, &odd).await.json()["errors"][0]["field"],
+        fleet.put(&path, &contradiction).await.json()["errors"][0]["field"],
         "zone"
     );
-    assert_eq!(
-        call("DELETE", &path).ask(&fleet.scheduler).await.status,
-        204
-    );
-    assert_eq!(
-        call("DELETE", &path).ask(&fleet.scheduler).await.status,
-        404
-    );
+    assert_eq!(fleet.delete(&path).await.status, 204);
+    assert_eq!(fleet.delete(&path).await.status, 404);
 }
 
 #[tokio::test]
-async fn capacity_is_what_would_be_placed_and_disturbs_nothing() {
-    let fleet = Fleet::of(5).await;
+async fn capacity_is_what_would_be_placed_and_changes_nothing() {
+    let fleet = Fleet::with_hosts(5).await;
     // One host is partly full.
-    assert_eq!(fleet.select(&ask(3, &[900])).await.status, 200);
-    let seen = get("/v1/hosts").ask(&fleet.scheduler).await.json();
+    assert_eq!(
+        fleet.select(&destinations_body(3, &[900])).await.status,
+        200
+    );
+    let hosts_before = fleet.get("/v1/hosts").await.json();
     for (vcpus, expected) in [(1, 17), (2, 8), (4, 4), (5, 0)] {
-        let mut body = json!({"request": ask(vcpus, &[])["request"]});
-        let answer = fleet.post("/v1/capacity", &body).await;
-        assert_eq!(answer.status, 200, "{}", answer.text);
-        let told = answer.json();
-        assert_eq!(told["count"], expected, "{told}");
-        assert_eq!(told["more"], false);
-        let by_cell = told["by_cell"].as_object().unwrap();
+        let mut body = json!({"request": destinations_body(vcpus, &[])["request"]});
+        let response = fleet.post("/v1/capacity", &body).await;
+        assert_eq!(response.status, 200, "{}", response.text);
+        let capacity = response.json();
+        assert_eq!(capacity["count"], expected, "{capacity}");
+        assert_eq!(capacity["more"], false);
+        let by_cell = capacity["by_cell"].as_object().unwrap();
         let sum: u64 = by_cell.values().filter_map(Value::as_u64).sum();
         assert_eq!(sum, expected);
         body["limit"] = json!(3);
-        let cut = fleet.post("/v1/capacity", &body).await.json();
+        let limited = fleet.post("/v1/capacity", &body).await.json();
         assert_eq!(
-            (&cut["count"], &cut["more"]),
+            (&limited["count"], &limited["more"]),
             (&json!(expected.min(3)), &json!(expected > 3))
         );
     }
     // With a group's rule, one instance on each host.
-    let mut body = json!({"request": ask(1, &[])["request"]});
+    let mut body = json!({"request": destinations_body(1, &[])["request"]});
     body["request"]["instance_group"] =
         json!({"uuid": GROUP, "policy": "anti-affinity", "members": []});
-    let told = fleet.post("/v1/capacity", &body).await;
-    assert_eq!(told.json()["count"], 5, "{}", told.text);
+    let capacity = fleet.post("/v1/capacity", &body).await;
+    assert_eq!(capacity.json()["count"], 5, "{}", capacity.text);
     let path = format!("/v1/hosts/{}", host(1));
-    assert_eq!(get(&path).ask(&fleet.scheduler).await.status, 200);
-    let now = get("/v1/hosts").ask(&fleet.scheduler).await.json();
-    let uuids = |told: &Value| {
-        let hosts = told["hosts"].as_array().unwrap().iter();
+    assert_eq!(fleet.get(&path).await.status, 200);
+    let hosts_after = fleet.get("/v1/hosts").await.json();
+    let instance_counts = |capacity: &Value| {
+        let hosts = capacity["hosts"].as_array().unwrap().iter();
         let hosts = hosts.map(|host| (host["uuid"].clone(), host["instances"].clone()));
         hosts.collect::<Vec<_>>()
     };
-    assert_eq!(uuids(&now), uuids(&seen));
+    assert_eq!(
+        instance_counts(&hosts_after),
+        instance_counts(&hosts_before)
+    );
     // The count equals what can really be placed.
     let mut placed = 0;
-    while fleet.select(&ask(1, &[placed + 1])).await.status == 200 {
+    while fleet
+        .select(&destinations_body(1, &[placed + 1]))
+        .await
+        .status
+        == 200
+    {
         placed += 1;
     }
     assert_eq!(placed, 17);
 
-    let body = json!({"request": ask(1, &[])["request"], "limit": 0});
-    let wrong = fleet.post("/v1/capacity", &body).await;
+    let body = json!({"request": destinations_body(1, &[])["request"], "limit": 0});
+    let refused = fleet.post("/v1/capacity", &body).await;
     assert_eq!(
-        (wrong.status, &wrong.json()["errors"][0]["field"]),
+        (refused.status, &refused.json()["errors"][0]["field"]),
         (400, &json!("limit"))
     );
 }

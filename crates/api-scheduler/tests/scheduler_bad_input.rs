@@ -1,4 +1,4 @@
-//! The scheduler service's errors for requests that are not valid: which field, and why.
+//! Requests to the scheduler API that are not valid: the errors name the field.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,14 +6,15 @@
 )]
 
 mod fleet;
-use fleet::{Fleet, GROUP, RACK_1, RACK_2, ask, instance};
+use fleet::{Fleet, GROUP, RACK_1, RACK_2, destinations_body, instance};
 use placewright_api_testing::{call, get};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn bad_input_names_the_field() {
-    let fleet = Fleet::of(1).await;
-    // Where each value is inserted, and the field that the error has to name.
+    let fleet = Fleet::with_hosts(1).await;
+    // The JSON pointer where each value is inserted, the value, and the field that the error has to
+    // name.
     let cases = [
         (
             "/request/flavor/memory_mb",
@@ -60,31 +61,31 @@ async fn bad_input_names_the_field() {
         ),
         ("", json!([]), "."),
     ];
-    for (place, value, field) in cases {
-        let mut body = ask(1, &[1]);
+    for (pointer, value, field) in cases {
+        let mut body = destinations_body(1, &[1]);
         body["minimum"] = json!("all");
         body["explain"] = json!(false);
         body["request"]["availability_zone"] = Value::Null;
         body["request"]["requested_destination"] = Value::Null;
         body["request"]["instance_group"] = Value::Null;
         body["request"]["flavor"]["extra_specs"] = json!({});
-        *body.pointer_mut(place).unwrap() = value;
-        let answer = fleet.select(&body).await;
-        assert_eq!(answer.status, 400, "{field}: {}", answer.text);
-        let error = &answer.json()["errors"][0];
+        *body.pointer_mut(pointer).unwrap() = value;
+        let response = fleet.select(&body).await;
+        assert_eq!(response.status, 400, "{field}: {}", response.text);
+        let error = &response.json()["errors"][0];
         assert_eq!(
             (&error["field"], &error["code"]),
             (&json!(field), &json!("scheduler.bad_request")),
             "{error}"
         );
     }
-    assert_eq!(fleet.consumers(1).await, 0);
+    assert_eq!(fleet.count_consumers(1).await, 0);
 }
 
 #[tokio::test]
 async fn hosts_to_be_explained_are_few_and_have_names() {
-    let fleet = Fleet::of(1).await;
-    let mut body = ask(1, &[1]);
+    let fleet = Fleet::with_hosts(1).await;
+    let mut body = destinations_body(1, &[1]);
     for (hosts, field) in [
         (json!("host-1"), "explain_hosts"),
         (json!(["a", 7]), "explain_hosts[1]"),
@@ -93,17 +94,17 @@ async fn hosts_to_be_explained_are_few_and_have_names() {
         (json!(vec!["x"; 11]), "explain_hosts"),
     ] {
         body["explain_hosts"] = hosts;
-        let answer = fleet.select(&body).await;
-        assert_eq!(answer.status, 400, "{field}: {}", answer.text);
-        assert_eq!(answer.json()["errors"][0]["field"], field);
+        let response = fleet.select(&body).await;
+        assert_eq!(response.status, 400, "{field}: {}", response.text);
+        assert_eq!(response.json()["errors"][0]["field"], field);
     }
     body["explain_hosts"] = json!(vec!["x".repeat(255); 10]);
     assert_eq!(fleet.select(&body).await.status, 200);
 }
 
 #[tokio::test]
-async fn bad_topology_names_the_field() {
-    let fleet = Fleet::of(1).await;
+async fn bad_topology_rules_name_the_field() {
+    let fleet = Fleet::with_hosts(1).await;
     for (rule, field) in [
         (json!({"level": "moon", "relation": "different"}), "level"),
         (json!({"relation": "same"}), "level"),
@@ -131,69 +132,93 @@ async fn bad_topology_names_the_field() {
             "to",
         ),
     ] {
-        let mut body = ask(1, &[1]);
+        let mut body = destinations_body(1, &[1]);
         body["request"]["topology_rules"] = json!([rule]);
-        let answer = fleet.select(&body).await;
-        let told = answer.json();
-        let wanted = format!("request.topology_rules[0].{field}");
-        assert_eq!(told["errors"][0]["field"], json!(wanted), "{}", answer.text);
-        assert_eq!(answer.status, 400, "{}", answer.text);
+        let response = fleet.select(&body).await;
+        let body = response.json();
+        let expected = format!("request.topology_rules[0].{field}");
+        assert_eq!(
+            body["errors"][0]["field"],
+            json!(expected),
+            "{}",
+            response.text
+        );
+        assert_eq!(response.status, 400, "{}", response.text);
     }
-    assert_eq!(fleet.consumers(1).await, 0);
-    let rack = |more: Value| {
+    assert_eq!(fleet.count_consumers(1).await, 0);
+}
+
+#[tokio::test]
+async fn bad_topologies_name_the_field() {
+    let fleet = Fleet::with_hosts(1).await;
+    let topology_with = |changed_fields: Value| {
         let mut body = json!({"levels": [{"name": "rack", "aggregates": [RACK_1]},
             {"name": "room", "aggregates": [RACK_2]}]});
-        for (key, value) in more.as_object().unwrap() {
+        for (key, value) in changed_fields.as_object().unwrap() {
             body[key] = value.clone();
         }
         body
     };
-    let apart = |to: &str| json!({"from": RACK_1, "to": to, "distance": 1});
+    let distance_to = |to: &str| json!({"from": RACK_1, "to": to, "distance": 1});
     for (body, field) in [
         (
-            rack(json!({"levels": [{"name": "host", "aggregates": []}]})),
+            topology_with(json!({"levels": [{"name": "host", "aggregates": []}]})),
             "levels",
         ),
-        (rack(json!({"distances": [apart(RACK_2)]})), "distances"),
-        (rack(json!({"distances": [apart(GROUP)]})), "distances"),
         (
-            rack(json!({"distances": [apart(RACK_1), apart(RACK_1)]})),
+            topology_with(json!({"distances": [distance_to(RACK_2)]})),
             "distances",
         ),
         (
-            rack(json!({"distances": [{"from": RACK_1, "to": RACK_1, "distance": -1}]})),
+            topology_with(json!({"distances": [distance_to(GROUP)]})),
+            "distances",
+        ),
+        (
+            topology_with(json!({"distances": [distance_to(RACK_1), distance_to(RACK_1)]})),
+            "distances",
+        ),
+        (
+            topology_with(json!({"distances": [{"from": RACK_1, "to": RACK_1, "distance": -1}]})),
             "distances[0].distance",
         ),
     ] {
-        let answer = fleet.put("/v1/topology", &body).await;
-        let told = answer.json();
-        assert_eq!(told["errors"][0]["field"], json!(field), "{}", answer.text);
-        assert_eq!(answer.status, 400, "{}", answer.text);
+        let response = fleet.put("/v1/topology", &body).await;
+        let body = response.json();
+        assert_eq!(
+            body["errors"][0]["field"],
+            json!(field),
+            "{}",
+            response.text
+        );
+        assert_eq!(response.status, 400, "{}", response.text);
     }
 }
 
 #[tokio::test]
-async fn the_door_checks_path_method_caller_and_form() {
-    let fleet = Fleet::of(1).await;
-    let garbage = call("POST", "/v1/destinations")
+async fn path_method_caller_and_json_are_checked() {
+    let fleet = Fleet::with_hosts(1).await;
+    let malformed = call("POST", "/v1/destinations")
         .json("{\"a")
-        .ask(&fleet.scheduler)
+        .send_to_scheduler(&fleet.scheduler)
         .await;
-    assert_eq!(garbage.status, 400);
-    let path = call("POST", "/v1/claims/nobody")
+    assert_eq!(malformed.status, 400);
+    let bad_path = call("POST", "/v1/claims/nobody")
         .json("{}")
-        .ask(&fleet.scheduler)
+        .send_to_scheduler(&fleet.scheduler)
         .await;
     assert_eq!(
-        (path.status, &path.json()["errors"][0]["field"]),
+        (bad_path.status, &bad_path.json()["errors"][0]["field"]),
         (400, &json!("path"))
     );
-    assert_eq!(get("/v1/nothing").ask(&fleet.scheduler).await.status, 404);
-    let method = get("/v1/destinations").ask(&fleet.scheduler).await;
-    assert_eq!((method.status, method.header("allow")), (405, "POST"));
-    let unknown = get("/v1/hosts")
+    assert_eq!(fleet.get("/v1/nothing").await.status, 404);
+    let bad_method = fleet.get("/v1/destinations").await;
+    assert_eq!(
+        (bad_method.status, bad_method.header("allow")),
+        (405, "POST")
+    );
+    let unauthenticated = get("/v1/hosts")
         .header("x-auth-token", "")
-        .ask(&fleet.scheduler)
+        .send_to_scheduler(&fleet.scheduler)
         .await;
-    assert_eq!(unknown.status, 401);
+    assert_eq!(unauthenticated.status, 401);
 }

@@ -1,4 +1,4 @@
-//! The Placement API and the scheduler API on an engine in memory, called without sockets, for tests.
+//! The Placement API and the scheduler API for tests: on an engine in memory, called without sockets.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,12 +28,12 @@ use serde_json::Value;
 
 /// The options of the services.
 #[derive(Default)]
-pub struct Setup {
+pub struct ServiceOptions {
     http: HttpOptions,
     placement: PlacementOptions,
 }
 
-impl From<HttpOptions> for Setup {
+impl From<HttpOptions> for ServiceOptions {
     fn from(http: HttpOptions) -> Self {
         Self {
             http,
@@ -42,7 +42,7 @@ impl From<HttpOptions> for Setup {
     }
 }
 
-impl From<PlacementOptions> for Setup {
+impl From<PlacementOptions> for ServiceOptions {
     fn from(placement: PlacementOptions) -> Self {
         Self {
             placement,
@@ -51,24 +51,30 @@ impl From<PlacementOptions> for Setup {
     }
 }
 
-/// What the Placement API and the scheduler API of one process share.
-pub struct Parts {
+/// The parts that the Placement API and the scheduler API of one process share.
+pub struct ApiParts {
     gateway: Arc<Gateway>,
     placement: Placement,
     options: PlacementOptions,
 }
 
-impl Parts {
-    /// The parts on an existing engine, with these policy rules in place of the defaults.
-    pub fn of(engine: &Engine<ControlMachine>, options: impl Into<Setup>, policy: &str) -> Self {
-        let Setup {
+impl ApiParts {
+    /// The parts on an existing engine. `policy` is the text of a policy file; empty for the
+    /// default rules.
+    pub fn on_engine(
+        engine: &Engine<ControlMachine>,
+        options: impl Into<ServiceOptions>,
+        policy: &str,
+    ) -> Self {
+        let ServiceOptions {
             http,
             placement: placement_options,
         } = options.into();
         let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
-        let text = if policy.is_empty() { "{}" } else { policy };
+        let policy_text = if policy.is_empty() { "{}" } else { policy };
         let config = PolicyConfig::default();
-        let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), text).unwrap();
+        let (policy, _) =
+            Policy::from_text(&config, Path::new("policy.yaml"), policy_text).unwrap();
         let mut registry = Registry::default();
         let metrics = HttpMetrics::new(&mut registry);
         let claims = ClaimMetrics::new(&mut registry);
@@ -87,75 +93,80 @@ impl Parts {
         }
     }
 
-    /// The parts on a new engine with this journal, with the standard classes and traits.
-    pub async fn on(
+    /// The parts on a new engine with this journal. The standard resource classes and traits exist.
+    pub async fn on_journal(
         journal: impl Journal + 'static,
-        options: impl Into<Setup>,
+        options: impl Into<ServiceOptions>,
         engine: Options,
         policy: &str,
     ) -> Self {
         let engine: Engine<ControlMachine> = Engine::open(journal, engine, ()).unwrap();
-        let at = Timestamp::from_seconds(1_790_000_000);
-        submit_placement(&engine, Command::SyncStandardNames { at })
+        let now = Timestamp::from_seconds(1_790_000_000);
+        submit_placement(&engine, Command::SyncStandardNames { at: now })
             .await
             .unwrap()
             .unwrap();
-        Self::of(&engine, options, policy)
+        Self::on_engine(&engine, options, policy)
     }
 
     /// The parts on a journal in memory, with the default options.
     pub async fn new() -> Self {
         let options = HttpOptions::default();
-        Self::on(MemoryJournal::new(), options, Options::default(), "").await
+        Self::on_journal(MemoryJournal::new(), options, Options::default(), "").await
     }
 
-    /// The Placement API.
+    /// Creates the service of the Placement API.
     pub fn service(&self) -> Arc<PlacementService> {
         let gateway = Arc::clone(&self.gateway);
         let service = PlacementService::new(gateway, self.placement.clone(), self.options.clone());
         Arc::new(service)
     }
 
-    /// The scheduler API.
+    /// Creates the service of the scheduler API.
     pub fn scheduler(
         &self,
         scheduler: Scheduler,
         keep_options: KeepOptions,
     ) -> Arc<SchedulerService> {
         let gateway = Arc::clone(&self.gateway);
-        let ranker = SchedulerHandle::new(self.placement.engine().clone(), scheduler);
-        let service = SchedulerService::new(gateway, self.placement.clone(), ranker, keep_options);
+        let scheduler_handle = SchedulerHandle::new(self.placement.engine().clone(), scheduler);
+        let service = SchedulerService::new(
+            gateway,
+            self.placement.clone(),
+            scheduler_handle,
+            keep_options,
+        );
         Arc::new(service)
     }
 }
 
 /// The Placement API on a new engine.
-pub async fn service(options: impl Into<Setup>) -> Arc<PlacementService> {
+pub async fn service(options: impl Into<ServiceOptions>) -> Arc<PlacementService> {
     service_with(options, Options::default(), "").await
 }
 
 /// The Placement API on a new engine with these options and policy rules.
 pub async fn service_with(
-    options: impl Into<Setup>,
+    options: impl Into<ServiceOptions>,
     engine: Options,
     policy: &str,
 ) -> Arc<PlacementService> {
     service_on(MemoryJournal::new(), options, engine, policy).await
 }
 
-/// The same on this journal.
+/// The Placement API on a new engine with this journal.
 pub async fn service_on(
     journal: impl Journal + 'static,
-    options: impl Into<Setup>,
+    options: impl Into<ServiceOptions>,
     engine: Options,
     policy: &str,
 ) -> Arc<PlacementService> {
-    let parts = Parts::on(journal, options, engine, policy);
+    let parts = ApiParts::on_journal(journal, options, engine, policy);
     parts.await.service()
 }
 
-/// A request under construction.
-pub struct Call<'a> {
+/// A request that a test builds and sends.
+pub struct RequestBuilder<'a> {
     method: &'a str,
     path: &'a str,
     headers: Vec<(&'a str, &'a str)>,
@@ -163,12 +174,12 @@ pub struct Call<'a> {
 }
 
 /// A request by an administrator, in the newest microversion.
-pub fn call<'a>(method: &'a str, path: &'a str) -> Call<'a> {
+pub fn call<'a>(method: &'a str, path: &'a str) -> RequestBuilder<'a> {
     let headers = vec![
         ("x-auth-token", "admin"),
         ("openstack-api-version", "placement latest"),
     ];
-    Call {
+    RequestBuilder {
         method,
         path,
         headers,
@@ -177,11 +188,11 @@ pub fn call<'a>(method: &'a str, path: &'a str) -> Call<'a> {
 }
 
 /// A `GET` request by an administrator, in the newest microversion.
-pub fn get(path: &str) -> Call<'_> {
+pub fn get(path: &str) -> RequestBuilder<'_> {
     call("GET", path)
 }
 
-impl<'a> Call<'a> {
+impl<'a> RequestBuilder<'a> {
     /// Sets a header; an empty value removes it.
     pub fn header(mut self, name: &'a str, value: &'a str) -> Self {
         self.headers.retain(|(other_name, _)| *other_name != name);
@@ -227,12 +238,12 @@ impl<'a> Call<'a> {
 
     /// Sends the request to the Placement API.
     pub async fn send(self, service: &Arc<PlacementService>) -> Answer {
-        Answer::of(self.raw(service).await).await
+        Answer::read(self.raw(service).await).await
     }
 
     /// Sends the request to the scheduler API.
-    pub async fn ask(self, scheduler: &Arc<SchedulerService>) -> Answer {
-        Answer::of(scheduler.handle(self.request(), None).await).await
+    pub async fn send_to_scheduler(self, scheduler: &Arc<SchedulerService>) -> Answer {
+        Answer::read(scheduler.handle(self.request(), None).await).await
     }
 }
 
@@ -248,7 +259,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    async fn of(response: Response<Body>) -> Self {
+    async fn read(response: Response<Body>) -> Self {
         let status = response.status().as_u16();
         let headers = response.headers().iter();
         let headers = headers
@@ -272,7 +283,7 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    /// The last part of an error response's detail, after the text that all errors have.
+    /// The detail of an error response without the title and explanation that precede it.
     pub fn detail(&self) -> String {
         let json = self.json();
         let detail = json["errors"][0]["detail"]
@@ -296,14 +307,14 @@ impl Answer {
     }
 }
 
-/// The UUID of a host.
+/// The UUID of the host that most tests create.
 pub const HOST: &str = "11111111-1111-1111-1111-111111111111";
 /// The UUID of another host.
 pub const OTHER: &str = "22222222-2222-2222-2222-222222222222";
 /// The UUID of a consumer.
 pub const CONSUMER: &str = "33333333-3333-3333-3333-333333333333";
 
-/// Creates a host with 8 VCPU; its generation is then 1.
+/// Creates a resource provider with 8 VCPU. Its generation is 1 then.
 pub async fn create_host(service: &Arc<PlacementService>, uuid: &str) {
     let body = format!(r#"{{"name": "host-{uuid}", "uuid": "{uuid}"}}"#);
     assert_eq!(
@@ -322,7 +333,7 @@ pub async fn create_host(service: &Arc<PlacementService>, uuid: &str) {
     );
 }
 
-/// The body of a request that claims VCPUs of a provider for one consumer.
+/// The body of `PUT /allocations/{consumer}` that claims VCPUs of a provider.
 pub fn claim(provider: &str, amount: u32, generation: Option<u64>) -> String {
     let generation = generation.map_or("null".to_owned(), |generation| generation.to_string());
     format!(

@@ -88,7 +88,7 @@ fn hold(authority: &Authority, folder: &Path, role: Role) -> Arc<Credentials> {
 fn agent_of(cell: &str) -> Role {
     Role::Agent(AgentNames {
         cell: cell.into(),
-        hosts: BTreeSet::from([HostPattern::read("host-*").unwrap()]),
+        hosts: BTreeSet::from([HostPattern::from_argument("host-*").unwrap()]),
         services: BTreeSet::new(),
     })
 }

@@ -136,11 +136,11 @@ async fn send_host_states(client: &Client) {
         };
         let uuid = host(number);
         assert_eq!(
-            client.tell_state(uuid, &full).await.unwrap(),
+            client.send_update(uuid, &full).await.unwrap(),
             Receipt::Applied
         );
         assert_eq!(
-            client.tell_state(uuid, &full).await.unwrap(),
+            client.send_update(uuid, &full).await.unwrap(),
             Receipt::Stale
         );
         let late = NumberedUpdate {
@@ -148,7 +148,7 @@ async fn send_host_states(client: &Client) {
             update: HostUpdate::Alive,
             ..full
         };
-        let gap = client.tell_state(uuid, &late).await.unwrap_err();
+        let gap = client.send_update(uuid, &late).await.unwrap_err();
         assert_eq!(gap.code(), Some(&Code::Gap));
     }
 }
@@ -195,7 +195,8 @@ async fn schedule(url: &str) {
         let rule = format!(
             r#"{{"relation": "{relation}", "strength": "soft", "weight": 1000, "to": ["{first}"]}}"#
         );
-        let look_request = DestinationsRequest::look(request(&rule), vec![Uuid::from_u128(904)]);
+        let look_request =
+            DestinationsRequest::without_claim(request(&rule), vec![Uuid::from_u128(904)]);
         let destinations = client.select(&look_request).await.unwrap();
         let selected_host = destinations.selections[0].selected.clone().unwrap();
         assert_eq!(
@@ -205,8 +206,8 @@ async fn schedule(url: &str) {
         );
     }
 
-    let look_request =
-        DestinationsRequest::look(request(""), vec![Uuid::from_u128(903)]).with_alternates(1);
+    let look_request = DestinationsRequest::without_claim(request(""), vec![Uuid::from_u128(903)])
+        .with_alternates(1);
     let destinations = client.select(&look_request).await.unwrap();
     let alternate = destinations.selections[0].alternates[0].candidate;
     let swapped = client.swap(first, alternate).await.unwrap();

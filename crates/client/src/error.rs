@@ -6,13 +6,13 @@ use thiserror::Error;
 /// Why a call failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// There was no answer, or not in time. The request may have taken effect.
+    /// There was no response, or not in time. The request may have taken effect.
     #[error("no answer: {0}")]
     Transport(#[from] reqwest::Error),
     /// The scheduler refused the request; nothing changed.
     #[error("{0}")]
     Refused(Box<ErrorResponse>),
-    /// The request or the answer cannot be encoded or decoded.
+    /// The request cannot be encoded, or the response cannot be decoded.
     #[error("unreadable: {0}")]
     Unreadable(#[from] serde_json::Error),
 }
@@ -22,7 +22,7 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> Option<&Code> {
         match self {
-            Self::Refused(refused) => Some(&refused.code),
+            Self::Refused(response) => Some(&response.code),
             Self::Transport(_) | Self::Unreadable(_) => None,
         }
     }
@@ -32,13 +32,13 @@ impl Error {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{status}: {detail}")]
 pub struct ErrorResponse {
-    /// The HTTP status of the answer.
+    /// The HTTP status of the response.
     pub status: u16,
     /// The kind of refusal.
     pub code: Code,
-    /// The reason in whole sentences, for people.
+    /// The reason as a text for people.
     pub detail: String,
-    /// The field of the request that is wrong, if it is one.
+    /// The field of the request that is not valid; none if the error is not about a field.
     pub field: Option<String>,
     /// Why no host is feasible, with [`Code::NoCapacity`].
     pub explanation: Option<serde_json::Value>,
@@ -51,7 +51,7 @@ pub struct ErrorResponse {
 pub enum Code {
     /// The request is malformed or not valid.
     BadRequest,
-    /// The object of the request does not exist.
+    /// The object that the request names does not exist.
     NotFound,
     /// The request is valid, but no host has room.
     NoCapacity,
@@ -70,7 +70,7 @@ pub enum Code {
 }
 
 impl Code {
-    fn read(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         match text.strip_prefix("scheduler.").unwrap_or(text) {
             "bad_request" => Self::BadRequest,
             "not_found" => Self::NotFound,
@@ -102,13 +102,13 @@ struct ErrorBody {
 }
 
 impl ErrorResponse {
-    /// Decodes a refusal; an answer that is not in the known form is kept as text.
-    pub(crate) fn read(status: u16, body: &[u8]) -> Self {
-        let read = serde_json::from_slice::<ErrorsBody>(body).ok();
-        match read.and_then(|mut body| body.errors.pop()) {
+    /// Decodes a refusal. A body that is not in the known form becomes the detail.
+    pub(crate) fn decode(status: u16, body: &[u8]) -> Self {
+        let decoded = serde_json::from_slice::<ErrorsBody>(body).ok();
+        match decoded.and_then(|mut body| body.errors.pop()) {
             Some(error) => Self {
                 status,
-                code: Code::read(&error.code),
+                code: Code::parse(&error.code),
                 detail: error.detail,
                 field: error.field,
                 explanation: error.explanation,

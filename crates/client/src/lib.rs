@@ -1,4 +1,4 @@
-//! A client of the scheduler API of Placewright (`docs/scheduler-api.md`).
+//! A client of Placewright's scheduler API, which `docs/scheduler-api.md` describes.
 //!
 //! ```no_run
 //! # async fn place() -> Result<(), placewright_client::Error> {
@@ -12,9 +12,9 @@
 //!         "project_id": "b7c4", "user_id": "alice"}"#,
 //! )?;
 //! let instance = Uuid::from_u128(7);
-//! let ask = DestinationsRequest::claim(request, vec![instance]).with_alternates(2);
-//! let found = client.select(&ask).await?;
-//! if let Some(selected) = &found.selections[0].selected {
+//! let claim_request = DestinationsRequest::claim(request, vec![instance]).with_alternates(2);
+//! let destinations = client.select(&claim_request).await?;
+//! if let Some(selected) = &destinations.selections[0].selected {
 //!     println!("{instance} goes to {}", selected.host);
 //! }
 //! # Ok(()) }
@@ -46,7 +46,7 @@ pub use response::{
 };
 
 /// The time-out of a request.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client of the scheduler API. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -64,12 +64,12 @@ impl Client {
     /// [`Error::Transport`] when TLS cannot be set up.
     pub fn new(url: &str, token: &str) -> Result<Self, Error> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only when another provider was installed meanwhile, which does as well.
+            // It fails only if another provider was installed meanwhile. That one can be used, too.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let http = reqwest::Client::builder()
-            .timeout(ANSWER_MAX)
-            // No other server may see the token.
+            .timeout(TIMEOUT)
+            // A redirect would send the token to another server.
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         Ok(Self {
@@ -79,74 +79,79 @@ impl Client {
         })
     }
 
-    /// Finds, and claims, hosts for instances: `POST /v1/destinations`.
+    /// Selects hosts for instances, and claims them if the request asks for that: `POST
+    /// /v1/destinations`.
     ///
     /// # Errors
     ///
-    /// [`Error`]; [`Code::NoCapacity`] brings an explanation.
-    pub async fn select(&self, ask: &DestinationsRequest) -> Result<Destinations, Error> {
-        self.send(Method::POST, "destinations", ask).await
+    /// [`Error`]; one with [`Code::NoCapacity`] has an explanation.
+    pub async fn select(&self, request: &DestinationsRequest) -> Result<Destinations, Error> {
+        self.send_json(Method::POST, "destinations", request).await
     }
 
-    /// Counts how many more of a request would fit, up to a limit: `POST /v1/capacity`.
+    /// Counts how many more instances of a request would fit, up to a limit: `POST /v1/capacity`.
     ///
     /// # Errors
     ///
     /// [`Error`].
     pub async fn capacity(&self, request: &RequestSpec, limit: usize) -> Result<Capacity, Error> {
         let body = json!({"request": request, "limit": limit});
-        self.send(Method::POST, "capacity", &body).await
+        self.send_json(Method::POST, "capacity", &body).await
     }
 
-    /// Claims a kept candidate for a consumer that holds nothing, for the project and user of its
-    /// request.
+    /// Claims a candidate of an earlier response for a consumer without allocations. The consumer's
+    /// project and user are those of the candidate's request.
     ///
     /// # Errors
     ///
-    /// [`Error`]; [`Code::CandidateExpired`] when it is not kept any more.
+    /// [`Error`]; [`Code::CandidateExpired`] when the candidate is too old.
     pub async fn claim(&self, consumer: Uuid, candidate: Uuid) -> Result<Claimed, Error> {
         let path = format!("claims/{consumer}");
         let body = json!({"candidate": candidate});
-        self.send(Method::POST, &path, &body).await
+        self.send_json(Method::POST, &path, &body).await
     }
 
-    /// Exchanges what a consumer holds for a kept candidate, in one step.
+    /// Exchanges the allocations of a consumer for those of a candidate of an earlier response, in
+    /// one step.
     ///
     /// # Errors
     ///
-    /// As [`Self::claim`]; nothing changed then.
+    /// Those of [`Self::claim`]. The allocations of the consumer have not changed then.
     pub async fn swap(&self, consumer: Uuid, candidate: Uuid) -> Result<Claimed, Error> {
         let path = format!("claims/{consumer}/swap");
         let body = json!({"candidate": candidate});
-        self.send(Method::POST, &path, &body).await
+        self.send_json(Method::POST, &path, &body).await
     }
 
-    /// Releases all that a consumer holds.
+    /// Releases all allocations of a consumer.
     ///
     /// # Errors
     ///
-    /// [`Error`]; [`Code::NotFound`] when it holds nothing.
+    /// [`Error`]; [`Code::NotFound`] when the consumer has no allocations.
     pub async fn release(&self, consumer: Uuid) -> Result<(), Error> {
         let path = format!("claims/{consumer}");
-        self.exchange(Method::DELETE, &path, None).await.map(drop)
+        self.send_request(Method::DELETE, &path, None)
+            .await
+            .map(drop)
     }
 
-    /// Lists a page of hosts: those after a host, or the first ones. [`Hosts::next`] begins the
-    /// next page.
+    /// Lists a page of hosts: the first hosts, or those after the host `after`. For the next page,
+    /// `after` is [`Hosts::next`].
     ///
     /// # Errors
     ///
     /// [`Error`].
     pub async fn hosts(&self, limit: usize, after: Option<Uuid>) -> Result<Hosts, Error> {
-        let after = after.map_or_else(String::new, |after| format!("&after={after}"));
-        self.get(&format!("hosts?limit={limit}{after}")).await
+        let after_parameter = after.map_or_else(String::new, |after| format!("&after={after}"));
+        self.get(&format!("hosts?limit={limit}{after_parameter}"))
+            .await
     }
 
-    /// Fetches what the scheduler knows of one host, by its provider's UUID.
+    /// Fetches the scheduler's state of a host, by the UUID of its root provider.
     ///
     /// # Errors
     ///
-    /// [`Error`]; [`Code::NotFound`] when the scheduler has not heard of it.
+    /// [`Error`]; [`Code::NotFound`] when the scheduler has received no update of the host.
     pub async fn host(&self, uuid: Uuid) -> Result<Host, Error> {
         self.get(&format!("hosts/{uuid}")).await
     }
@@ -155,10 +160,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error`]; [`Code::Gap`] when an earlier update is missing: send a full one then.
-    pub async fn tell_state(&self, host: Uuid, update: &NumberedUpdate) -> Result<Receipt, Error> {
+    /// [`Error`]; [`Code::Gap`] when an earlier update is missing. The caller has to send a full
+    /// update then.
+    pub async fn send_update(&self, host: Uuid, update: &NumberedUpdate) -> Result<Receipt, Error> {
         let path = format!("hosts/{host}/state");
-        self.send(Method::POST, &path, update).await
+        self.send_json(Method::POST, &path, update).await
     }
 
     /// Lists the host aggregates that have a name or metadata.
@@ -185,14 +191,16 @@ impl Client {
         self.put(&format!("aggregates/{uuid}"), &body).await
     }
 
-    /// Removes the name and metadata of a host aggregate. Its members are placement's and stay.
+    /// Removes the name and metadata of a host aggregate. Its members stay, because placement has them.
     ///
     /// # Errors
     ///
-    /// [`Error`]; [`Code::NotFound`] when it has none.
+    /// [`Error`]; [`Code::NotFound`] when the aggregate has no name or metadata.
     pub async fn remove_aggregate(&self, uuid: Uuid) -> Result<(), Error> {
         let path = format!("aggregates/{uuid}");
-        self.exchange(Method::DELETE, &path, None).await.map(drop)
+        self.send_request(Method::DELETE, &path, None)
+            .await
+            .map(drop)
     }
 
     /// Reads the topology: its levels and the distances between their groups of hosts.
@@ -214,27 +222,29 @@ impl Client {
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        let text = self.exchange(Method::GET, path, None).await?;
-        Ok(serde_json::from_slice(&text)?)
+        let body = self.send_request(Method::GET, path, None).await?;
+        Ok(serde_json::from_slice(&body)?)
     }
 
     async fn put(&self, path: &str, body: &impl Serialize) -> Result<(), Error> {
         let body = serde_json::to_vec(body)?;
-        self.exchange(Method::PUT, path, Some(body)).await.map(drop)
+        self.send_request(Method::PUT, path, Some(body))
+            .await
+            .map(drop)
     }
 
-    async fn send<T: DeserializeOwned>(
+    async fn send_json<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Error> {
         let body = serde_json::to_vec(body)?;
-        let text = self.exchange(method, path, Some(body)).await?;
-        Ok(serde_json::from_slice(&text)?)
+        let response_body = self.send_request(method, path, Some(body)).await?;
+        Ok(serde_json::from_slice(&response_body)?)
     }
 
-    async fn exchange(
+    async fn send_request(
         &self,
         method: Method,
         path: &str,
@@ -248,13 +258,16 @@ impl Client {
                 .header("content-type", "application/json")
                 .body(body);
         }
-        let answer = request.send().await?;
-        let status = answer.status().as_u16();
-        let text = answer.bytes().await?.to_vec();
+        let response = request.send().await?;
+        let status = response.status().as_u16();
+        let response_body = response.bytes().await?.to_vec();
         if (200..300).contains(&status) {
-            Ok(text)
+            Ok(response_body)
         } else {
-            Err(Error::Refused(Box::new(ErrorResponse::read(status, &text))))
+            Err(Error::Refused(Box::new(ErrorResponse::decode(
+                status,
+                &response_body,
+            ))))
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct DestinationsRequest {
     /// [`InstanceResult::explanation`](crate::InstanceResult::explanation).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub explain: bool,
-    /// Hosts that are explained too, by name or UUID, wherever they are in the ranking; at most 10.
+    /// Further hosts to explain, by name or UUID, whatever their ranks; at most 10.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub explain_hosts: Vec<String>,
 }
@@ -51,9 +51,9 @@ impl DestinationsRequest {
         }
     }
 
-    /// A request that claims nothing and only returns hosts.
+    /// A request that selects hosts and claims nothing.
     #[must_use]
-    pub fn look(request: RequestSpec, instances: Vec<Uuid>) -> Self {
+    pub fn without_claim(request: RequestSpec, instances: Vec<Uuid>) -> Self {
         Self {
             claim: false,
             ..Self::claim(request, instances)
@@ -72,8 +72,8 @@ impl DestinationsRequest {
         Self { minimum, ..self }
     }
 
-    /// Asks for an explanation of each selection. Every host is scored anew for it, which takes
-    /// longer in a large fleet.
+    /// Requests an explanation of each selection. The scheduler computes all scores anew for it,
+    /// which takes longer in a large fleet.
     #[must_use]
     pub fn with_explanation(self) -> Self {
         Self {
@@ -82,8 +82,8 @@ impl DestinationsRequest {
         }
     }
 
-    /// Asks for an explanation of each selection, in which these hosts are too, by name or UUID:
-    /// their places in the ranking, or what excluded them.
+    /// Requests an explanation of each selection that includes these hosts, by name or UUID: their
+    /// ranks, or what excluded them.
     #[must_use]
     pub fn with_explained_hosts(self, hosts: Vec<String>) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Serialize for Minimum {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::All => serializer.serialize_str("all"),
-            Self::AtLeast(least) => least.serialize(serializer),
+            Self::AtLeast(minimum) => minimum.serialize(serializer),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The answers of the scheduler API. Fields that a newer server adds are ignored.
+//! The bodies of the scheduler API's responses. Fields that a newer server adds are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The answer of [`crate::Client::select`].
+/// The response to [`crate::Client::select`].
 #[derive(Clone, Debug, Deserialize)]
 pub struct Destinations {
     /// Whether the selected hosts are claimed.
@@ -23,7 +23,7 @@ pub struct Destinations {
 pub struct InstanceResult {
     /// The UUID of the instance, as in the request.
     pub instance: Uuid,
-    /// The selected host; none when none was found and the request allowed that.
+    /// The selected host; none if no host was found and the request allows that.
     pub selected: Option<Selection>,
     /// Candidates on other hosts of the same cell, best first.
     pub alternates: Vec<Selection>,
@@ -39,15 +39,16 @@ pub struct Explanation {
     pub compared: usize,
     /// The best of them, best first: at most ten, and always the selected one.
     pub ranking: Vec<ScoredHost>,
-    /// The hosts that the request asked about, in its order.
+    /// The hosts of [`crate::DestinationsRequest::explain_hosts`], in their order.
     #[serde(default)]
     pub hosts: Vec<AskedHost>,
 }
 
-/// A host that a request asked about: compared, with its place and its score, or excluded.
+/// A host of [`crate::DestinationsRequest::explain_hosts`]: with its rank and its score, or what
+/// excluded it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct AskedHost {
-    /// The name or UUID of the request.
+    /// The name or UUID in the request.
     pub asked: String,
     /// The UUID of the host's root provider; none if there is no such host.
     pub provider: Option<Uuid>,
@@ -55,7 +56,7 @@ pub struct AskedHost {
     pub host: Option<String>,
     /// The name of the compute node.
     pub node: Option<String>,
-    /// Its place among all hosts that were compared, from 1; none if it was excluded.
+    /// Its rank among all hosts that were compared, from 1; none if it was excluded.
     pub rank: Option<usize>,
     /// Its score.
     pub score: Option<f64>,
@@ -88,9 +89,9 @@ pub struct ScoredHost {
     pub node: String,
     /// The host's score: the sum of the weighers' shares.
     pub score: f64,
-    /// Whether this is the selected host. Hosts above it were taken by concurrent requests first.
+    /// Whether this is the selected host. The hosts before it were claimed by concurrent requests.
     pub selected: bool,
-    /// What each weigher contributes; empty where there was no other host to compare it with.
+    /// What each weigher contributes to the score; empty if only one host was feasible.
     pub weights: Vec<WeigherContribution>,
 }
 
@@ -126,7 +127,7 @@ pub struct Selection {
     pub zone: Option<String>,
     /// The score; higher is better. Scores of different requests cannot be compared.
     pub score: f64,
-    /// What is claimed, or would be, on that host.
+    /// The allocations that are claimed on the host, or that a claim would make.
     pub allocation_request: AllocationRequest,
 }
 
@@ -147,7 +148,7 @@ pub struct Allocations {
     pub resources: BTreeMap<String, i64>,
 }
 
-/// The result of a claim: what the consumer holds now.
+/// The result of a claim: the allocations of the consumer.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Claimed {
     /// The UUID of the consumer: the instance.
@@ -156,7 +157,7 @@ pub struct Claimed {
     pub candidate: Uuid,
     /// The UUID of the host's root provider.
     pub provider: Uuid,
-    /// The resources that the consumer holds.
+    /// The allocations of the consumer.
     pub allocation_request: AllocationRequest,
 }
 
@@ -176,13 +177,13 @@ pub struct Capacity {
 /// A page of hosts.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Hosts {
-    /// The hosts of the page, in an order that does not change.
+    /// The hosts of the page, in a stable order.
     pub hosts: Vec<Host>,
     /// The host after which the next page begins; none on the last page.
     pub next: Option<Uuid>,
 }
 
-/// A host as the scheduler sees it.
+/// The scheduler's state of a host.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Host {
     /// The UUID of the compute node, which is that of its root provider.
@@ -197,20 +198,20 @@ pub struct Host {
     pub zone: Option<String>,
     /// Whether placement has the host's root provider.
     pub has_provider: bool,
-    /// Whether the host counts as up: it was heard of recently enough.
+    /// Whether the host counts as up: its latest update is recent enough.
     pub up: bool,
     /// Whether new instances may be placed on the host.
     pub enabled: bool,
-    /// How long ago the host was last heard of, in milliseconds.
+    /// How long ago the latest update of the host was received, in milliseconds.
     pub age_ms: i64,
-    /// The number of instances on the host or on their way to it.
+    /// The number of instances of the host, pending ones included.
     pub instances: usize,
 }
 
 /// The host aggregates that have a name or metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Aggregates {
-    /// The aggregates; which hosts are members is placement's to say.
+    /// The aggregates without their members, which placement has.
     pub aggregates: Vec<Aggregate>,
 }
 
@@ -221,19 +222,19 @@ pub struct Aggregate {
     pub uuid: Uuid,
     /// The name.
     pub name: String,
-    /// The availability zone of its hosts, if it says one: `availability_zone` of the metadata.
+    /// The availability zone of its hosts, if the metadata have one as `availability_zone`.
     pub zone: Option<String>,
     /// The metadata, which filters and weighers read.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// What a host update led to.
+/// What the scheduler did with an update of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "receipt", rename_all = "lowercase")]
 pub enum Receipt {
-    /// The update is in effect.
+    /// The update was applied.
     Applied,
-    /// This update or a newer one was there already; nothing changed.
+    /// This update or a newer one had been applied already; nothing changed.
     Stale,
 }
 
@@ -253,7 +254,8 @@ pub struct Distance {
     pub from: Uuid,
     /// The aggregate of the other group; the same one for the distance between hosts within it.
     pub to: Uuid,
-    /// The distance in the operator's own unit. Pairs without an entry are counted in hops.
+    /// The distance in a unit that the operator chooses. The distance of pairs without an entry is
+    /// in hops.
     pub distance: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Which identity may make which call.
+//! Calls between roles, and the decision which identity may make which call.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use uuid::Uuid;
 
 use crate::identity::{Identity, Role};
 
-/// A call of one of the protocols, as the called role sees it.
+/// A call between two roles, with what the decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Call<'a> {
-    /// A call of a cell's service for control. `cell` is the name of the called cell, here and below.
-    Conduct {
+    /// Control calls a cell.
+    ControlCell {
         /// The called cell.
         cell: &'a str,
     },
-    /// An agent joins a cell.
-    Join {
+    /// An agent connects to a cell.
+    JoinCell {
         /// The called cell.
         cell: &'a str,
     },
-    /// On a stream to its cell an agent says something of a host.
-    SpeakFor {
+    /// An agent sends its cell a message about a host.
+    ReportHost {
         /// The called cell.
         cell: &'a str,
         /// The name of the host.
@@ -29,43 +29,47 @@ pub enum Call<'a> {
         /// The UUID of the host.
         uuid: Uuid,
     },
-    /// An agent names the service that looks after one of its hosts.
+    /// An agent tells its cell the service host of one of its hosts.
     NameService {
         /// The called cell.
         cell: &'a str,
-        /// The name of the service.
+        /// The name of the service host.
         service: &'a str,
     },
-    /// A cell asks placement for claims.
-    Ask,
-    /// The certificate of the caller is renewed.
-    Renew,
+    /// A cell sends claim requests to placement.
+    RequestClaims,
+    /// The caller has its own certificate renewed.
+    RenewCertificate,
     /// A cell has the certificate of one of its agents renewed.
-    RenewFor {
-        /// What the present certificate of the agent says.
+    RenewAgentCertificate {
+        /// The identity in the agent's present certificate.
         holder: &'a Identity,
     },
 }
 
-/// Why a call is refused. Its text is for the caller, and for the log of the called role.
+/// The refusal of a call. Its text is for the caller, and for the log of the called role.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the certificate of {caller} does not allow it to {call}: {why}")]
+#[error("the certificate of {caller} does not allow it to {call}: {reason}")]
 pub struct Refusal {
     caller: String,
     call: String,
-    why: String,
+    reason: String,
 }
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Conduct { cell } => write!(f, "conduct the cell {cell:?}"),
-            Self::Join { cell } => write!(f, "join the cell {cell:?} as an agent"),
-            Self::SpeakFor { name, uuid, .. } => write!(f, "speak for the host {name:?} ({uuid})"),
+            Self::ControlCell { cell } => write!(f, "conduct the cell {cell:?}"),
+            Self::JoinCell { cell } => write!(f, "join the cell {cell:?} as an agent"),
+            Self::ReportHost { name, uuid, .. } => {
+                write!(f, "speak for the host {name:?} ({uuid})")
+            }
             Self::NameService { service, .. } => write!(f, "name {service:?} as a host's service"),
-            Self::Ask => f.write_str("ask placement for claims"),
-            Self::Renew => f.write_str("renew itself"),
-            Self::RenewFor { holder } => write!(f, "renew the certificate of {holder}"),
+            Self::RequestClaims => f.write_str("ask placement for claims"),
+            Self::RenewCertificate => f.write_str("renew itself"),
+            Self::RenewAgentCertificate { holder } => {
+                write!(f, "renew the certificate of {holder}")
+            }
         }
     }
 }
@@ -75,75 +79,77 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// Why it may not.
+    /// The holder may not make the call.
     pub fn may(&self, installation: &str, call: &Call<'_>) -> Result<(), Refusal> {
-        let Some(why) = self.obstacle(installation, call) else {
+        let Some(reason) = self.refusal_reason(installation, call) else {
             return Ok(());
         };
         Err(Refusal {
             caller: self.to_string(),
             call: call.to_string(),
-            why,
+            reason,
         })
     }
 
-    /// Whether this is the role that a client means to reach.
+    /// Checks that a server has the identity that its client expects.
     ///
     /// # Errors
     ///
-    /// It is another one.
-    pub fn check_is(&self, wanted: &Self) -> Result<(), Refusal> {
-        if self == wanted {
+    /// The server has another identity.
+    pub fn check_expected(&self, expected: &Self) -> Result<(), Refusal> {
+        if self == expected {
             return Ok(());
         }
         Err(Refusal {
             caller: self.to_string(),
-            call: format!("answer as {wanted}"),
-            why: "it is of another role, cell or installation".to_owned(),
+            call: format!("answer as {expected}"),
+            reason: "it is of another role, cell or installation".to_owned(),
         })
     }
 
-    /// What keeps the holder from making a call.
-    fn obstacle(&self, installation: &str, call: &Call<'_>) -> Option<String> {
+    /// Why the holder may not make a call; none if it may.
+    fn refusal_reason(&self, installation: &str, call: &Call<'_>) -> Option<String> {
         if self.installation() != installation {
             return Some(format!("this is the installation {installation:?}"));
         }
-        let only = |who: &str| Some(format!("only {who} may"));
+        let only_for = |who: &str| Some(format!("only {who} may"));
         match (call, self.role()) {
-            (Call::Conduct { .. }, Role::Control)
-            | (Call::Ask, Role::Cell(_))
-            | (Call::Renew, _) => None,
-            (Call::Conduct { .. }, _) => only("control"),
-            (Call::Ask, _) => only("a cell"),
+            (Call::ControlCell { .. }, Role::Control)
+            | (Call::RequestClaims, Role::Cell(_))
+            | (Call::RenewCertificate, _) => None,
+            (Call::ControlCell { .. }, _) => only_for("control"),
+            (Call::RequestClaims, _) => only_for("a cell"),
             (
-                Call::Join { cell } | Call::SpeakFor { cell, .. } | Call::NameService { cell, .. },
+                Call::JoinCell { cell }
+                | Call::ReportHost { cell, .. }
+                | Call::NameService { cell, .. },
                 Role::Agent(names),
             ) => {
                 if names.cell != **cell {
                     return Some(format!("its cell is {:?}", names.cell));
                 }
-                let is_own = match call {
-                    Call::SpeakFor { name, uuid, .. } => {
+                let is_allowed = match call {
+                    Call::ReportHost { name, uuid, .. } => {
                         names.hosts.iter().any(|host| host.matches(name, *uuid))
                     }
-                    // A host is a service of its own name.
+                    // The name of a host is also the name of its service host.
                     Call::NameService { service, .. } => {
                         names.services.contains(*service)
-                            || names.hosts.iter().any(|host| host.has_name(service))
+                            || names.hosts.iter().any(|host| host.may_have_name(service))
                     }
                     _ => true,
                 };
-                (!is_own).then(|| "it is for other hosts".to_owned())
+                (!is_allowed).then(|| "it is for other hosts".to_owned())
             }
-            (Call::Join { .. } | Call::SpeakFor { .. } | Call::NameService { .. }, _) => {
-                only("an agent of the cell")
+            (Call::JoinCell { .. } | Call::ReportHost { .. } | Call::NameService { .. }, _) => {
+                only_for("an agent of the cell")
             }
-            (Call::RenewFor { holder }, Role::Cell(cell)) => {
-                let is_own = matches!(holder.role(), Role::Agent(names) if names.cell == *cell)
+            (Call::RenewAgentCertificate { holder }, Role::Cell(cell)) => {
+                let is_allowed = matches!(holder.role(), Role::Agent(names) if names.cell == *cell)
                     && holder.installation() == installation;
-                (!is_own).then(|| "a cell may do that for its own agents only".to_owned())
+                (!is_allowed).then(|| "a cell may do that for its own agents only".to_owned())
             }
-            (Call::RenewFor { .. }, _) => only("a cell"),
+            (Call::RenewAgentCertificate { .. }, _) => only_for("a cell"),
         }
     }
 }

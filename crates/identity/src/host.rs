@@ -1,90 +1,91 @@
-//! The hosts that an agent may speak for.
+//! The hosts for which an agent may send messages.
 
 use placewright_types::host_name::uuid_of_name;
 use uuid::Uuid;
 
 use crate::text::{self, NameError};
 
-/// One or many hosts of a cell.
+/// The hosts of a cell that one name in a certificate stands for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostPattern {
-    /// The host of this name, with the UUID that is made of the name.
+    /// The host with this name and with the UUID that is derived from the name.
     Named(String),
-    /// The host of this name and UUID.
-    Known(String, Uuid),
-    /// All hosts whose names begin so, with UUIDs that are made of their names.
+    /// The host with this name and this UUID.
+    WithUuid(String, Uuid),
+    /// All hosts whose names begin with this prefix, with the UUIDs that are derived from their names.
     Prefix(String),
     /// Every host of the cell, whatever its UUID.
     All,
 }
 
 impl HostPattern {
-    /// Whether the host is one of these. The UUID counts too: it is what every message names.
+    /// Whether the pattern matches a host. The UUID has to match, too, because messages name hosts
+    /// by UUID.
     #[must_use]
     pub fn matches(&self, name: &str, uuid: Uuid) -> bool {
         match self {
-            Self::Named(own) => own == name && uuid == uuid_of_name(name),
-            Self::Known(own, known) => own == name && uuid == *known,
+            Self::Named(host_name) => host_name == name && uuid == uuid_of_name(name),
+            Self::WithUuid(host_name, host_uuid) => host_name == name && uuid == *host_uuid,
             Self::Prefix(prefix) => name.starts_with(prefix.as_str()) && uuid == uuid_of_name(name),
             Self::All => true,
         }
     }
 
-    /// Whether a host of this name may be one of these.
-    pub(crate) fn has_name(&self, name: &str) -> bool {
+    /// Whether the pattern matches a host with this name and some UUID.
+    pub(crate) fn may_have_name(&self, name: &str) -> bool {
         match self {
-            Self::Named(own) | Self::Known(own, _) => own == name,
+            Self::Named(host_name) | Self::WithUuid(host_name, _) => host_name == name,
             Self::Prefix(prefix) => name.starts_with(prefix.as_str()),
             Self::All => true,
         }
     }
 
-    /// Reads what a command line says: `NAME`, `NAME=UUID`, `PREFIX*` or `*`.
+    /// Parses an argument of a command line: `NAME`, `NAME=UUID`, `PREFIX*` or `*`.
     ///
     /// # Errors
     ///
-    /// The name is not allowed, or the UUID is none.
-    pub fn read(text: &str) -> Result<Self, NameError> {
+    /// The name is not allowed, or the UUID is not valid.
+    pub fn from_argument(text: &str) -> Result<Self, NameError> {
         if text == "*" {
             return Ok(Self::All);
         }
         if let Some(prefix) = text.strip_suffix('*') {
-            text::name(prefix)?;
+            text::check_name(prefix)?;
             return Ok(Self::Prefix(prefix.to_owned()));
         }
         if let Some((name, uuid)) = text.rsplit_once('=') {
-            text::name(name)?;
+            text::check_name(name)?;
             let uuid = Uuid::try_parse(uuid).map_err(|_| NameError::Name(text.to_owned()))?;
-            return Ok(Self::Known(name.to_owned(), uuid));
+            return Ok(Self::WithUuid(name.to_owned(), uuid));
         }
-        text::name(text)?;
+        text::check_name(text)?;
         Ok(Self::Named(text.to_owned()))
     }
 
-    /// Adds the segments of the URI behind `host/`.
-    pub(crate) fn write(&self, into: &mut String) {
+    /// Appends the segments that follow `host/` in a URI.
+    pub(crate) fn write_segments(&self, uri: &mut String) {
         match self {
-            Self::Named(name) => text::encode(name, into),
-            Self::Known(name, uuid) => {
-                text::encode(name, into);
-                into.push('/');
-                into.push_str(&uuid.hyphenated().to_string());
+            Self::Named(name) => text::encode(name, uri),
+            Self::WithUuid(name, uuid) => {
+                text::encode(name, uri);
+                uri.push('/');
+                uri.push_str(&uuid.hyphenated().to_string());
             }
             Self::Prefix(prefix) => {
-                text::encode(prefix, into);
-                into.push('*');
+                text::encode(prefix, uri);
+                uri.push('*');
             }
-            Self::All => into.push('*'),
+            Self::All => uri.push('*'),
         }
     }
 
-    /// Reads the segments of the URI behind `host/`.
-    pub(crate) fn parse(segment: &str, uuid: Option<&str>) -> Option<Self> {
+    /// Parses the segments that follow `host/` in a URI.
+    pub(crate) fn from_segments(segment: &str, uuid: Option<&str>) -> Option<Self> {
         if let Some(uuid) = uuid {
-            let known = Uuid::try_parse(uuid).ok()?;
-            // Each host has one form only.
-            let is_plain = known.hyphenated().to_string() == uuid;
-            return is_plain.then_some(Self::Known(text::decode(segment)?, known));
+            let host_uuid = Uuid::try_parse(uuid).ok()?;
+            // Other spellings of the UUID are rejected, so that each host has one URI only.
+            let is_canonical = host_uuid.hyphenated().to_string() == uuid;
+            return is_canonical.then_some(Self::WithUuid(text::decode(segment)?, host_uuid));
         }
         match segment.strip_suffix('*') {
             Some("") => Some(Self::All),
@@ -93,10 +94,10 @@ impl HostPattern {
         }
     }
 
-    /// The name or prefix of the pattern, to be checked.
-    pub(crate) fn text(&self) -> Option<&str> {
+    /// The name or the prefix; none if the pattern has neither.
+    pub(crate) fn name_or_prefix(&self) -> Option<&str> {
         match self {
-            Self::Named(name) | Self::Known(name, _) | Self::Prefix(name) => Some(name),
+            Self::Named(name) | Self::WithUuid(name, _) | Self::Prefix(name) => Some(name),
             Self::All => None,
         }
     }
@@ -106,7 +107,7 @@ impl std::fmt::Display for HostPattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Named(name) => f.write_str(name),
-            Self::Known(name, uuid) => write!(f, "{name}={uuid}"),
+            Self::WithUuid(name, uuid) => write!(f, "{name}={uuid}"),
             Self::Prefix(prefix) => write!(f, "{prefix}*"),
             Self::All => f.write_str("*"),
         }

@@ -1,4 +1,4 @@
-//! What the names in a certificate say.
+//! The identity that the names in a certificate stand for.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,17 +7,18 @@ use crate::SCHEME;
 use crate::host::HostPattern;
 use crate::text::{self, NameError};
 
-/// The most names of one certificate. More would not fit into the messages of a TLS handshake.
+/// The maximum number of names of a certificate. More would not fit into the messages of a TLS
+/// handshake.
 pub const NAMES_MAX: usize = 400;
 
-/// The holder of a certificate: a role of an installation.
+/// The identity of the holder of a certificate: a role of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     installation: String,
     role: Role,
 }
 
-/// A role, and what its holder may speak for.
+/// A role; of an agent with the hosts for which it may send messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Control.
@@ -28,37 +29,37 @@ pub enum Role {
     Agent(AgentNames),
 }
 
-/// What an agent may speak for.
+/// The names in an agent's certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentNames {
     /// The name of its cell.
     pub cell: String,
     /// Its hosts.
     pub hosts: BTreeSet<HostPattern>,
-    /// Names of services, besides those of its hosts.
+    /// Names of service hosts, besides the names of its hosts.
     pub services: BTreeSet<String>,
 }
 
 impl Identity {
-    /// An identity of a role.
+    /// Creates the identity of a role.
     ///
     /// # Errors
     ///
     /// One of the names is not allowed, an agent has no host, or there are too many names.
     pub fn new(installation: &str, role: Role) -> Result<Self, NameError> {
-        text::installation(installation)?;
+        text::check_installation(installation)?;
         match &role {
             Role::Control => {}
-            Role::Cell(cell) => text::name(cell)?,
+            Role::Cell(cell) => text::check_name(cell)?,
             Role::Agent(names) => {
-                text::name(&names.cell)?;
+                text::check_name(&names.cell)?;
                 if names.hosts.is_empty() {
-                    return Err(NameError::None);
+                    return Err(NameError::NoRole);
                 }
-                let hosts = names.hosts.iter().filter_map(HostPattern::text);
+                let hosts = names.hosts.iter().filter_map(HostPattern::name_or_prefix);
                 hosts
                     .chain(names.services.iter().map(String::as_str))
-                    .try_for_each(text::name)?;
+                    .try_for_each(text::check_name)?;
                 let count = names.hosts.len() + names.services.len();
                 if count > NAMES_MAX {
                     return Err(NameError::TooMany(count, NAMES_MAX));
@@ -71,47 +72,51 @@ impl Identity {
         })
     }
 
-    /// Reads the URIs of a certificate. Those of other schemes do not count.
+    /// Parses the URIs of a certificate. URIs of other schemes are ignored.
     ///
     /// # Errors
     ///
-    /// None is left, one of them is not in a known form, or they are of several roles.
+    /// There is no URI of this scheme, one of them is not in a known form, or they are of several roles.
     pub fn parse<'a>(uris: impl IntoIterator<Item = &'a str>) -> Result<Self, NameError> {
-        let mut found: Option<(&str, Self)> = None;
+        let mut merged: Option<(&str, Self)> = None;
         let mut count = 0;
         for uri in uris {
-            let Some(rest) = own_part(uri) else { continue };
+            let Some(path) = strip_scheme(uri) else {
+                continue;
+            };
             count += 1;
             if count > NAMES_MAX {
                 return Err(NameError::TooMany(count, NAMES_MAX));
             }
-            let one = parse_one(uri, rest)?;
-            match &mut found {
-                None => found = Some((uri, one)),
-                Some((first, whole)) => whole.join(first, uri, one)?,
+            let identity = parse_uri(uri, path)?;
+            match &mut merged {
+                None => merged = Some((uri, identity)),
+                Some((first_uri, merged_identity)) => {
+                    merged_identity.merge(first_uri, uri, identity)?;
+                }
             }
         }
-        let (_, whole) = found.ok_or(NameError::None)?;
-        Self::new(&whole.installation, whole.role)
+        let (_, merged_identity) = merged.ok_or(NameError::NoRole)?;
+        Self::new(&merged_identity.installation, merged_identity.role)
     }
 
-    /// Adds what another URI of the same certificate says.
-    fn join(&mut self, first: &str, uri: &str, other: Self) -> Result<(), NameError> {
-        let mixed = || NameError::Mixed(first.to_owned(), uri.to_owned());
+    /// Adds the names of another URI of the same certificate. `first_uri` is for the error.
+    fn merge(&mut self, first_uri: &str, uri: &str, other: Self) -> Result<(), NameError> {
+        let mixed = || NameError::Mixed(first_uri.to_owned(), uri.to_owned());
         if self.installation != other.installation {
             return Err(mixed());
         }
         match (&mut self.role, other.role) {
-            (Role::Agent(names), Role::Agent(more)) if names.cell == more.cell => {
-                names.hosts.extend(more.hosts);
-                names.services.extend(more.services);
+            (Role::Agent(names), Role::Agent(others)) if names.cell == others.cell => {
+                names.hosts.extend(others.hosts);
+                names.services.extend(others.services);
                 Ok(())
             }
             _ => Err(mixed()),
         }
     }
 
-    /// The installation.
+    /// The name of the installation.
     #[must_use]
     pub fn installation(&self) -> &str {
         &self.installation
@@ -123,7 +128,7 @@ impl Identity {
         &self.role
     }
 
-    /// The name of the cell that it is, or that it belongs to.
+    /// The name of the cell, or of an agent's cell; none for control.
     #[must_use]
     pub fn cell(&self) -> Option<&str> {
         match &self.role {
@@ -133,23 +138,23 @@ impl Identity {
         }
     }
 
-    /// The URIs that say it.
+    /// The URIs of a certificate with this identity.
     #[must_use]
     pub fn uris(&self) -> Vec<String> {
         let base = format!("{SCHEME}://{}", self.installation);
-        let of_cell = |cell: &str| {
+        let cell_uri = |cell: &str| {
             let mut uri = format!("{base}/cell/");
             text::encode(cell, &mut uri);
             uri
         };
         match &self.role {
             Role::Control => vec![format!("{base}/control")],
-            Role::Cell(cell) => vec![of_cell(cell)],
+            Role::Cell(cell) => vec![cell_uri(cell)],
             Role::Agent(names) => {
-                let cell = of_cell(&names.cell);
+                let cell = cell_uri(&names.cell);
                 let hosts = names.hosts.iter().map(|host| {
                     let mut uri = format!("{cell}/host/");
-                    host.write(&mut uri);
+                    host.write_segments(&mut uri);
                     uri
                 });
                 let services = names.services.iter().map(|service| {
@@ -163,19 +168,20 @@ impl Identity {
     }
 }
 
-/// The part behind the scheme, if it is ours; its letters may be of either case.
-fn own_part(uri: &str) -> Option<&str> {
-    let (scheme, rest) = uri.split_once("://")?;
-    scheme.eq_ignore_ascii_case(SCHEME).then_some(rest)
+/// The part of a URI that follows [`SCHEME`], which may be in upper case; none for URIs of other
+/// schemes.
+fn strip_scheme(uri: &str) -> Option<&str> {
+    let (scheme, path) = uri.split_once("://")?;
+    scheme.eq_ignore_ascii_case(SCHEME).then_some(path)
 }
 
-fn parse_one(uri: &str, rest: &str) -> Result<Identity, NameError> {
+fn parse_uri(uri: &str, path: &str) -> Result<Identity, NameError> {
     let unknown = || NameError::NotAName(uri.to_owned());
-    let mut parts = rest.split('/');
-    let installation = parts.next().unwrap_or_default();
-    let parts: Vec<&str> = parts.collect();
+    let mut segments = path.split('/');
+    let installation = segments.next().unwrap_or_default();
+    let segments: Vec<&str> = segments.collect();
     let name = |segment| text::decode(segment).ok_or_else(unknown);
-    let host = |segment, uuid| HostPattern::parse(segment, uuid).ok_or_else(unknown);
+    let host = |segment, uuid| HostPattern::from_segments(segment, uuid).ok_or_else(unknown);
     let agent = |cell, hosts: Option<HostPattern>, services: Option<String>| {
         Ok(Role::Agent(AgentNames {
             cell: name(cell)?,
@@ -183,22 +189,25 @@ fn parse_one(uri: &str, rest: &str) -> Result<Identity, NameError> {
             services: services.into_iter().collect(),
         }))
     };
-    let role = match parts.as_slice() {
+    let role = match segments.as_slice() {
         ["control"] => Role::Control,
         ["cell", cell] => Role::Cell(name(cell)?),
-        ["cell", cell, "host", one] => agent(cell, Some(host(one, None)?), None)?,
-        ["cell", cell, "host", one, uuid] => agent(cell, Some(host(one, Some(*uuid))?), None)?,
+        ["cell", cell, "host", host_segment] => agent(cell, Some(host(host_segment, None)?), None)?,
+        ["cell", cell, "host", host_segment, uuid] => {
+            agent(cell, Some(host(host_segment, Some(*uuid))?), None)?
+        }
         ["cell", cell, "service", service] => agent(cell, None, Some(name(service)?))?,
         _ => return Err(unknown()),
     };
-    text::installation(installation)?;
+    text::check_installation(installation)?;
     if let Role::Agent(names) = &role {
-        text::name(&names.cell)?;
-        let hosts = names.hosts.iter().filter_map(HostPattern::text);
+        text::check_name(&names.cell)?;
+        let hosts = names.hosts.iter().filter_map(HostPattern::name_or_prefix);
         hosts
             .chain(names.services.iter().map(String::as_str))
-            .try_for_each(text::name)?;
-        // A service alone is no agent yet: the whole is checked when all names are there.
+            .try_for_each(text::check_name)?;
+        // This URI alone may have no host. The identity is checked when the names of all URIs are
+        // merged.
         return Ok(Identity {
             installation: installation.to_owned(),
             role,
@@ -207,18 +216,18 @@ fn parse_one(uri: &str, rest: &str) -> Result<Identity, NameError> {
     Identity::new(installation, role)
 }
 
-/// The most hosts that are named when an identity is printed.
-const SHOWN_MAX: usize = 3;
+/// The maximum number of URIs that are shown when an identity is printed.
+const SHOWN_URIS_MAX: usize = 3;
 
-/// For logs and messages: a URI, or an agent with its first hosts.
+/// For logs and messages: the first URIs, and the number of others.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let uris = self.uris();
-        for (number, uri) in uris.iter().take(SHOWN_MAX).enumerate() {
+        for (number, uri) in uris.iter().take(SHOWN_URIS_MAX).enumerate() {
             let comma = if number > 0 { ", " } else { "" };
             write!(f, "{comma}{uri}")?;
         }
-        match uris.len().saturating_sub(SHOWN_MAX) {
+        match uris.len().saturating_sub(SHOWN_URIS_MAX) {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
         }

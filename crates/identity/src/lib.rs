@@ -1,4 +1,4 @@
-//! Who calls whom in an installation: the names in certificates, and which calls they allow.
+//! The identities of roles: the names in their certificates, and the calls that these allow.
 //!
 //! A certificate names its holder by URIs among its subject alternative names:
 //!
@@ -6,16 +6,17 @@
 //! | --- | --- |
 //! | `placewright://INSTALLATION/control` | control |
 //! | `placewright://INSTALLATION/cell/CELL` | a cell |
-//! | `placewright://INSTALLATION/cell/CELL/host/HOST` | an agent: a host whose UUID is made of its name |
+//! | `placewright://INSTALLATION/cell/CELL/host/HOST` | an agent: a host whose UUID is derived from its name |
 //! | `placewright://INSTALLATION/cell/CELL/host/HOST/UUID` | an agent: a host with a UUID of its own |
-//! | `placewright://INSTALLATION/cell/CELL/host/PREFIX*` | an agent: all hosts whose names begin so |
-//! | `placewright://INSTALLATION/cell/CELL/service/NAME` | an agent: a service that looks after several hosts |
+//! | `placewright://INSTALLATION/cell/CELL/host/PREFIX*` | an agent: all hosts whose names begin with PREFIX |
+//! | `placewright://INSTALLATION/cell/CELL/service/NAME` | an agent: a service host of several hosts |
 //!
-//! An agent has as many of the last four as it has hosts; all others have one. Other names in a
-//! certificate do not count. `/host/*` is every host of the cell, whatever its UUID.
+//! The certificate of an agent has any number of the last four; those of other roles have one URI.
+//! Other names in a certificate are ignored. `/host/*` means every host of the cell, whatever its
+//! UUID.
 //!
-//! [`Identity`] is what a certificate says, and [`Identity::may`] the one place that decides whether
-//! its holder may make a call. Nothing here does any I/O or knows certificates.
+//! [`Identity`] is parsed from the URIs of a certificate, and [`Identity::may`] decides whether its
+//! holder may make a call. This crate does no I/O, and does not parse certificates.
 
 mod call;
 mod host;

@@ -1,5 +1,5 @@
-//! Laws of identities: what a certificate says is read as it was written, and allows its holder's own
-//! calls only.
+//! Properties of identities: they are parsed as they were written, and allow only the calls of
+//! their own role, cell and hosts.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,9 +10,9 @@ use placewright_types::host_name::uuid_of_name;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-const HERE: &str = "test";
+const INSTALLATION: &str = "test";
 
-/// Names that also have characters with a meaning in URIs and patterns.
+/// Names, also with characters that have a meaning in URIs and patterns.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-c]{1,3}",
@@ -26,7 +26,7 @@ fn pattern() -> impl Strategy<Value = HostPattern> {
     prop_oneof![
         4 => name().prop_map(HostPattern::Named),
         2 => (name(), any::<u128>())
-            .prop_map(|(name, uuid)| HostPattern::Known(name, Uuid::from_u128(uuid))),
+            .prop_map(|(name, uuid)| HostPattern::WithUuid(name, Uuid::from_u128(uuid))),
         1 => name().prop_map(HostPattern::Prefix),
         1 => Just(HostPattern::All),
     ]
@@ -51,18 +51,18 @@ fn identity() -> impl Strategy<Value = Identity> {
         agent(),
         agent()
     ];
-    let installation = prop_oneof![3 => Just(HERE), 1 => Just("other")];
-    (installation, role).prop_map(|(place, role)| Identity::new(place, role).unwrap())
+    let installation = prop_oneof![3 => Just(INSTALLATION), 1 => Just("other")];
+    (installation, role).prop_map(|(installation, role)| Identity::new(installation, role).unwrap())
 }
 
-/// What an agent may say, told in another way than the code tells it.
+/// Whether an agent may send messages for a host: a second definition, to compare with.
 fn speaks_for(names: &AgentNames, name: &str, uuid: Uuid) -> bool {
     let derived = uuid == uuid_of_name(name);
     names.hosts.contains(&HostPattern::All)
         || (derived && names.hosts.contains(&HostPattern::Named(name.to_owned())))
         || names
             .hosts
-            .contains(&HostPattern::Known(name.to_owned(), uuid))
+            .contains(&HostPattern::WithUuid(name.to_owned(), uuid))
         || (derived
             && (1..=name.len())
                 .filter(|end| name.is_char_boundary(*end))
@@ -76,32 +76,32 @@ proptest! {
     #[test]
     fn an_identity_is_read_as_it_was_written(identity in identity()) {
         let uris = identity.uris();
-        let read = Identity::parse(uris.iter().map(String::as_str)).unwrap();
-        prop_assert_eq!(&read, &identity);
-        // Other names beside it do not count.
-        let more = ["spiffe://x/y", "https://example.org"].into_iter();
-        let read = Identity::parse(uris.iter().map(String::as_str).chain(more)).unwrap();
-        prop_assert_eq!(read, identity);
+        let parsed = Identity::parse(uris.iter().map(String::as_str)).unwrap();
+        prop_assert_eq!(&parsed, &identity);
+        // Other names in the certificate are ignored.
+        let other_names = ["spiffe://x/y", "https://example.org"].into_iter();
+        let parsed = Identity::parse(uris.iter().map(String::as_str).chain(other_names)).unwrap();
+        prop_assert_eq!(parsed, identity);
     }
 
     #[test]
     fn any_text_is_read_or_refused(text in "(placewright://)?[a-z*%/0-9:-]{0,40}") {
-        if let Ok(read) = Identity::parse([text.as_str()]) {
-            // What is accepted has one form only.
-            prop_assert_eq!(read.uris(), [text]);
+        if let Ok(parsed) = Identity::parse([text.as_str()]) {
+            // Each identity has one form only.
+            prop_assert_eq!(parsed.uris(), [text]);
         }
     }
 
     #[test]
-    fn two_different_roles_make_no_identity(one in identity(), other in identity()) {
-        let both = [one.uris(), other.uris()].concat();
-        let read = Identity::parse(both.iter().map(String::as_str));
-        let are_agents = |identity: &Identity| match identity.role() {
+    fn two_different_roles_make_no_identity(left in identity(), right in identity()) {
+        let uris = [left.uris(), right.uris()].concat();
+        let parsed = Identity::parse(uris.iter().map(String::as_str));
+        let agent_cell = |identity: &Identity| match identity.role() {
             Role::Agent(names) => Some((identity.installation().to_owned(), names.cell.clone())),
             _ => None,
         };
-        let may_join = are_agents(&one).is_some() && are_agents(&one) == are_agents(&other);
-        prop_assert_eq!(read.is_ok(), may_join);
+        let can_merge = agent_cell(&left).is_some() && agent_cell(&left) == agent_cell(&right);
+        prop_assert_eq!(parsed.is_ok(), can_merge);
     }
 
     #[test]
@@ -110,32 +110,33 @@ proptest! {
         holder in identity(),
     ) {
         let uuid = if derived { uuid_of_name(&host) } else { Uuid::from_u128(uuid) };
-        let is_here = identity.installation() == HERE;
+        let is_same_installation = identity.installation() == INSTALLATION;
         let agent = match identity.role() {
             Role::Agent(names) if names.cell == cell => Some(names),
             _ => None,
         };
         let calls = [
-            (Call::Conduct { cell: &cell }, *identity.role() == Role::Control),
-            (Call::Ask, matches!(identity.role(), Role::Cell(_))),
-            (Call::Join { cell: &cell }, agent.is_some()),
+            (Call::ControlCell { cell: &cell }, *identity.role() == Role::Control),
+            (Call::RequestClaims, matches!(identity.role(), Role::Cell(_))),
+            (Call::JoinCell { cell: &cell }, agent.is_some()),
             (
-                Call::SpeakFor { cell: &cell, name: &host, uuid },
+                Call::ReportHost { cell: &cell, name: &host, uuid },
                 agent.is_some_and(|names| speaks_for(names, &host, uuid)),
             ),
-            (Call::Renew, true),
+            (Call::RenewCertificate, true),
             (
-                Call::RenewFor { holder: &holder },
+                Call::RenewAgentCertificate { holder: &holder },
                 match (identity.role(), holder.role()) {
-                    (Role::Cell(own), Role::Agent(names)) => {
-                        *own == names.cell && holder.installation() == HERE
+                    (Role::Cell(cell_name), Role::Agent(names)) => {
+                        *cell_name == names.cell && holder.installation() == INSTALLATION
                     }
                     _ => false,
                 },
             ),
         ];
-        for (call, may) in calls {
-            prop_assert_eq!(identity.may(HERE, &call).is_ok(), may && is_here, "{}", call);
+        for (call, is_allowed) in calls {
+            let expected = is_allowed && is_same_installation;
+            prop_assert_eq!(identity.may(INSTALLATION, &call).is_ok(), expected, "{}", call);
         }
     }
 }
@@ -146,19 +147,19 @@ fn agent_of(cell: &str, host: HostPattern) -> Identity {
         hosts: BTreeSet::from([host]),
         services: BTreeSet::new(),
     };
-    Identity::new(HERE, Role::Agent(names)).unwrap()
+    Identity::new(INSTALLATION, Role::Agent(names)).unwrap()
 }
 
 #[test]
 fn refusals_say_who_what_and_why() {
-    let own = agent_of("c1", HostPattern::read("h1").unwrap());
-    let call = Call::SpeakFor {
+    let identity = agent_of("c1", HostPattern::from_argument("h1").unwrap());
+    let call = Call::ReportHost {
         cell: "c1",
         name: "h2",
         uuid: uuid_of_name("h2"),
     };
     assert_eq!(
-        own.may(HERE, &call).unwrap_err().to_string(),
+        identity.may(INSTALLATION, &call).unwrap_err().to_string(),
         format!(
             "the certificate of placewright://test/cell/c1/host/h1 does not allow it to speak for \
              the host \"h2\" ({}): it is for other hosts",
@@ -169,13 +170,13 @@ fn refusals_say_who_what_and_why() {
 
 #[test]
 fn a_host_cannot_be_taken_by_its_uuid_under_an_own_name() {
-    let own = agent_of("c1", HostPattern::read("h1").unwrap());
-    let stolen = Call::SpeakFor {
+    let identity = agent_of("c1", HostPattern::from_argument("h1").unwrap());
+    let stolen = Call::ReportHost {
         cell: "c1",
         name: "h1",
         uuid: uuid_of_name("h2"),
     };
-    assert!(own.may(HERE, &stolen).is_err());
+    assert!(identity.may(INSTALLATION, &stolen).is_err());
 }
 
 #[test]
@@ -185,13 +186,17 @@ fn services_have_the_names_of_hosts_or_their_own() {
         hosts: BTreeSet::from([HostPattern::Named("h1".into())]),
         services: BTreeSet::from(["ironic".to_owned()]),
     };
-    let own = Identity::new(HERE, Role::Agent(names)).unwrap();
-    for (service, may) in [("h1", true), ("ironic", true), ("h2", false)] {
+    let identity = Identity::new(INSTALLATION, Role::Agent(names)).unwrap();
+    for (service, is_allowed) in [("h1", true), ("ironic", true), ("h2", false)] {
         let call = Call::NameService {
             cell: "c1",
             service,
         };
-        assert_eq!(own.may(HERE, &call).is_ok(), may, "{service}");
+        assert_eq!(
+            identity.may(INSTALLATION, &call).is_ok(),
+            is_allowed,
+            "{service}"
+        );
     }
 }
 
@@ -213,5 +218,5 @@ fn names_of_no_role_are_refused() {
     ] {
         assert!(Identity::parse([uri]).is_err(), "{uri}");
     }
-    assert_eq!(Identity::parse(["https://x/y"]), Err(NameError::None));
+    assert_eq!(Identity::parse(["https://x/y"]), Err(NameError::NoRole));
 }

@@ -200,7 +200,7 @@ impl Agents for AgentService {
     ) -> Result<Response<Self::JoinStream>, Status> {
         let holder = self
             .authorizer
-            .check(&request, |cell| Call::Join { cell })?;
+            .check(&request, |cell| Call::JoinCell { cell })?;
         let connection = self.agents.connect().await;
         let connection = connection.map_err(|error| status(&error))?;
         let (to_network, orders) = mpsc::channel(QUEUE_BATCHES);

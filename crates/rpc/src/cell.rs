@@ -229,7 +229,7 @@ pub(crate) struct CellService {
 
 /// The call that authorization checks: this service is for control only.
 fn conduct(cell: &str) -> Call<'_> {
-    Call::Conduct { cell }
+    Call::ControlCell { cell }
 }
 
 #[tonic::async_trait]

@@ -184,7 +184,7 @@ impl CertificatesService {
         &self,
         request: &Request<proto::RenewRequest>,
     ) -> Result<Vec<u8>, Status> {
-        let holder = self.authorizer.check(request, |_| Call::Renew)?;
+        let holder = self.authorizer.check(request, |_| Call::RenewCertificate)?;
         let remote = remote_of(request);
         let no_certificate =
             || refusals::unknown_caller(remote, &"there is no certificate to renew");
@@ -199,7 +199,7 @@ impl CertificatesService {
         let current = self.credentials.current();
         let checked = current.check_client(&CertificateDer::from(forwarded.as_slice()));
         let facts = checked.map_err(|error| holder.refusal(&chain(&error)))?;
-        holder.check(&Call::RenewFor {
+        holder.check(&Call::RenewAgentCertificate {
             holder: &facts.identity,
         })?;
         Ok(forwarded.clone())
@@ -239,7 +239,8 @@ impl Certificates for CertificatesService {
         &self,
         request: Request<proto::RevocationsRequest>,
     ) -> Result<Response<proto::RevocationList>, Status> {
-        self.authorizer.check(&request, |_| Call::Renew)?;
+        self.authorizer
+            .check(&request, |_| Call::RenewCertificate)?;
         let current = self.credentials.current();
         let list = current.list.as_deref().unwrap_or_default();
         let is_known = digest(&SHA256, list).as_ref() == request.get_ref().known.as_slice();

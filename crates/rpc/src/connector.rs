@@ -143,7 +143,7 @@ impl Connector {
                 let expected =
                     Identity::new(own_identity.installation(), identity.server.expected_role());
                 let expected = expected.map_err(io::Error::other)?;
-                server.check_is(&expected).map_err(io::Error::other)
+                server.check_expected(&expected).map_err(io::Error::other)
             }
             Self::Unenrolled(_) => match server.role() {
                 Role::Control | Role::Cell(_) => Ok(()),

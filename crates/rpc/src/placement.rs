@@ -110,12 +110,12 @@ impl Placement for PlacementService {
         &self,
         request: Request<IdentifyRequest>,
     ) -> Result<Response<Identity>, Status> {
-        self.authorizer.check(&request, |_| Call::Ask)?;
+        self.authorizer.check(&request, |_| Call::RequestClaims)?;
         Ok(Response::new(identity(self.versions, String::new())))
     }
 
     async fn ask(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let holder = self.authorizer.check(&request, |_| Call::Ask)?;
+        let holder = self.authorizer.check(&request, |_| Call::RequestClaims)?;
         let payload = request.get_ref();
         let requests: Vec<ClaimRequest> = unpack(self.versions, "asks", payload)?;
         if let Some(holder) = holder {

@@ -43,7 +43,7 @@ struct Site {
 fn agent_of(cell: &str, host: &str) -> Role {
     Role::Agent(AgentNames {
         cell: cell.into(),
-        hosts: BTreeSet::from([HostPattern::read(host).unwrap()]),
+        hosts: BTreeSet::from([HostPattern::from_argument(host).unwrap()]),
         services: BTreeSet::new(),
     })
 }

@@ -10,90 +10,96 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{legacy_id, zones};
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 use crate::time;
 
-fn shown(call: &RoutedRequest<'_>, control: &ControlState, uuid: Uuid, row: &Aggregate) -> Value {
-    let hosts = row.hosts.iter().filter_map(|host| {
+fn aggregate_json(
+    request: &RoutedRequest<'_>,
+    control: &ControlState,
+    uuid: Uuid,
+    aggregate: &Aggregate,
+) -> Value {
+    let hosts = aggregate.hosts.iter().filter_map(|host| {
         let mapping = control.conductor.hosts().get(host)?;
         Some(mapping.name.as_str())
     });
     let mut value = json!({
         "id": legacy_id(uuid),
-        "name": row.name,
-        "availability_zone": row.metadata.get(zones::KEY),
+        "name": aggregate.name,
+        "availability_zone": aggregate.metadata.get(zones::METADATA_KEY),
         "hosts": hosts.collect::<Vec<_>>(),
-        "metadata": row.metadata,
-        "created_at": time::micros(row.created_at),
-        "updated_at": row.updated_at.map(time::micros),
+        "metadata": aggregate.metadata,
+        "created_at": time::format_micros(aggregate.created_at),
+        "updated_at": aggregate.updated_at.map(time::format_micros),
         "deleted": false,
         "deleted_at": null,
     });
-    if call.version.since(41) {
+    if request.version.since(41) {
         value["uuid"] = json!(uuid);
     }
     value
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HostAggregatesIndex)?;
-    let values = call.read(|control, _| {
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HostAggregatesIndex)?;
+    let values = request.read(|control, _| {
         let rows = control.conductor.aggregates().iter();
-        let values = rows.map(|(uuid, row)| (row.created_at, shown(call, control, *uuid, row)));
+        let values = rows.map(|(uuid, aggregate)| {
+            (
+                aggregate.created_at,
+                aggregate_json(request, control, *uuid, aggregate),
+            )
+        });
         values.collect::<Vec<_>>()
     });
     let mut values = values.await;
-    values.sort_by_key(|(at, _)| *at);
+    values.sort_by_key(|(created_at, _)| *created_at);
     let values: Vec<Value> = values.into_iter().map(|(_, value)| value).collect();
     Reply::value(200, &json!({"aggregates": values}))
 }
 
 /// Finds the aggregate of the path by its integer id or UUID.
 fn find<'s>(
-    call: &RoutedRequest<'_>,
+    request: &RoutedRequest<'_>,
     control: &'s ControlState,
 ) -> ApiResult<(Uuid, &'s Aggregate)> {
-    let text = call.parameter("aggregate_id");
+    let text = request.parameter("aggregate_id");
     let mut rows = control.conductor.aggregates().iter();
-    let found = match Uuid::try_parse(text) {
-        Ok(uuid) => rows.find(|(known, _)| **known == uuid),
-        Err(_) => rows.find(|(known, _)| legacy_id(**known).to_string() == text),
+    let row = match Uuid::try_parse(text) {
+        Ok(uuid) => rows.find(|(row_uuid, _)| **row_uuid == uuid),
+        Err(_) => rows.find(|(row_uuid, _)| legacy_id(**row_uuid).to_string() == text),
     };
-    let found = found.ok_or_else(|| error::missing("aggregate", text))?;
-    Ok((*found.0, found.1))
+    let row = row.ok_or_else(|| error::missing("aggregate", text))?;
+    Ok((*row.0, row.1))
 }
 
-async fn reply(call: &RoutedRequest<'_>, uuid: Uuid, row: Aggregate) -> ApiResult<Reply> {
-    let value = call.read(|control, _| shown(call, control, uuid, &row));
+async fn reply(request: &RoutedRequest<'_>, uuid: Uuid, aggregate: Aggregate) -> ApiResult<Reply> {
+    let value = request.read(|control, _| aggregate_json(request, control, uuid, &aggregate));
     Reply::value(200, &json!({"aggregate": value.await}))
 }
 
-pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HostAggregatesShow)?;
-    let value = call.try_read(|control, _| {
-        let (uuid, row) = find(call, control)?;
-        Ok(shown(call, control, uuid, row))
+pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HostAggregatesShow)?;
+    let value = request.try_read(|control, _| {
+        let (uuid, aggregate) = find(request, control)?;
+        Ok(aggregate_json(request, control, uuid, aggregate))
     });
     Reply::value(200, &json!({"aggregate": value.await?}))
 }
 
-/// Parses the name and the zone in a body.
-fn read(
-    call: &RoutedRequest<'_>,
-    body: &Value,
-) -> ApiResult<(Option<String>, Option<Option<String>>)> {
-    let _ = call;
-    let mut fields = ObjectParser::of_body(body)?;
-    let mut parsed = fields.object("aggregate")?;
-    let name = parsed.name("name")?.map(str::to_owned);
-    let zone = parsed.nullable_text("availability_zone", 1..=255)?;
+/// Parses the name and the zone in the body of a request. A zone that is null is `Some(None)`.
+fn parse_body(body: &Value) -> ApiResult<(Option<String>, Option<Option<String>>)> {
+    let mut body_parser = ObjectParser::of_body(body)?;
+    let mut parser = body_parser.object("aggregate")?;
+    let name = parser.name("name")?.map(str::to_owned);
+    let zone = parser.nullable_text("availability_zone", 1..=255)?;
     if let Some(Some(zone)) = zone {
         check_zone("aggregate.availability_zone", zone)?;
     }
-    parsed.finish()?;
-    fields.finish()?;
+    parser.finish()?;
+    body_parser.finish()?;
     Ok((name, zone.map(|zone| zone.map(str::to_owned))))
 }
 
@@ -102,97 +108,107 @@ fn check_zone(path: &str, zone: &str) -> ApiResult<()> {
     if zone.contains(':') {
         return Err(ApiError::field(path, "the name of a zone has no colon"));
     }
-    if zone == zones::DEFAULT {
+    if zone == zones::DEFAULT_ZONE {
         let message = "it is the zone of hosts that are in no other";
         return Err(ApiError::field(path, message));
     }
     Ok(())
 }
 
-fn check_name(control: &ControlState, own: Option<Uuid>, name: &str) -> ApiResult<()> {
+fn check_name(control: &ControlState, except: Option<Uuid>, name: &str) -> ApiResult<()> {
     let mut rows = control.conductor.aggregates().iter();
-    if rows.any(|(uuid, row)| Some(*uuid) != own && row.name == name) {
+    if rows.any(|(uuid, aggregate)| Some(*uuid) != except && aggregate.name == name) {
         let message = format!("There is an aggregate with the name {name} already.");
         return Err(ApiError::conflict(message));
     }
     Ok(())
 }
 
-pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HostAggregatesCreate)?;
-    let (name, zone) = read(call, &call.json()?)?;
+pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HostAggregatesCreate)?;
+    let (name, zone) = parse_body(&request.json()?)?;
     let name = name.ok_or_else(|| ApiError::field("aggregate.name", "it is missing"))?;
     let zone = zone.flatten();
-    let (uuid, row) = call
-        .change(|control, _| {
+    let (uuid, aggregate) = request
+        .submit_with_retry(|control, _| {
             check_name(control, None, &name)?;
             let mut uuid = Uuid::new_v4();
             let is_taken = |uuid: Uuid| {
-                let mut known = control.conductor.aggregates().keys();
-                known.any(|known| legacy_id(*known) == legacy_id(uuid))
+                let mut uuids = control.conductor.aggregates().keys();
+                uuids.any(|other| legacy_id(*other) == legacy_id(uuid))
             };
             while is_taken(uuid) {
                 uuid = Uuid::new_v4();
             }
             let metadata = zone
                 .iter()
-                .map(|zone| (zones::KEY.to_owned(), zone.clone()));
-            let row = Aggregate {
+                .map(|zone| (zones::METADATA_KEY.to_owned(), zone.clone()));
+            let aggregate = Aggregate {
                 name: name.clone(),
                 hosts: Vec::new(),
                 metadata: metadata.collect(),
-                created_at: call.at,
+                created_at: request.now,
                 updated_at: None,
             };
-            Ok((set(uuid, None, &row), (uuid, row)))
+            Ok((set_command(uuid, None, &aggregate), (uuid, aggregate)))
         })
         .await?;
-    call.note_created([uuid]);
-    reply(call, uuid, row).await
+    request.note_created([uuid]);
+    reply(request, uuid, aggregate).await
 }
 
-fn set(aggregate: Uuid, before: Option<&Aggregate>, row: &Aggregate) -> Command {
+fn set_command(uuid: Uuid, before: Option<&Aggregate>, aggregate: &Aggregate) -> Command {
     Command::Guarded {
-        expected: vec![Change::Aggregate(aggregate, before.cloned().map(Box::new))],
+        expected: vec![Change::Aggregate(uuid, before.cloned().map(Box::new))],
         command: Box::new(Command::SetAggregate {
-            aggregate,
-            row: Some(row.clone()),
+            aggregate: uuid,
+            row: Some(aggregate.clone()),
         }),
     }
 }
 
-/// Replaces the aggregate of the path by what `change` makes of it.
-async fn replace(
-    call: &RoutedRequest<'_>,
+/// Changes the aggregate of the path, and answers with it. It is retried after concurrent changes.
+async fn change_aggregate(
+    request: &RoutedRequest<'_>,
     change: impl Fn(&ControlState, Uuid, &mut Aggregate) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<Reply> {
-    let (uuid, row) = call
-        .change(|control, _| {
-            let (uuid, before) = find(call, control)?;
-            let mut row = before.clone();
-            change(control, uuid, &mut row)?;
-            row.updated_at = Some(call.at);
-            check_zones(control, uuid, &row)?;
-            Ok((set(uuid, Some(before), &row), (uuid, row)))
+    let (uuid, aggregate) = request
+        .submit_with_retry(|control, _| {
+            let (uuid, before) = find(request, control)?;
+            let mut aggregate = before.clone();
+            change(control, uuid, &mut aggregate)?;
+            aggregate.updated_at = Some(request.now);
+            check_single_zone(control, uuid, &aggregate)?;
+            Ok((
+                set_command(uuid, Some(before), &aggregate),
+                (uuid, aggregate),
+            ))
         })
         .await?;
-    reply(call, uuid, row).await
+    reply(request, uuid, aggregate).await
 }
 
-/// Rejects an aggregate that would put a host into two availability zones.
-fn check_zones(control: &ControlState, own: Uuid, row: &Aggregate) -> ApiResult<()> {
-    let Some(zone) = row.metadata.get(zones::KEY) else {
+/// Rejects an aggregate that would put one of its hosts into a second availability zone.
+fn check_single_zone(
+    control: &ControlState,
+    aggregate_uuid: Uuid,
+    aggregate: &Aggregate,
+) -> ApiResult<()> {
+    let Some(zone) = aggregate.metadata.get(zones::METADATA_KEY) else {
         return Ok(());
     };
     for (uuid, other) in control.conductor.aggregates() {
         let differs = other
             .metadata
-            .get(zones::KEY)
-            .is_some_and(|known| known != zone);
-        let shared = row.hosts.iter().find(|host| other.hosts.contains(host));
+            .get(zones::METADATA_KEY)
+            .is_some_and(|other_zone| other_zone != zone);
+        let shared = aggregate
+            .hosts
+            .iter()
+            .find(|host| other.hosts.contains(host));
         if let Some(host) = shared
             && differs
-            && *uuid != own
+            && *uuid != aggregate_uuid
         {
             let mapping = control.conductor.hosts().get(host);
             let host = mapping.map_or("", |mapping| mapping.name.as_str());
@@ -203,20 +219,24 @@ fn check_zones(control: &ControlState, own: Uuid, row: &Aggregate) -> ApiResult<
     Ok(())
 }
 
-pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HostAggregatesUpdate)?;
-    let (name, zone) = read(call, &call.json()?)?;
+pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HostAggregatesUpdate)?;
+    let (name, zone) = parse_body(&request.json()?)?;
     if name.is_none() && zone.is_none() {
         return Err(ApiError::field("aggregate", "a name or a zone is needed"));
     }
-    replace(call, |control, uuid, row| {
+    change_aggregate(request, |control, uuid, aggregate| {
         if let Some(name) = &name {
             check_name(control, Some(uuid), name)?;
-            row.name.clone_from(name);
+            aggregate.name.clone_from(name);
         }
         match &zone {
-            Some(Some(zone)) => drop(row.metadata.insert(zones::KEY.to_owned(), zone.clone())),
-            Some(None) => drop(row.metadata.remove(zones::KEY)),
+            Some(Some(zone)) => drop(
+                aggregate
+                    .metadata
+                    .insert(zones::METADATA_KEY.to_owned(), zone.clone()),
+            ),
+            Some(None) => drop(aggregate.metadata.remove(zones::METADATA_KEY)),
             None => {}
         }
         Ok(())
@@ -224,64 +244,68 @@ pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     .await
 }
 
-pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HostAggregatesDelete)?;
-    let aggregate = call.read(|control, _| {
-        let (uuid, row) = find(call, control)?;
-        if row.hosts.is_empty() {
+pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HostAggregatesDelete)?;
+    let uuid = request.read(|control, _| {
+        let (uuid, aggregate) = find(request, control)?;
+        if aggregate.hosts.is_empty() {
             return Ok(uuid);
         }
-        let message = format!("Aggregate {} has hosts: take them out first.", row.name);
+        let message = format!(
+            "Aggregate {} has hosts: take them out first.",
+            aggregate.name
+        );
         Err(ApiError::conflict(message))
     });
-    let aggregate = aggregate.await?;
-    call.carry_out(Command::SetAggregate {
-        aggregate,
-        row: None,
-    })
-    .await?;
+    let uuid = uuid.await?;
+    request
+        .execute(Command::SetAggregate {
+            aggregate: uuid,
+            row: None,
+        })
+        .await?;
     Ok(Reply::empty(200))
 }
 
-pub(crate) async fn action(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let body = call.json()?;
-    let mut fields = ObjectParser::of_body(&body)?;
-    if fields.has("set_metadata") {
-        call.note_action("set_metadata");
-        call.allow(Rule::HostAggregatesSetMetadata)?;
-        let mut parsed = fields.object("set_metadata")?;
-        let changes = read_metadata(parsed.need("metadata")?)?;
-        parsed.finish()?;
-        fields.finish()?;
-        return replace(call, |_, _, row| {
+pub(crate) async fn action(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let body = request.json()?;
+    let mut body_parser = ObjectParser::of_body(&body)?;
+    if body_parser.contains("set_metadata") {
+        request.note_action("set_metadata");
+        request.authorize(Rule::HostAggregatesSetMetadata)?;
+        let mut parser = body_parser.object("set_metadata")?;
+        let changes = parse_metadata(parser.take_required("metadata")?)?;
+        parser.finish()?;
+        body_parser.finish()?;
+        return change_aggregate(request, |_, _, aggregate| {
             for (key, value) in &changes {
                 match value {
-                    Some(value) => drop(row.metadata.insert(key.clone(), value.clone())),
-                    None => drop(row.metadata.remove(key)),
+                    Some(value) => drop(aggregate.metadata.insert(key.clone(), value.clone())),
+                    None => drop(aggregate.metadata.remove(key)),
                 }
             }
             Ok(())
         })
         .await;
     }
-    let is_added = fields.has("add_host");
-    let (key, rule) = if is_added {
+    let adds_host = body_parser.contains("add_host");
+    let (key, rule) = if adds_host {
         ("add_host", Rule::HostAggregatesAddHost)
     } else {
         ("remove_host", Rule::HostAggregatesRemoveHost)
     };
-    call.note_action(key);
-    let mut parsed = fields.object(key)?;
-    let name = parsed.needed_text("host", 1..=255)?;
-    parsed.finish()?;
-    fields.finish()?;
-    call.allow(rule)?;
-    replace(call, |control, _, row| {
+    request.note_action(key);
+    let mut parser = body_parser.object(key)?;
+    let name = parser.required_text("host", 1..=255)?;
+    parser.finish()?;
+    body_parser.finish()?;
+    request.authorize(rule)?;
+    change_aggregate(request, |control, _, aggregate| {
         let host = control.conductor.host_names().get(name);
         let host = host.ok_or_else(|| error::missing("host", name))?;
-        match (is_added, row.hosts.binary_search(host)) {
-            (true, Err(place)) => row.hosts.insert(place, *host),
-            (false, Ok(place)) => drop(row.hosts.remove(place)),
+        match (adds_host, aggregate.hosts.binary_search(host)) {
+            (true, Err(index)) => aggregate.hosts.insert(index, *host),
+            (false, Ok(index)) => drop(aggregate.hosts.remove(index)),
             (true, Ok(_)) => {
                 let message = format!("Host {name} is in the aggregate already.");
                 return Err(ApiError::conflict(message));
@@ -293,24 +317,30 @@ pub(crate) async fn action(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     .await
 }
 
-/// Metadata to set; null removes a key.
-fn read_metadata(value: &Value) -> ApiResult<BTreeMap<String, Option<String>>> {
+/// Parses the metadata to set. A null value becomes none, and removes its key.
+fn parse_metadata(value: &Value) -> ApiResult<BTreeMap<String, Option<String>>> {
     let path = "set_metadata.metadata";
     let map = value.as_object();
-    let map = map.ok_or_else(|| fields::wrong(path, "an object", value))?;
+    let map = map.ok_or_else(|| fields::type_error(path, "an object", value))?;
     let mut changes = BTreeMap::new();
     for (key, value) in map {
         let path = format!("{path}[{key:?}]");
         let text = match value {
             Value::Null => None,
             Value::String(text) if text.chars().count() <= 255 => Some(text.clone()),
-            other => return Err(fields::wrong(&path, "null or a text of up to 255", other)),
+            other => {
+                return Err(fields::type_error(
+                    &path,
+                    "null or a text of up to 255",
+                    other,
+                ));
+            }
         };
         if !fields::is_key(key) {
             let message = "a key has 1 to 255 letters, digits, blanks and - _ : .";
             return Err(ApiError::field(&path, message));
         }
-        if let (zones::KEY, Some(zone)) = (key.as_str(), &text) {
+        if let (zones::METADATA_KEY, Some(zone)) = (key.as_str(), &text) {
             check_zone(&path, zone)?;
         }
         changes.insert(key.clone(), text);

@@ -1,4 +1,4 @@
-//! Hosts as control and their cells know them, for listings.
+//! Hosts for listings, combined from the state of control and the reports of the cells.
 
 use placewright_conductor::super_conductor::Service;
 use placewright_conductor::{CellId, ControlState, HostId};
@@ -6,7 +6,7 @@ use placewright_control::Views;
 use placewright_link::HostView;
 use placewright_placement::Timestamp;
 
-/// A host with its mapping, its service record and its cell's latest report.
+/// A host with its mapping, its service's settings and the latest report of its cell.
 #[derive(Clone, Copy)]
 pub(crate) struct HostRow<'s> {
     pub(crate) id: HostId,
@@ -14,7 +14,7 @@ pub(crate) struct HostRow<'s> {
     pub(crate) cell: CellId,
     pub(crate) service: Option<&'s Service>,
     view: Option<&'s HostView>,
-    /// Whether its cell is down or silent.
+    /// Whether the host's cell is down or silent.
     pub(crate) is_out_of_reach: bool,
 }
 
@@ -46,7 +46,7 @@ impl<'s> HostRow<'s> {
         self.service.is_some_and(|service| service.forced_down)
     }
 
-    /// Whether its agent is up, and no operator has forced it down.
+    /// Whether the host's agent is up, and no operator has forced the host down.
     pub(crate) fn is_up(&self) -> bool {
         !self.is_forced_down() && !self.is_out_of_reach && self.view.is_some_and(|view| view.is_up)
     }
@@ -63,15 +63,15 @@ impl<'s> HostRow<'s> {
         }
     }
 
-    pub(crate) fn heard_at(&self) -> Option<Timestamp> {
-        let heard = self.view.map(|view| view.heard_at);
-        heard.filter(|at| at.0 > 0)
+    pub(crate) fn last_report_at(&self) -> Option<Timestamp> {
+        let reported_at = self.view.map(|view| view.heard_at);
+        reported_at.filter(|time| time.0 > 0)
     }
 }
 
-/// Whether a cell is down according to control, or is silent.
+/// Whether a cell is recorded as down, or is silent.
 pub(crate) fn is_down(control: &ControlState, views: &Views, cell: CellId) -> bool {
     let row = control.conductor.cells().get(&cell);
-    let said = row.is_none_or(|row| row.down_since.is_some());
-    said || !views.is_up(cell)
+    let is_recorded_down = row.is_none_or(|row| row.down_since.is_some());
+    is_recorded_down || !views.is_up(cell)
 }

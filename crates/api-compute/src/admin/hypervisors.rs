@@ -11,13 +11,13 @@ use uuid::Uuid;
 
 use super::hosts::HostRow;
 use super::legacy_id;
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::page;
+use crate::routed_request::RoutedRequest;
 
-/// The resource classes that hypervisors show, summed over a host's tree of providers.
+/// The capacity and usage that a hypervisor shows, summed over its host's tree of providers.
 #[derive(Clone, Copy, Default)]
-struct Amounts {
+struct HostCapacity {
     vcpus: i64,
     vcpus_used: i64,
     memory_mb: i64,
@@ -26,30 +26,30 @@ struct Amounts {
     disk_gb_used: i64,
 }
 
-impl Amounts {
-    fn of(control: &ControlState, host: HostId) -> Self {
+impl HostCapacity {
+    fn of_host(control: &ControlState, host: HostId) -> Self {
         let placement = &control.placement;
-        let mut amounts = Self::default();
-        let Some(top) = placement.provider_id(host.0) else {
-            return amounts;
+        let mut capacity = Self::default();
+        let Some(root) = placement.provider_id(host.0) else {
+            return capacity;
         };
-        for part in placement.subtree(top) {
-            let Some(provider) = placement.provider(part) else {
+        for provider_id in placement.subtree(root) {
+            let Some(provider) = placement.provider(provider_id) else {
                 continue;
             };
-            for record in &provider.inventories {
-                let total = i64::from(record.inventory.total);
-                let (all, used) = match placement.class_name(record.class) {
-                    "VCPU" | "PCPU" => (&mut amounts.vcpus, &mut amounts.vcpus_used),
-                    "MEMORY_MB" => (&mut amounts.memory_mb, &mut amounts.memory_mb_used),
-                    "DISK_GB" => (&mut amounts.disk_gb, &mut amounts.disk_gb_used),
+            for row in &provider.inventories {
+                let total = i64::from(row.inventory.total);
+                let (capacity_sum, used_sum) = match placement.class_name(row.class) {
+                    "VCPU" | "PCPU" => (&mut capacity.vcpus, &mut capacity.vcpus_used),
+                    "MEMORY_MB" => (&mut capacity.memory_mb, &mut capacity.memory_mb_used),
+                    "DISK_GB" => (&mut capacity.disk_gb, &mut capacity.disk_gb_used),
                     _ => continue,
                 };
-                *all += total;
-                *used += record.used;
+                *capacity_sum += total;
+                *used_sum += row.used;
             }
         }
-        amounts
+        capacity
     }
 
     fn add(&mut self, other: Self) {
@@ -61,8 +61,8 @@ impl Amounts {
         self.disk_gb_used += other.disk_gb_used;
     }
 
-    /// Adds the fields of versions before 2.88.
-    fn put(self, value: &mut Value) {
+    /// Adds these amounts to a hypervisor's JSON, which has them before version 2.88.
+    fn add_fields(self, value: &mut Value) {
         value["vcpus"] = json!(self.vcpus);
         value["vcpus_used"] = json!(self.vcpus_used);
         value["memory_mb"] = json!(self.memory_mb);
@@ -76,21 +76,21 @@ impl Amounts {
     }
 }
 
-/// The servers on each host.
-type Guests = HashMap<HostId, Vec<InstanceId>>;
+/// The servers on each host, according to the latest reports of the cells.
+type ServersByHost = HashMap<HostId, Vec<InstanceId>>;
 
-fn guests(views: &Views) -> Guests {
-    let mut guests = Guests::new();
+fn servers_by_host(views: &Views) -> ServersByHost {
+    let mut servers_by_host = ServersByHost::new();
     for (id, view) in views.cells.values().flat_map(|cell| &cell.instances) {
         if let Some(guest) = view.guest {
-            guests.entry(guest.host).or_default().push(*id);
+            servers_by_host.entry(guest.host).or_default().push(*id);
         }
     }
-    guests
+    servers_by_host
 }
 
-fn brief(call: &RoutedRequest<'_>, row: &HostRow<'_>) -> Value {
-    let id = if call.version.since(53) {
+fn brief_json(request: &RoutedRequest<'_>, row: &HostRow<'_>) -> Value {
+    let id = if request.version.since(53) {
         json!(row.id)
     } else {
         json!(legacy_id(row.id.0))
@@ -103,13 +103,13 @@ fn brief(call: &RoutedRequest<'_>, row: &HostRow<'_>) -> Value {
     })
 }
 
-fn detailed(
-    call: &RoutedRequest<'_>,
+fn detailed_json(
+    request: &RoutedRequest<'_>,
     control: &ControlState,
     row: &HostRow<'_>,
-    guests: usize,
+    server_count: usize,
 ) -> Value {
-    let mut value = brief(call, row);
+    let mut value = brief_json(request, row);
     let id = value["id"].clone();
     value["host_ip"] = json!("127.0.0.1");
     value["hypervisor_type"] = json!("placewright");
@@ -118,13 +118,13 @@ fn detailed(
         .service
         .and_then(|service| service.disabled_reason.as_ref());
     value["service"] = json!({"id": id, "host": row.name, "disabled_reason": reason});
-    if call.version.since(88) {
+    if request.version.since(88) {
         value["uptime"] = json!(null);
         return value;
     }
-    Amounts::of(control, row.id).put(&mut value);
-    value["running_vms"] = json!(guests);
-    value["cpu_info"] = if call.version.since(28) {
+    HostCapacity::of_host(control, row.id).add_fields(&mut value);
+    value["running_vms"] = json!(server_count);
+    value["cpu_info"] = if request.version.since(28) {
         json!({})
     } else {
         json!("")
@@ -132,49 +132,58 @@ fn detailed(
     value
 }
 
-fn with_servers(
-    call: &RoutedRequest<'_>,
+fn add_servers(
+    request: &RoutedRequest<'_>,
     value: &mut Value,
     control: &ControlState,
     ids: Option<&Vec<InstanceId>>,
 ) {
     let ids = ids.map_or(&[][..], Vec::as_slice);
-    if ids.is_empty() && !call.version.since(75) {
+    if ids.is_empty() && !request.version.since(75) {
         return;
     }
-    let servers = ids.iter().filter_map(|id| {
+    let values = ids.iter().filter_map(|id| {
         let spec = control.conductor.specs().get(id)?;
         let labels = control.conductor.labels().get(id);
         let name = labels.map_or(&spec.name, |labels| &labels.name);
         Some(json!({"uuid": id, "name": name}))
     });
-    value["servers"] = json!(servers.collect::<Vec<_>>());
+    value["servers"] = json!(values.collect::<Vec<_>>());
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HypervisorsList)?;
-    listed(call, "/os-hypervisors", false).await
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HypervisorsList)?;
+    list_response(request, "/os-hypervisors", false).await
 }
 
-pub(crate) async fn detail(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HypervisorsDetail)?;
-    listed(call, "/os-hypervisors/detail", true).await
+pub(crate) async fn detail(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HypervisorsDetail)?;
+    list_response(request, "/os-hypervisors/detail", true).await
 }
 
-async fn listed(call: &RoutedRequest<'_>, path: &str, is_detailed: bool) -> ApiResult<Reply> {
-    let query = &call.query;
+/// Whether the query asks for the servers of each hypervisor, from version 2.53 on.
+fn wants_servers(request: &RoutedRequest<'_>) -> ApiResult<bool> {
+    match request.version.since(53) {
+        true => Ok(request.query.boolean("with_servers")?.unwrap_or(false)),
+        false => Ok(false),
+    }
+}
+
+async fn list_response(
+    request: &RoutedRequest<'_>,
+    path: &str,
+    is_detailed: bool,
+) -> ApiResult<Reply> {
+    let query = &request.query;
     let pattern = query
         .get("hypervisor_hostname_pattern")
-        .filter(|_| call.version.since(53));
-    let wants_servers = match call.version.since(53) {
-        true => query.boolean("with_servers")?.unwrap_or(false),
-        false => false,
-    };
+        .filter(|_| request.version.since(53));
+    let wants_servers = wants_servers(request)?;
     if pattern.is_some() && (query.get("limit").is_some() || query.get("marker").is_some()) {
         let message = "it cannot come together with limit or marker";
         return Err(ApiError::field("hypervisor_hostname_pattern", message));
     }
-    let rows = call.read(|control, views| {
+    let rows = request.read(|control, views| {
         let rows = HostRow::all(control, views).into_iter();
         let rows = rows.filter(|row| pattern.is_none_or(|pattern| row.name.contains(pattern)));
         let rows = rows.map(|row| (row.id, row.name.to_owned()));
@@ -187,42 +196,42 @@ async fn listed(call: &RoutedRequest<'_>, path: &str, is_detailed: bool) -> ApiR
         return Err(error::missing("hypervisor whose name contains", pattern));
     }
     rows.sort_by_key(|(id, _)| *id);
-    if call.version.since(33) {
-        rows = page::cut(call, rows, |(id, _), marker| {
+    if request.version.since(33) {
+        rows = page::paginate(request, rows, |(id, _), marker| {
             id.to_string() == marker || legacy_id(id.0).to_string() == marker
         })?;
     }
     let ids: Vec<HostId> = rows.iter().map(|(id, _)| *id).collect();
-    let values = call.read(|control, views| {
-        let guests = if is_detailed || wants_servers {
-            guests(views)
+    let values = request.read(|control, views| {
+        let servers_by_host = if is_detailed || wants_servers {
+            servers_by_host(views)
         } else {
-            Guests::new()
+            ServersByHost::new()
         };
         let rows = ids
             .iter()
             .filter_map(|id| HostRow::find(control, views, *id));
         let values = rows.map(|row| {
-            let own = guests.get(&row.id);
+            let servers = servers_by_host.get(&row.id);
             let mut value = match is_detailed {
-                true => detailed(call, control, &row, own.map_or(0, Vec::len)),
-                false => brief(call, &row),
+                true => detailed_json(request, control, &row, servers.map_or(0, Vec::len)),
+                false => brief_json(request, &row),
             };
             if wants_servers {
-                with_servers(call, &mut value, control, own);
+                add_servers(request, &mut value, control, servers);
             }
             value
         });
         values.collect::<Vec<_>>()
     });
     let mut body = json!({"hypervisors": values.await});
-    if call.version.since(33) {
-        let last = ids.last().map(|id| match call.version.since(53) {
+    if request.version.since(33) {
+        let last_id = ids.last().map(|id| match request.version.since(53) {
             true => id.to_string(),
             false => legacy_id(id.0).to_string(),
         });
-        let next = page::next(call, path, ids.len(), &last.unwrap_or_default())?;
-        if let Some(links) = next {
+        let links = page::next_link(request, path, ids.len(), &last_id.unwrap_or_default())?;
+        if let Some(links) = links {
             body["hypervisors_links"] = links;
         }
     }
@@ -231,12 +240,12 @@ async fn listed(call: &RoutedRequest<'_>, path: &str, is_detailed: bool) -> ApiR
 
 /// Finds the hypervisor of the path.
 fn find<'s>(
-    call: &RoutedRequest<'_>,
+    request: &RoutedRequest<'_>,
     control: &'s ControlState,
     views: &'s Views,
 ) -> ApiResult<HostRow<'s>> {
-    let text = call.parameter("hypervisor_id");
-    let found = if call.version.since(53) {
+    let text = request.parameter("hypervisor_id");
+    let host = if request.version.since(53) {
         let id = Uuid::try_parse(text).map_err(|_| {
             ApiError::field("hypervisor_id", format!("it must be a UUID, not {text:?}"))
         })?;
@@ -245,76 +254,73 @@ fn find<'s>(
         let mut rows = HostRow::all(control, views).into_iter();
         rows.find(|row| legacy_id(row.id.0).to_string() == text)
     };
-    found.ok_or_else(|| error::missing("hypervisor", text))
+    host.ok_or_else(|| error::missing("hypervisor", text))
 }
 
-pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HypervisorsShow)?;
-    let wants_servers = match call.version.since(53) {
-        true => call.query.boolean("with_servers")?.unwrap_or(false),
-        false => false,
-    };
-    let value = call.try_read(|control, views| {
-        let row = find(call, control, views)?;
-        let guests = guests(views);
-        let own = guests.get(&row.id);
-        let mut value = detailed(call, control, &row, own.map_or(0, Vec::len));
+pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HypervisorsShow)?;
+    let wants_servers = wants_servers(request)?;
+    let value = request.try_read(|control, views| {
+        let row = find(request, control, views)?;
+        let servers_by_host = servers_by_host(views);
+        let servers = servers_by_host.get(&row.id);
+        let mut value = detailed_json(request, control, &row, servers.map_or(0, Vec::len));
         if wants_servers {
-            with_servers(call, &mut value, control, own);
+            add_servers(request, &mut value, control, servers);
         }
         Ok(value)
     });
     Reply::value(200, &json!({"hypervisor": value.await?}))
 }
 
-pub(crate) async fn statistics(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HypervisorsStatistics)?;
-    let value = call.read(|control, views| {
-        let guests = guests(views);
-        let mut sum = Amounts::default();
-        let (mut count, mut running) = (0, 0);
+pub(crate) async fn statistics(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HypervisorsStatistics)?;
+    let value = request.read(|control, views| {
+        let servers_by_host = servers_by_host(views);
+        let mut total = HostCapacity::default();
+        let (mut count, mut servers_sum) = (0, 0);
         // As in OpenStack, disabled hosts are not counted.
         for row in HostRow::all(control, views) {
             if row.is_disabled() {
                 continue;
             }
             count += 1;
-            running += guests.get(&row.id).map_or(0, Vec::len);
-            sum.add(Amounts::of(control, row.id));
+            servers_sum += servers_by_host.get(&row.id).map_or(0, Vec::len);
+            total.add(HostCapacity::of_host(control, row.id));
         }
-        let mut value = json!({"count": count, "running_vms": running});
-        sum.put(&mut value);
+        let mut value = json!({"count": count, "running_vms": servers_sum});
+        total.add_fields(&mut value);
         value
     });
     Reply::value(200, &json!({"hypervisor_statistics": value.await}))
 }
 
-/// Hosts whose name contains the text in the path, before version 2.53.
-pub(crate) async fn search(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HypervisorsSearch)?;
-    matching(call, false).await
+/// Lists the hypervisors whose name contains the text in the path, before version 2.53.
+pub(crate) async fn search(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HypervisorsSearch)?;
+    matching_response(request, false).await
 }
 
-/// The same with the servers of each host.
-pub(crate) async fn servers(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HypervisorsServers)?;
-    matching(call, true).await
+/// Lists the same hypervisors with the servers of each.
+pub(crate) async fn servers(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HypervisorsServers)?;
+    matching_response(request, true).await
 }
 
-async fn matching(call: &RoutedRequest<'_>, wants_servers: bool) -> ApiResult<Reply> {
-    let pattern = call.parameter("hypervisor_id");
-    let values = call.read(|control, views| {
-        let guests = if wants_servers {
-            guests(views)
+async fn matching_response(request: &RoutedRequest<'_>, wants_servers: bool) -> ApiResult<Reply> {
+    let pattern = request.parameter("hypervisor_id");
+    let values = request.read(|control, views| {
+        let servers_by_host = if wants_servers {
+            servers_by_host(views)
         } else {
-            Guests::new()
+            ServersByHost::new()
         };
         let rows = HostRow::all(control, views).into_iter();
         let rows = rows.filter(|row| row.name.contains(pattern));
         let values = rows.map(|row| {
-            let mut value = brief(call, &row);
+            let mut value = brief_json(request, &row);
             if wants_servers {
-                with_servers(call, &mut value, control, guests.get(&row.id));
+                add_servers(request, &mut value, control, servers_by_host.get(&row.id));
             }
             value
         });
@@ -327,16 +333,16 @@ async fn matching(call: &RoutedRequest<'_>, wants_servers: bool) -> ApiResult<Re
     Reply::value(200, &json!({"hypervisors": values}))
 }
 
-/// A host's uptime is not known, but old clients ask for it.
-pub(crate) async fn uptime(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::HypervisorsUptime)?;
-    let value = call.read(|control, views| {
-        let row = find(call, control, views)?;
+/// Answers requests for the uptime, which old clients send: it is empty, because it is not known.
+pub(crate) async fn uptime(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::HypervisorsUptime)?;
+    let value = request.read(|control, views| {
+        let row = find(request, control, views)?;
         if !row.is_up() {
             let message = format!("Hypervisor {} is down.", row.name);
             return Err(ApiError::bad_request(message));
         }
-        let mut value = brief(call, &row);
+        let mut value = brief_json(request, &row);
         value["uptime"] = json!("");
         Ok(value)
     });

@@ -7,77 +7,82 @@ use placewright_conductor::super_conductor::{Bound, Command, Keypair, Refusal};
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
-use crate::call::RoutedRequest;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 use crate::{error, page, time};
 
-/// The most characters of a public key; one of RSA with 16,384 bits has 2,800.
-const KEY_MAX: usize = 16_384;
+/// The maximum length of a public key in characters. An RSA key of 16,384 bits has 2,800.
+const KEY_CHARS_MAX: usize = 16_384;
 
-/// The user whose key pairs a request is about; from version 2.10 on it may be another than the
-/// caller.
-fn user<'q>(call: &'q RoutedRequest<'_>) -> &'q str {
-    let other = call.query.get("user_id").filter(|_| call.version.since(10));
-    other.unwrap_or_else(|| call.user())
+/// The user to whom the key pairs of a request belong. From version 2.10 on this may be another
+/// user than the caller.
+fn owner<'q>(request: &'q RoutedRequest<'_>) -> &'q str {
+    let requested = request
+        .query
+        .get("user_id")
+        .filter(|_| request.version.since(10));
+    requested.unwrap_or_else(|| request.user())
 }
 
-fn brief(call: &RoutedRequest<'_>, name: &str, row: &Keypair) -> Value {
+fn keypair_json(request: &RoutedRequest<'_>, name: &str, keypair: &Keypair) -> Value {
     let mut value = json!({
         "name": name,
-        "public_key": row.public_key,
-        "fingerprint": row.fingerprint,
+        "public_key": keypair.public_key,
+        "fingerprint": keypair.fingerprint,
     });
-    if call.version.since(2) {
-        value["type"] = json!(row.kind);
+    if request.version.since(2) {
+        value["type"] = json!(keypair.kind);
     }
     value
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let user = user(call);
-    call.allow_on(Rule::KeypairsIndex, call.project(), user)?;
-    let rows = call.read(|control, _| {
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let user = owner(request);
+    request.authorize_for(Rule::KeypairsIndex, request.project(), user)?;
+    let rows = request.read(|control, _| {
         let rows = control.conductor.keypairs_of(user);
-        let rows = rows.map(|(name, row)| (name.to_owned(), row.clone()));
+        let rows = rows.map(|(name, keypair)| (name.to_owned(), keypair.clone()));
         rows.collect::<Vec<_>>()
     });
     let mut rows = rows.await;
-    if call.version.since(35) {
-        rows = page::cut(call, rows, |(name, _), marker| name == marker)?;
+    if request.version.since(35) {
+        rows = page::paginate(request, rows, |(name, _), marker| name == marker)?;
     }
     let values = rows
         .iter()
-        .map(|(name, row)| json!({"keypair": brief(call, name, row)}));
+        .map(|(name, keypair)| json!({"keypair": keypair_json(request, name, keypair)}));
     let mut body = json!({"keypairs": values.collect::<Vec<_>>()});
-    if call.version.since(35) {
+    if request.version.since(35) {
         let last = rows.last().map_or("", |(name, _)| name.as_str());
-        if let Some(links) = page::next(call, "/os-keypairs", rows.len(), last)? {
+        if let Some(links) = page::next_link(request, "/os-keypairs", rows.len(), last)? {
             body["keypairs_links"] = links;
         }
     }
     Reply::value(200, &body)
 }
 
-pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let (user, name) = (user(call), call.parameter("name"));
-    call.allow_on(Rule::KeypairsShow, call.project(), user)?;
+pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let (user, name) = (owner(request), request.parameter("name"));
+    request.authorize_for(Rule::KeypairsShow, request.project(), user)?;
     let key = (user.to_owned(), name.to_owned());
-    let row = call.read(|control, _| control.conductor.keypairs().get(&key).cloned());
-    let row = row.await.ok_or_else(|| error::missing("key pair", name))?;
-    let mut value = brief(call, name, &row);
+    let keypair = request.read(|control, _| control.conductor.keypairs().get(&key).cloned());
+    let keypair = keypair
+        .await
+        .ok_or_else(|| error::missing("key pair", name))?;
+    let mut value = keypair_json(request, name, &keypair);
     value["user_id"] = json!(user);
-    value["id"] = json!(crate::admin::legacy_id(uuid::Uuid::from_u128(id_of(
-        user, name
-    ))));
-    value["created_at"] = json!(time::micros(row.created_at));
+    value["id"] = json!(crate::admin::legacy_id(uuid::Uuid::from_u128(
+        legacy_id_source(user, name)
+    )));
+    value["created_at"] = json!(time::format_micros(keypair.created_at));
     value["updated_at"] = json!(null);
     value["deleted"] = json!(false);
     value["deleted_at"] = json!(null);
     Reply::value(200, &json!({"keypair": value}))
 }
 
-/// The integer id of a key pair.
-fn id_of(user: &str, name: &str) -> u128 {
+/// A hash of a key pair's user and name, from which its integer id is derived.
+fn legacy_id_source(user: &str, name: &str) -> u128 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(user.as_bytes());
     hasher.update(&[0]);
@@ -87,88 +92,96 @@ fn id_of(user: &str, name: &str) -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let body = call.json()?;
-    let mut fields = ObjectParser::of_body(&body)?;
-    let mut parsed = fields.object("keypair")?;
-    let name = parsed.name("name")?;
-    let name = name.ok_or_else(|| parsed.wrong("name", "it is missing"))?;
-    check_name(call, name)?;
-    let public_key = parsed.nullable_text("public_key", 1..=KEY_MAX)?.flatten();
+pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let body = request.json()?;
+    let mut body_parser = ObjectParser::of_body(&body)?;
+    let mut parser = body_parser.object("keypair")?;
+    let name = parser.name("name")?;
+    let name = name.ok_or_else(|| parser.field_error("name", "it is missing"))?;
+    check_name(request, name)?;
+    let public_key = parser
+        .nullable_text("public_key", 1..=KEY_CHARS_MAX)?
+        .flatten();
     let public_key = public_key.ok_or_else(|| {
-        parsed.wrong(
+        parser.field_error(
             "public_key",
             "it is missing: keys are imported, not made here",
         )
     })?;
-    let kind = match call.version.since(2) {
-        true => parsed.text("type", 1..=16)?.unwrap_or("ssh"),
+    let key_type = match request.version.since(2) {
+        true => parser.text("type", 1..=16)?.unwrap_or("ssh"),
         false => "ssh",
     };
-    if kind != "ssh" {
-        let message = format!("it must be ssh, not {kind:?}");
-        return Err(parsed.wrong("type", message));
+    if key_type != "ssh" {
+        let message = format!("it must be ssh, not {key_type:?}");
+        return Err(parser.field_error("type", message));
     }
-    let mut user = call.user();
-    if call.version.since(10) {
-        user = parsed.text("user_id", 1..=255)?.unwrap_or(user);
+    let mut user = request.user();
+    if request.version.since(10) {
+        user = parser.text("user_id", 1..=255)?.unwrap_or(user);
     }
-    parsed.finish()?;
-    fields.finish()?;
-    call.allow_on(Rule::KeypairsCreate, call.project(), user)?;
+    parser.finish()?;
+    body_parser.finish()?;
+    request.authorize_for(Rule::KeypairsCreate, request.project(), user)?;
     let fingerprint = fingerprint(public_key)
         .ok_or_else(|| ApiError::field("keypair.public_key", "it is no public key of SSH"))?;
-    let row = Keypair {
-        kind: kind.to_owned(),
+    let keypair = Keypair {
+        kind: key_type.to_owned(),
         public_key: public_key.to_owned(),
         fingerprint,
-        created_at: call.at,
+        created_at: request.now,
     };
-    let most = call.core.limits().keypairs_max;
+    let keypairs_max = request.api_state.limits().keypairs_max;
     let command = Command::Bounded {
-        bounds: bounds(call, user, most),
+        bounds: bounds(request, user, keypairs_max),
         command: Box::new(Command::SetKeypair {
             user: user.to_owned(),
             name: name.to_owned(),
-            keypair: Some(row.clone()),
+            keypair: Some(keypair.clone()),
         }),
     };
-    match call.submit(command).await? {
+    match request.submit(command).await? {
         Ok(_) => {}
         Err(Refusal::TooMany { .. }) => {
             return Err(ApiError::forbidden(format!(
-                "The user has {most} key pairs; compute.keypairs_max allows no more."
+                "The user has {keypairs_max} key pairs; compute.keypairs_max allows no more."
             )));
         }
         Err(Refusal::Exists { .. }) => {
             let message = format!("There is a key pair {name} already.");
             return Err(ApiError::conflict(message));
         }
-        Err(refusal) => return Err(error::of_refusal(refusal)),
+        Err(refusal) => return Err(error::from_refusal(refusal)),
     }
-    let mut value = brief(call, name, &row);
+    let mut value = keypair_json(request, name, &keypair);
     value["user_id"] = json!(user);
-    let status = if call.version.since(2) { 201 } else { 200 };
+    let status = if request.version.since(2) { 201 } else { 200 };
     Reply::value(status, &json!({"keypair": value}))
 }
 
-/// The quota of the project, and the bound of the installation.
-fn bounds(call: &RoutedRequest<'_>, user: &str, most: usize) -> Vec<Bound> {
+/// The conditions of a new key pair: the quota of the project, and the limit of the installation.
+fn bounds(request: &RoutedRequest<'_>, user: &str, keypairs_max: usize) -> Vec<Bound> {
     let user = user.to_owned();
     let quota = Bound::KeypairQuota {
-        project: call.project().to_owned(),
+        project: request.project().to_owned(),
         user: user.clone(),
     };
-    vec![quota, Bound::Keypairs { user, most }]
+    vec![
+        quota,
+        Bound::Keypairs {
+            user,
+            most: keypairs_max,
+        },
+    ]
 }
 
-fn check_name(call: &RoutedRequest<'_>, name: &str) -> ApiResult<()> {
-    let is_fine = |c: char| {
+fn check_name(request: &RoutedRequest<'_>, name: &str) -> ApiResult<()> {
+    let is_allowed = |c: char| {
         c.is_ascii_alphanumeric()
             || matches!(c, ' ' | '_' | '-')
-            || (call.version.since(92) && matches!(c, '.' | '@'))
+            || (request.version.since(92) && matches!(c, '.' | '@'))
     };
-    if name.chars().all(is_fine) {
+    if name.chars().all(is_allowed) {
         return Ok(());
     }
     let message =
@@ -178,14 +191,14 @@ fn check_name(call: &RoutedRequest<'_>, name: &str) -> ApiResult<()> {
 
 /// The fingerprint of a public key in OpenSSH's format: MD5 of its blob.
 fn fingerprint(key: &str) -> Option<String> {
-    let mut parts = key.split_whitespace();
-    let (kind, blob) = (parts.next()?, parts.next()?);
+    let mut words = key.split_whitespace();
+    let (key_type, blob) = (words.next()?, words.next()?);
     let bytes = base64::engine::general_purpose::STANDARD
         .decode(blob)
         .ok()?;
-    // A blob begins with its key type, preceded by the length.
+    // A blob begins with the length of the key type and the key type itself.
     let length = u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
-    if bytes.get(4..4 + length)? != kind.as_bytes() {
+    if bytes.get(4..4 + length)? != key_type.as_bytes() {
         return None;
     }
     let digest = Md5::digest(&bytes);
@@ -193,16 +206,21 @@ fn fingerprint(key: &str) -> Option<String> {
     Some(pairs.join(":"))
 }
 
-pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let (user, name) = (user(call), call.parameter("name"));
-    call.allow_on(Rule::KeypairsDelete, call.project(), user)?;
-    call.carry_out(Command::SetKeypair {
-        user: user.to_owned(),
-        name: name.to_owned(),
-        keypair: None,
-    })
-    .await?;
-    Ok(Reply::empty(if call.version.since(2) { 204 } else { 202 }))
+pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let (user, name) = (owner(request), request.parameter("name"));
+    request.authorize_for(Rule::KeypairsDelete, request.project(), user)?;
+    request
+        .execute(Command::SetKeypair {
+            user: user.to_owned(),
+            name: name.to_owned(),
+            keypair: None,
+        })
+        .await?;
+    Ok(Reply::empty(if request.version.since(2) {
+        204
+    } else {
+        202
+    }))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The limits of a project with what it uses of them, and the list of extensions.
+//! The limits and the usage of a project, and the list of extensions.
 
 use placewright_auth::Rule;
 use placewright_conductor::ControlState;
@@ -7,12 +7,12 @@ use placewright_http::{ApiResult, Reply};
 use serde_json::{Value, json};
 
 use super::quotas::Quota;
-use crate::call::RoutedRequest;
 use crate::error;
+use crate::routed_request::RoutedRequest;
 
-/// The limits of a project, and its usage.
-fn absolute(control: &ControlState, project: &str) -> Value {
-    let quota = |resource| Quota::of(&control.conductor, Some(project), &resource);
+/// The limits and the usage of a project, as the API shows them.
+fn absolute_limits(control: &ControlState, project: &str) -> Value {
+    let quota = |resource| Quota::new(&control.conductor, Some(project), &resource);
     let (instances, cores) = (quota(Resource::Instances), quota(Resource::Cores));
     let (ram, groups) = (quota(Resource::Ram), quota(Resource::ServerGroups));
     json!({
@@ -30,20 +30,22 @@ fn absolute(control: &ControlState, project: &str) -> Value {
     })
 }
 
-pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::LimitsShow)?;
-    let other = call.query.get("tenant_id");
-    if other.is_some() {
-        call.allow(Rule::LimitsOtherProject)?;
+pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::LimitsShow)?;
+    let other_project = request.query.get("tenant_id");
+    if other_project.is_some() {
+        request.authorize(Rule::LimitsOtherProject)?;
     }
-    let project = other.unwrap_or_else(|| call.project());
-    let mut absolute = call.read(|control, _| absolute(control, project)).await;
-    if !call.version.since(57) {
+    let project = other_project.unwrap_or_else(|| request.project());
+    let mut absolute = request
+        .read(|control, _| absolute_limits(control, project))
+        .await;
+    if !request.version.since(57) {
         for key in ["maxImageMeta", "maxPersonality", "maxPersonalitySize"] {
             absolute[key] = json!(if key == "maxImageMeta" { 128 } else { 0 });
         }
     }
-    if !call.version.since(36) {
+    if !request.version.since(36) {
         for key in [
             "maxSecurityGroups",
             "maxSecurityGroupRules",
@@ -59,12 +61,12 @@ pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
 }
 
 /// The list of extensions, by which old clients detect features; it is empty.
-pub(crate) async fn extensions(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::ExtensionsList)?;
+pub(crate) async fn extensions(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::ExtensionsList)?;
     Reply::value(200, &json!({"extensions": []}))
 }
 
-pub(crate) async fn extension(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::ExtensionsList)?;
-    Err(error::missing("extension", call.parameter("alias")))
+pub(crate) async fn extension(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::ExtensionsList)?;
+    Err(error::missing("extension", request.parameter("alias")))
 }

@@ -4,36 +4,40 @@ use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Bound, Command, GroupTopology, Refusal, ServerGroup};
 use placewright_conductor::{ControlState, InstanceId};
 use placewright_http::{ApiError, ApiResult, Reply};
-use placewright_scheduler::request::{GroupPolicy, ServerGroup as Request, TopologyRule};
+use placewright_scheduler::request::{GroupPolicy, ServerGroup as RequestedGroup, TopologyRule};
 use placewright_scheduler::select::rules::of_group;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::{self, ObjectParser};
 use crate::page;
+use crate::routed_request::RoutedRequest;
 use crate::slices::SliceResult;
 use crate::topology;
 
-/// The greatest number of members per host that a rule may allow.
-const PER_HOST_MAX: i64 = i32::MAX as i64;
+/// The maximum value of `max_server_per_host`.
+const SERVERS_PER_HOST_MAX: i64 = i32::MAX as i64;
 
-/// The group in the form that the scheduler needs.
-pub(crate) fn for_scheduler(control: &ControlState, uuid: Uuid, row: &ServerGroup) -> Request {
+/// The server group in the form of a request to the scheduler.
+pub(crate) fn for_scheduler(
+    control: &ControlState,
+    uuid: Uuid,
+    group: &ServerGroup,
+) -> RequestedGroup {
     let topology = control.conductor.group_topologies().get(&uuid);
-    let topology = topology.map(|one| one.rules.clone());
-    Request {
+    let topology = topology.map(|topology| topology.rules.clone());
+    RequestedGroup {
         uuid,
-        policy: policy(&row.policy),
-        max_server_per_host: row.max_server_per_host,
+        policy: parse_policy(&group.policy),
+        max_server_per_host: group.max_server_per_host,
         members: std::collections::BTreeSet::new(),
         hosts: std::collections::BTreeSet::new(),
         topology_rules: topology.unwrap_or_default(),
     }
 }
 
-fn policy(name: &str) -> Option<GroupPolicy> {
+fn parse_policy(name: &str) -> Option<GroupPolicy> {
     Some(match name {
         "affinity" => GroupPolicy::Affinity,
         "anti-affinity" => GroupPolicy::AntiAffinity,
@@ -43,57 +47,68 @@ fn policy(name: &str) -> Option<GroupPolicy> {
     })
 }
 
-fn shown(call: &RoutedRequest<'_>, control: &ControlState, uuid: Uuid, row: &ServerGroup) -> Value {
+fn group_json(
+    request: &RoutedRequest<'_>,
+    control: &ControlState,
+    uuid: Uuid,
+    group: &ServerGroup,
+) -> Value {
     let mappings = control.conductor.mappings();
-    let is_there = |id: &&InstanceId| mappings.get(*id).is_some_and(|one| !one.is_deleting);
-    let members: Vec<&InstanceId> = row.members.iter().filter(is_there).collect();
-    let mut value = json!({"id": uuid, "name": row.name, "members": members});
-    if call.version.since(64) {
-        value["policy"] = json!(row.policy);
-        value["rules"] = match row.max_server_per_host {
-            Some(most) => json!({"max_server_per_host": most}),
+    let is_present = |id: &&InstanceId| {
+        mappings
+            .get(*id)
+            .is_some_and(|mapping| !mapping.is_deleting)
+    };
+    let members: Vec<&InstanceId> = group.members.iter().filter(is_present).collect();
+    let mut value = json!({"id": uuid, "name": group.name, "members": members});
+    if request.version.since(64) {
+        value["policy"] = json!(group.policy);
+        value["rules"] = match group.max_server_per_host {
+            Some(per_host) => json!({"max_server_per_host": per_host}),
             None => json!({}),
         };
         if let Some(topology) = control.conductor.group_topologies().get(&uuid) {
             value["rules"][topology::NAME] = json!(topology.rules);
         }
     } else {
-        value["policies"] = json!([row.policy]);
+        value["policies"] = json!([group.policy]);
         value["metadata"] = json!({});
     }
-    if call.version.since(13) {
-        value["project_id"] = json!(row.project);
-        value["user_id"] = json!(row.user);
+    if request.version.since(13) {
+        value["project_id"] = json!(group.project);
+        value["user_id"] = json!(group.user);
     }
     value
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::ServerGroupsIndex)?;
-    if call.version.since(75) {
-        call.query.only(&["all_projects", "limit", "offset"])?;
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::ServerGroupsIndex)?;
+    if request.version.since(75) {
+        request
+            .query
+            .reject_unknown(&["all_projects", "limit", "offset"])?;
     }
-    let wants_all = call.query.boolean("all_projects")?.unwrap_or(false);
+    let wants_all = request.query.boolean("all_projects")?.unwrap_or(false);
     if wants_all {
-        call.allow(Rule::ServerGroupsIndexAllProjects)?;
+        request.authorize(Rule::ServerGroupsIndexAllProjects)?;
     }
-    let offset = call.query.number("offset")?.unwrap_or(0);
-    let limit = page::limit(call)?;
-    let ids = call.read(|control, _| {
+    let offset = request.query.number("offset")?.unwrap_or(0);
+    let limit = page::limit(request)?;
+    let ids = request.read(|control, _| {
         let conductor = &control.conductor;
         if wants_all {
-            let all = conductor.groups().keys().copied();
-            return all.skip(offset).take(limit).collect::<Vec<_>>();
+            let groups = conductor.groups().keys().copied();
+            return groups.skip(offset).take(limit).collect::<Vec<_>>();
         }
-        let own = conductor.listing().groups_of(call.project(), None);
-        own.skip(offset).take(limit).collect()
+        let groups = conductor.listing().groups_of(request.project(), None);
+        groups.skip(offset).take(limit).collect()
     });
     let ids = ids.await;
-    let groups = call.gather(|control, _, after: Option<&usize>| {
-        let from = after.map_or(0, |after| after + 1);
-        SliceResult::look(ids.iter().enumerate().skip(from), |_, uuid| {
-            let row = control.conductor.groups().get(uuid)?;
-            Some(shown(call, control, *uuid, row))
+    let groups = request.collect_slices(|control, _, after: Option<&usize>| {
+        let start = after.map_or(0, |after| after + 1);
+        SliceResult::collect(ids.iter().enumerate().skip(start), |_, uuid| {
+            let group = control.conductor.groups().get(uuid)?;
+            Some(group_json(request, control, *uuid, group))
         })
     });
     Reply::value(200, &json!({"server_groups": groups.await}))
@@ -101,157 +116,159 @@ pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
 
 /// Finds the group of the path.
 fn find<'s>(
-    call: &RoutedRequest<'_>,
+    request: &RoutedRequest<'_>,
     control: &'s ControlState,
     rule: Rule,
 ) -> ApiResult<(Uuid, &'s ServerGroup)> {
-    let text = call.parameter("server_group_id");
+    let text = request.parameter("server_group_id");
     let missing = || error::missing("server group", text);
     let uuid = Uuid::try_parse(text).map_err(|_| missing())?;
-    let row = control.conductor.groups().get(&uuid).ok_or_else(missing)?;
-    if row.project != call.project() && !call.sees_all_projects() {
+    let group = control.conductor.groups().get(&uuid).ok_or_else(missing)?;
+    if group.project != request.project() && !request.sees_all_projects() {
         return Err(missing());
     }
-    call.allow_on(rule, &row.project, &row.user)?;
-    Ok((uuid, row))
+    request.authorize_for(rule, &group.project, &group.user)?;
+    Ok((uuid, group))
 }
 
-pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let group = call.try_read(|control, _| {
-        let (uuid, row) = find(call, control, Rule::ServerGroupsShow)?;
-        Ok(shown(call, control, uuid, row))
+pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let group = request.try_read(|control, _| {
+        let (uuid, group) = find(request, control, Rule::ServerGroupsShow)?;
+        Ok(group_json(request, control, uuid, group))
     });
     Reply::value(200, &json!({"server_group": group.await?}))
 }
 
-pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::ServerGroupsCreate)?;
-    let body = call.json()?;
-    let mut fields = ObjectParser::of_body(&body)?;
-    let mut parsed = fields.object("server_group")?;
-    let name = parsed.name("name")?;
-    let name = name.ok_or_else(|| parsed.wrong("name", "it is missing"))?;
-    let (policy_name, per_host, rules) = if call.version.since(64) {
-        read_policy(&mut parsed)?
+pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::ServerGroupsCreate)?;
+    let body = request.json()?;
+    let mut body_parser = ObjectParser::of_body(&body)?;
+    let mut parser = body_parser.object("server_group")?;
+    let name = parser.name("name")?;
+    let name = name.ok_or_else(|| parser.field_error("name", "it is missing"))?;
+    let (policy_name, per_host, rules) = if request.version.since(64) {
+        parse_policy_fields(&mut parser)?
     } else {
-        (read_policies(&mut parsed)?, None, Vec::new())
+        (parse_policies(&mut parser)?, None, Vec::new())
     };
     let is_soft = policy_name.starts_with("soft-");
-    let known = policy(policy_name).filter(|_| !is_soft || call.version.since(15));
-    let known = known.ok_or_else(|| {
+    let policy = parse_policy(policy_name).filter(|_| !is_soft || request.version.since(15));
+    let policy = policy.ok_or_else(|| {
         let message = format!("there is no policy {policy_name:?}");
-        parsed.wrong("policy", message)
+        parser.field_error("policy", message)
     })?;
-    parsed.finish()?;
-    fields.finish()?;
-    check_topology(call, &rules).await?;
+    parser.finish()?;
+    body_parser.finish()?;
+    check_topology(request, &rules).await?;
     let uuid = Uuid::new_v4();
-    call.note_created([uuid]);
-    let request = Request {
+    request.note_created([uuid]);
+    let requested_group = RequestedGroup {
         uuid,
-        policy: Some(known),
+        policy: Some(policy),
         max_server_per_host: per_host,
         members: std::collections::BTreeSet::new(),
         hosts: std::collections::BTreeSet::new(),
         topology_rules: rules,
     };
-    let row = ServerGroup {
+    let group = ServerGroup {
         name: name.to_owned(),
-        project: call.project().to_owned(),
-        user: call.user().to_owned(),
+        project: request.project().to_owned(),
+        user: request.user().to_owned(),
         policy: policy_name.to_owned(),
         max_server_per_host: per_host,
-        rules: of_group(&request),
+        rules: of_group(&requested_group),
         members: Vec::new(),
     };
-    let rules = &request.topology_rules;
+    let rules = &requested_group.topology_rules;
     let topology = (!rules.is_empty()).then(|| GroupTopology {
         rules: rules.clone(),
     });
-    let most = call.core.limits().server_groups_max;
+    let groups_max = request.api_state.limits().server_groups_max;
     let command = Command::Bounded {
         bounds: vec![Bound::Groups {
-            project: row.project.clone(),
-            most,
+            project: group.project.clone(),
+            most: groups_max,
         }],
         command: Box::new(Command::SetGroup {
             group: uuid,
-            row: Some(row.clone()),
+            row: Some(group.clone()),
             topology,
         }),
     };
-    match call.submit(command).await? {
+    match request.submit(command).await? {
         Ok(_) => {}
         Err(Refusal::TooMany { .. }) => {
             return Err(ApiError::forbidden(format!(
-                "The project has {most} server groups; compute.server_groups_max allows no more."
+                "The project has {groups_max} server groups; compute.server_groups_max allows no more."
             )));
         }
-        Err(refusal) => return Err(error::of_refusal(refusal)),
+        Err(refusal) => return Err(error::from_refusal(refusal)),
     }
-    let group = call.read(|control, _| shown(call, control, uuid, &row));
+    let group = request.read(|control, _| group_json(request, control, uuid, &group));
     Reply::value(200, &json!({"server_group": group.await}))
 }
 
 /// Rejects topology rules that a group cannot have.
-async fn check_topology(call: &RoutedRequest<'_>, rules: &[TopologyRule]) -> ApiResult<()> {
+async fn check_topology(request: &RoutedRequest<'_>, rules: &[TopologyRule]) -> ApiResult<()> {
     let path = format!("server_group.rules.{}", topology::NAME);
-    if let Some(place) = rules.iter().position(|rule| !rule.to.is_empty()) {
-        let field = format!("{path}[{place}].to");
+    if let Some(index) = rules.iter().position(|rule| !rule.to.is_empty()) {
+        let field = format!("{path}[{index}].to");
         let message = "the rules of a group are about its members";
         return Err(ApiError::field(&field, message));
     }
-    call.try_read(|control, _| topology::check(call, control, &path, rules))
+    request
+        .try_read(|control, _| topology::check_rules(request, control, &path, rules))
         .await
 }
 
-/// A group's policy, its limit of members per host, and its topology rules.
-type Policy<'a> = (&'a str, Option<u32>, Vec<TopologyRule>);
+/// The policy of a group, its maximum number of members per host, and its topology rules.
+type ParsedPolicy<'a> = (&'a str, Option<u32>, Vec<TopologyRule>);
 
 /// Parses one policy with its rules, from version 2.64 on.
-fn read_policy<'a>(parsed: &mut ObjectParser<'a>) -> ApiResult<Policy<'a>> {
-    let policy = parsed.needed_text("policy", 1..=64)?;
-    let Some(rules) = parsed.take("rules") else {
+fn parse_policy_fields<'a>(parser: &mut ObjectParser<'a>) -> ApiResult<ParsedPolicy<'a>> {
+    let policy = parser.required_text("policy", 1..=64)?;
+    let Some(rules) = parser.take("rules") else {
         return Ok((policy, None, Vec::new()));
     };
-    let mut rules = ObjectParser::new(parsed.path_of("rules"), rules)?;
-    let most = rules.integer("max_server_per_host", 1..=PER_HOST_MAX)?;
+    let mut rules = ObjectParser::new(parser.path_of("rules"), rules)?;
+    let per_host = rules.integer("max_server_per_host", 1..=SERVERS_PER_HOST_MAX)?;
     let topology = match rules.take(topology::NAME) {
-        Some(value) => topology::read(&rules.path_of(topology::NAME), value)?,
+        Some(value) => topology::parse_rules(&rules.path_of(topology::NAME), value)?,
         None => Vec::new(),
     };
     rules.finish()?;
-    if most.is_some() && policy != "anti-affinity" {
+    if per_host.is_some() && policy != "anti-affinity" {
         let message = "only the policy anti-affinity has max_server_per_host";
-        return Err(parsed.wrong("rules", message));
+        return Err(parser.field_error("rules", message));
     }
-    let most = most.and_then(|most| u32::try_from(most).ok());
-    Ok((policy, most, topology))
+    let per_host = per_host.and_then(|per_host| u32::try_from(per_host).ok());
+    Ok((policy, per_host, topology))
 }
 
 /// Parses a list with one policy, before version 2.64.
-fn read_policies<'a>(parsed: &mut ObjectParser<'a>) -> ApiResult<&'a str> {
-    let value = parsed.need("policies")?;
+fn parse_policies<'a>(parser: &mut ObjectParser<'a>) -> ApiResult<&'a str> {
+    let value = parser.take_required("policies")?;
     match value.as_array().map(Vec::as_slice) {
         Some([Value::String(policy)]) => Ok(policy),
         _ => {
-            let path = parsed.path_of("policies");
-            Err(fields::wrong(&path, "a list with one policy", value))
+            let path = parser.path_of("policies");
+            Err(fields::type_error(&path, "a list with one policy", value))
         }
     }
 }
 
-pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let found = call.try_read(|control, _| {
-        let (uuid, _) = find(call, control, Rule::ServerGroupsDelete)?;
+pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let uuid = request.try_read(|control, _| {
+        let (uuid, _) = find(request, control, Rule::ServerGroupsDelete)?;
         Ok(uuid)
     });
-    let group = found.await?;
-    call.carry_out(Command::SetGroup {
-        group,
-        row: None,
-        topology: None,
-    })
-    .await?;
+    let group = uuid.await?;
+    request
+        .execute(Command::SetGroup {
+            group,
+            row: None,
+            topology: None,
+        })
+        .await?;
     Ok(Reply::empty(204))
 }

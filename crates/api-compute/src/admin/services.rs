@@ -10,75 +10,77 @@ use uuid::Uuid;
 
 use super::hosts::HostRow;
 use super::{legacy_id, zones};
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 use crate::time;
 
 const BINARY: &str = "nova-compute";
 
 /// The JSON representation of a service.
-fn shown(call: &RoutedRequest<'_>, row: &HostRow<'_>, zone: &str) -> Value {
-    if call.version.since(69) && row.is_out_of_reach {
+fn service_json(request: &RoutedRequest<'_>, row: &HostRow<'_>, zone: &str) -> Value {
+    if request.version.since(69) && row.is_out_of_reach {
         return json!({"binary": BINARY, "host": row.name, "status": "UNKNOWN"});
     }
     let service = row.service;
     let mut value = json!({
-        "id": if call.version.since(53) { json!(row.id) } else { json!(legacy_id(row.id.0)) },
+        "id": if request.version.since(53) { json!(row.id) } else { json!(legacy_id(row.id.0)) },
         "binary": BINARY,
         "host": row.name,
         "zone": zone,
         "status": row.status(),
         "state": row.state(),
-        "updated_at": row.heard_at().map(time::micros),
+        "updated_at": row.last_report_at().map(time::format_micros),
         "disabled_reason": service.and_then(|service| service.disabled_reason.as_ref()),
     });
-    if call.version.since(11) {
+    if request.version.since(11) {
         value["forced_down"] = json!(row.is_forced_down());
     }
     value
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::ServicesList)?;
-    if call.version.since(75) {
-        call.query.only(&["host", "binary"])?;
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::ServicesList)?;
+    if request.version.since(75) {
+        request.query.reject_unknown(&["host", "binary"])?;
     }
-    let (host, binary) = (call.query.get("host"), call.query.get("binary"));
-    let services = call.read(|control, views| {
+    let (host, binary) = (request.query.get("host"), request.query.get("binary"));
+    let services = request.read(|control, views| {
         let rows = HostRow::all(control, views).into_iter();
         let rows = rows.filter(|row| {
-            host.is_none_or(|host| host == row.name) && binary.is_none_or(|one| one == BINARY)
+            host.is_none_or(|host| host == row.name) && binary.is_none_or(|binary| binary == BINARY)
         });
-        let values = rows.map(|row| shown(call, &row, zones::of_host(control, row.id)));
+        let values =
+            rows.map(|row| service_json(request, &row, zones::zone_of_host(control, row.id)));
         values.collect::<Vec<_>>()
     });
     Reply::value(200, &json!({"services": services.await}))
 }
 
-/// Changes an operator's settings of a host's service.
-async fn change(
-    call: &RoutedRequest<'_>,
+/// Changes the settings of a host's service that operators make.
+async fn change_service(
+    request: &RoutedRequest<'_>,
     host: HostId,
     change: impl Fn(&mut Service) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<()> {
-    call.change(|control, _| {
-        let before = control.conductor.services().get(&host);
-        let mut service = before.cloned().unwrap_or_default();
-        change(&mut service)?;
-        service.updated_at = call.at;
-        let command = Command::Guarded {
-            expected: vec![Change::Service(host, before.cloned().map(Box::new))],
-            command: Box::new(Command::SetService { host, service }),
-        };
-        Ok((command, ()))
-    })
-    .await
+    request
+        .submit_with_retry(|control, _| {
+            let before = control.conductor.services().get(&host);
+            let mut service = before.cloned().unwrap_or_default();
+            change(&mut service)?;
+            service.updated_at = request.now;
+            let command = Command::Guarded {
+                expected: vec![Change::Service(host, before.cloned().map(Box::new))],
+                command: Box::new(Command::SetService { host, service }),
+            };
+            Ok((command, ()))
+        })
+        .await
 }
 
-/// The host of the service in the path.
-fn host_of(call: &RoutedRequest<'_>) -> ApiResult<HostId> {
-    let text = call.parameter("service_id");
+/// The id of the service in the path, which is that of its host.
+fn parse_host_id(request: &RoutedRequest<'_>) -> ApiResult<HostId> {
+    let text = request.parameter("service_id");
     match Uuid::try_parse(text) {
         Ok(id) => Ok(HostId(id)),
         Err(_) => {
@@ -88,36 +90,36 @@ fn host_of(call: &RoutedRequest<'_>) -> ApiResult<HostId> {
     }
 }
 
-pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::ServicesUpdate)?;
-    if !call.version.since(53) {
-        return update_by_name(call).await;
+pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::ServicesUpdate)?;
+    if !request.version.since(53) {
+        return update_by_name(request).await;
     }
-    let host = host_of(call)?;
-    let body = call.json()?;
-    let mut fields = ObjectParser::of_body(&body)?;
-    let status = fields.text("status", 1..=16)?;
+    let host = parse_host_id(request)?;
+    let body = request.json()?;
+    let mut parser = ObjectParser::of_body(&body)?;
+    let status = parser.text("status", 1..=16)?;
     let disabled = match status {
         None => None,
         Some("enabled") => Some(false),
         Some("disabled") => Some(true),
         Some(other) => {
             let message = format!("it must be enabled or disabled, not {other:?}");
-            return Err(fields.wrong("status", message));
+            return Err(parser.field_error("status", message));
         }
     };
-    let reason = fields.text("disabled_reason", 1..=255)?;
-    let forced_down = fields.boolean("forced_down")?;
+    let reason = parser.text("disabled_reason", 1..=255)?;
+    let forced_down = parser.boolean("forced_down")?;
     if reason.is_some() && disabled != Some(true) {
         let message = "a reason belongs to status disabled";
-        return Err(fields.wrong("disabled_reason", message));
+        return Err(parser.field_error("disabled_reason", message));
     }
     if disabled.is_none() && forced_down.is_none() {
         let message = "The body must have a status or forced_down.";
         return Err(ApiError::bad_request(message));
     }
-    fields.finish()?;
-    change(call, host, |service| {
+    parser.finish()?;
+    change_service(request, host, |service| {
         if let Some(disabled) = disabled {
             service.disabled = disabled;
             service.disabled_reason = reason.map(str::to_owned);
@@ -126,45 +128,49 @@ pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
         Ok(())
     })
     .await
-    .map_err(|error| no_service(error, host))?;
-    let service = call.try_read(|control, views| {
+    .map_err(|error| service_not_found(error, host))?;
+    let service = request.try_read(|control, views| {
         let row = HostRow::find(control, views, host);
         let row = row.ok_or_else(|| error::missing("service", &host.to_string()))?;
-        Ok(shown(call, &row, zones::of_host(control, host)))
+        Ok(service_json(
+            request,
+            &row,
+            zones::zone_of_host(control, host),
+        ))
     });
     Reply::value(200, &json!({"service": service.await?}))
 }
 
-fn no_service(error: ApiError, host: HostId) -> ApiError {
+fn service_not_found(error: ApiError, host: HostId) -> ApiError {
     match error.status() {
         404 => error::missing("service", &host.to_string()),
         _ => error,
     }
 }
 
-/// Before version 2.53 the path names the operation, and the body the host.
-async fn update_by_name(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let body = call.json()?;
-    let mut fields = ObjectParser::of_body(&body)?;
-    let name = fields.needed_text("host", 1..=255)?;
-    let binary = fields.needed_text("binary", 1..=255)?;
+/// Updates a service before version 2.53: the path names the operation, and the body the host.
+async fn update_by_name(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let body = request.json()?;
+    let mut parser = ObjectParser::of_body(&body)?;
+    let name = parser.required_text("host", 1..=255)?;
+    let binary = parser.required_text("binary", 1..=255)?;
     let (mut reason, mut forced_down) = (None, None);
-    let action = call.parameter("service_id");
+    let action = request.parameter("service_id");
     match action {
         "enable" | "disable" => {}
-        "disable-log-reason" => reason = Some(fields.needed_text("disabled_reason", 1..=255)?),
-        "force-down" if call.version.since(11) => {
-            forced_down = Some(fields.boolean("forced_down")?.unwrap_or(true));
+        "disable-log-reason" => reason = Some(parser.required_text("disabled_reason", 1..=255)?),
+        "force-down" if request.version.since(11) => {
+            forced_down = Some(parser.boolean("forced_down")?.unwrap_or(true));
         }
-        _ => return Err(error::nothing_here()),
+        _ => return Err(error::path_not_found()),
     }
-    fields.finish()?;
-    let host = call.read(|control, _| control.conductor.host_names().get(name).copied());
+    parser.finish()?;
+    let host = request.read(|control, _| control.conductor.host_names().get(name).copied());
     let host = host.await.filter(|_| binary == BINARY);
     let host = host.ok_or_else(|| error::missing("service", &format!("{binary} on {name}")))?;
-    change(call, host, |service| {
+    change_service(request, host, |service| {
         match forced_down {
-            Some(forced) => service.forced_down = forced,
+            Some(is_forced) => service.forced_down = is_forced,
             None => {
                 service.disabled = action != "enable";
                 service.disabled_reason = reason.map(str::to_owned);
@@ -175,7 +181,7 @@ async fn update_by_name(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     .await?;
     let mut value = json!({"binary": binary, "host": name});
     match forced_down {
-        Some(forced) => value["forced_down"] = json!(forced),
+        Some(is_forced) => value["forced_down"] = json!(is_forced),
         None => {
             let status = if action == "enable" {
                 "enabled"
@@ -191,34 +197,36 @@ async fn update_by_name(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"service": value}))
 }
 
-/// Removes the service of a host that will not come back. Its provider in placement has to be
-/// removed there.
-pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::ServicesDelete)?;
-    let text = call.parameter("service_id");
-    let found = call.read(|control, views| {
+/// Removes the service of a host that was taken out of use. The host's resource provider is not
+/// removed: that has to be done through the Placement API.
+pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::ServicesDelete)?;
+    let text = request.parameter("service_id");
+    let service = request.read(|control, views| {
         let rows = HostRow::all(control, views);
-        let is_wanted = |row: &HostRow<'_>| match call.version.since(53) {
+        let has_id = |row: &HostRow<'_>| match request.version.since(53) {
             true => row.id.to_string() == text,
             false => legacy_id(row.id.0).to_string() == text,
         };
-        let row = rows.into_iter().find(is_wanted);
+        let row = rows.into_iter().find(has_id);
         row.map(|row| (row.id, row.cell, row.name.to_owned(), row.is_up()))
     });
-    let found = found.await;
-    let (host, cell, name, is_up) = found.ok_or_else(|| error::missing("service", text))?;
+    let service = service.await;
+    let (host, cell, name, is_up) = service.ok_or_else(|| error::missing("service", text))?;
     if is_up {
         let message = format!("Host {name} is up: its agent would bring the service back.");
         return Err(ApiError::conflict(message));
     }
-    match call.submit(Command::UnmapHost { host }).await? {
+    match request.submit(Command::UnmapHost { host }).await? {
         Ok(_) => {}
         Err(Refusal::InUse { .. }) => {
             let message = format!("Servers or moves still hold something of host {name}.");
             return Err(ApiError::conflict(message));
         }
-        Err(refusal) => return Err(error::of_refusal(refusal)),
+        Err(refusal) => return Err(error::from_refusal(refusal)),
     }
-    call.act(cell, CellOperation::RemoveHost { host }).await?;
+    request
+        .run_in_cell(cell, CellOperation::RemoveHost { host })
+        .await?;
     Ok(Reply::empty(204))
 }

@@ -4,51 +4,51 @@ use placewright_auth::Rule;
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
-use super::{find, replace};
-use crate::call::RoutedRequest;
+use super::{change_flavor, find};
 use crate::error;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 
-fn shown(id: &str, projects: &[String]) -> Value {
+fn access_json(id: &str, projects: &[String]) -> Value {
     let pairs = projects
         .iter()
         .map(|project| json!({"flavor_id": id, "tenant_id": project}));
     json!({"flavor_access": pairs.collect::<Vec<_>>()})
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::FlavorAccessList)?;
-    let id = call.parameter("flavor_id");
-    let projects = call.read(|control, _| {
-        let flavor = find(call, control, id)?;
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::FlavorAccessList)?;
+    let id = request.parameter("flavor_id");
+    let projects = request.read(|control, _| {
+        let flavor = find(request, control, id)?;
         if flavor.is_public {
             let message = format!("Flavor {id} is public: there is no list of who may use it.");
             return Err(ApiError::new(404, message));
         }
         Ok(flavor.projects.clone())
     });
-    Reply::value(200, &shown(id, &projects.await?))
+    Reply::value(200, &access_json(id, &projects.await?))
 }
 
-pub(crate) async fn action(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let body = call.json()?;
-    let mut fields = ObjectParser::of_body(&body)?;
-    let is_added = fields.has("addTenantAccess");
-    let (key, rule) = if is_added {
+pub(crate) async fn action(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let body = request.json()?;
+    let mut body_parser = ObjectParser::of_body(&body)?;
+    let adds_project = body_parser.contains("addTenantAccess");
+    let (key, rule) = if adds_project {
         ("addTenantAccess", Rule::FlavorAccessAdd)
     } else {
         ("removeTenantAccess", Rule::FlavorAccessRemove)
     };
-    call.note_action(key);
-    let mut parsed = fields.object(key)?;
-    let project = parsed.needed_text("tenant", 1..=255)?;
-    parsed.finish()?;
-    fields.finish()?;
-    call.allow(rule)?;
-    let after = replace(call, |flavor| {
-        let has = flavor.projects.iter().any(|known| known == project);
-        match (is_added, has) {
-            (true, _) if flavor.is_public && call.version.since(7) => {
+    request.note_action(key);
+    let mut parser = body_parser.object(key)?;
+    let project = parser.required_text("tenant", 1..=255)?;
+    parser.finish()?;
+    body_parser.finish()?;
+    request.authorize(rule)?;
+    let flavor = change_flavor(request, |flavor| {
+        let has_access = flavor.projects.iter().any(|listed| listed == project);
+        match (adds_project, has_access) {
+            (true, _) if flavor.is_public && request.version.since(7) => {
                 return Err(ApiError::conflict(
                     "The flavor is public: everybody may use it.",
                 ));
@@ -59,10 +59,10 @@ pub(crate) async fn action(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
             }
             (false, false) => return Err(error::missing("access of project", project)),
             (true, false) => flavor.projects.push(project.to_owned()),
-            (false, true) => flavor.projects.retain(|known| known != project),
+            (false, true) => flavor.projects.retain(|listed| listed != project),
         }
         Ok(())
     });
-    let id = call.parameter("flavor_id");
-    Reply::value(200, &shown(id, &after.await?.projects))
+    let id = request.parameter("flavor_id");
+    Reply::value(200, &access_json(id, &flavor.await?.projects))
 }

@@ -1,4 +1,4 @@
-//! Flavors: list, show, create, describe, delete.
+//! Flavors: list, show, create, change the description, delete.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -10,19 +10,19 @@ use placewright_scheduler::extra_spec::ExtraSpecKey;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{find, is_visible, replace};
-use crate::call::RoutedRequest;
+use super::{change_flavor, find, is_visible};
 use crate::error;
 use crate::fields::ObjectParser;
 use crate::page;
+use crate::routed_request::RoutedRequest;
 use crate::slices::SliceResult;
 
-/// The greatest amount of a flavor's resource.
+/// The maximum amount of a resource in a flavor.
 const AMOUNT_MAX: i64 = i32::MAX as i64;
 
 /// The JSON representation of a flavor in the request's version.
-fn shown(call: &RoutedRequest<'_>, id: &str, flavor: &Flavor) -> Value {
-    let swap = if flavor.swap_mb == 0 && !call.version.since(75) {
+fn flavor_json(request: &RoutedRequest<'_>, id: &str, flavor: &Flavor) -> Value {
+    let swap = if flavor.swap_mb == 0 && !request.version.since(75) {
         json!("")
     } else {
         json!(flavor.swap_mb)
@@ -38,40 +38,40 @@ fn shown(call: &RoutedRequest<'_>, id: &str, flavor: &Flavor) -> Value {
         "OS-FLV-DISABLED:disabled": false,
         "os-flavor-access:is_public": flavor.is_public,
         "rxtx_factor": 1.0,
-        "links": call.links(&format!("/flavors/{id}")),
+        "links": request.links(&format!("/flavors/{id}")),
     });
-    if call.version.since(55) {
+    if request.version.since(55) {
         value["description"] = json!(flavor.description);
     }
-    if call.version.since(61) && call.is_allowed(Rule::FlavorExtraSpecsIndex) {
+    if request.version.since(61) && request.is_allowed(Rule::FlavorExtraSpecsIndex) {
         value["extra_specs"] = json!(flavor.extra_specs);
     }
     value
 }
 
-fn brief(call: &RoutedRequest<'_>, id: &str, flavor: &Flavor) -> Value {
+fn brief_json(request: &RoutedRequest<'_>, id: &str, flavor: &Flavor) -> Value {
     let mut value = json!({
         "id": id,
         "name": flavor.name,
-        "links": call.links(&format!("/flavors/{id}")),
+        "links": request.links(&format!("/flavors/{id}")),
     });
-    if call.version.since(55) {
+    if request.version.since(55) {
         value["description"] = json!(flavor.description);
     }
     value
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    listed(call, "/flavors", brief).await
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    list_response(request, "/flavors", brief_json).await
 }
 
-pub(crate) async fn detail(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    listed(call, "/flavors/detail", shown).await
+pub(crate) async fn detail(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    list_response(request, "/flavors/detail", flavor_json).await
 }
 
-/// The conditions of a listing.
+/// The conditions and the order of a listing.
 struct Filter {
-    /// Public flavors, private ones, or both if none.
+    /// Whether public or private flavors are listed; both if none.
     is_public: Option<bool>,
     min_ram: usize,
     min_disk: usize,
@@ -80,16 +80,16 @@ struct Filter {
 }
 
 impl Filter {
-    fn of(call: &RoutedRequest<'_>) -> ApiResult<Self> {
-        let is_admin = call.is_allowed(Rule::FlavorAccessList);
-        let is_public = match call.query.get("is_public") {
-            _ if !is_admin => None,
+    fn parse(request: &RoutedRequest<'_>) -> ApiResult<Self> {
+        let is_administrator = request.is_allowed(Rule::FlavorAccessList);
+        let is_public = match request.query.get("is_public") {
+            _ if !is_administrator => None,
             None => Some(true),
             Some("none" | "None") => None,
-            Some(_) => call.query.boolean("is_public")?,
+            Some(_) => request.query.boolean("is_public")?,
         };
-        let sort_key = call.query.get("sort_key").unwrap_or("flavorid");
-        const KEYS: [&str; 13] = [
+        let sort_key = request.query.get("sort_key").unwrap_or("flavorid");
+        const SORT_KEYS: [&str; 13] = [
             "created_at",
             "description",
             "disabled",
@@ -104,13 +104,13 @@ impl Filter {
             "updated_at",
             "vcpus",
         ];
-        if !KEYS.contains(&sort_key) {
+        if !SORT_KEYS.contains(&sort_key) {
             return Err(ApiError::field(
                 "sort_key",
                 format!("flavors have no {sort_key}"),
             ));
         }
-        let descending = match call.query.get("sort_dir") {
+        let descending = match request.query.get("sort_dir") {
             None | Some("asc") => false,
             Some("desc") => true,
             Some(other) => {
@@ -120,23 +120,23 @@ impl Filter {
         };
         Ok(Self {
             is_public,
-            min_ram: call.query.number("minRam")?.unwrap_or(0),
-            min_disk: call.query.number("minDisk")?.unwrap_or(0),
+            min_ram: request.query.number("minRam")?.unwrap_or(0),
+            min_disk: request.query.number("minDisk")?.unwrap_or(0),
             descending,
             sort_key: sort_key.to_owned(),
         })
     }
 
-    fn takes(&self, call: &RoutedRequest<'_>, flavor: &Flavor) -> bool {
+    fn accepts(&self, request: &RoutedRequest<'_>, flavor: &Flavor) -> bool {
         self.is_public
             .is_none_or(|public| public == flavor.is_public)
             && flavor.memory_mb as usize >= self.min_ram
             && flavor.root_gb as usize >= self.min_disk
-            && is_visible(call, flavor)
+            && is_visible(request, flavor)
     }
 
-    fn order(&self, one: &(String, Flavor), other: &(String, Flavor)) -> Ordering {
-        let (a, b) = (&one.1, &other.1);
+    fn compare(&self, left: &(String, Flavor), right: &(String, Flavor)) -> Ordering {
+        let (a, b) = (&left.1, &right.1);
         let order = match self.sort_key.as_str() {
             "name" => a.name.cmp(&b.name),
             "vcpus" => a.vcpus.cmp(&b.vcpus),
@@ -148,7 +148,7 @@ impl Filter {
             "description" => a.description.cmp(&b.description),
             _ => Ordering::Equal,
         };
-        let order = order.then_with(|| one.0.cmp(&other.0));
+        let order = order.then_with(|| left.0.cmp(&right.0));
         if self.descending {
             order.reverse()
         } else {
@@ -157,51 +157,54 @@ impl Filter {
     }
 }
 
-async fn listed(
-    call: &RoutedRequest<'_>,
+async fn list_response(
+    request: &RoutedRequest<'_>,
     path: &str,
     show: fn(&RoutedRequest<'_>, &str, &Flavor) -> Value,
 ) -> ApiResult<Reply> {
-    let filter = Filter::of(call)?;
-    let found = call.gather(|control, _, after: Option<&String>| {
+    let filter = Filter::parse(request)?;
+    let flavors = request.collect_slices(|control, _, after: Option<&String>| {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let all = control
+        let rows = control
             .conductor
             .flavors()
             .range::<String, _>((after, Bound::Unbounded));
-        SliceResult::look(
-            all.map(|(id, flavor)| (id.clone(), flavor)),
+        SliceResult::collect(
+            rows.map(|(id, flavor)| (id.clone(), flavor)),
             |id, flavor| {
-                let is_taken = filter.takes(call, flavor);
-                is_taken.then(|| (id.clone(), flavor.clone()))
+                let is_listed = filter.accepts(request, flavor);
+                is_listed.then(|| (id.clone(), flavor.clone()))
             },
         )
     });
-    let mut found = found.await;
-    found.sort_by(|one, other| filter.order(one, other));
-    let cut = page::cut(call, found, |one, marker| one.0 == marker)?;
-    let flavors: Vec<Value> = cut
+    let mut flavors = flavors.await;
+    flavors.sort_by(|left, right| filter.compare(left, right));
+    let page = page::paginate(request, flavors, |(id, _), marker| id == marker)?;
+    let flavors: Vec<Value> = page
         .iter()
-        .map(|(id, flavor)| show(call, id, flavor))
+        .map(|(id, flavor)| show(request, id, flavor))
         .collect();
-    let last = cut.last().map_or("", |(id, _)| id.as_str());
+    let last_id = page.last().map_or("", |(id, _)| id.as_str());
     let mut body = json!({"flavors": flavors});
-    if let Some(links) = page::next(call, path, cut.len(), last)? {
+    if let Some(links) = page::next_link(request, path, page.len(), last_id)? {
         body["flavors_links"] = links;
     }
     Reply::value(200, &body)
 }
 
-pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let id = call.parameter("flavor_id");
-    let flavor = call.read(|control, _| find(call, control, id).cloned());
-    Reply::value(200, &json!({"flavor": shown(call, id, &flavor.await?)}))
+pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let id = request.parameter("flavor_id");
+    let flavor = request.read(|control, _| find(request, control, id).cloned());
+    Reply::value(
+        200,
+        &json!({"flavor": flavor_json(request, id, &flavor.await?)}),
+    )
 }
 
-pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::FlavorsCreate)?;
-    let body = call.json()?;
-    let (id, flavor) = read(call, &body)?;
+pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::FlavorsCreate)?;
+    let body = request.json()?;
+    let (id, flavor) = parse_flavor(request, &body)?;
     let command = Command::Guarded {
         expected: vec![Change::Flavor(id.clone(), None)],
         command: Box::new(Command::SetFlavor {
@@ -209,9 +212,9 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
             flavor: Some(flavor.clone()),
         }),
     };
-    call.note_created([&id]);
-    match call.submit(command).await? {
-        Ok(_) => Reply::value(200, &json!({"flavor": shown(call, &id, &flavor)})),
+    request.note_created([&id]);
+    match request.submit(command).await? {
+        Ok(_) => Reply::value(200, &json!({"flavor": flavor_json(request, &id, &flavor)})),
         Err(Refusal::Changed) => {
             let message = format!("There is a flavor with the id {id} already.");
             Err(ApiError::conflict(message))
@@ -220,58 +223,58 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
             let message = format!("There is a flavor with the name {} already.", flavor.name);
             Err(ApiError::conflict(message))
         }
-        Err(refusal) => Err(error::of_refusal(refusal)),
+        Err(refusal) => Err(error::from_refusal(refusal)),
     }
 }
 
-fn amount<'a>(
-    parsed: &mut ObjectParser<'a>,
+fn parse_amount<'a>(
+    parser: &mut ObjectParser<'a>,
     key: &'a str,
-    least: i64,
+    min: i64,
     default: Option<i64>,
 ) -> ApiResult<u32> {
-    let number = parsed.integer(key, least..=AMOUNT_MAX)?.or(default);
-    let number = number.ok_or_else(|| parsed.wrong(key, "it is missing"))?;
+    let number = parser.integer(key, min..=AMOUNT_MAX)?.or(default);
+    let number = number.ok_or_else(|| parser.field_error(key, "it is missing"))?;
     Ok(u32::try_from(number).unwrap_or(0))
 }
 
-fn read(call: &RoutedRequest<'_>, body: &Value) -> ApiResult<(String, Flavor)> {
-    let mut fields = ObjectParser::of_body(body)?;
-    let mut parsed = fields.object("flavor")?;
-    let name = parsed.name("name")?;
-    let name = name.ok_or_else(|| parsed.wrong("name", "it is missing"))?;
-    let id = match parsed.take("id").or_else(|| parsed.take("flavorid")) {
+fn parse_flavor(request: &RoutedRequest<'_>, body: &Value) -> ApiResult<(String, Flavor)> {
+    let mut body_parser = ObjectParser::of_body(body)?;
+    let mut parser = body_parser.object("flavor")?;
+    let name = parser.name("name")?;
+    let name = name.ok_or_else(|| parser.field_error("name", "it is missing"))?;
+    let id = match parser.take("id").or_else(|| parser.take("flavorid")) {
         None | Some(Value::Null) => Uuid::new_v4().to_string(),
         Some(Value::Number(number)) => number.to_string(),
         Some(Value::String(text)) if text == "auto" => Uuid::new_v4().to_string(),
         Some(Value::String(text)) => text.clone(),
-        Some(_) => return Err(parsed.wrong("id", "it must be a text")),
+        Some(_) => return Err(parser.field_error("id", "it must be a text")),
     };
-    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ' ' | '_' | '-');
-    if !(1..=255).contains(&id.len()) || !id.chars().all(is_fine) || id.trim() != id {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ' ' | '_' | '-');
+    if !(1..=255).contains(&id.len()) || !id.chars().all(is_allowed) || id.trim() != id {
         let message = "it must have 1 to 255 letters, digits, blanks and . _ -, no blank at an end";
-        return Err(parsed.wrong("id", message));
+        return Err(parser.field_error("id", message));
     }
-    let memory_mb = amount(&mut parsed, "ram", 1, None)?;
-    let vcpus = amount(&mut parsed, "vcpus", 1, None)?;
-    let root_gb = amount(&mut parsed, "disk", 0, None)?;
-    let swap_mb = amount(&mut parsed, "swap", 0, Some(0))?;
-    let ephemeral_gb = amount(&mut parsed, "OS-FLV-EXT-DATA:ephemeral", 0, Some(0))?;
+    let memory_mb = parse_amount(&mut parser, "ram", 1, None)?;
+    let vcpus = parse_amount(&mut parser, "vcpus", 1, None)?;
+    let root_gb = parse_amount(&mut parser, "disk", 0, None)?;
+    let swap_mb = parse_amount(&mut parser, "swap", 0, Some(0))?;
+    let ephemeral_gb = parse_amount(&mut parser, "OS-FLV-EXT-DATA:ephemeral", 0, Some(0))?;
     // Accepted for old clients, without effect.
-    parsed.take("rxtx_factor");
-    let is_public = parsed
+    parser.take("rxtx_factor");
+    let is_public = parser
         .boolean("os-flavor-access:is_public")?
         .unwrap_or(true);
-    let description = match call.version.since(55) {
-        true => parsed.nullable_text("description", 0..=65_535)?.flatten(),
+    let description = match request.version.since(55) {
+        true => parser.nullable_text("description", 0..=65_535)?.flatten(),
         false => None,
     };
-    parsed.finish()?;
-    fields.finish()?;
+    parser.finish()?;
+    body_parser.finish()?;
     let projects = if is_public {
         Vec::new()
     } else {
-        vec![call.project().to_owned()]
+        vec![request.project().to_owned()]
     };
     let flavor = Flavor {
         name: name.to_owned(),
@@ -288,30 +291,36 @@ fn read(call: &RoutedRequest<'_>, body: &Value) -> ApiResult<(String, Flavor)> {
     Ok((id, flavor))
 }
 
-pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::FlavorsUpdate)?;
-    let body = call.json()?;
-    let mut fields = ObjectParser::of_body(&body)?;
-    let mut parsed = fields.object("flavor")?;
-    let description = parsed.nullable_text("description", 0..=65_535)?;
-    let description = description.ok_or_else(|| parsed.wrong("description", "it is missing"))?;
-    parsed.finish()?;
-    fields.finish()?;
-    let flavor = replace(call, |flavor| {
+pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::FlavorsUpdate)?;
+    let body = request.json()?;
+    let mut body_parser = ObjectParser::of_body(&body)?;
+    let mut parser = body_parser.object("flavor")?;
+    let description = parser.nullable_text("description", 0..=65_535)?;
+    let description =
+        description.ok_or_else(|| parser.field_error("description", "it is missing"))?;
+    parser.finish()?;
+    body_parser.finish()?;
+    let flavor = change_flavor(request, |flavor| {
         flavor.description = description.map(str::to_owned);
         Ok(())
     });
-    let id = call.parameter("flavor_id");
-    Reply::value(200, &json!({"flavor": shown(call, id, &flavor.await?)}))
+    let id = request.parameter("flavor_id");
+    Reply::value(
+        200,
+        &json!({"flavor": flavor_json(request, id, &flavor.await?)}),
+    )
 }
 
-pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::FlavorsDelete)?;
-    let id = call.parameter("flavor_id");
-    call.read(|control, _| find(call, control, id).map(|_| ()))
+pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::FlavorsDelete)?;
+    let id = request.parameter("flavor_id");
+    request
+        .read(|control, _| find(request, control, id).map(|_| ()))
         .await?;
     let id = id.to_owned();
-    call.carry_out(Command::SetFlavor { id, flavor: None })
+    request
+        .execute(Command::SetFlavor { id, flavor: None })
         .await?;
     Ok(Reply::empty(202))
 }

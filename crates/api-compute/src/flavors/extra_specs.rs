@@ -5,66 +5,70 @@ use placewright_conductor::super_conductor::Flavor;
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
-use super::{catalog, find, replace};
-use crate::call::RoutedRequest;
+use super::{catalog, change_flavor, find};
 use crate::error;
 use crate::fields::{self, ObjectParser};
+use crate::routed_request::RoutedRequest;
 
-/// The most extra specs of a flavor.
+/// The maximum number of extra specs of a flavor.
 const SPECS_MAX: usize = 1000;
 
 /// Parses extra specs; numbers are converted to texts.
-fn read(call: &RoutedRequest<'_>, path: &str, value: &Value) -> ApiResult<Vec<(String, String)>> {
+fn parse_specs(
+    request: &RoutedRequest<'_>,
+    path: &str,
+    value: &Value,
+) -> ApiResult<Vec<(String, String)>> {
     let mut value = value.clone();
     if let Value::Object(map) = &mut value {
-        for one in map.values_mut() {
-            if let Value::Number(number) = one {
-                *one = Value::String(number.to_string());
+        for entry in map.values_mut() {
+            if let Value::Number(number) = entry {
+                *entry = Value::String(number.to_string());
             }
         }
     }
-    let specs = fields::texts(path, &value, fields::is_key, 255)?;
-    if call.version.since(86) {
+    let specs = fields::parse_texts(path, &value, fields::is_key, 255)?;
+    if request.version.since(86) {
         catalog::check_extra_specs(path, &specs)?;
     }
     Ok(specs)
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::FlavorExtraSpecsIndex)?;
-    let id = call.parameter("flavor_id");
-    let specs = call.try_read(|control, _| Ok(find(call, control, id)?.extra_specs.clone()));
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::FlavorExtraSpecsIndex)?;
+    let id = request.parameter("flavor_id");
+    let specs = request.try_read(|control, _| Ok(find(request, control, id)?.extra_specs.clone()));
     Reply::value(200, &json!({"extra_specs": specs.await?}))
 }
 
-pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::FlavorExtraSpecsShow)?;
-    let (id, key) = (call.parameter("flavor_id"), call.parameter("key"));
-    let value = call.read(|control, _| {
-        let flavor = find(call, control, id)?;
+pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::FlavorExtraSpecsShow)?;
+    let (id, key) = (request.parameter("flavor_id"), request.parameter("key"));
+    let value = request.read(|control, _| {
+        let flavor = find(request, control, id)?;
         let value = flavor.extra_specs.get(key).cloned();
         value.ok_or_else(|| error::missing("extra spec", key))
     });
-    Reply::value(200, &pair(key, value.await?))
+    Reply::value(200, &spec_json(key, value.await?))
 }
 
-fn pair(key: &str, value: String) -> Value {
+fn spec_json(key: &str, value: String) -> Value {
     let mut map = serde_json::Map::new();
     map.insert(key.to_owned(), Value::String(value));
     Value::Object(map)
 }
 
-pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::FlavorExtraSpecsCreate)?;
-    let body = call.json()?;
-    let mut fields = ObjectParser::of_body(&body)?;
-    let specs = read(call, "extra_specs", fields.need("extra_specs")?)?;
-    fields.finish()?;
-    replace(call, |flavor| add(flavor, &specs)).await?;
+pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::FlavorExtraSpecsCreate)?;
+    let body = request.json()?;
+    let mut parser = ObjectParser::of_body(&body)?;
+    let specs = parse_specs(request, "extra_specs", parser.take_required("extra_specs")?)?;
+    parser.finish()?;
+    change_flavor(request, |flavor| add_specs(flavor, &specs)).await?;
     Reply::value(200, &body)
 }
 
-fn add(flavor: &mut Flavor, specs: &[(String, String)]) -> ApiResult<()> {
+fn add_specs(flavor: &mut Flavor, specs: &[(String, String)]) -> ApiResult<()> {
     flavor.extra_specs.extend(specs.iter().cloned());
     if flavor.extra_specs.len() > SPECS_MAX {
         let message = format!("A flavor has at most {SPECS_MAX} extra specs.");
@@ -73,11 +77,11 @@ fn add(flavor: &mut Flavor, specs: &[(String, String)]) -> ApiResult<()> {
     Ok(())
 }
 
-pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::FlavorExtraSpecsUpdate)?;
-    let key = call.parameter("key");
-    let body = call.json()?;
-    let specs = read(call, "", &body)?;
+pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::FlavorExtraSpecsUpdate)?;
+    let key = request.parameter("key");
+    let body = request.json()?;
+    let specs = parse_specs(request, "", &body)?;
     match specs.as_slice() {
         [(name, _)] if name == key => {}
         _ => {
@@ -85,14 +89,14 @@ pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
             return Err(ApiError::bad_request(message));
         }
     }
-    replace(call, |flavor| add(flavor, &specs)).await?;
+    change_flavor(request, |flavor| add_specs(flavor, &specs)).await?;
     Reply::value(200, &body)
 }
 
-pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::FlavorExtraSpecsDelete)?;
-    let key = call.parameter("key");
-    replace(call, |flavor| match flavor.extra_specs.remove(key) {
+pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::FlavorExtraSpecsDelete)?;
+    let key = request.parameter("key");
+    change_flavor(request, |flavor| match flavor.extra_specs.remove(key) {
         Some(_) => Ok(()),
         None => Err(error::missing("extra spec", key)),
     })

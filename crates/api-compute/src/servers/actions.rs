@@ -1,4 +1,4 @@
-//! `POST /servers/{server_id}/action`: dispatches to the action that a body names.
+//! `POST /servers/{server_id}/action`: runs the action that the body names.
 
 mod lock;
 mod moves;
@@ -9,10 +9,10 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::Value;
 
 use super::{delete, find};
-use crate::call::RoutedRequest;
 use crate::fields;
+use crate::routed_request::RoutedRequest;
 
-/// Actions of the compute API that have nothing to do with placement, and are not implemented.
+/// Actions of the compute API that do not affect placement, and are not implemented.
 const NOT_OFFERED: [&str; 33] = [
     "addFixedIp",
     "addFloatingIp",
@@ -49,35 +49,35 @@ const NOT_OFFERED: [&str; 33] = [
     "detach",
 ];
 
-pub(crate) async fn act(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let body = call.json()?;
+pub(crate) async fn run_action(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let body = request.json()?;
     let map = body
         .as_object()
-        .ok_or_else(|| fields::wrong("", "an object", &body))?;
+        .ok_or_else(|| fields::type_error("", "an object", &body))?;
     let mut actions = map.iter();
-    let (Some((name, parsed)), None) = (actions.next(), actions.next()) else {
+    let (Some((name, arguments)), None) = (actions.next(), actions.next()) else {
         let message = "The body must have the one action that is wanted.";
         return Err(ApiError::bad_request(message));
     };
-    call.note_action(name);
+    request.note_action(name);
     match name.as_str() {
-        "resize" => moves::resize(call, parsed).await,
-        "confirmResize" => moves::confirm(call).await,
-        "revertResize" => moves::revert(call).await,
-        "migrate" => moves::migrate(call, parsed).await,
-        "os-migrateLive" => moves::live_migrate(call, parsed).await,
-        "evacuate" => moves::evacuate(call, parsed).await,
-        "shelve" => moves::shelve(call).await,
-        "shelveOffload" => moves::shelve_offload(call).await,
-        "unshelve" => moves::unshelve(call, parsed).await,
-        "rebuild" => rebuild::rebuild(call, parsed).await,
-        "lock" => lock::lock(call, parsed).await,
-        "unlock" => lock::unlock(call).await,
+        "resize" => moves::resize(request, arguments).await,
+        "confirmResize" => moves::confirm(request).await,
+        "revertResize" => moves::revert(request).await,
+        "migrate" => moves::migrate(request, arguments).await,
+        "os-migrateLive" => moves::live_migrate(request, arguments).await,
+        "evacuate" => moves::evacuate(request, arguments).await,
+        "shelve" => moves::shelve(request).await,
+        "shelveOffload" => moves::shelve_offload(request).await,
+        "unshelve" => moves::unshelve(request, arguments).await,
+        "rebuild" => rebuild::rebuild(request, arguments).await,
+        "lock" => lock::lock(request, arguments).await,
+        "unlock" => lock::unlock(request).await,
         "forceDelete" => {
-            delete::now(call, Rule::ServersForceDelete).await?;
+            delete::delete_server(request, Rule::ServersForceDelete).await?;
             Ok(Reply::empty(202))
         }
-        _ if NOT_OFFERED.contains(&name.as_str()) => not_offered(call, name).await,
+        _ if NOT_OFFERED.contains(&name.as_str()) => not_offered(request, name).await,
         _ => {
             let message = format!("There is no action {name}.");
             Err(ApiError::bad_request(message))
@@ -85,19 +85,19 @@ pub(crate) async fn act(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     }
 }
 
-/// Rejects an action with 501, or 404 if the server does not exist.
-async fn not_offered(call: &RoutedRequest<'_>, name: &str) -> ApiResult<Reply> {
-    let read =
-        call.read(|control, views| find(call, control, views, Rule::ServersStart).map(|_| ()));
-    read.await?;
+/// Rejects an action that is not implemented with 501, or with 404 if the server does not exist.
+async fn not_offered(request: &RoutedRequest<'_>, name: &str) -> ApiResult<Reply> {
+    let reading = request
+        .read(|control, views| find(request, control, views, Rule::ServersStart).map(|_| ()));
+    reading.await?;
     Err(ApiError::not_implemented(format!(
         "{name} is not offered: servers are placed, moved and shown here, no more."
     )))
 }
 
-/// The arguments of an action that may also be null or missing.
-fn nullable(parsed: &Value) -> Value {
-    match parsed {
+/// The arguments of an action whose body may be null instead of an object.
+fn object_or_empty(arguments: &Value) -> Value {
+    match arguments {
         Value::Null => Value::Object(serde_json::Map::new()),
         other => other.clone(),
     }

@@ -3,12 +3,16 @@
 
 use placewright_conductor::Spec;
 use placewright_http::{ApiError, ApiResult};
-use placewright_records::server;
+use placewright_records::server as server_forms;
 use placewright_types::server::ServerBody;
 
-/// Reads the body of a specification that this API wrote.
-pub(crate) fn of(spec: &Spec) -> ApiResult<ServerBody> {
-    server::read(&spec.body).map_err(|error| {
+/// Decodes the body of a specification.
+///
+/// # Errors
+///
+/// 500 when the body was not written by this API.
+pub(crate) fn decode(spec: &Spec) -> ApiResult<ServerBody> {
+    server_forms::read(&spec.body).map_err(|error| {
         ApiError::new(
             500,
             format!("The record of the server cannot be read: {error}"),
@@ -16,12 +20,12 @@ pub(crate) fn of(spec: &Spec) -> ApiResult<ServerBody> {
     })
 }
 
-/// What can be shown of a specification; empty values if somebody else wrote it.
-pub(crate) fn shown(spec: &Spec) -> ServerBody {
-    server::read(&spec.body).unwrap_or_default()
+/// Decodes the body of a specification; empty values if it was not written by this API.
+pub(crate) fn decode_or_default(spec: &Spec) -> ServerBody {
+    server_forms::read(&spec.body).unwrap_or_default()
 }
 
-/// The body for a move: restrictions that applied only to the first placement are removed.
+/// The body for a move, without the restrictions that applied only to the first placement.
 pub(crate) fn for_move(mut body: ServerBody) -> ServerBody {
     body.request.num_instances = 1;
     body.min_count = None;
@@ -32,7 +36,7 @@ pub(crate) fn for_move(mut body: ServerBody) -> ServerBody {
     body
 }
 
-/// A valid host name made from a server's name; none if nothing is left of it.
+/// Makes a valid host name of a server's name; none if the name has no valid character.
 pub(crate) fn hostname(name: &str) -> Option<String> {
     let mut text = String::with_capacity(name.len());
     for letter in name.chars() {

@@ -1,4 +1,4 @@
-//! New servers: a request is validated, stored as build requests, and accepted.
+//! New servers: a request is checked, and accepted by storing a build request for each server.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use placewright_conductor::super_conductor::{
 use placewright_conductor::{ControlState, InstanceId, Rules, SharedRow, Spec, SpecBody, Usage};
 use placewright_control::usage_of;
 use placewright_http::{ApiError, ApiResult, Reply};
-use placewright_records::server;
+use placewright_records::server as server_forms;
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
 use placewright_secrets::Fields;
@@ -18,25 +18,27 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::body;
-use super::common_fields::{access_address, certificates, check_hostname, disk_config};
-use super::devices::{PARTS_MAX, boots_from_volume, is_first, read_boot};
+use super::common_fields::{check_hostname, parse_address, parse_certificates, parse_disk_config};
+use super::devices::{PARTS_MAX, boots_from_volume, is_boot_device, parse_devices};
 use super::hints::Hints;
 use super::{metadata, secrets, tags};
 use crate::admin::zones;
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::{self, ObjectParser};
+use crate::flavors;
+use crate::routed_request::RoutedRequest;
 
-/// The most servers of one request.
+/// The maximum number of servers of one request.
 const COUNT_MAX: i64 = 1000;
 
-/// A create request after parsing, before anything that it refers to is looked up.
+/// A parsed create request. The objects that it refers to are not looked up yet.
 struct CreateRequest<'a> {
     name: &'a str,
     flavor: String,
     zone: Option<&'a str>,
-    forced: Option<&'a str>,
-    least: Option<u32>,
+    /// `host` or `host:node`.
+    forced_host: Option<&'a str>,
+    count_min: Option<u32>,
     count: u32,
     wants_reservation: bool,
     hints: Hints,
@@ -47,104 +49,109 @@ struct CreateRequest<'a> {
     secrets: Fields,
 }
 
-pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    call.allow(Rule::ServersCreate)?;
-    let json = call.json()?;
-    let parsed = read(call, &json)?;
-    let (request, public_key) = call
-        .read(|control, _| look_up(call, control, &parsed))
+pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    request.authorize(Rule::ServersCreate)?;
+    let body_json = request.json()?;
+    let create_request = parse(request, &body_json)?;
+    let (request_spec, public_key) = request
+        .read(|control, _| look_up(request, control, &create_request))
         .await?;
-    let usage = match translate(&request, call.core.translate()) {
-        Ok(translation) => usage_of(&request.flavor, &translation),
+    let usage = match translate(&request_spec, request.api_state.translate_options()) {
+        Ok(translation) => usage_of(&request_spec.flavor, &translation),
         Err(error) => return Err(ApiError::bad_request(format!("{error}."))),
     };
-    let is_empty_disk =
-        request.flavor.root_gb == 0 && !parsed.is_bfv && parsed.server.image.is_some();
-    if is_empty_disk && !call.is_allowed(Rule::ServersCreateZeroDisk) {
+    let is_empty_disk = request_spec.flavor.root_gb == 0
+        && !create_request.is_bfv
+        && create_request.server.image.is_some();
+    if is_empty_disk && !request.is_allowed(Rule::ServersCreateZeroDisk) {
         let message = "With a flavor whose disk is 0, servers must boot from a volume.";
         return Err(ApiError::forbidden(message));
     }
-    accept(call, &parsed, request, public_key, usage).await
+    accept(request, &create_request, request_spec, public_key, usage).await
 }
 
-/// Stores the build requests.
+/// Accepts a request: makes the specifications of its servers, and stores a build request for each.
 async fn accept(
-    call: &RoutedRequest<'_>,
-    parsed: &CreateRequest<'_>,
-    mut request: RequestSpec,
+    request: &RoutedRequest<'_>,
+    create_request: &CreateRequest<'_>,
+    mut request_spec: RequestSpec,
     public_key: Option<String>,
     usage: Usage,
 ) -> ApiResult<Reply> {
     let new_id = |_| InstanceId(Uuid::new_v4());
-    let instances: Vec<InstanceId> = (0..parsed.count).map(new_id).collect();
-    let rules = parsed.hints.bind(&mut request, &instances);
+    let instances: Vec<InstanceId> = (0..create_request.count).map(new_id).collect();
+    let rules = create_request.hints.bind(&mut request_spec, &instances);
     let reservation = Uuid::new_v4();
     let reservation_id = format!("r-{:08x}", reservation.as_fields().0);
     let mut body = ServerBody {
-        request,
-        min_count: parsed.least,
-        server: parsed.server.clone(),
+        request: request_spec,
+        min_count: create_request.count_min,
+        server: create_request.server.clone(),
         ..ServerBody::default()
     };
     body.server.reservation_id.clone_from(&reservation_id);
     body.server.public_key = public_key;
-    let has_secrets = !parsed.secrets.is_empty();
+    let has_secrets = !create_request.secrets.is_empty();
     body.server.secrets_mark = has_secrets.then(secrets::new_mark);
-    let common = server::common(&body);
-    check_size(call, parsed.count, common.len() + parsed.secrets.len())?;
-    let sealed = secrets::seal(call, parsed.secrets.clone())?;
+    let common_part = server_forms::common(&body);
+    check_size(
+        request,
+        create_request.count,
+        common_part.len() + create_request.secrets.len(),
+    )?;
+    let sealed = secrets::seal(request, create_request.secrets.clone())?;
     let rules = Rules::from(rules);
-    let mut builds = Vec::with_capacity(parsed.count as usize);
+    let mut builds = Vec::with_capacity(create_request.count as usize);
     for (index, instance) in (0..).zip(instances) {
-        let name = if parsed.count == 1 {
-            parsed.name.to_owned()
+        let name = if create_request.count == 1 {
+            create_request.name.to_owned()
         } else {
-            format!("{}-{}", parsed.name, index + 1)
+            format!("{}-{}", create_request.name, index + 1)
         };
-        let hostname = match &parsed.hostname {
+        let hostname = match &create_request.hostname {
             Some(hostname) => hostname.clone(),
             None => body::hostname(&name).unwrap_or_else(|| format!("server-{instance}")),
         };
-        let own = server::own(&OwnFields {
+        let own_part = server_forms::own(&OwnFields {
             launch_index: index,
             hostname,
         });
         let (build_secrets, secrets) = sealed.of_instance(instance).map_err(secrets::not_sealed)?;
         let spec = Spec {
             name,
-            project: call.project().to_owned(),
-            user: call.user().to_owned(),
-            group: parsed.hints.group,
+            project: request.project().to_owned(),
+            user: request.user().to_owned(),
+            group: create_request.hints.group,
             rules: rules.clone(),
-            body: SpecBody::Row(SharedRow::parted(Arc::clone(&common), own)),
-            created_at: call.at,
+            body: SpecBody::Row(SharedRow::parted(Arc::clone(&common_part), own_part)),
+            created_at: request.now,
             usage: usage.clone(),
             build_secrets,
             secrets,
         };
         builds.push(NewBuild { instance, spec });
     }
-    let first = builds.first().map_or(Uuid::nil(), |build| build.instance.0);
-    call.note_created(builds.iter().map(|build| build.instance));
-    submit(call, parsed.hints.group, reservation, builds).await?;
-    accepted(call, parsed, first, &reservation_id)
+    let first_id = builds.first().map_or(Uuid::nil(), |build| build.instance.0);
+    request.note_created(builds.iter().map(|build| build.instance));
+    submit(request, create_request.hints.group, reservation, builds).await?;
+    accepted_response(request, create_request, first_id, &reservation_id)
 }
 
-/// Submits the build requests to control.
+/// Submits the build requests to control as one command.
 async fn submit(
-    call: &RoutedRequest<'_>,
+    request: &RoutedRequest<'_>,
     group: Option<Uuid>,
     reservation: Uuid,
     builds: Vec<NewBuild>,
 ) -> ApiResult<()> {
-    let most = call.core.limits().server_group_members_max;
+    let members_max = request.api_state.limits().server_group_members_max;
     let specs = builds.iter().map(|build| &build.spec);
     let bytes: u64 = specs.map(|spec| INSTANCE_BYTES + of_spec(spec)).sum();
-    let mut bounds = vec![call.room_for(call.project(), bytes)];
+    let mut bounds = vec![request.project_bytes_bound(request.project(), bytes)];
     bounds.extend(group.map(|group| Bound::Members {
         group,
         more: builds.len(),
-        most,
+        most: members_max,
     }));
     let command = Command::Bounded {
         bounds,
@@ -153,96 +160,99 @@ async fn submit(
             builds,
         }),
     };
-    match call.submit(command).await? {
+    match request.submit(command).await? {
         Ok(_) => {}
         Err(super_conductor::Refusal::TooMany { .. }) => {
             return Err(ApiError::forbidden(format!(
-                "The server group would have more than {most} members; \
+                "The server group would have more than {members_max} members; \
                  compute.server_group_members_max allows no more."
             )));
         }
-        // Only the server group is checked again when the command is decided.
+        // When the command is decided, only the existence of the server group is checked again.
         Err(super_conductor::Refusal::NotFound { what, id }) => {
             return Err(ApiError::bad_request(format!("There is no {what} {id}.")));
         }
-        Err(refusal) => return Err(error::of_refusal(refusal)),
+        Err(refusal) => return Err(error::from_refusal(refusal)),
     }
     Ok(())
 }
 
 /// The response to a request that was accepted.
-fn accepted(
-    call: &RoutedRequest<'_>,
-    parsed: &CreateRequest<'_>,
-    first: Uuid,
+fn accepted_response(
+    request: &RoutedRequest<'_>,
+    create_request: &CreateRequest<'_>,
+    first_id: Uuid,
     reservation_id: &str,
 ) -> ApiResult<Reply> {
-    if parsed.wants_reservation {
+    if create_request.wants_reservation {
         return Reply::value(202, &json!({"reservation_id": reservation_id}));
     }
-    let path = format!("/servers/{first}");
-    let groups = &parsed.server.security_groups;
+    let path = format!("/servers/{first_id}");
+    let groups = &create_request.server.security_groups;
     let groups: Vec<Value> = match groups.is_empty() {
         true => vec![json!({"name": "default"})],
         false => groups.iter().map(|name| json!({"name": name})).collect(),
     };
     let mut server = json!({
-        "id": first,
-        "links": call.links(&path),
-        "OS-DCF:diskConfig": parsed.server.disk_config,
+        "id": first_id,
+        "links": request.links(&path),
+        "OS-DCF:diskConfig": create_request.server.disk_config,
         "security_groups": groups,
     });
-    if let Some(password) = &parsed.secrets.admin_pass {
+    if let Some(password) = &create_request.secrets.admin_pass {
         server["adminPass"] = json!(password.expose());
     }
     let reply = Reply::value(202, &json!({"server": server}))?;
-    Ok(reply.with_location(call.link(&path)))
+    Ok(reply.with_location(request.link(&path)))
 }
 
-/// Checks the size of the records: each cell stores a whole record of each server.
-fn check_size(call: &RoutedRequest<'_>, count: u32, bytes: usize) -> ApiResult<()> {
-    let most = call.core.limits().reservation_bytes_max;
-    if bytes.saturating_mul(count as usize) <= most {
+/// Checks the total size of the records: each cell stores a complete record of each of its servers.
+fn check_size(request: &RoutedRequest<'_>, count: u32, bytes: usize) -> ApiResult<()> {
+    let bytes_max = request.api_state.limits().reservation_bytes_max;
+    if bytes.saturating_mul(count as usize) <= bytes_max {
         return Ok(());
     }
     Err(ApiError::new(
         413,
         format!(
             "{count} servers of {bytes} bytes each are too much for one request; \
-             compute.reservation_bytes_max allows {most} bytes."
+             compute.reservation_bytes_max allows {bytes_max} bytes."
         ),
     ))
 }
 
-/// Looks up what the request refers to: flavor, key pair, group, zone, hosts.
+/// Looks up the objects that the request refers to: flavor, key pair, server group, zone, hosts.
+/// Returns the request for the scheduler, and the public key.
 fn look_up(
-    call: &RoutedRequest<'_>,
+    request: &RoutedRequest<'_>,
     control: &ControlState,
-    parsed: &CreateRequest<'_>,
+    create_request: &CreateRequest<'_>,
 ) -> ApiResult<(RequestSpec, Option<String>)> {
     let conductor = &control.conductor;
-    let flavor = crate::flavors::find(call, control, &parsed.flavor).map_err(|_| {
+    let flavor = flavors::find(request, control, &create_request.flavor).map_err(|_| {
         ApiError::field(
             "server.flavorRef",
-            format!("there is no flavor {}", parsed.flavor),
+            format!("there is no flavor {}", create_request.flavor),
         )
     })?;
-    let mut request = RequestSpec::new(flavor_of(flavor));
-    call.project().clone_into(&mut request.project_id);
-    call.user().clone_into(&mut request.user_id);
-    request.num_instances = parsed.count;
-    request.is_bfv = parsed.is_bfv;
-    parsed.hints.look_up(call, control, &mut request)?;
-    request
+    let mut request_spec = RequestSpec::new(flavors::for_scheduler(flavor));
+    request.project().clone_into(&mut request_spec.project_id);
+    request.user().clone_into(&mut request_spec.user_id);
+    request_spec.num_instances = create_request.count;
+    request_spec.is_bfv = create_request.is_bfv;
+    create_request
+        .hints
+        .look_up(request, control, &mut request_spec)?;
+    request_spec
         .requested_destination
-        .clone_from(&parsed.destination);
-    let image = parsed.server.image.as_deref();
-    request.image = image.and_then(|image| call.core.images().find(image));
-    look_up_place(control, parsed, &mut request)?;
-    let key = match &parsed.server.key_name {
+        .clone_from(&create_request.destination);
+    let image = create_request.server.image.as_deref();
+    request_spec.image = image.and_then(|image| request.api_state.images().find(image));
+    look_up_destination(control, create_request, &mut request_spec)?;
+    let key = match &create_request.server.key_name {
         None => None,
         Some(name) => {
-            let key = (call.user().to_owned(), name.clone());
+            let key = (request.user().to_owned(), name.clone());
             let row = conductor.keypairs().get(&key);
             let row = row.ok_or_else(|| {
                 ApiError::field("server.key_name", format!("there is no key pair {name}"))
@@ -250,121 +260,108 @@ fn look_up(
             Some(row.public_key.clone())
         }
     };
-    Ok((request, key))
+    Ok((request_spec, key))
 }
 
 /// Looks up the zone and the hosts that the request names.
-fn look_up_place(
+fn look_up_destination(
     control: &ControlState,
-    parsed: &CreateRequest<'_>,
-    request: &mut RequestSpec,
+    create_request: &CreateRequest<'_>,
+    request_spec: &mut RequestSpec,
 ) -> ApiResult<()> {
     let conductor = &control.conductor;
-    if let Some(zone) = parsed.zone {
+    if let Some(zone) = create_request.zone {
         if !zones::exists(control, zone) {
             let message = format!("there is no zone {zone}");
             return Err(ApiError::field("server.availability_zone", message));
         }
-        request.availability_zone = Some(zone.to_owned());
+        request_spec.availability_zone = Some(zone.to_owned());
     }
-    let known = |field, host: &str| {
+    let check_host_exists = |field, host: &str| {
         if conductor.host_names().contains_key(host) {
             return Ok(());
         }
         Err(ApiError::field(field, format!("there is no host {host}")))
     };
-    if let Some(forced) = parsed.forced {
-        let (host, node) = forced.split_once(':').unwrap_or((forced, ""));
+    if let Some(forced_host) = create_request.forced_host {
+        let (host, node) = forced_host.split_once(':').unwrap_or((forced_host, ""));
         for (name, names) in [
-            (host, &mut request.force_hosts),
-            (node, &mut request.force_nodes),
+            (host, &mut request_spec.force_hosts),
+            (node, &mut request_spec.force_nodes),
         ] {
             if !name.is_empty() {
-                known("server.availability_zone", name)?;
+                check_host_exists("server.availability_zone", name)?;
                 names.push(name.to_owned());
             }
         }
     }
-    if let Some(destination) = &parsed.destination {
+    if let Some(destination) = &create_request.destination {
         for (field, name) in [
             ("server.host", &destination.host),
             ("server.hypervisor_hostname", &destination.node),
         ] {
             if let Some(name) = name {
-                known(field, name)?;
+                check_host_exists(field, name)?;
             }
         }
     }
     Ok(())
 }
 
-/// A flavor in the form that the scheduler needs.
-pub(crate) fn flavor_of(flavor: &super_conductor::Flavor) -> placewright_scheduler::flavor::Flavor {
-    placewright_scheduler::flavor::Flavor {
-        name: flavor.name.clone(),
-        vcpus: flavor.vcpus,
-        memory_mb: flavor.memory_mb,
-        root_gb: flavor.root_gb,
-        ephemeral_gb: flavor.ephemeral_gb,
-        swap_mb: flavor.swap_mb,
-        extra_specs: flavor.extra_specs.clone(),
-    }
-}
-
 /// Parses the body of a create request.
-fn read<'a>(call: &RoutedRequest<'_>, json: &'a Value) -> ApiResult<CreateRequest<'a>> {
-    let mut fields = ObjectParser::of_body(json)?;
-    let mut parsed = fields.object("server")?;
-    let version = call.version;
-    let name = parsed.name("name")?;
-    let name = name.ok_or_else(|| parsed.wrong("name", "it is missing"))?;
-    let flavor = flavor_ref(&mut parsed)?;
+fn parse<'a>(request: &RoutedRequest<'_>, body_json: &'a Value) -> ApiResult<CreateRequest<'a>> {
+    let mut body_parser = ObjectParser::of_body(body_json)?;
+    let mut parser = body_parser.object("server")?;
+    let version = request.version;
+    let name = parser.name("name")?;
+    let name = name.ok_or_else(|| parser.field_error("name", "it is missing"))?;
+    let flavor = parse_flavor_ref(&mut parser)?;
     let mut server = ServerFields {
         flavor_id: flavor.clone(),
         ..ServerFields::default()
     };
-    read_boot(call, &mut parsed, &mut server)?;
+    parse_devices(request, &mut parser, &mut server)?;
     let is_bfv = boots_from_volume(&server.block_device_mapping_v2);
-    read_image(&mut parsed, &mut server)?;
-    if let Some(value) = parsed.take("metadata") {
-        server.metadata = metadata::read("server.metadata", value)?;
+    parse_image(&mut parser, &mut server)?;
+    if let Some(value) = parser.take("metadata") {
+        server.metadata = metadata::parse("server.metadata", value)?;
     }
     if version.since(19) {
-        let description = parsed.nullable_text("description", 0..=255)?.flatten();
+        let description = parser.nullable_text("description", 0..=255)?.flatten();
         server.description = description.map(str::to_owned);
     }
     if version.since(52)
-        && let Some(value) = parsed.take("tags")
+        && let Some(value) = parser.take("tags")
     {
-        server.tags = tags::read("server.tags", value)?;
+        server.tags = tags::parse("server.tags", value)?;
     }
     let mut hostname = None;
     if version.since(90)
-        && let Some(text) = parsed.text("hostname", 2..=255)?
+        && let Some(text) = parser.text("hostname", 2..=255)?
     {
-        check_hostname(call, "server.hostname", text)?;
+        check_hostname(request, "server.hostname", text)?;
         hostname = Some(text.to_owned());
     }
-    read_rest(call, &mut parsed, &mut server)?;
-    let secrets = secrets::read(&mut parsed)?;
-    let (zone, forced, destination) = read_place(call, &mut parsed)?;
-    let least = parsed.integer("min_count", 1..=COUNT_MAX)?;
-    let most = parsed.integer("max_count", 1..=COUNT_MAX)?;
-    let most = most.unwrap_or(least.unwrap_or(1));
-    if least.is_some_and(|least| least > most) {
-        return Err(parsed.wrong("min_count", "it must not be more than max_count"));
+    parse_other_fields(request, &mut parser, &mut server)?;
+    let secrets = secrets::parse(&mut parser)?;
+    let (zone, forced_host, destination) = parse_destination(request, &mut parser)?;
+    let count_min = parser.integer("min_count", 1..=COUNT_MAX)?;
+    let count_max = parser.integer("max_count", 1..=COUNT_MAX)?;
+    let count_max = count_max.unwrap_or(count_min.unwrap_or(1));
+    if count_min.is_some_and(|count_min| count_min > count_max) {
+        return Err(parser.field_error("min_count", "it must not be more than max_count"));
     }
-    let wants_reservation = parsed.boolean("return_reservation_id")?.unwrap_or(false);
-    parsed.finish()?;
-    let count = u32::try_from(most).unwrap_or(1);
-    let hints = Hints::read(call, &mut fields, count)?;
-    fields.finish()?;
+    let wants_reservation = parser.boolean("return_reservation_id")?.unwrap_or(false);
+    parser.finish()?;
+    let count = u32::try_from(count_max).unwrap_or(1);
+    let hints = Hints::parse(request, &mut body_parser, count)?;
+    body_parser.finish()?;
     Ok(CreateRequest {
         name,
         flavor,
         zone,
-        forced,
-        least: least.and_then(|least| u32::try_from(least).ok()),
+        forced_host,
+        count_min: count_min.and_then(|count_min| u32::try_from(count_min).ok()),
         count,
         wants_reservation,
         hints,
@@ -376,37 +373,39 @@ fn read<'a>(call: &RoutedRequest<'_>, json: &'a Value) -> ApiResult<CreateReques
     })
 }
 
-/// The flavor id in a field; it may be a URL that ends with the id.
-pub(crate) fn flavor_ref(fields: &mut ObjectParser<'_>) -> ApiResult<String> {
-    match fields.need("flavorRef")? {
+/// Parses the field with the flavor's id, which may be a URL that ends with the id.
+pub(crate) fn parse_flavor_ref(parser: &mut ObjectParser<'_>) -> ApiResult<String> {
+    match parser.take_required("flavorRef")? {
         Value::Number(number) => Ok(number.to_string()),
         Value::String(text) if (1..=255).contains(&text.len()) => {
             Ok(text.rsplit('/').next().unwrap_or(text).to_owned())
         }
-        other => Err(fields::wrong(
-            &fields.path_of("flavorRef"),
+        other => Err(fields::type_error(
+            &parser.path_of("flavorRef"),
             "the id of a flavor",
             other,
         )),
     }
 }
 
-/// The image, which is required unless the server boots from a volume.
-fn read_image(parsed: &mut ObjectParser<'_>, server: &mut ServerFields) -> ApiResult<()> {
-    let image = parsed.text("imageRef", 0..=255)?.unwrap_or("");
+/// Parses the image, which is required unless a block device is the boot device.
+fn parse_image(parser: &mut ObjectParser<'_>, server: &mut ServerFields) -> ApiResult<()> {
+    let image = parser.text("imageRef", 0..=255)?.unwrap_or("");
     if image.is_empty() {
-        let boots = server.block_device_mapping_v2.iter().any(is_first);
-        if !boots {
-            return Err(parsed.wrong("imageRef", "an image or a volume to boot from is needed"));
+        let has_boot_device = server.block_device_mapping_v2.iter().any(is_boot_device);
+        if !has_boot_device {
+            return Err(
+                parser.field_error("imageRef", "an image or a volume to boot from is needed")
+            );
         }
         return Ok(());
     }
-    server.image = Some(image_id(&parsed.path_of("imageRef"), image)?);
+    server.image = Some(parse_image_id(&parser.path_of("imageRef"), image)?);
     Ok(())
 }
 
-/// The UUID of an image; it may be a URL that ends with the UUID.
-pub(crate) fn image_id(path: &str, text: &str) -> ApiResult<String> {
+/// Parses the UUID of an image, which may be a URL that ends with the UUID.
+pub(crate) fn parse_image_id(path: &str, text: &str) -> ApiResult<String> {
     let last = text.rsplit('/').next().unwrap_or(text);
     match Uuid::try_parse(last) {
         Ok(id) => Ok(id.to_string()),
@@ -417,75 +416,79 @@ pub(crate) fn image_id(path: &str, text: &str) -> ApiResult<String> {
     }
 }
 
-fn read_rest(
-    call: &RoutedRequest<'_>,
-    parsed: &mut ObjectParser<'_>,
+/// Parses the fields that need no other field.
+fn parse_other_fields(
+    request: &RoutedRequest<'_>,
+    parser: &mut ObjectParser<'_>,
     server: &mut ServerFields,
 ) -> ApiResult<()> {
-    server.key_name = parsed
+    server.key_name = parser
         .nullable_text("key_name", 1..=255)?
         .flatten()
         .map(str::to_owned);
-    server.config_drive = parsed.boolean("config_drive")?.unwrap_or(false);
-    server.access_ip_v4 = access_address(parsed, "accessIPv4")?.flatten();
-    server.access_ip_v6 = access_address(parsed, "accessIPv6")?.flatten();
-    disk_config(parsed)?
+    server.config_drive = parser.boolean("config_drive")?.unwrap_or(false);
+    server.access_ip_v4 = parse_address(parser, "accessIPv4")?.flatten();
+    server.access_ip_v6 = parse_address(parser, "accessIPv6")?.flatten();
+    parse_disk_config(parser)?
         .unwrap_or("MANUAL")
         .clone_into(&mut server.disk_config);
-    if let Some(value) = parsed.take("security_groups") {
-        let path = parsed.path_of("security_groups");
-        let all = fields::list(&path, value, PARTS_MAX)?;
-        for (place, one) in all.iter().enumerate() {
-            let mut group = ObjectParser::new(format!("{path}[{place}]"), one)?;
-            let name = group.needed_text("name", 1..=255)?;
+    if let Some(value) = parser.take("security_groups") {
+        let path = parser.path_of("security_groups");
+        let items = fields::parse_list(&path, value, PARTS_MAX)?;
+        for (index, item) in items.iter().enumerate() {
+            let mut group = ObjectParser::new(format!("{path}[{index}]"), item)?;
+            let name = group.required_text("name", 1..=255)?;
             group.finish()?;
             server.security_groups.push(name.to_owned());
         }
     }
-    if !call.version.since(57) && parsed.take("personality").is_some() {
+    if !request.version.since(57) && parser.take("personality").is_some() {
         let message = "files cannot be put into servers; use user_data";
-        return Err(parsed.wrong("personality", message));
+        return Err(parser.field_error("personality", message));
     }
-    if call.version.since(63) {
-        server.trusted_image_certificates = certificates(parsed)?;
+    if request.version.since(63) {
+        server.trusted_image_certificates = parse_certificates(parser)?;
     }
     Ok(())
 }
 
-/// The requested zone, the host that an administrator forces, and the requested destination.
-type RequestedPlace<'a> = (Option<&'a str>, Option<&'a str>, Option<Destination>);
+/// The requested zone, the forced host (`host` or `host:node`), and the requested destination.
+type RequestedDestination<'a> = (Option<&'a str>, Option<&'a str>, Option<Destination>);
 
-/// Parses zone, forced host and requested host.
-fn read_place<'a>(
-    call: &RoutedRequest<'_>,
-    parsed: &mut ObjectParser<'a>,
-) -> ApiResult<RequestedPlace<'a>> {
-    let zone = parsed
+/// Parses the requested zone, forced host and destination.
+fn parse_destination<'a>(
+    request: &RoutedRequest<'_>,
+    parser: &mut ObjectParser<'a>,
+) -> ApiResult<RequestedDestination<'a>> {
+    let zone = parser
         .nullable_text("availability_zone", 1..=255)?
         .flatten();
-    let (zone, forced) = match zone.and_then(|zone| zone.split_once(':')) {
-        Some((zone, forced)) => {
-            if forced.matches(':').count() > 1 {
+    let (zone, forced_host) = match zone.and_then(|zone| zone.split_once(':')) {
+        Some((zone, forced_host)) => {
+            if forced_host.matches(':').count() > 1 {
                 let message = "it must be a zone, zone:host, zone:host:node or zone::node";
-                return Err(parsed.wrong("availability_zone", message));
+                return Err(parser.field_error("availability_zone", message));
             }
-            call.allow(Rule::ServersCreateForcedHost)?;
-            (Some(zone).filter(|zone| !zone.is_empty()), Some(forced))
+            request.authorize(Rule::ServersCreateForcedHost)?;
+            (
+                Some(zone).filter(|zone| !zone.is_empty()),
+                Some(forced_host),
+            )
         }
         None => (zone, None),
     };
     let (mut host, mut node) = (None, None);
-    if call.version.since(74) {
-        host = parsed.text("host", 1..=255)?;
-        node = parsed.text("hypervisor_hostname", 1..=255)?;
+    if request.version.since(74) {
+        host = parser.text("host", 1..=255)?;
+        node = parser.text("hypervisor_hostname", 1..=255)?;
     }
     if host.is_none() && node.is_none() {
-        return Ok((zone, forced, None));
+        return Ok((zone, forced_host, None));
     }
-    call.allow(Rule::ServersCreateDestination)?;
-    if forced.is_some() {
+    request.authorize(Rule::ServersCreateDestination)?;
+    if forced_host.is_some() {
         let message = "it cannot name a host when host or hypervisor_hostname does";
-        return Err(parsed.wrong("availability_zone", message));
+        return Err(parser.field_error("availability_zone", message));
     }
     let destination = Destination {
         host: host.map(str::to_owned),

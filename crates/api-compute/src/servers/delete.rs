@@ -5,24 +5,24 @@ use placewright_conductor::super_conductor::Command;
 use placewright_http::{ApiResult, Reply};
 
 use super::{find, find_unlocked};
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
-pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    now(call, Rule::ServersDelete).await?;
+pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    delete_server(request, Rule::ServersDelete).await?;
     Ok(Reply::empty(204))
 }
 
-/// Deletes the server of the path. If its deletion is under way already, nothing is done.
-pub(crate) async fn now(call: &RoutedRequest<'_>, rule: Rule) -> ApiResult<()> {
-    let read = call.try_read(|control, views| {
-        let seen = find(call, control, views, rule)?;
-        if seen.mapping.is_deleting {
+/// Deletes the server of the path. If its deletion has begun already, nothing is done.
+pub(crate) async fn delete_server(request: &RoutedRequest<'_>, rule: Rule) -> ApiResult<()> {
+    let reading = request.try_read(|control, views| {
+        let server = find(request, control, views, rule)?;
+        if server.mapping.is_deleting {
             return Ok(None);
         }
-        Ok(Some(find_unlocked(call, control, views, rule)?.id))
+        Ok(Some(find_unlocked(request, control, views, rule)?.id))
     });
-    if let Some(instance) = read.await? {
-        call.carry_out(Command::Delete { instance }).await?;
+    if let Some(instance) = reading.await? {
+        request.execute(Command::Delete { instance }).await?;
     }
     Ok(())
 }

@@ -1,38 +1,38 @@
 //! Faults, as administrators and as owners see them.
 //!
-//! A stored fault names hosts, their numbers and the requested amounts. As in Nova, only
-//! administrators see that. Owners learn which parts of their own request could not be satisfied.
+//! A stored fault names hosts, numbers of hosts and requested amounts. As in Nova, only
+//! administrators see these. Owners see which parts of their own request could not be satisfied.
 
 use std::collections::BTreeSet;
 
 use placewright_conductor::Fault;
 use serde::Deserialize;
 
-/// How messages about servers without a host begin.
+/// The beginning of each message about a server for which no host was found.
 const NO_HOST: &str = "No valid host was found.";
 
-/// The name for the parts of a request that become rules of the claim.
+/// The name of those parts of a request that become rules of the claim.
 const RULES: &str = "hints or group";
 
 /// The message for any other fault.
-const SOMETHING_ELSE: &str = "The server could not be made what it was asked to be.";
+const OTHER_FAULT: &str = "The server could not be made what it was asked to be.";
 
-/// The explanation of a search without a host, as far as owners may see it.
+/// The explanation of a search that found no host, reduced to what the owner's message depends on.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Explanation {
     impossible: Vec<String>,
-    filters: Vec<Removed>,
+    filters: Vec<FilterEffect>,
     removed_by_rules: usize,
     left: usize,
     /// Why the last claim was refused, if that is known.
     reason: String,
 }
 
-/// How many hosts one filter removed, and how many it left.
+/// The effect of one filter: how many hosts it removed, and how many it left.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Removed {
+struct FilterEffect {
     filter: String,
     removed: usize,
     left: usize,
@@ -41,15 +41,15 @@ struct Removed {
 /// The message of a fault for the owner of the server.
 pub(crate) fn for_owner(fault: &Fault) -> String {
     if !fault.message.starts_with(NO_HOST) {
-        // Faults with another code concern the request, and are written for its author.
+        // Messages of faults with another code are about the request, and may be shown to its author.
         return match fault.code {
-            500 => SOMETHING_ELSE.to_owned(),
+            500 => OTHER_FAULT.to_owned(),
             _ => fault.message.clone(),
         };
     }
-    let why: Explanation = serde_json::from_str(&fault.details).unwrap_or_default();
-    let wishes: Vec<&str> = unsatisfied_parts(&why).into_iter().collect();
-    match wishes.split_last() {
+    let explanation: Explanation = serde_json::from_str(&fault.details).unwrap_or_default();
+    let parts: Vec<&str> = unsatisfied_parts(&explanation).into_iter().collect();
+    match parts.split_last() {
         None => NO_HOST.to_owned(),
         Some((last, [])) => format!("{NO_HOST} No host does for its {last}."),
         Some((last, others)) => {
@@ -60,39 +60,42 @@ pub(crate) fn for_owner(fault: &Fault) -> String {
 }
 
 /// The parts of the request that no host satisfies.
-fn unsatisfied_parts(why: &Explanation) -> BTreeSet<&'static str> {
-    let mut wishes: BTreeSet<&str> = why
+fn unsatisfied_parts(explanation: &Explanation) -> BTreeSet<&'static str> {
+    let mut parts: BTreeSet<&str> = explanation
         .impossible
         .iter()
         .filter_map(|constraint| part_of_constraint(constraint))
         .collect();
-    if !wishes.is_empty() {
-        return wishes;
+    if !parts.is_empty() {
+        return parts;
     }
-    let emptied = why
+    let last_filter = explanation
         .filters
         .iter()
-        .find(|one| one.removed > 0 && one.left == 0);
-    if why.reason == "rule" {
-        wishes.insert(RULES);
+        .find(|effect| effect.removed > 0 && effect.left == 0);
+    if explanation.reason == "rule" {
+        parts.insert(RULES);
     }
-    match emptied {
-        Some(one) => wishes.extend(part_of_filter(&one.filter)),
-        None if why.removed_by_rules > 0 && why.left == 0 => drop(wishes.insert(RULES)),
+    match last_filter {
+        Some(effect) => parts.extend(part_of_filter(&effect.filter)),
+        None if explanation.removed_by_rules > 0 && explanation.left == 0 => {
+            parts.insert(RULES);
+        }
         None => {}
     }
-    wishes
+    parts
 }
 
-/// The part of the request that a constraint of the query comes from: traits come from the flavor
-/// or the image. Aggregates may be an operator's restriction, and reveal nothing.
+/// The part of the request from which a constraint of the placement query was derived; traits come
+/// from the flavor or the image. None for aggregates, because they may be a restriction that the
+/// operator made.
 fn part_of_constraint(constraint: &str) -> Option<&'static str> {
     if constraint.starts_with("resources") || constraint.contains(" of all groups together") {
         return Some("flavor");
     }
-    let is_of_traits =
+    let is_about_traits =
         constraint.starts_with("required") || constraint.starts_with("root_required");
-    is_of_traits.then_some("traits")
+    is_about_traits.then_some("traits")
 }
 
 /// The part of the request that a filter checks; none for filters that check hosts only.
@@ -144,7 +147,7 @@ mod tests {
                     {"filter":"SameHostFilter","removed":4,"left":0}]}"#,
                 "No valid host was found. No host does for its hints.",
             ),
-            (500, "host cn-7 broke", "cn-7", SOMETHING_ELSE),
+            (500, "host cn-7 broke", "cn-7", OTHER_FAULT),
             (
                 404,
                 "The instance was deleted.",

@@ -9,32 +9,32 @@ use placewright_types::server::ServerBody;
 
 use super::pattern::Pattern;
 use super::server_view::ServerView;
-use super::status::WORDS;
+use super::status::STATUSES;
 use super::tags::TAGS_MAX;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
-/// The conditions of a listing of servers.
+/// The conditions that listed servers satisfy.
 pub(crate) struct Filter {
     /// The project whose servers are listed; all if none.
     project: Option<String>,
-    /// Whether the conditions contradict themselves, so that no server matches.
-    is_empty: bool,
-    /// Conditions on a server's state, checked first because they are cheap.
+    /// Whether no server can satisfy the conditions.
+    matches_nothing: bool,
+    /// Conditions that are checked first, because they are cheap.
     conditions: Vec<Condition>,
-    /// Conditions that need the parsed body of the specification.
-    costly: Vec<BodyCondition>,
-    /// Regular expressions for names and descriptions, matched without a lock.
+    /// Conditions for which the body of a server's specification has to be decoded.
+    body_conditions: Vec<BodyCondition>,
+    /// Regular expressions for names and descriptions. They are matched while no lock is held.
     patterns: Vec<(PatternField, Pattern)>,
 }
 
-/// The text that a regular expression is matched with.
+/// The field of a server that a regular expression is matched with.
 #[derive(Clone, Copy)]
 enum PatternField {
     Name,
     Description,
 }
 
-/// A condition on a server's records and state.
+/// A condition on the state of a server.
 enum Condition {
     User(String),
     Id(String),
@@ -44,12 +44,12 @@ enum Condition {
     Power(u8),
     Host(String),
     Zone(String),
-    Since(Timestamp),
-    Before(Timestamp),
+    ChangedSince(Timestamp),
+    ChangedBefore(Timestamp),
     Locked(bool),
 }
 
-/// A condition on the body of a server's specification, which has to be parsed.
+/// A condition on the body of a server's specification.
 enum BodyCondition {
     Flavor(String),
     Image(String),
@@ -58,15 +58,15 @@ enum BodyCondition {
     ConfigDrive(bool),
     Tags {
         tags: BTreeSet<String>,
-        /// Whether all of the tags are required, or one.
-        all: bool,
+        /// Whether all of the tags are required, or only one of them.
+        requires_all: bool,
         /// Whether the condition is negated.
-        not: bool,
+        is_negated: bool,
     },
 }
 
-/// Parameters that everybody may use, with the version in which they were added.
-const FOR_ALL: [(&str, u16); 27] = [
+/// Parameters that everybody may use, each with the version in which it was added.
+const PUBLIC_PARAMETERS: [(&str, u16); 27] = [
     ("reservation_id", 1),
     ("name", 1),
     ("status", 1),
@@ -97,7 +97,7 @@ const FOR_ALL: [(&str, u16); 27] = [
 ];
 
 /// Parameters that only administrators may use.
-const FOR_ADMINISTRATORS: [&str; 21] = [
+const ADMINISTRATOR_PARAMETERS: [&str; 21] = [
     "host",
     "node",
     "hypervisor_hostname",
@@ -121,10 +121,12 @@ const FOR_ADMINISTRATORS: [&str; 21] = [
     "display_name",
 ];
 
-/// Parameters that may be repeated, each with a further value or key.
-const MORE_THAN_ONCE: [&str; 5] = ["status", "vm_state", "task_state", "sort_key", "sort_dir"];
+/// Parameters that a query may have more than once.
+const REPEATABLE_PARAMETERS: [&str; 5] =
+    ["status", "vm_state", "task_state", "sort_key", "sort_dir"];
 
-const OF_PAGES: [&str; 4] = ["limit", "marker", "sort_key", "sort_dir"];
+/// Parameters that are no conditions.
+const PAGE_PARAMETERS: [&str; 4] = ["limit", "marker", "sort_key", "sort_dir"];
 
 impl Filter {
     /// Parses the conditions of a request.
@@ -132,58 +134,65 @@ impl Filter {
     /// # Errors
     ///
     /// 400 for invalid values, 403 for other projects.
-    pub(crate) fn of(call: &RoutedRequest<'_>, rule_for_all: Rule) -> ApiResult<Self> {
+    pub(crate) fn parse(request: &RoutedRequest<'_>, all_projects_rule: Rule) -> ApiResult<Self> {
         let mut filter = Self {
-            project: Some(call.project().to_owned()),
-            is_empty: false,
+            project: Some(request.project().to_owned()),
+            matches_nothing: false,
             conditions: Vec::new(),
-            costly: Vec::new(),
+            body_conditions: Vec::new(),
             patterns: Vec::new(),
         };
-        if let Some(key) = call.query.repeated(&MORE_THAN_ONCE) {
+        if let Some(key) = request.query.find_repeated(&REPEATABLE_PARAMETERS) {
             return Err(ApiError::field(key, "it may be there once only"));
         }
-        let wants_all = call.query.boolean("all_tenants")?.unwrap_or(false);
+        let wants_all = request.query.boolean("all_tenants")?.unwrap_or(false);
         if wants_all {
-            call.allow(rule_for_all)?;
+            request.authorize(all_projects_rule)?;
             filter.project = None;
         }
-        let may_all = call.is_allowed(Rule::ServersAllFilters);
-        for (key, value) in call.query.iter() {
-            if OF_PAGES.contains(&key) {
+        let may_use_all = request.is_allowed(Rule::ServersAllFilters);
+        for (key, value) in request.query.iter() {
+            if PAGE_PARAMETERS.contains(&key) {
                 continue;
             }
-            let since = FOR_ALL.iter().find(|(name, _)| *name == key);
-            let is_for_administrators = FOR_ADMINISTRATORS.contains(&key);
+            let since = PUBLIC_PARAMETERS.iter().find(|(name, _)| *name == key);
+            let is_for_administrators = ADMINISTRATOR_PARAMETERS.contains(&key);
             match since {
-                Some((_, since)) if call.version.since(*since) || may_all => {}
-                _ if is_for_administrators && may_all => {}
-                None if !is_for_administrators && call.version.since(75) => {
+                Some((_, since)) if request.version.since(*since) || may_use_all => {}
+                _ if is_for_administrators && may_use_all => {}
+                None if !is_for_administrators && request.version.since(75) => {
                     let message = "there is no such query parameter";
                     return Err(ApiError::field(key, message));
                 }
                 // Before version 2.75, parameters that are unknown or not allowed are ignored.
                 _ => continue,
             }
-            filter.add(call, key, value)?;
+            filter.add_condition(request, key, value)?;
         }
-        filter.add_repeated(call)?;
+        filter.add_repeated(request)?;
         Ok(filter)
     }
 
-    fn add(&mut self, call: &RoutedRequest<'_>, key: &str, value: &str) -> ApiResult<()> {
+    fn add_condition(
+        &mut self,
+        request: &RoutedRequest<'_>,
+        key: &str,
+        value: &str,
+    ) -> ApiResult<()> {
         use Condition as C;
-        let text = || value.to_owned();
+        let owned_value = || value.to_owned();
         match key {
-            "project_id" | "tenant_id" if self.project.is_none() => self.project = Some(text()),
-            "user_id" => self.conditions.push(C::User(text())),
-            "uuid" => self.conditions.push(C::Id(text())),
+            "project_id" | "tenant_id" if self.project.is_none() => {
+                self.project = Some(owned_value());
+            }
+            "user_id" => self.conditions.push(C::User(owned_value())),
+            "uuid" => self.conditions.push(C::Id(owned_value())),
             "name" | "display_name" => {
-                let pattern = Pattern::read(call, key, value)?;
+                let pattern = Pattern::parse(request, key, value)?;
                 self.patterns.push((PatternField::Name, pattern));
             }
-            "host" | "node" | "hypervisor_hostname" => self.conditions.push(C::Host(text())),
-            "availability_zone" => self.conditions.push(C::Zone(text())),
+            "host" | "node" | "hypervisor_hostname" => self.conditions.push(C::Host(owned_value())),
+            "availability_zone" => self.conditions.push(C::Zone(owned_value())),
             "power_state" => {
                 let state = value
                     .parse()
@@ -191,28 +200,47 @@ impl Filter {
                 self.conditions.push(C::Power(state));
             }
             "locked" => {
-                let locked = call.query.boolean(key)?.unwrap_or(true);
+                let locked = request.query.boolean(key)?.unwrap_or(true);
                 self.conditions.push(C::Locked(locked));
             }
             "changes-since" => {
-                self.conditions.extend(call.query.time(key)?.map(C::Since));
+                self.conditions
+                    .extend(request.query.time(key)?.map(C::ChangedSince));
             }
             "changes-before" => {
-                self.conditions.extend(call.query.time(key)?.map(C::Before));
+                self.conditions
+                    .extend(request.query.time(key)?.map(C::ChangedBefore));
             }
-            "flavor" | "instance_type_id" => {
-                self.costly.push(BodyCondition::Flavor(last_part(value)));
-            }
-            "image" | "image_ref" => self.costly.push(BodyCondition::Image(last_part(value))),
-            "key_name" => self.costly.push(BodyCondition::KeyName(text())),
-            "reservation_id" => self.costly.push(BodyCondition::Reservation(text())),
             "description" | "display_description" => {
-                let pattern = Pattern::read(call, key, value)?;
+                let pattern = Pattern::parse(request, key, value)?;
                 self.patterns.push((PatternField::Description, pattern));
             }
+            // Deleted servers are not stored, and servers have no addresses.
+            "deleted" | "soft_deleted" => {
+                let wanted = request.query.boolean(key)?.unwrap_or(true);
+                self.matches_nothing |= wanted && request.is_allowed(Rule::ServersAllFilters);
+            }
+            "ip" | "ip6" | "access_ip_v4" | "access_ip_v6" => {
+                self.matches_nothing |= !value.is_empty();
+            }
+            _ => self.add_body_condition(request, key, value)?,
+        }
+        Ok(())
+    }
+
+    fn add_body_condition(
+        &mut self,
+        request: &RoutedRequest<'_>,
+        key: &str,
+        value: &str,
+    ) -> ApiResult<()> {
+        let condition = match key {
+            "flavor" | "instance_type_id" => BodyCondition::Flavor(last_segment(value)),
+            "image" | "image_ref" => BodyCondition::Image(last_segment(value)),
+            "key_name" => BodyCondition::KeyName(value.to_owned()),
+            "reservation_id" => BodyCondition::Reservation(value.to_owned()),
             "config_drive" => {
-                let wanted = call.query.boolean(key)?.unwrap_or(true);
-                self.costly.push(BodyCondition::ConfigDrive(wanted));
+                BodyCondition::ConfigDrive(request.query.boolean(key)?.unwrap_or(true))
             }
             "tags" | "tags-any" | "not-tags" | "not-tags-any" => {
                 let tags = value.split(',').filter(|tag| !tag.is_empty());
@@ -221,52 +249,49 @@ impl Filter {
                     let message = format!("it must have at most {TAGS_MAX} tags, as a server has");
                     return Err(ApiError::field(key, message));
                 }
-                self.costly.push(BodyCondition::Tags {
+                BodyCondition::Tags {
                     tags,
-                    all: !key.ends_with("-any"),
-                    not: key.starts_with("not-"),
-                });
+                    requires_all: !key.ends_with("-any"),
+                    is_negated: key.starts_with("not-"),
+                }
             }
-            // Deleted servers are not kept, and servers have no addresses.
-            "deleted" | "soft_deleted" => {
-                let wanted = call.query.boolean(key)?.unwrap_or(true);
-                self.is_empty |= wanted && call.is_allowed(Rule::ServersAllFilters);
-            }
-            "ip" | "ip6" | "access_ip_v4" | "access_ip_v6" => self.is_empty |= !value.is_empty(),
-            _ => {}
-        }
+            _ => return Ok(()),
+        };
+        self.body_conditions.push(condition);
         Ok(())
     }
 
-    /// Adds repeated parameters: one of their values has to match.
-    fn add_repeated(&mut self, call: &RoutedRequest<'_>) -> ApiResult<()> {
-        let all = |key| -> Vec<String> {
-            let values = call.query.all(key);
+    /// Adds the conditions of parameters that may be repeated: one of the values has to match.
+    fn add_repeated(&mut self, request: &RoutedRequest<'_>) -> ApiResult<()> {
+        let values_of = |key| -> Vec<String> {
+            let values = request.query.all(key);
             values.map(str::to_owned).collect()
         };
-        let statuses: Vec<String> = all("status")
+        let statuses: Vec<String> = values_of("status")
             .into_iter()
             .map(|status| status.to_ascii_uppercase())
             .collect();
         if !statuses.is_empty() {
-            let unknown = statuses.iter().find(|one| !WORDS.contains(&one.as_str()));
+            let unknown = statuses
+                .iter()
+                .find(|status| !STATUSES.contains(&status.as_str()));
             match unknown {
-                Some(unknown) if call.version.since(38) => {
+                Some(unknown) if request.version.since(38) => {
                     let message = format!("there is no status {unknown}");
                     return Err(ApiError::field("status", message));
                 }
-                Some(_) if statuses.len() == 1 => self.is_empty = true,
+                Some(_) if statuses.len() == 1 => self.matches_nothing = true,
                 _ => {}
             }
-            if statuses.iter().any(|one| one == "DELETED")
-                && !call.is_allowed(Rule::ServersAllFilters)
+            if statuses.iter().any(|status| status == "DELETED")
+                && !request.is_allowed(Rule::ServersAllFilters)
             {
                 let message = "Only administrators may list deleted servers.";
                 return Err(ApiError::forbidden(message));
             }
             self.conditions.push(Condition::Status(statuses));
         }
-        let is_allowed = call.version.since(83) || call.is_allowed(Rule::ServersAllFilters);
+        let is_allowed = request.version.since(83) || request.is_allowed(Rule::ServersAllFilters);
         for (key, make) in [
             (
                 "vm_state",
@@ -277,7 +302,7 @@ impl Filter {
                 Condition::Task as fn(Vec<String>) -> Condition,
             ),
         ] {
-            let values = all(key);
+            let values = values_of(key);
             if is_allowed && !values.is_empty() {
                 self.conditions.push(make(values));
             }
@@ -285,8 +310,8 @@ impl Filter {
         Ok(())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.is_empty
+    pub(crate) fn matches_nothing(&self) -> bool {
+        self.matches_nothing
     }
 
     /// The project whose servers are listed; all if none.
@@ -294,21 +319,18 @@ impl Filter {
         self.project.as_deref()
     }
 
-    /// Whether there are patterns, which [`Self::takes`] does not check.
+    /// Whether there are patterns, which [`Self::accepts`] does not check.
     pub(crate) fn has_patterns(&self) -> bool {
         !self.patterns.is_empty()
     }
 
     /// The texts that the patterns are matched with, in the patterns' order.
-    pub(crate) fn texts(&self, seen: &ServerView<'_>) -> Vec<String> {
-        let text = |matched: &PatternField| match matched {
-            PatternField::Name => seen.name().to_owned(),
-            PatternField::Description => seen.description().unwrap_or_default(),
+    pub(crate) fn texts(&self, server: &ServerView<'_>) -> Vec<String> {
+        let text = |field: &PatternField| match field {
+            PatternField::Name => server.name().to_owned(),
+            PatternField::Description => server.description().unwrap_or_default(),
         };
-        self.patterns
-            .iter()
-            .map(|(matched, _)| text(matched))
-            .collect()
+        self.patterns.iter().map(|(field, _)| text(field)).collect()
     }
 
     /// Whether all patterns match their texts.
@@ -317,67 +339,79 @@ impl Filter {
         pairs.all(|((_, pattern), text)| pattern.is_in(text))
     }
 
-    /// Whether a server of that project matches all conditions except the patterns.
-    pub(crate) fn takes(&self, seen: &ServerView<'_>) -> bool {
-        if !self.conditions.iter().all(|one| one.takes(seen)) {
+    /// Whether a server of [`Self::project`] satisfies all conditions except the patterns.
+    pub(crate) fn accepts(&self, server: &ServerView<'_>) -> bool {
+        if !self
+            .conditions
+            .iter()
+            .all(|condition| condition.accepts(server))
+        {
             return false;
         }
-        if self.costly.is_empty() {
+        if self.body_conditions.is_empty() {
             return true;
         }
-        let shown = seen.shown();
-        self.costly.iter().all(|one| one.takes(seen, &shown))
+        let body = server.body();
+        self.body_conditions
+            .iter()
+            .all(|condition| condition.accepts(server, &body))
     }
 }
 
 impl Condition {
-    fn takes(&self, seen: &ServerView<'_>) -> bool {
-        let is_in = |all: &[String], one: &str| all.iter().any(|known| known == one);
+    fn accepts(&self, server: &ServerView<'_>) -> bool {
+        let contains = |words: &[String], word: &str| words.iter().any(|listed| listed == word);
         match self {
-            Self::User(user) => *user == seen.mapping.user,
-            Self::Id(id) => seen.id.to_string() == *id,
-            Self::Status(words) => is_in(words, seen.status().status),
-            Self::VmState(words) => is_in(words, seen.status().vm_state),
-            Self::Task(words) => match seen.status().task {
-                Some(task) => is_in(words, task),
+            Self::User(user) => *user == server.mapping.user,
+            Self::Id(id) => server.id.to_string() == *id,
+            Self::Status(words) => contains(words, server.status().status),
+            Self::VmState(words) => contains(words, server.status().vm_state),
+            Self::Task(words) => match server.status().task_state {
+                Some(task) => contains(words, task),
                 None => words.iter().any(|word| word.is_empty() || word == "None"),
             },
-            Self::Power(state) => seen.status().power == *state,
-            Self::Host(host) => seen.host().is_some_and(|(_, name)| name == host),
-            Self::Zone(zone) => seen.zone().is_some_and(|known| known == zone),
-            Self::Since(at) => seen.updated_at() >= *at,
-            Self::Before(at) => seen.updated_at() <= *at,
+            Self::Power(state) => server.status().power_state == *state,
+            Self::Host(host) => server.host().is_some_and(|(_, name)| name == host),
+            Self::Zone(zone) => server.zone().is_some_and(|server_zone| server_zone == zone),
+            Self::ChangedSince(time) => server.updated_at() >= *time,
+            Self::ChangedBefore(time) => server.updated_at() <= *time,
             Self::Locked(locked) => {
-                seen.labels.is_some_and(|labels| labels.lock.is_some()) == *locked
+                server.labels.is_some_and(|labels| labels.lock.is_some()) == *locked
             }
         }
     }
 }
 
 impl BodyCondition {
-    fn takes(&self, seen: &ServerView<'_>, shown: &ServerBody) -> bool {
-        let server = &shown.server;
+    fn accepts(&self, server: &ServerView<'_>, body: &ServerBody) -> bool {
+        let server_fields = &body.server;
         match self {
-            Self::Flavor(id) => server.flavor_id == *id,
-            Self::Image(id) => server.image.as_ref() == Some(id),
-            Self::KeyName(name) => server.key_name.as_ref() == Some(name),
-            Self::Reservation(id) => server.reservation_id == *id,
-            Self::ConfigDrive(wanted) => server.config_drive == *wanted,
-            Self::Tags { tags, all, not } => {
-                let own = seen.labels.map_or(&server.tags, |labels| &labels.tags);
-                let mut has = tags.iter().map(|tag| own.contains(tag));
-                let is_so = if *all {
-                    has.all(|one| one)
+            Self::Flavor(id) => server_fields.flavor_id == *id,
+            Self::Image(id) => server_fields.image.as_ref() == Some(id),
+            Self::KeyName(name) => server_fields.key_name.as_ref() == Some(name),
+            Self::Reservation(id) => server_fields.reservation_id == *id,
+            Self::ConfigDrive(wanted) => server_fields.config_drive == *wanted,
+            Self::Tags {
+                tags,
+                requires_all,
+                is_negated,
+            } => {
+                let server_tags = server
+                    .labels
+                    .map_or(&server_fields.tags, |labels| &labels.tags);
+                let mut has_tag = tags.iter().map(|tag| server_tags.contains(tag));
+                let is_satisfied = if *requires_all {
+                    has_tag.all(|has_tag| has_tag)
                 } else {
-                    has.any(|one| one)
+                    has_tag.any(|has_tag| has_tag)
                 };
-                is_so != *not
+                is_satisfied != *is_negated
             }
         }
     }
 }
 
-/// The id in a value that old clients give as a URL.
-fn last_part(text: &str) -> String {
+/// The id in a value, which may be a URL that ends with the id.
+fn last_segment(text: &str) -> String {
     text.rsplit('/').next().unwrap_or(text).to_owned()
 }

@@ -1,4 +1,4 @@
-//! Scheduler hints: requests about a server's placement besides its zone and host.
+//! Scheduler hints: requirements on the placement of a server besides its zone and host.
 
 use std::collections::BTreeMap;
 
@@ -10,198 +10,208 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::admin::server_groups;
-use crate::call::RoutedRequest;
 use crate::fields::{self, ObjectParser};
-use crate::topology::{self, OTHERS_MAX};
+use crate::routed_request::RoutedRequest;
+use crate::topology::{self, RULE_SERVERS_MAX};
 
 /// The keys under which a body may have hints; errors name the first.
 const KEYS: [&str; 2] = ["os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"];
 
-/// The hints that name servers.
-const OF_SERVERS: [&str; 2] = ["same_host", "different_host"];
+/// The hints whose values are servers.
+const SERVER_HINTS: [&str; 2] = ["same_host", "different_host"];
 
-/// The most servers or other values of a hint.
-const VALUES_MAX: usize = OTHERS_MAX;
+/// The maximum number of values of a hint.
+const VALUES_MAX: usize = RULE_SERVERS_MAX;
 
-/// Hints for filters: the values by name.
-type Texts = BTreeMap<String, Vec<String>>;
+/// Hints for filters: the values of each hint, by its name.
+type FilterHints = BTreeMap<String, Vec<String>>;
 
 /// The parsed hints of a request.
 pub(super) struct Hints {
-    /// Hints for the scheduler's filters, as texts.
-    texts: Texts,
+    /// The hints for filters.
+    filter_hints: FilterHints,
     /// The UUID of the server group.
     pub(super) group: Option<Uuid>,
-    /// Hard rules about other instances, which the claim has to satisfy.
+    /// Hard rules about the servers that hints name, which the claim has to satisfy.
     rules: Vec<HardRule>,
-    topology: Vec<TopologyRule>,
+    /// The topology rules, hard and soft.
+    topology_rules: Vec<TopologyRule>,
 }
 
 impl Hints {
-    /// Parses the hints of a request for `servers` servers. Hints about other instances also become
-    /// rules of the claim.
-    pub(super) fn read(
-        call: &RoutedRequest<'_>,
-        fields: &mut ObjectParser<'_>,
-        servers: u32,
+    /// Parses the hints of a request for `server_count` servers. Hints whose values are servers
+    /// also become rules of the claim.
+    pub(super) fn parse(
+        request: &RoutedRequest<'_>,
+        parser: &mut ObjectParser<'_>,
+        server_count: u32,
     ) -> ApiResult<Self> {
-        let (texts, topology) = read_texts(call, fields)?;
-        let group = uuids(&texts, "group")?.first().copied();
+        let (filter_hints, topology_rules) = parse_hints(request, parser)?;
+        let group = parse_uuids(&filter_hints, "group")?.first().copied();
         let mut rules = Vec::new();
-        let same = uuids(&texts, "same_host")?;
-        // With several servers, being with one of them is enough, which only the filter can check.
-        if same.len() == 1 {
-            rules.push(on_host(Relation::Same, same));
+        let same_host = parse_uuids(&filter_hints, "same_host")?;
+        // If the hint has several servers, the host of any of them is allowed. Only the filter can
+        // check that.
+        if same_host.len() == 1 {
+            rules.push(host_rule(Relation::Same, same_host));
         }
-        let different = uuids(&texts, "different_host")?;
-        if !different.is_empty() {
-            rules.push(on_host(Relation::FewerThan(1), different));
+        let different_hosts = parse_uuids(&filter_hints, "different_host")?;
+        if !different_hosts.is_empty() {
+            rules.push(host_rule(Relation::FewerThan(1), different_hosts));
         }
-        let is_about_all = topology.iter().any(|rule| rule.to.is_empty());
-        if is_about_all && group.is_none() && servers as usize > OTHERS_MAX {
+        let concerns_all = topology_rules.iter().any(|rule| rule.to.is_empty());
+        if concerns_all && group.is_none() && server_count as usize > RULE_SERVERS_MAX {
             let message = format!(
                 "a rule without \"to\" is about all servers of the request: for more than \
-                 {OTHERS_MAX} make a server group"
+                 {RULE_SERVERS_MAX} make a server group"
             );
             return Err(ApiError::field(&topology_path(), message));
         }
         Ok(Self {
-            texts,
+            filter_hints,
             group,
             rules,
-            topology,
+            topology_rules,
         })
     }
 
-    /// Looks up what the hints refer to, and adds it to the request.
+    /// Adds the hints to the scheduler's request, with the objects that they refer to.
     pub(super) fn look_up(
         &self,
-        call: &RoutedRequest<'_>,
+        request: &RoutedRequest<'_>,
         control: &ControlState,
-        request: &mut RequestSpec,
+        request_spec: &mut RequestSpec,
     ) -> ApiResult<()> {
-        request.scheduler_hints.clone_from(&self.texts);
-        for name in OF_SERVERS {
-            for text in request.scheduler_hints.get_mut(name).into_iter().flatten() {
-                if Uuid::try_parse(text).is_ok_and(|id| is_foreign(call, control, id)) {
+        request_spec.scheduler_hints.clone_from(&self.filter_hints);
+        for name in SERVER_HINTS {
+            for text in request_spec
+                .scheduler_hints
+                .get_mut(name)
+                .into_iter()
+                .flatten()
+            {
+                if Uuid::try_parse(text).is_ok_and(|id| is_invisible(request, control, id)) {
                     *text = Uuid::nil().to_string();
                 }
             }
         }
-        topology::check(call, control, &topology_path(), &self.topology)?;
-        request.topology_rules.clone_from(&self.topology);
+        topology::check_rules(request, control, &topology_path(), &self.topology_rules)?;
+        request_spec.topology_rules.clone_from(&self.topology_rules);
         let Some(group) = self.group else {
             return Ok(());
         };
-        let row = control.conductor.groups().get(&group);
-        let row = row.filter(|row| row.project == call.project() || call.sees_all_projects());
-        let row = row.ok_or_else(|| {
+        let group_row = control.conductor.groups().get(&group);
+        let group_row = group_row.filter(|group_row| {
+            group_row.project == request.project() || request.sees_all_projects()
+        });
+        let group_row = group_row.ok_or_else(|| {
             let message = format!("there is no group {group}");
             ApiError::field("os:scheduler_hints.group", message)
         })?;
-        request.instance_group = Some(server_groups::for_scheduler(control, group, row));
+        request_spec.instance_group = Some(server_groups::for_scheduler(control, group, group_row));
         Ok(())
     }
 
     /// The rules that the claim of each of these instances has to satisfy. Topology rules that name
-    /// no servers concern the members of the group, or without one these instances.
+    /// no servers concern the members of the server group or, without a group, these instances.
     ///
-    /// Servers that the caller may not see were removed from the request before, and are removed
-    /// here too.
+    /// [`Self::look_up`] has replaced servers that the caller may not see by the nil UUID in the
+    /// request. Here they are replaced in the rules.
     pub(super) fn bind(
         &self,
-        request: &mut RequestSpec,
+        request_spec: &mut RequestSpec,
         instances: &[InstanceId],
     ) -> Vec<HardRule> {
-        let hints = OF_SERVERS
+        let hints = SERVER_HINTS
             .iter()
-            .filter_map(|name| request.scheduler_hints.get(*name));
-        let seen: Vec<Uuid> = hints
+            .filter_map(|name| request_spec.scheduler_hints.get(*name));
+        let visible: Vec<Uuid> = hints
             .flatten()
             .filter_map(|text| Uuid::try_parse(text).ok())
             .collect();
         let mut rules = self.rules.clone();
-        for other in rules.iter_mut().flat_map(|rule| &mut rule.others) {
-            if !seen.contains(other) {
-                *other = Uuid::nil();
+        for server in rules.iter_mut().flat_map(|rule| &mut rule.others) {
+            if !visible.contains(server) {
+                *server = Uuid::nil();
             }
         }
         if self.group.is_none() && instances.len() > 1 {
-            let about_all = request.topology_rules.iter_mut();
-            for rule in about_all.filter(|rule| rule.to.is_empty()) {
+            let rules_for_all = request_spec.topology_rules.iter_mut();
+            for rule in rules_for_all.filter(|rule| rule.to.is_empty()) {
                 rule.to = instances.iter().map(|instance| instance.0).collect();
             }
         }
-        let of_topology = topology::hard_rules(&request.topology_rules);
-        rules.into_iter().chain(of_topology).collect()
+        let hard_topology_rules = topology::hard_rules(&request_spec.topology_rules);
+        rules.into_iter().chain(hard_topology_rules).collect()
     }
 }
 
-/// Parses the hints for filters and the topology rules.
-fn read_texts(
-    call: &RoutedRequest<'_>,
-    fields: &mut ObjectParser<'_>,
-) -> ApiResult<(Texts, Vec<TopologyRule>)> {
-    let mut texts = BTreeMap::new();
-    let mut topology = Vec::new();
-    let (mut bytes, most) = (0, call.core.limits().hint_bytes_max);
+/// Parses a request's hints: those for filters, and the topology rules.
+fn parse_hints(
+    request: &RoutedRequest<'_>,
+    parser: &mut ObjectParser<'_>,
+) -> ApiResult<(FilterHints, Vec<TopologyRule>)> {
+    let mut filter_hints = BTreeMap::new();
+    let mut topology_rules = Vec::new();
+    let (mut bytes, bytes_max) = (0, request.api_state.limits().hint_bytes_max);
     for key in KEYS {
-        let Some(value) = fields.take(key) else {
+        let Some(value) = parser.take(key) else {
             continue;
         };
         let map = value
             .as_object()
-            .ok_or_else(|| fields::wrong(key, "an object", value))?;
+            .ok_or_else(|| fields::type_error(key, "an object", value))?;
         for (name, value) in map {
             if name == topology::NAME && !value.is_null() {
-                topology = topology::read(&topology_path(), value)?;
+                topology_rules = topology::parse_rules(&topology_path(), value)?;
                 continue;
             }
-            let of_hint = match value {
+            let values = match value {
                 Value::Null => continue,
                 Value::String(text) => vec![text.clone()],
                 Value::Array(_) => {
-                    let path = || format!("{key}[{:?}]", shortened(name));
-                    let all = fields::list(&path(), value, VALUES_MAX)?;
-                    let text = |one: &Value| match one.as_str() {
+                    let path = || format!("{key}[{:?}]", shorten(name));
+                    let items = fields::parse_list(&path(), value, VALUES_MAX)?;
+                    let text = |item: &Value| match item.as_str() {
                         Some(text) => text.to_owned(),
-                        None => one.to_string(),
+                        None => item.to_string(),
                     };
-                    all.iter().map(text).collect()
+                    items.iter().map(text).collect()
                 }
                 other => vec![other.to_string()],
             };
-            bytes += name.len() + of_hint.iter().map(String::len).sum::<usize>();
-            if bytes > most {
+            bytes += name.len() + values.iter().map(String::len).sum::<usize>();
+            if bytes > bytes_max {
                 let message = format!(
-                    "the hints have more than {most} bytes; compute.hint_bytes_max allows no more"
+                    "the hints have more than {bytes_max} bytes; compute.hint_bytes_max allows no more"
                 );
                 return Err(ApiError::field(key, message));
             }
-            texts.insert(name.clone(), of_hint);
+            filter_hints.insert(name.clone(), values);
         }
     }
-    Ok((texts, topology))
+    Ok((filter_hints, topology_rules))
 }
 
-fn shortened(name: &str) -> String {
+fn shorten(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
-/// Whether a server is invisible to the caller. A hint that names one is treated as if it named a
-/// missing server: no server has the nil UUID.
-fn is_foreign(call: &RoutedRequest<'_>, control: &ControlState, id: Uuid) -> bool {
+/// Whether the caller may not see a server. A hint with such a server is treated like one with a
+/// server that does not exist: its UUID is replaced by the nil UUID, which no server has.
+fn is_invisible(request: &RoutedRequest<'_>, control: &ControlState, id: Uuid) -> bool {
     let mapping = control.conductor.mappings().get(&InstanceId(id));
-    mapping.is_some_and(|one| one.project != call.project() && !call.sees_all_projects())
+    mapping
+        .is_some_and(|mapping| mapping.project != request.project() && !request.sees_all_projects())
 }
 
 fn topology_path() -> String {
     format!("{}.{}", KEYS[0], topology::NAME)
 }
 
-fn uuids(texts: &BTreeMap<String, Vec<String>>, name: &str) -> ApiResult<Vec<Uuid>> {
-    let texts = texts.get(name).map_or(&[][..], Vec::as_slice);
-    let ids = texts.iter().map(|text| {
+fn parse_uuids(filter_hints: &FilterHints, name: &str) -> ApiResult<Vec<Uuid>> {
+    let values = filter_hints.get(name).map_or(&[][..], Vec::as_slice);
+    let ids = values.iter().map(|text| {
         Uuid::try_parse(text).map_err(|_| {
             let path = format!("{}.{name}", KEYS[0]);
             ApiError::field(&path, format!("it must be a UUID, not {text:?}"))
@@ -210,7 +220,7 @@ fn uuids(texts: &BTreeMap<String, Vec<String>>, name: &str) -> ApiResult<Vec<Uui
     ids.collect()
 }
 
-fn on_host(relation: Relation, others: Vec<Uuid>) -> HardRule {
+fn host_rule(relation: Relation, others: Vec<Uuid>) -> HardRule {
     HardRule {
         rule: group::Rule {
             scope: RuleScope::Host,

@@ -1,4 +1,4 @@
-//! The history of a server: its actions, and the attempts on hosts.
+//! The history of a server: its actions, and their attempts on hosts.
 
 use placewright_auth::Rule;
 use placewright_conductor::{Action, ControlState, InstanceId};
@@ -11,26 +11,27 @@ use super::fault;
 use super::find;
 use super::server_view::ServerView;
 use super::show::host_id;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 use crate::{error, page, time};
 
-/// What is known of a server besides its actions.
-struct ServerContext {
+/// The server of a list of actions, and the names of the hosts in them.
+struct ActionContext {
     id: InstanceId,
     project: String,
     user: String,
-    /// The action that control itself reports while no cell has the server.
-    own: Option<Action>,
+    /// The creation of the server, while no cell has reported the server.
+    pending_create: Option<Action>,
     hosts: Vec<(placewright_conductor::HostId, String)>,
 }
 
-/// An action with its request id.
+/// An action with the id that the API shows.
 struct ActionWithId {
     id: String,
     action: Action,
 }
 
-/// The request id of an action, derived so that it is always the same.
+/// The request id of a server's action. It is derived from the number of the action, because it is
+/// not stored.
 fn request_id(instance: InstanceId, number: usize) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(instance.0.as_bytes());
@@ -43,31 +44,31 @@ fn request_id(instance: InstanceId, number: usize) -> String {
     )
 }
 
-fn about(
-    call: &RoutedRequest<'_>,
+fn action_context(
+    request: &RoutedRequest<'_>,
     control: &ControlState,
     views: &Views,
     rule: Rule,
-) -> ApiResult<ServerContext> {
-    let seen = find(call, control, views, rule)?;
-    Ok(ServerContext {
-        id: seen.id,
-        project: seen.mapping.project.clone(),
-        user: seen.mapping.user.clone(),
-        own: own(&seen),
+) -> ApiResult<ActionContext> {
+    let server = find(request, control, views, rule)?;
+    Ok(ActionContext {
+        id: server.id,
+        project: server.mapping.project.clone(),
+        user: server.mapping.user.clone(),
+        pending_create: pending_create(&server),
         hosts: Vec::new(),
     })
 }
 
-/// The creation of a server of which no cell has reported yet.
-fn own(seen: &ServerView<'_>) -> Option<Action> {
-    if seen.view.is_some() {
+/// The creation of a server, if no cell has reported the server yet.
+fn pending_create(server: &ServerView<'_>) -> Option<Action> {
+    if server.view.is_some() {
         return None;
     }
-    let fault = seen.fault();
+    let fault = server.fault();
     Some(Action {
         name: "create".to_owned(),
-        started_at: seen.mapping.created_at,
+        started_at: server.mapping.created_at,
         finished_at: fault.map(|fault| fault.at),
         tries: Vec::new(),
         fault: fault.cloned(),
@@ -75,120 +76,130 @@ fn own(seen: &ServerView<'_>) -> Option<Action> {
 }
 
 /// All actions of the server in the path, the latest first.
-async fn all(
-    call: &RoutedRequest<'_>,
+async fn load_actions(
+    request: &RoutedRequest<'_>,
     rule: Rule,
-) -> ApiResult<(ServerContext, Vec<ActionWithId>)> {
-    let mut about = call
-        .read(|control, views| about(call, control, views, rule))
+) -> ApiResult<(ActionContext, Vec<ActionWithId>)> {
+    let mut context = request
+        .read(|control, views| action_context(request, control, views, rule))
         .await?;
-    let mut actions = match about.own.take() {
-        Some(own) => vec![own],
+    let mut actions = match context.pending_create.take() {
+        Some(create) => vec![create],
         None => {
-            let actions = call.core.conductor.actions(about.id).await;
-            actions.map_err(|error| call.of_link(&error))?
+            let actions = request.api_state.control.actions(context.id).await;
+            actions.map_err(|error| request.link_error(&error))?
         }
     };
-    let tried: Vec<_> = actions
+    let tried_hosts: Vec<_> = actions
         .iter()
         .flat_map(|action| &action.tries)
-        .map(|one| one.host)
+        .map(|attempt| attempt.host)
         .collect();
-    about.hosts = call
+    context.hosts = request
         .read(|control, _| {
             let hosts = control.conductor.hosts();
-            let named = tried
+            let names = tried_hosts
                 .iter()
                 .filter_map(|host| Some((*host, hosts.get(host)?.name.clone())));
-            named.collect()
+            names.collect()
         })
         .await;
     let actions = actions
         .drain(..)
         .enumerate()
         .map(|(number, action)| ActionWithId {
-            id: request_id(about.id, number),
+            id: request_id(context.id, number),
             action,
         });
     let mut actions: Vec<ActionWithId> = actions.collect();
     actions.reverse();
-    Ok((about, actions))
+    Ok((context, actions))
 }
 
 fn changed_at(action: &Action) -> Timestamp {
-    let tried = action.tries.last().map(|one| one.finished_at);
-    action.finished_at.or(tried).unwrap_or(action.started_at)
+    let last_attempt_at = action.tries.last().map(|attempt| attempt.finished_at);
+    action
+        .finished_at
+        .or(last_attempt_at)
+        .unwrap_or(action.started_at)
 }
 
-fn shown(call: &RoutedRequest<'_>, about: &ServerContext, one: &ActionWithId) -> Value {
-    let action = &one.action;
+fn action_json(
+    request: &RoutedRequest<'_>,
+    context: &ActionContext,
+    entry: &ActionWithId,
+) -> Value {
+    let action = &entry.action;
     let mut value = json!({
         "action": action.name,
-        "instance_uuid": about.id,
-        "request_id": one.id,
-        "user_id": about.user,
-        "project_id": about.project,
-        "start_time": time::micros(action.started_at),
-        "message": action.fault.as_ref().map(|fault| match call.sees_all_projects() {
+        "instance_uuid": context.id,
+        "request_id": entry.id,
+        "user_id": context.user,
+        "project_id": context.project,
+        "start_time": time::format_micros(action.started_at),
+        "message": action.fault.as_ref().map(|fault| match request.sees_all_projects() {
             true => fault.message.clone(),
             false => fault::for_owner(fault),
         }),
     });
-    if call.version.since(58) {
-        value["updated_at"] = json!(time::micros(changed_at(action)));
+    if request.version.since(58) {
+        value["updated_at"] = json!(time::format_micros(changed_at(action)));
     }
     value
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let (about, mut actions) = all(call, Rule::InstanceActionsList).await?;
-    if call.version.since(58) {
-        let since = call.query.time("changes-since")?;
-        let before = match call.version.since(66) {
-            true => call.query.time("changes-before")?,
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let (context, mut actions) = load_actions(request, Rule::InstanceActionsList).await?;
+    if request.version.since(58) {
+        let since = request.query.time("changes-since")?;
+        let before = match request.version.since(66) {
+            true => request.query.time("changes-before")?,
             false => None,
         };
-        actions.retain(|one| {
-            let at = changed_at(&one.action);
-            since.is_none_or(|since| at >= since) && before.is_none_or(|before| at <= before)
+        actions.retain(|entry| {
+            let time = changed_at(&entry.action);
+            since.is_none_or(|since| time >= since) && before.is_none_or(|before| time <= before)
         });
-        actions = page::cut(call, actions, |one, marker| one.id == marker)?;
+        actions = page::paginate(request, actions, |entry, marker| entry.id == marker)?;
     }
-    let values: Vec<Value> = actions.iter().map(|one| shown(call, &about, one)).collect();
+    let values: Vec<Value> = actions
+        .iter()
+        .map(|entry| action_json(request, &context, entry))
+        .collect();
     let mut body = json!({"instanceActions": values});
-    if call.version.since(58) {
-        let path = format!("/servers/{}/os-instance-actions", about.id);
-        let last = actions.last().map_or("", |one| one.id.as_str());
-        if let Some(links) = page::next(call, &path, actions.len(), last)? {
+    if request.version.since(58) {
+        let path = format!("/servers/{}/os-instance-actions", context.id);
+        let last_id = actions.last().map_or("", |entry| entry.id.as_str());
+        if let Some(links) = page::next_link(request, &path, actions.len(), last_id)? {
             body["links"] = links;
         }
     }
     Reply::value(200, &body)
 }
 
-pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let (about, actions) = all(call, Rule::InstanceActionsShow).await?;
-    let wanted = call.parameter("request_id");
-    let found = actions.iter().find(|one| one.id == wanted);
-    let found = found.ok_or_else(|| error::missing("action", wanted))?;
-    let mut value = shown(call, &about, found);
-    let sees_all = call.is_allowed(Rule::InstanceActionsEvents);
-    if sees_all || call.version.since(51) {
-        value["events"] = events(call, &about, found, sees_all);
+pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let (context, actions) = load_actions(request, Rule::InstanceActionsShow).await?;
+    let wanted_id = request.parameter("request_id");
+    let entry = actions.iter().find(|entry| entry.id == wanted_id);
+    let entry = entry.ok_or_else(|| error::missing("action", wanted_id))?;
+    let mut value = action_json(request, &context, entry);
+    let sees_all = request.is_allowed(Rule::InstanceActionsEvents);
+    if sees_all || request.version.since(51) {
+        value["events"] = events(request, &context, entry, sees_all);
     }
     Reply::value(200, &json!({"instanceAction": value}))
 }
 
 /// The events of an action: the search for a host, then the steps of hosts.
 fn events(
-    call: &RoutedRequest<'_>,
-    about: &ServerContext,
-    one: &ActionWithId,
+    request: &RoutedRequest<'_>,
+    context: &ActionContext,
+    entry: &ActionWithId,
     sees_all: bool,
 ) -> Value {
-    let action = &one.action;
+    let action = &entry.action;
     let sees_details =
-        call.version.since(84) && call.is_allowed(Rule::InstanceActionsEventsDetails);
+        request.version.since(84) && request.is_allowed(Rule::InstanceActionsEventsDetails);
     let event = |name: String, from, until: Option<Timestamp>, failure: Option<&str>| {
         let result = match (until, failure) {
             (_, Some(_)) => Some("Error"),
@@ -197,8 +208,8 @@ fn events(
         };
         let mut value = json!({
             "event": name,
-            "start_time": time::micros(from),
-            "finish_time": until.map(time::micros),
+            "start_time": time::format_micros(from),
+            "finish_time": until.map(time::format_micros),
             "result": result,
         });
         if sees_all {
@@ -210,18 +221,18 @@ fn events(
         value
     };
     let mut values = Vec::new();
-    for (place, attempt) in action.tries.iter().enumerate() {
+    for (index, attempt) in action.tries.iter().enumerate() {
         let name = format!(
             "compute_{}_try_{}",
             action.name.replace('-', "_"),
-            place + 1
+            index + 1
         );
         let failure = attempt.failure.as_deref();
         let mut value = event(name, attempt.started_at, Some(attempt.finished_at), failure);
-        if call.version.since(62) {
-            let host = about.hosts.iter().find(|(id, _)| *id == attempt.host);
+        if request.version.since(62) {
+            let host = context.hosts.iter().find(|(id, _)| *id == attempt.host);
             let host = host.map_or("", |(_, name)| name.as_str());
-            value["hostId"] = json!(host_id(&about.project, host));
+            value["hostId"] = json!(host_id(&context.project, host));
             if sees_all {
                 value["host"] = json!(host);
             }
@@ -243,7 +254,7 @@ fn events(
             action.finished_at,
             failure.as_deref(),
         );
-        if call.version.since(62) {
+        if request.version.since(62) {
             value["hostId"] = json!("");
             if sees_all {
                 value["host"] = json!(null);

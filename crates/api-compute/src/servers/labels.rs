@@ -1,4 +1,5 @@
-//! The parts of a server that have no effect on placement: name, metadata, tags, lock.
+//! Labels: the parts of a server that have no effect on placement, such as its name, metadata, tags
+//! and lock.
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command, Labels, of_labels};
@@ -7,53 +8,63 @@ use placewright_types::server::ServerBody;
 
 use super::body;
 use super::server_view::ServerView;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
-/// The present labels of a server.
-pub(crate) fn of(seen: &ServerView<'_>) -> Labels {
-    if let Some(labels) = seen.labels {
+/// The labels of a server. Until they are changed for the first time, they are those of the
+/// specification.
+pub(crate) fn of_server(server: &ServerView<'_>) -> Labels {
+    if let Some(labels) = server.labels {
         return labels.clone();
     }
-    let ServerBody { server, own, .. } = body::shown(seen.stored);
+    let ServerBody {
+        server: server_fields,
+        own,
+        ..
+    } = body::decode_or_default(server.stored);
     Labels {
-        name: seen.stored.name.clone(),
-        description: server.description,
-        metadata: server.metadata,
-        tags: server.tags,
+        name: server.stored.name.clone(),
+        description: server_fields.description,
+        metadata: server_fields.metadata,
+        tags: server_fields.tags,
         hostname: own.hostname,
         lock: None,
-        updated_at: seen.mapping.created_at,
+        updated_at: server.mapping.created_at,
     }
 }
 
-/// The command that changes a server's labels, if they have not changed meanwhile.
-pub(crate) fn command(call: &RoutedRequest<'_>, seen: &ServerView<'_>, labels: &Labels) -> Command {
-    let before = seen.labels.map(|labels| Box::new(labels.clone()));
-    let more = of_labels(labels).saturating_sub(seen.labels.map_or(0, of_labels));
+/// The command that sets the labels of a server. It is refused if they have changed meanwhile.
+pub(crate) fn change_command(
+    request: &RoutedRequest<'_>,
+    server: &ServerView<'_>,
+    labels: &Labels,
+) -> Command {
+    let before = server.labels.map(|labels| Box::new(labels.clone()));
+    let added_bytes = of_labels(labels).saturating_sub(server.labels.map_or(0, of_labels));
     Command::Bounded {
-        bounds: vec![call.room_for(&seen.mapping.project, more)],
+        bounds: vec![request.project_bytes_bound(&server.mapping.project, added_bytes)],
         command: Box::new(Command::Guarded {
-            expected: vec![Change::Labels(seen.id, before)],
+            expected: vec![Change::Labels(server.id, before)],
             command: Box::new(Command::SetLabels {
-                instance: seen.id,
+                instance: server.id,
                 labels: labels.clone(),
             }),
         }),
     }
 }
 
-/// Changes the labels of the server in the path.
+/// Changes the labels of the server in the path, and returns them.
 pub(crate) async fn change(
-    call: &RoutedRequest<'_>,
+    request: &RoutedRequest<'_>,
     rule: Rule,
     change: impl Fn(&mut Labels) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<Labels> {
-    call.change(|control, views| {
-        let seen = super::find_unlocked(call, control, views, rule)?;
-        let mut labels = of(&seen);
-        change(&mut labels)?;
-        labels.updated_at = call.at;
-        Ok((command(call, &seen, &labels), labels))
-    })
-    .await
+    request
+        .submit_with_retry(|control, views| {
+            let server = super::find_unlocked(request, control, views, rule)?;
+            let mut labels = of_server(&server);
+            change(&mut labels)?;
+            labels.updated_at = request.now;
+            Ok((change_command(request, &server, &labels), labels))
+        })
+        .await
 }

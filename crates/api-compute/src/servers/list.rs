@@ -1,9 +1,9 @@
 //! Listings of servers: filtered, sorted and paginated over all cells.
 //!
-//! A listing in order of age, which is the default, follows an index: a page costs its own rows and
+//! A listing in order of age, which is the default, reads an index: a page costs its own rows and
 //! those that the filter skips. For other orders, and for filters that skip many rows, the sort
-//! keys of all servers are collected first. The rest is read only for the servers of the page. All
-//! of this is done in slices, so that control is not blocked for long.
+//! keys of all servers are collected first, and only the servers of the page are read completely.
+//! All reads are done in slices, so that writers are not blocked for long.
 
 use std::ops::Bound;
 
@@ -20,52 +20,56 @@ use super::filter::Filter;
 use super::pattern::MatchBudget;
 use super::server_view::ServerView;
 use super::show::{self, Visibility};
-use super::sort::{Key, Order};
-use crate::call::RoutedRequest;
+use super::sort::{Order, SortKey};
 use crate::page;
+use crate::routed_request::RoutedRequest;
 use crate::slices::{SliceResult, TimeSlice};
 
-/// After so many rows of the index, a page that is not full is searched for among all servers.
-const LOOKS_ALONG: usize = 8000;
+/// The maximum number of rows that are read from the index. If the page is not full then, all
+/// servers are scanned.
+const INDEX_ROWS_MAX: usize = 8000;
 
-pub(crate) async fn brief(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
+pub(crate) async fn brief(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let rules = (Rule::ServersIndex, Rule::ServersIndexAllProjects);
-    listed(call, "/servers", rules, |call, seen, _| {
-        show::brief(call, seen)
+    list_response(request, "/servers", rules, |request, server, _| {
+        show::brief_json(request, server)
     })
     .await
 }
 
-pub(crate) async fn detail(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
+pub(crate) async fn detail(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let rules = (Rule::ServersDetail, Rule::ServersDetailAllProjects);
-    listed(call, "/servers/detail", rules, show::detailed).await
+    list_response(request, "/servers/detail", rules, show::detailed_json).await
 }
 
-async fn listed(
-    call: &RoutedRequest<'_>,
+async fn list_response(
+    request: &RoutedRequest<'_>,
     path: &str,
-    (rule, rule_for_all): (Rule, Rule),
+    (rule, all_projects_rule): (Rule, Rule),
     show: fn(&RoutedRequest<'_>, &ServerView<'_>, Visibility) -> Value,
 ) -> ApiResult<Reply> {
-    call.allow(rule)?;
-    let filter = Filter::of(call, rule_for_all)?;
-    let order = Order::of(call)?;
-    let limit = page::limit(call)?;
-    let marker = match call.query.get("marker") {
+    request.authorize(rule)?;
+    let filter = Filter::parse(request, all_projects_rule)?;
+    let order = Order::parse(request)?;
+    let limit = page::limit(request)?;
+    let marker = match request.query.get("marker") {
         None => None,
         Some(text) => {
-            let id = Uuid::try_parse(text).map_err(|_| page::no_marker(text))?;
+            let id = Uuid::try_parse(text).map_err(|_| page::unknown_marker(text))?;
             Some(InstanceId(id))
         }
     };
-    let ids = found(call, &filter, &order, marker, limit).await?;
-    let sight = Visibility::of(call);
-    let page = written(call, &ids, |seen| show(call, seen, sight)).await?;
-    let last = page.last.map(|last| last.to_string()).unwrap_or_default();
+    let ids = find_page(request, &filter, &order, marker, limit).await?;
+    let visibility = Visibility::of_caller(request);
+    let page = write_page(request, &ids, |server| show(request, server, visibility)).await?;
+    let last_id = page
+        .last
+        .map(|last_id| last_id.to_string())
+        .unwrap_or_default();
     let links = if page.is_cut {
-        Some(page::link(call, path, &last))
+        Some(page::link_after(request, path, &last_id))
     } else {
-        page::next(call, path, ids.len(), &last)?
+        page::next_link(request, path, ids.len(), &last_id)?
     };
     let mut text = page.text;
     text.push(b"]");
@@ -75,20 +79,24 @@ async fn listed(
     }
     text.push(b"}");
     let bytes = text.len;
-    // A list is written where costly work is done, but not sent there.
-    let held = call.core.gateway.hold_answer(call.identity, bytes)?;
-    Ok(Reply::ready_pieces(text.finish(), held))
+    // The response counts against the memory budget of its project until it is sent.
+    let permit = request
+        .api_state
+        .gateway
+        .hold_answer(request.identity, bytes)?;
+    Ok(Reply::ready_pieces(text.finish(), permit))
 }
 
-/// A long text in pieces of about the same length, which the memory of those before them will do for.
+/// A long text in pieces of about the same length, so that the memory of freed pieces can be used
+/// for new ones.
 #[derive(Default)]
-struct Text {
+struct TextPieces {
     pieces: Vec<Bytes>,
     last: Vec<u8>,
     len: usize,
 }
 
-impl Text {
+impl TextPieces {
     const PIECE_BYTES: usize = 64 << 10;
 
     fn push(&mut self, bytes: &[u8]) {
@@ -118,49 +126,49 @@ impl Text {
     }
 }
 
-/// What the answer begins with.
+/// The beginning of the response's body.
 const OPENING: &[u8] = b"{\"servers\":[";
 
-/// The servers of a page.
+/// A page of servers, as it is written.
 #[derive(Default)]
 struct Page {
-    /// The answer as far as it is written: there is never more than one copy of it.
-    text: Text,
-    /// The last that was looked at.
+    /// The body of the response as far as it is written. There is only one copy of it.
+    text: TextPieces,
+    /// The last server that was read.
     last: Option<InstanceId>,
     /// Whether the page was cut because of its size, and more servers follow.
     is_cut: bool,
 }
 
-/// Serializes servers until the page has reached its limit of bytes.
-async fn written(
-    call: &RoutedRequest<'_>,
+/// Writes servers until the page has reached its maximum length in bytes.
+async fn write_page(
+    request: &RoutedRequest<'_>,
     ids: &[InstanceId],
     show: impl Fn(&ServerView<'_>) -> Value + Send + Sync,
 ) -> ApiResult<Page> {
     let mut page = Page::default();
     page.text.push(OPENING);
-    let most = call.core.limits().page_bytes_max + OPENING.len();
-    let mut rest = ids;
-    while !rest.is_empty() {
-        if page.text.len >= most {
+    let bytes_max = request.api_state.limits().page_bytes_max + OPENING.len();
+    let mut remaining = ids;
+    while !remaining.is_empty() {
+        if page.text.len >= bytes_max {
             page.is_cut = true;
             break;
         }
-        let part = call.read(|control, views| {
-            let rows = rest.iter().enumerate();
-            SliceResult::look(rows, |_, id| {
-                let seen = ServerView::find(control, views, *id);
-                Some((*id, seen.map(|seen| show(&seen))))
+        let part = request.read(|control, views| {
+            let rows = remaining.iter().enumerate();
+            SliceResult::collect(rows, |_, id| {
+                let server = ServerView::find(control, views, *id);
+                Some((*id, server.map(|server| show(&server))))
             })
         });
-        let part = part.await.found;
-        let mut written = 0;
+        let part = part.await.items;
+        let mut written_count = 0;
         for (id, value) in part {
-            if page.text.len >= most {
+            if page.text.len >= bytes_max {
                 break;
             }
-            written += 1;
+            written_count += 1;
             page.last = Some(id);
             let Some(value) = value else { continue };
             if page.text.len > OPENING.len() {
@@ -168,15 +176,15 @@ async fn written(
             }
             page.text.write(&value)?;
         }
-        rest = rest.get(written..).unwrap_or_default();
+        remaining = remaining.get(written_count..).unwrap_or_default();
         tokio::task::yield_now().await;
     }
     Ok(page)
 }
 
-/// The servers of the page, in order.
-async fn found(
-    call: &RoutedRequest<'_>,
+/// Finds the servers of the page, in order.
+async fn find_page(
+    request: &RoutedRequest<'_>,
     filter: &Filter,
     order: &Order,
     marker: Option<InstanceId>,
@@ -185,46 +193,47 @@ async fn found(
     let marker = match marker {
         None => None,
         Some(id) => {
-            let key = call.try_read(|control, views| {
-                let seen = ServerView::find(control, views, id);
+            let key = request.try_read(|control, views| {
+                let server = ServerView::find(control, views, id);
                 // A server that the caller may not see is treated as missing.
-                let seen = seen.filter(|seen| {
-                    seen.mapping.project == call.project() || call.sees_all_projects()
+                let server = server.filter(|server| {
+                    server.mapping.project == request.project() || request.sees_all_projects()
                 });
-                let seen = seen.ok_or_else(|| page::no_marker(&id.to_string()))?;
-                Ok((order.key(&seen), (seen.mapping.created_at, id)))
+                let server = server.ok_or_else(|| page::unknown_marker(&id.to_string()))?;
+                Ok((order.key(&server), (server.mapping.created_at, id)))
             });
             Some(key.await?)
         }
     };
-    if filter.is_empty() || limit == 0 {
+    if filter.matches_nothing() || limit == 0 {
         return Ok(Vec::new());
     }
-    let mut effort = MatchBudget::of(call);
-    if let Some(descends) = order.by_age() {
-        let after = marker.as_ref().map(|(_, place)| *place);
-        let from = ScanPosition::Age(after, descends);
-        let found = scan_index(call, filter, from, limit, &mut effort).await?;
-        if let Some(found) = found {
-            return Ok(found);
+    let mut budget = MatchBudget::new(request);
+    if let Some(youngest_first) = order.age_order() {
+        let after = marker.as_ref().map(|(_, list_key)| *list_key);
+        let start = ScanPosition::Age(after, youngest_first);
+        let ids = find_by_age(request, filter, start, limit, &mut budget).await?;
+        if let Some(ids) = ids {
+            return Ok(ids);
         }
     }
     let marker = marker.map(|(key, _)| key);
-    sorted(call, filter, order, marker.as_ref(), limit, &mut effort).await
+    find_sorted(request, filter, order, marker.as_ref(), limit, &mut budget).await
 }
 
-/// A position from which a scan of servers continues.
+/// A position after which a scan of servers continues.
 #[derive(Clone, Copy)]
 enum ScanPosition {
-    /// After a position in order of age; true for the youngest first.
+    /// A position in order of age; the flag is true for the youngest first.
     Age(Option<ListKey>, bool),
-    /// After an id: not in the order of a listing, but rows that are near in memory are read
-    /// together.
+    /// A position in order of id. Listings have no such order, but rows with near ids are near in
+    /// memory, too.
     Id(Option<InstanceId>),
 }
 
 impl ScanPosition {
-    /// The servers after the position, each with the position after it.
+    /// The servers after this position, each with its own position. None in place of a server that
+    /// is not to be listed.
     fn servers<'s>(
         self,
         control: &'s ControlState,
@@ -233,11 +242,11 @@ impl ScanPosition {
     ) -> Box<dyn Iterator<Item = (Self, Option<ServerView<'s>>)> + 's> {
         let conductor = &control.conductor;
         match self {
-            Self::Age(after, descends) => {
-                let places = conductor.listing().after(project, after, descends);
-                Box::new(places.map(move |place| {
-                    let seen = ServerView::find(control, views, place.1);
-                    (Self::Age(Some(place), descends), seen)
+            Self::Age(after, youngest_first) => {
+                let list_keys = conductor.listing().after(project, after, youngest_first);
+                Box::new(list_keys.map(move |list_key| {
+                    let server = ServerView::find(control, views, list_key.1);
+                    (Self::Age(Some(list_key), youngest_first), server)
                 }))
             }
             Self::Id(after) => {
@@ -245,85 +254,91 @@ impl ScanPosition {
                 let mappings = conductor.mappings().range((after, Bound::Unbounded));
                 Box::new(mappings.map(move |(id, mapping)| {
                     let is_wanted = project.is_none_or(|project| project == mapping.project);
-                    let seen = is_wanted.then(|| ServerView::of(control, views, *id, mapping));
-                    (Self::Id(Some(*id)), seen.flatten())
+                    let server =
+                        is_wanted.then(|| ServerView::from_mapping(control, views, *id, mapping));
+                    (Self::Id(Some(*id)), server.flatten())
                 }))
             }
         }
     }
 }
 
-/// A part of a scan: the servers found, and where to continue; none at the end.
+/// The result of one time slice of a scan.
 struct ScanPart<T> {
-    /// The servers found, each with the texts that the patterns are matched with.
-    found: Vec<(T, Vec<String>)>,
-    looked_at: usize,
+    /// The selected values of servers, each with the texts that the patterns are matched with.
+    matches: Vec<(T, Vec<String>)>,
+    rows_read: usize,
+    /// The position after which the scan continues; none at its end.
     next: Option<ScanPosition>,
 }
 
 impl<T> ScanPart<T> {
-    /// Scans servers until so many are found or the time slice is over.
-    fn look(
+    /// Scans servers until `count_max` are found or the time slice is over.
+    fn scan(
         (control, views): (&ControlState, &Views),
         filter: &Filter,
-        from: ScanPosition,
-        most: usize,
-        take: impl Fn(&ServerView<'_>) -> Option<T>,
+        start: ScanPosition,
+        count_max: usize,
+        select: impl Fn(&ServerView<'_>) -> Option<T>,
     ) -> Self {
         let mut part = Self {
-            found: Vec::new(),
-            looked_at: 0,
+            matches: Vec::new(),
+            rows_read: 0,
             next: None,
         };
         let mut slice = TimeSlice::begin();
-        let mut last = None;
-        for (place, seen) in from.servers(control, views, filter.project()) {
-            if part.found.len() == most || slice.is_over() {
-                part.next = last;
+        let mut last_position = None;
+        for (position, server) in start.servers(control, views, filter.project()) {
+            if part.matches.len() == count_max || slice.is_over() {
+                part.next = last_position;
                 return part;
             }
-            last = Some(place);
-            part.looked_at += 1;
-            if let Some(seen) = seen.filter(|seen| filter.takes(seen))
-                && let Some(taken) = take(&seen)
+            last_position = Some(position);
+            part.rows_read += 1;
+            if let Some(server) = server.filter(|server| filter.accepts(server))
+                && let Some(selected) = select(&server)
             {
-                part.found.push((taken, filter.texts(&seen)));
+                part.matches.push((selected, filter.texts(&server)));
             }
         }
         part
     }
 
-    /// The servers whose texts match the patterns. No lock is held meanwhile.
-    async fn matched(self, filter: &Filter, effort: &mut MatchBudget) -> ApiResult<Vec<T>> {
+    /// The values whose texts match the patterns. They are matched while no lock is held.
+    async fn retain_matching(self, filter: &Filter, budget: &mut MatchBudget) -> ApiResult<Vec<T>> {
         if !filter.has_patterns() {
-            return Ok(self.found.into_iter().map(|(one, _)| one).collect());
+            return Ok(self.matches.into_iter().map(|(value, _)| value).collect());
         }
-        effort.keep(self.found, |texts| filter.matches(texts)).await
+        budget
+            .retain(self.matches, |texts| filter.matches(texts))
+            .await
     }
 }
 
-/// The servers of a page in order of age. None if the filter skips so many that a scan of all
-/// servers is faster.
-async fn scan_index(
-    call: &RoutedRequest<'_>,
+/// Finds the servers of a page in order of age. None if the filter skips so many servers that
+/// scanning all of them is faster.
+async fn find_by_age(
+    request: &RoutedRequest<'_>,
     filter: &Filter,
-    mut from: ScanPosition,
+    mut position: ScanPosition,
     limit: usize,
-    effort: &mut MatchBudget,
+    budget: &mut MatchBudget,
 ) -> ApiResult<Option<Vec<InstanceId>>> {
     let mut ids = Vec::new();
-    let mut looked_at = 0;
-    while looked_at < LOOKS_ALONG {
-        let most = limit - ids.len();
-        let part = call.read(|control, views| {
-            ScanPart::look((control, views), filter, from, most, |seen| Some(seen.id))
+    let mut rows_read = 0;
+    while rows_read < INDEX_ROWS_MAX {
+        let count_max = limit - ids.len();
+        let part = request.read(|control, views| {
+            ScanPart::scan((control, views), filter, position, count_max, |server| {
+                Some(server.id)
+            })
         });
         let part = part.await;
-        looked_at += part.looked_at;
+        rows_read += part.rows_read;
         let next = part.next;
-        ids.append(&mut part.matched(filter, effort).await?);
+        ids.append(&mut part.retain_matching(filter, budget).await?);
         match next {
-            Some(next) if ids.len() < limit => from = next,
+            Some(next) if ids.len() < limit => position = next,
             _ => return Ok(Some(ids)),
         }
         tokio::task::yield_now().await;
@@ -331,19 +346,20 @@ async fn scan_index(
     Ok(None)
 }
 
-/// The servers of a page in any order.
-async fn sorted(
-    call: &RoutedRequest<'_>,
+/// Finds the servers of a page in any order.
+async fn find_sorted(
+    request: &RoutedRequest<'_>,
     filter: &Filter,
     order: &Order,
-    marker: Option<&Key>,
+    marker: Option<&SortKey>,
     limit: usize,
-    effort: &mut MatchBudget,
+    budget: &mut MatchBudget,
 ) -> ApiResult<Vec<InstanceId>> {
-    let is_behind = |key: &Key| marker.is_none_or(|marker| order.compare(marker, key).is_lt());
-    let key = |seen: &ServerView<'_>| Some(order.key(seen)).filter(is_behind);
-    // A project with few of all servers is scanned by its index.
-    let mut from = call
+    let is_after_marker =
+        |key: &SortKey| marker.is_none_or(|marker| order.compare(marker, key).is_lt());
+    let key = |server: &ServerView<'_>| Some(order.key(server)).filter(is_after_marker);
+    // The index has the servers of each project. It is used for projects that have few of all servers.
+    let mut position = request
         .read(|control, _| {
             let listing = control.conductor.listing();
             let is_small = listing.count(filter.project()) < listing.count(None) / 4;
@@ -356,23 +372,24 @@ async fn sorted(
         .await;
     let mut keys = Vec::new();
     loop {
-        let part = call
-            .read(|control, views| ScanPart::look((control, views), filter, from, usize::MAX, key));
+        let part = request.read(|control, views| {
+            ScanPart::scan((control, views), filter, position, usize::MAX, key)
+        });
         let part = part.await;
         let next = part.next;
-        keys.append(&mut part.matched(filter, effort).await?);
+        keys.append(&mut part.retain_matching(filter, budget).await?);
         if keys.len() > limit.saturating_mul(2) {
-            // What is after the page now will not move into it.
-            keys.select_nth_unstable_by(limit, |a, b| order.compare(a, b));
+            // A server that is after the page now cannot get into it by further servers.
+            keys.select_nth_unstable_by(limit, |left, right| order.compare(left, right));
             keys.truncate(limit);
         }
         match next {
-            Some(next) => from = next,
+            Some(next) => position = next,
             None => break,
         }
         tokio::task::yield_now().await;
     }
-    keys.sort_unstable_by(|a, b| order.compare(a, b));
+    keys.sort_unstable_by(|left, right| order.compare(left, right));
     keys.truncate(limit);
     Ok(keys.into_iter().map(|key| key.id).collect())
 }

@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 use placewright_http::{ApiError, ApiResult};
 use regex::{Regex, RegexBuilder};
 
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
-/// The most bytes of a compiled expression; the work for a text is at most proportional to it.
+/// The maximum size of a compiled expression in bytes, which bounds the time of matching a text.
 const COMPILED_BYTES_MAX: usize = 1 << 17;
 
-/// The most bytes of the cache of an expression's automaton.
+/// The maximum size in bytes of the cache of an expression's automaton.
 const CACHE_BYTES_MAX: usize = 1 << 18;
 
-/// The deepest nesting of an expression.
+/// The maximum nesting of an expression.
 const NESTED_MAX: u32 = 32;
 
-/// The time after which a task yields to others.
-const TURN: Duration = Duration::from_millis(2);
+/// The time of matching after which a task yields to others.
+const YIELD_AFTER: Duration = Duration::from_millis(2);
 
-/// A compiled expression that is searched for in a text, ignoring case.
+/// A compiled regular expression that is searched for in texts, ignoring case.
 #[derive(Debug)]
 pub(crate) struct Pattern(Regex);
 
@@ -29,17 +29,20 @@ impl Pattern {
     /// # Errors
     ///
     /// 400 if the expression is not valid, too long, or too large when compiled.
-    pub(crate) fn read(call: &RoutedRequest<'_>, key: &str, text: &str) -> ApiResult<Self> {
-        let (length, most) = (text.chars().count(), call.core.limits().pattern_chars_max);
-        if length > most {
+    pub(crate) fn parse(request: &RoutedRequest<'_>, key: &str, text: &str) -> ApiResult<Self> {
+        let (length, chars_max) = (
+            text.chars().count(),
+            request.api_state.limits().pattern_chars_max,
+        );
+        if length > chars_max {
             let message =
-                format!("it has {length} characters; compute.pattern_chars_max allows {most}");
+                format!("it has {length} characters; compute.pattern_chars_max allows {chars_max}");
             return Err(ApiError::field(key, message));
         }
         Self::compile(text).map_err(|error| {
             let message = match error {
-                regex::Error::CompiledTooBig(most) => {
-                    format!("as a regular expression it has more than {most} bytes")
+                regex::Error::CompiledTooBig(bytes_max) => {
+                    format!("as a regular expression it has more than {bytes_max} bytes")
                 }
                 _ => "it must be a regular expression".to_owned(),
             };
@@ -66,57 +69,57 @@ impl Pattern {
 #[derive(Debug)]
 pub(crate) struct MatchBudget {
     spent: Duration,
-    most: Duration,
-    turn: Duration,
-    looked_at: usize,
+    limit: Duration,
+    since_yield: Duration,
+    server_count: usize,
 }
 
 impl MatchBudget {
-    pub(crate) fn of(call: &RoutedRequest<'_>) -> Self {
+    pub(crate) fn new(request: &RoutedRequest<'_>) -> Self {
         Self {
             spent: Duration::ZERO,
-            most: call.core.limits().match_time_max,
-            turn: Duration::ZERO,
-            looked_at: 0,
+            limit: request.api_state.limits().match_time_max,
+            since_yield: Duration::ZERO,
+            server_count: 0,
         }
     }
 
-    /// Keeps the items whose texts match, and yields to other tasks in between.
+    /// Returns the items whose texts match, and yields to other tasks from time to time.
     ///
     /// # Errors
     ///
-    /// 400 when matching took too long: a listing is complete or rejected.
-    pub(crate) async fn keep<T>(
+    /// 400 when matching takes too long, because an incomplete listing would mislead.
+    pub(crate) async fn retain<T>(
         &mut self,
-        found: Vec<(T, Vec<String>)>,
-        is_wanted: impl Fn(&[String]) -> bool,
+        items: Vec<(T, Vec<String>)>,
+        matches: impl Fn(&[String]) -> bool,
     ) -> ApiResult<Vec<T>> {
-        let mut kept = Vec::new();
-        for (one, texts) in found {
-            let began = Instant::now();
-            let wanted = is_wanted(&texts);
-            let took = began.elapsed();
-            self.spent += took;
-            self.turn += took;
-            self.looked_at += 1;
-            if wanted {
-                kept.push(one);
+        let mut matching = Vec::new();
+        for (item, texts) in items {
+            let started_at = Instant::now();
+            let is_match = matches(&texts);
+            let elapsed = started_at.elapsed();
+            self.spent += elapsed;
+            self.since_yield += elapsed;
+            self.server_count += 1;
+            if is_match {
+                matching.push(item);
             }
-            if self.spent > self.most {
+            if self.spent > self.limit {
                 return Err(ApiError::bad_request(format!(
                     "The regular expressions took more than {} ms for {} servers; \
                      compute.match_ms_max allows no more. Ask for more of a name, or for less at a \
                      time.",
-                    self.most.as_millis(),
-                    self.looked_at
+                    self.limit.as_millis(),
+                    self.server_count
                 )));
             }
-            if self.turn > TURN {
-                self.turn = Duration::ZERO;
+            if self.since_yield > YIELD_AFTER {
+                self.since_yield = Duration::ZERO;
                 tokio::task::yield_now().await;
             }
         }
-        Ok(kept)
+        Ok(matching)
     }
 }
 
@@ -126,7 +129,7 @@ mod tests {
 
     #[test]
     fn sane_expressions_compile_and_match() {
-        for (text, found, not_found) in [
+        for (text, matching, not_matching) in [
             ("web", "my-WEB-1", "db"),
             ("^web-[0-9]+$", "web-17", "web-17a"),
             (r"\w+\.example\.(com|org)", "a.example.org", "example"),
@@ -135,8 +138,8 @@ mod tests {
             ("größe", "GRÖSSE größe", "gross"),
         ] {
             let pattern = Pattern::compile(text).unwrap();
-            assert!(pattern.is_in(found), "{text}");
-            assert!(!pattern.is_in(not_found), "{text}");
+            assert!(pattern.is_in(matching), "{text}");
+            assert!(!pattern.is_in(not_matching), "{text}");
         }
     }
 
@@ -166,13 +169,13 @@ mod tests {
             let Ok(pattern) = Pattern::compile(text) else {
                 continue;
             };
-            let began = Instant::now();
+            let started_at = Instant::now();
             for _ in 0..10 {
                 pattern.is_in(&name);
             }
-            let took = began.elapsed() / 10;
-            println!("{text}: {took:?}");
-            assert!(took < Duration::from_millis(500), "{text}: {took:?}");
+            let elapsed = started_at.elapsed() / 10;
+            println!("{text}: {elapsed:?}");
+            assert!(elapsed < Duration::from_millis(500), "{text}: {elapsed:?}");
         }
     }
 }

@@ -1,55 +1,64 @@
-//! Secrets of servers: sealed before they become part of a command, and opened to be shown to those
-//! who may see them.
+//! Secrets of servers. They are sealed before they become part of a command, and opened to show
+//! them to callers who may see them.
 
 use placewright_http::{ApiError, ApiResult};
 use placewright_secrets::{Fields, RequestSeal, SealError, Secret};
 use uuid::Uuid;
 
-use super::common_fields::read_user_data;
+use super::common_fields::parse_user_data;
 use super::server_view::ServerView;
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 
-/// Reads the secrets of a create.
-pub(super) fn read(parsed: &mut ObjectParser<'_>) -> ApiResult<Fields> {
-    let password = parsed.text("adminPass", 0..=255)?;
+/// Parses the secrets of a create request.
+pub(super) fn parse(parser: &mut ObjectParser<'_>) -> ApiResult<Fields> {
+    let password = parser.text("adminPass", 0..=255)?;
     Ok(Fields {
-        user_data: read_user_data(parsed)?,
+        user_data: parse_user_data(parser)?,
         admin_pass: password.map(|password| Secret::new(password.to_owned())),
     })
 }
 
 /// Seals the secrets of a request.
-pub(crate) fn seal(call: &RoutedRequest<'_>, fields: Fields) -> ApiResult<RequestSeal> {
-    call.core
-        .conductor
+pub(crate) fn seal(request: &RoutedRequest<'_>, parser: Fields) -> ApiResult<RequestSeal> {
+    request
+        .api_state
+        .control
         .sealer()
-        .seal(fields)
+        .seal(parser)
         .map_err(not_sealed)
 }
 
-/// The error of a request whose secrets cannot be sealed: they are never kept in the clear.
+/// The error of a request whose secrets cannot be sealed. Secrets are never stored in the clear.
 pub(crate) fn not_sealed(why: SealError) -> ApiError {
     tracing::error!(%why, "secrets of a request cannot be sealed");
     error::unavailable("The secrets of the request cannot be sealed: try again later.")
 }
 
-/// A mark for a body that is given other secrets.
+/// A random mark for the body of a specification with new secrets, which changes the body's digest.
 pub(crate) fn new_mark() -> String {
     Uuid::new_v4().simple().to_string()
 }
 
-/// The user data of a server, as it is shown; none if it has none, or none that can be opened.
-pub(crate) fn user_data(call: &RoutedRequest<'_>, seen: &ServerView<'_>) -> Option<Secret<String>> {
-    let spec = seen.spec();
+/// The user data of a server; none if the server has none, or if it cannot be opened.
+pub(crate) fn user_data(
+    request: &RoutedRequest<'_>,
+    server: &ServerView<'_>,
+) -> Option<Secret<String>> {
+    let spec = server.spec();
     if !spec.has_secrets() {
         return None;
     }
-    match call.core.conductor.sealer().open_fields(seen.id, spec) {
-        Ok(fields) => fields.user_data,
+    match request
+        .api_state
+        .control
+        .sealer()
+        .open_fields(server.id, spec)
+    {
+        Ok(parser) => parser.user_data,
         Err(why) => {
-            tracing::warn!(instance = %seen.id, %why, "secrets of a server cannot be opened");
+            tracing::warn!(instance = %server.id, %why, "secrets of a server cannot be opened");
             None
         }
     }

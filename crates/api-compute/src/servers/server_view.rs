@@ -1,4 +1,4 @@
-//! A server, combined from control's records and its cell's report.
+//! A server, combined from the state of control and the latest report of the server's cell.
 
 use placewright_conductor::cell_conductor::{JobKind, VmState};
 use placewright_conductor::super_conductor::{BuildRequest, BuildStage, Labels, Mapping, Rebuild};
@@ -13,21 +13,22 @@ use super::body;
 use super::status::Status;
 use crate::admin::hosts::is_down;
 
-/// A server. It borrows from the states, so that reading many servers is cheap.
+/// A server. It borrows from the state and the reports, so that reading many servers is cheap.
 #[derive(Clone, Copy)]
 pub(crate) struct ServerView<'s> {
     pub(crate) control: &'s ControlState,
     pub(crate) views: &'s Views,
     pub(crate) id: InstanceId,
     pub(crate) mapping: &'s Mapping,
-    /// The specification that control has stored.
+    /// The specification that control has stored. [`Self::spec`] is the one that is shown.
     pub(crate) stored: &'s Spec,
     pub(crate) labels: Option<&'s Labels>,
     build: Option<&'s BuildRequest>,
     /// The rebuild under way, if there is one.
     pub(crate) rebuild: Option<&'s Rebuild>,
+    /// The instance as its cell has reported it.
     pub(crate) view: Option<&'s InstanceView>,
-    /// Whether its cell is down or silent.
+    /// Whether the server's cell is down or silent.
     pub(crate) is_out_of_reach: bool,
 }
 
@@ -39,11 +40,11 @@ impl<'s> ServerView<'s> {
         id: InstanceId,
     ) -> Option<Self> {
         let mapping = control.conductor.mappings().get(&id)?;
-        Self::of(control, views, id, mapping)
+        Self::from_mapping(control, views, id, mapping)
     }
 
     /// The server of a mapping.
-    pub(crate) fn of(
+    pub(crate) fn from_mapping(
         control: &'s ControlState,
         views: &'s Views,
         id: InstanceId,
@@ -72,9 +73,9 @@ impl<'s> ServerView<'s> {
         })
     }
 
-    /// The state that users see.
+    /// The status that users see.
     pub(crate) fn status(&self) -> Status {
-        let status = self.status_alive();
+        let status = self.status_without_deletion();
         if self.mapping.is_deleting && status != Status::UNKNOWN {
             status.deleting()
         } else {
@@ -82,54 +83,55 @@ impl<'s> ServerView<'s> {
         }
     }
 
-    fn status_alive(&self) -> Status {
+    fn status_without_deletion(&self) -> Status {
         match (self.build.map(|build| &build.stage), self.mapping.cell) {
             (Some(BuildStage::Waiting), _) | (None, None) => Status::SCHEDULING,
             (_, Some(CellId::CELL0)) => Status::BURIED,
             _ if self.is_out_of_reach => Status::UNKNOWN,
-            // Nothing else can be done with it until control has the cell's answer: the cell may be
-            // ahead, and already report it as active.
+            // The build counts as under way until control has received the cell's answer, even if
+            // the cell has already reported the instance as active: nothing else can be done with
+            // the server before.
             (Some(BuildStage::Placed { .. }), _) => self
                 .view
-                .map(Status::of)
-                .filter(|status| status.task.is_some())
+                .map(Status::from_view)
+                .filter(|status| status.task_state.is_some())
                 .unwrap_or(Status::SPAWNING),
             (None, Some(_)) => match self.view {
-                Some(view) => self.with_move(Status::of(view)),
+                Some(view) => self.with_operation(Status::from_view(view)),
                 None => Status::SPAWNING,
             },
         }
     }
 
-    /// A move or rebuild also counts as under way before its cell has reported it.
-    fn with_move(&self, status: Status) -> Status {
+    /// The status with the move or rebuild that is under way, if the cell has not reported it yet.
+    fn with_operation(&self, status: Status) -> Status {
         use placewright_conductor::MoveKind;
-        if self.rebuild.is_some() && status.task.is_none() {
+        if self.rebuild.is_some() && status.task_state.is_none() {
             return status.rebuilding();
         }
-        if status.task.is_some() || status.status != "ACTIVE" {
+        if status.task_state.is_some() || status.status != "ACTIVE" {
             return status;
         }
         let moves = self.control.conductor.moves();
-        let latest = self.mapping.migrations.last();
-        let Some(under_way) = latest.and_then(|latest| moves.get(latest)) else {
+        let latest_id = self.mapping.migrations.last();
+        let Some(under_way) = latest_id.and_then(|latest_id| moves.get(latest_id)) else {
             return status;
         };
-        let (word, task) = match under_way.kind {
+        let (status_word, task_state) = match under_way.kind {
             MoveKind::ColdMigrate | MoveKind::Resize => ("RESIZE", "resize_prep"),
             MoveKind::LiveMigrate => ("MIGRATING", "migrating"),
             MoveKind::Evacuate => ("REBUILD", "rebuilding"),
             MoveKind::Unshelve => (status.status, "unshelving"),
         };
         Status {
-            status: word,
-            task: Some(task),
+            status: status_word,
+            task_state: Some(task_state),
             ..status
         }
     }
 
-    /// What the server is at present: after a resize that waits for confirmation it has the new
-    /// flavor, and while it is rebuilt it has the new image.
+    /// The specification that is shown. While a resize waits for confirmation it has the new
+    /// flavor, and during a rebuild it has the new image.
     pub(crate) fn spec(&self) -> &'s Spec {
         if let Some(rebuild) = self.rebuild {
             return &rebuild.spec;
@@ -138,17 +140,17 @@ impl<'s> ServerView<'s> {
             .view
             .is_some_and(|view| view.vm_state == VmState::Resized);
         let moves = self.control.conductor.moves();
-        let latest = self.mapping.migrations.last();
-        let under_way = latest.and_then(|latest| moves.get(latest));
+        let latest_id = self.mapping.migrations.last();
+        let under_way = latest_id.and_then(|latest_id| moves.get(latest_id));
         let moved = under_way.filter(|_| is_resized);
         moved
-            .and_then(|one| one.spec.as_ref())
+            .and_then(|row| row.spec.as_ref())
             .unwrap_or(self.stored)
     }
 
-    /// The parts of its specification that are shown.
-    pub(crate) fn shown(&self) -> ServerBody {
-        body::shown(self.spec())
+    /// The decoded body of the specification that is shown.
+    pub(crate) fn body(&self) -> ServerBody {
+        body::decode_or_default(self.spec())
     }
 
     pub(crate) fn name(&self) -> &'s str {
@@ -160,11 +162,11 @@ impl<'s> ServerView<'s> {
     pub(crate) fn description(&self) -> Option<String> {
         match self.labels {
             Some(labels) => labels.description.clone(),
-            None => self.shown().server.description,
+            None => self.body().server.description,
         }
     }
 
-    /// The host where it is, with the host's name.
+    /// The server's host, with its name.
     pub(crate) fn host(&self) -> Option<(HostId, &'s str)> {
         let host = self.view?.guest?.host;
         let mapping = self.control.conductor.hosts().get(&host);
@@ -173,24 +175,24 @@ impl<'s> ServerView<'s> {
 
     pub(crate) fn zone(&self) -> Option<&'s str> {
         let (host, _) = self.host()?;
-        Some(crate::admin::zones::of_host(self.control, host))
+        Some(crate::admin::zones::zone_of_host(self.control, host))
     }
 
     /// The time of the latest change.
     pub(crate) fn updated_at(&self) -> Timestamp {
-        let labelled = self.labels.map(|labels| labels.updated_at);
-        let seen = self.view.map(|view| view.updated_at);
-        [labelled, seen]
+        let labels_updated_at = self.labels.map(|labels| labels.updated_at);
+        let report_updated_at = self.view.map(|view| view.updated_at);
+        [labels_updated_at, report_updated_at]
             .into_iter()
             .flatten()
             .fold(self.mapping.created_at, Timestamp::max)
     }
 
-    /// Why it is in the error state.
+    /// The reason of the server's error state.
     pub(crate) fn fault(&self) -> Option<&'s Fault> {
-        let buried = self.control.conductor.buried().get(&self.id);
-        let seen = self.view.and_then(|view| view.fault.as_ref());
-        buried.map(|row| &row.fault).or(seen)
+        let cell0_row = self.control.conductor.buried().get(&self.id);
+        let reported_fault = self.view.and_then(|view| view.fault.as_ref());
+        cell0_row.map(|row| &row.fault).or(reported_fault)
     }
 
     /// The cell that has the server; none before it is placed.
@@ -199,8 +201,9 @@ impl<'s> ServerView<'s> {
     }
 }
 
-/// A cell that was heard from so much later than it was asked for a rebuild would have reported it.
-const TOLD_AFTER_US: i64 = 10_000_000;
+/// The time in microseconds after which a cell that sends reports would have reported a requested
+/// rebuild.
+const REPORT_DELAY_MAX_US: i64 = 10_000_000;
 
 /// Whether a rebuild is under way, according to its cell.
 fn is_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool {
@@ -211,10 +214,10 @@ fn is_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool
     {
         return true;
     }
-    let is_before = view.updated_at == rebuild.seen;
-    if is_before {
-        return cell.heard_at.0.saturating_sub(rebuild.at.0) < TOLD_AFTER_US;
+    let is_unchanged = view.updated_at == rebuild.seen;
+    if is_unchanged {
+        return cell.heard_at.0.saturating_sub(rebuild.at.0) < REPORT_DELAY_MAX_US;
     }
-    // The cell has completed it, and control is about to record that.
+    // The cell has completed the rebuild, and control is about to store that.
     view.job.is_none() && has_digest(&rebuild.spec, view.spec)
 }

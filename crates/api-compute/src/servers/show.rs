@@ -15,128 +15,132 @@ use super::find;
 use super::secrets;
 use super::server_view::ServerView;
 use super::status::Status;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 use crate::time;
 
 /// Which parts of servers the caller may see.
 #[derive(Clone, Copy)]
 pub(crate) struct Visibility {
-    extended: bool,
+    extended_attributes: bool,
     host_status: bool,
-    /// Whether faults are shown with all their details.
-    faults: bool,
+    /// Whether faults are shown with their details.
+    fault_details: bool,
 }
 
 impl Visibility {
-    pub(crate) fn of(call: &RoutedRequest<'_>) -> Self {
+    pub(crate) fn of_caller(request: &RoutedRequest<'_>) -> Self {
         Self {
-            extended: call.is_allowed(Rule::ServersExtendedAttributes),
-            host_status: call.version.since(16) && call.is_allowed(Rule::ServersHostStatus),
-            faults: call.sees_all_projects(),
+            extended_attributes: request.is_allowed(Rule::ServersExtendedAttributes),
+            host_status: request.version.since(16) && request.is_allowed(Rule::ServersHostStatus),
+            fault_details: request.sees_all_projects(),
         }
     }
 }
 
-pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let sight = Visibility::of(call);
-    let server = call.try_read(|control, views| {
-        let seen = find(call, control, views, Rule::ServersShow)?;
-        Ok(whole(call, &seen, sight))
+pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let visibility = Visibility::of_caller(request);
+    let value = request.try_read(|control, views| {
+        let server = find(request, control, views, Rule::ServersShow)?;
+        Ok(full_json(request, &server, visibility))
     });
-    Reply::value(200, &json!({"server": server.await?}))
+    Reply::value(200, &json!({"server": value.await?}))
 }
 
-/// A single server, with fields that listings do not have.
-pub(crate) fn whole(call: &RoutedRequest<'_>, seen: &ServerView<'_>, sight: Visibility) -> Value {
-    let shown = seen.shown();
-    let mut value = if is_minimal(call, seen) {
-        let mut value = minimal(call, seen);
-        value["user_id"] = json!(seen.mapping.user);
-        value["image"] = image(call, &shown);
-        value["flavor"] = flavor(call, &shown);
-        let zone = shown.request.availability_zone.as_deref();
+/// The JSON of a single server, with fields that listings do not have.
+pub(crate) fn full_json(
+    request: &RoutedRequest<'_>,
+    server: &ServerView<'_>,
+    visibility: Visibility,
+) -> Value {
+    let body = server.body();
+    let mut value = if is_minimal(request, server) {
+        let mut value = minimal_json(request, server);
+        value["user_id"] = json!(server.mapping.user);
+        value["image"] = image_json(request, &body);
+        value["flavor"] = flavor_json(request, &body);
+        let zone = body.request.availability_zone.as_deref();
         value["OS-EXT-AZ:availability_zone"] = json!(zone.unwrap_or("UNKNOWN"));
         value["OS-EXT-STS:power_state"] = json!(0);
         value
     } else {
-        detailed(call, seen, sight)
+        detailed_json(request, server, visibility)
     };
-    if call.version.since(71) {
-        value["server_groups"] = json!(seen.stored.group.iter().collect::<Vec<_>>());
+    if request.version.since(71) {
+        value["server_groups"] = json!(server.stored.group.iter().collect::<Vec<_>>());
     }
     value
 }
 
-/// A server in a listing without details.
-pub(crate) fn brief(call: &RoutedRequest<'_>, seen: &ServerView<'_>) -> Value {
-    let path = format!("/servers/{}", seen.id);
-    if is_minimal(call, seen) {
-        return json!({"id": seen.id, "status": "UNKNOWN", "links": call.links(&path)});
+/// The JSON of a server in a listing without details.
+pub(crate) fn brief_json(request: &RoutedRequest<'_>, server: &ServerView<'_>) -> Value {
+    let path = format!("/servers/{}", server.id);
+    if is_minimal(request, server) {
+        return json!({"id": server.id, "status": "UNKNOWN", "links": request.links(&path)});
     }
-    json!({"id": seen.id, "name": seen.name(), "links": call.links(&path)})
+    json!({"id": server.id, "name": server.name(), "links": request.links(&path)})
 }
 
-/// From version 2.69 on, little is shown of a server whose cell is down.
-fn is_minimal(call: &RoutedRequest<'_>, seen: &ServerView<'_>) -> bool {
-    call.version.since(69) && seen.status() == Status::UNKNOWN
+/// Whether only a few fields of a server are shown, because its cell is down (from version 2.69 on).
+fn is_minimal(request: &RoutedRequest<'_>, server: &ServerView<'_>) -> bool {
+    request.version.since(69) && server.status() == Status::UNKNOWN
 }
 
-fn minimal(call: &RoutedRequest<'_>, seen: &ServerView<'_>) -> Value {
+fn minimal_json(request: &RoutedRequest<'_>, server: &ServerView<'_>) -> Value {
     json!({
-        "id": seen.id,
+        "id": server.id,
         "status": "UNKNOWN",
-        "tenant_id": seen.mapping.project,
-        "created": time::seconds(seen.mapping.created_at),
-        "links": call.links(&format!("/servers/{}", seen.id)),
+        "tenant_id": server.mapping.project,
+        "created": time::format_seconds(server.mapping.created_at),
+        "links": request.links(&format!("/servers/{}", server.id)),
     })
 }
 
-/// A server in a listing with details.
-pub(crate) fn detailed(
-    call: &RoutedRequest<'_>,
-    seen: &ServerView<'_>,
-    sight: Visibility,
+/// The JSON of a server in a listing with details.
+pub(crate) fn detailed_json(
+    request: &RoutedRequest<'_>,
+    server: &ServerView<'_>,
+    visibility: Visibility,
 ) -> Value {
-    if is_minimal(call, seen) {
-        return minimal(call, seen);
+    if is_minimal(request, server) {
+        return minimal_json(request, server);
     }
-    let shown = seen.shown();
-    let server = &shown.server;
-    let status = seen.status();
-    let labels = seen.labels;
+    let body = server.body();
+    let server_fields = &body.server;
+    let status = server.status();
+    let labels = server.labels;
     let metadata: &BTreeMap<String, String> =
-        labels.map_or(&server.metadata, |labels| &labels.metadata);
-    let host = seen.host().map(|(_, name)| name);
-    let groups = server
+        labels.map_or(&server_fields.metadata, |labels| &labels.metadata);
+    let host = server.host().map(|(_, name)| name);
+    let groups = server_fields
         .security_groups
         .iter()
         .map(|name| json!({"name": name}));
     let mut value = json!({
-        "id": seen.id,
-        "name": seen.name(),
+        "id": server.id,
+        "name": server.name(),
         "status": status.status,
-        "tenant_id": seen.mapping.project,
-        "user_id": seen.mapping.user,
+        "tenant_id": server.mapping.project,
+        "user_id": server.mapping.user,
         "metadata": metadata,
-        "hostId": host.map_or_else(String::new, |host| host_id(&seen.mapping.project, host)),
-        "image": image(call, &shown),
-        "flavor": flavor(call, &shown),
-        "created": time::seconds(seen.mapping.created_at),
-        "updated": time::seconds(seen.updated_at()),
+        "hostId": host.map_or_else(String::new, |host| host_id(&server.mapping.project, host)),
+        "image": image_json(request, &body),
+        "flavor": flavor_json(request, &body),
+        "created": time::format_seconds(server.mapping.created_at),
+        "updated": time::format_seconds(server.updated_at()),
         "addresses": {},
-        "accessIPv4": server.access_ip_v4.as_deref().unwrap_or(""),
-        "accessIPv6": server.access_ip_v6.as_deref().unwrap_or(""),
-        "links": call.links(&format!("/servers/{}", seen.id)),
-        "OS-DCF:diskConfig": server.disk_config,
-        "OS-EXT-AZ:availability_zone": seen.zone().unwrap_or(""),
-        "config_drive": if server.config_drive { "True" } else { "" },
-        "key_name": server.key_name,
+        "accessIPv4": server_fields.access_ip_v4.as_deref().unwrap_or(""),
+        "accessIPv6": server_fields.access_ip_v6.as_deref().unwrap_or(""),
+        "links": request.links(&format!("/servers/{}", server.id)),
+        "OS-DCF:diskConfig": server_fields.disk_config,
+        "OS-EXT-AZ:availability_zone": server.zone().unwrap_or(""),
+        "config_drive": if server_fields.config_drive { "True" } else { "" },
+        "key_name": server_fields.key_name,
         "OS-SRV-USG:launched_at": null,
         "OS-SRV-USG:terminated_at": null,
-        "OS-EXT-STS:task_state": status.task,
+        "OS-EXT-STS:task_state": status.task_state,
         "OS-EXT-STS:vm_state": status.vm_state,
-        "OS-EXT-STS:power_state": status.power,
-        "os-extended-volumes:volumes_attached": volumes(call, &server.block_device_mapping_v2),
+        "OS-EXT-STS:power_state": status.power_state,
+        "os-extended-volumes:volumes_attached": volumes_json(request, &server_fields.block_device_mapping_v2),
     });
     if matches!(
         status.status,
@@ -144,40 +148,40 @@ pub(crate) fn detailed(
     ) {
         value["progress"] = json!(0);
     }
-    // While it is being scheduled it has no security groups yet.
-    if status != Status::SCHEDULING || !server.security_groups.is_empty() {
+    // A server that has no host yet has no security groups but the requested ones.
+    if status != Status::SCHEDULING || !server_fields.security_groups.is_empty() {
         value["security_groups"] = json!(groups.collect::<Vec<_>>());
     }
     if status.status == "ERROR"
-        && let Some(fault) = seen.fault()
+        && let Some(fault) = server.fault()
     {
         value["fault"] = json!({
             "code": fault.code,
-            "created": time::seconds(fault.at),
-            "message": if sight.faults { fault.message.clone() } else { fault::for_owner(fault) },
+            "created": time::format_seconds(fault.at),
+            "message": if visibility.fault_details { fault.message.clone() } else { fault::for_owner(fault) },
         });
-        if sight.faults && !fault.details.is_empty() {
+        if visibility.fault_details && !fault.details.is_empty() {
             value["fault"]["details"] = json!(fault.details);
         }
     }
-    versioned(call, seen, &shown, &mut value);
-    if sight.extended {
-        extended(call, seen, &shown, &mut value);
+    add_versioned_fields(request, server, &body, &mut value);
+    if visibility.extended_attributes {
+        add_extended_attributes(request, server, &body, &mut value);
     }
-    if sight.host_status {
-        value["host_status"] = json!(host_status(seen));
+    if visibility.host_status {
+        value["host_status"] = json!(host_status(server));
     }
     value
 }
 
-/// Adds the fields of the request's version.
-fn versioned(
-    call: &RoutedRequest<'_>,
-    seen: &ServerView<'_>,
-    shown: &ServerBody,
+/// Adds the fields that only some versions have.
+fn add_versioned_fields(
+    request: &RoutedRequest<'_>,
+    server: &ServerView<'_>,
+    body: &ServerBody,
     value: &mut Value,
 ) {
-    let (server, labels, version) = (&shown.server, seen.labels, call.version);
+    let (server_fields, labels, version) = (&body.server, server.labels, request.version);
     let lock = labels.and_then(|labels| labels.lock.as_ref());
     if version.since(9) {
         value["locked"] = json!(lock.is_some());
@@ -185,67 +189,67 @@ fn versioned(
     if version.since(19) {
         value["description"] = match labels {
             Some(labels) => json!(labels.description),
-            None => json!(server.description),
+            None => json!(server_fields.description),
         };
     }
     if version.since(26) {
-        value["tags"] = json!(labels.map_or(&server.tags, |labels| &labels.tags));
+        value["tags"] = json!(labels.map_or(&server_fields.tags, |labels| &labels.tags));
     }
     if version.since(63) {
-        value["trusted_image_certificates"] = json!(server.trusted_image_certificates);
+        value["trusted_image_certificates"] = json!(server_fields.trusted_image_certificates);
     }
     if version.since(73) {
         value["locked_reason"] = json!(lock.and_then(|lock| lock.reason.as_ref()));
     }
     if version.since(90) {
-        value["OS-EXT-SRV-ATTR:hostname"] = json!(hostname(seen, shown));
+        value["OS-EXT-SRV-ATTR:hostname"] = json!(hostname(server, body));
     }
     if version.since(96) {
-        value["pinned_availability_zone"] = json!(shown.request.availability_zone);
+        value["pinned_availability_zone"] = json!(body.request.availability_zone);
     }
 }
 
-fn hostname<'v>(seen: &'v ServerView<'_>, shown: &'v ServerBody) -> &'v str {
-    seen.labels.map_or(shown.own.hostname.as_str(), |labels| {
+fn hostname<'v>(server: &'v ServerView<'_>, body: &'v ServerBody) -> &'v str {
+    server.labels.map_or(body.own.hostname.as_str(), |labels| {
         labels.hostname.as_str()
     })
 }
 
-/// Adds the fields for operators.
-fn extended(
-    call: &RoutedRequest<'_>,
-    seen: &ServerView<'_>,
-    shown: &ServerBody,
+/// Adds the extended attributes, which operators see.
+fn add_extended_attributes(
+    request: &RoutedRequest<'_>,
+    server: &ServerView<'_>,
+    body: &ServerBody,
     value: &mut Value,
 ) {
-    let host = seen.host().map(|(_, name)| name);
+    let host = server.host().map(|(_, name)| name);
     value["OS-EXT-SRV-ATTR:host"] = json!(host);
     value["OS-EXT-SRV-ATTR:hypervisor_hostname"] = json!(host);
-    value["OS-EXT-SRV-ATTR:instance_name"] = json!(format!("instance-{}", seen.id));
-    if call.version.since(3) {
-        let server = &shown.server;
-        value["OS-EXT-SRV-ATTR:hostname"] = json!(hostname(seen, shown));
-        value["OS-EXT-SRV-ATTR:reservation_id"] = json!(server.reservation_id);
-        value["OS-EXT-SRV-ATTR:launch_index"] = json!(shown.own.launch_index);
+    value["OS-EXT-SRV-ATTR:instance_name"] = json!(format!("instance-{}", server.id));
+    if request.version.since(3) {
+        let server_fields = &body.server;
+        value["OS-EXT-SRV-ATTR:hostname"] = json!(hostname(server, body));
+        value["OS-EXT-SRV-ATTR:reservation_id"] = json!(server_fields.reservation_id);
+        value["OS-EXT-SRV-ATTR:launch_index"] = json!(body.own.launch_index);
         value["OS-EXT-SRV-ATTR:kernel_id"] = json!("");
         value["OS-EXT-SRV-ATTR:ramdisk_id"] = json!("");
         value["OS-EXT-SRV-ATTR:root_device_name"] = json!(null);
-        let data = secrets::user_data(call, seen);
-        value["OS-EXT-SRV-ATTR:user_data"] = json!(data.as_ref().map(Secret::expose));
+        let user_data = secrets::user_data(request, server);
+        value["OS-EXT-SRV-ATTR:user_data"] = json!(user_data.as_ref().map(Secret::expose));
     }
 }
 
-fn host_status(seen: &ServerView<'_>) -> &'static str {
-    let Some((host, _)) = seen.host() else {
+fn host_status(server: &ServerView<'_>) -> &'static str {
+    let Some((host, _)) = server.host() else {
         return "";
     };
-    if seen.is_out_of_reach {
+    if server.is_out_of_reach {
         return "UNKNOWN";
     }
-    let conductor = &seen.control.conductor;
+    let conductor = &server.control.conductor;
     let service = conductor.services().get(&host);
-    let cell = seen.mapping.cell;
-    let view = cell.and_then(|cell| seen.views.host(cell, host));
+    let cell = server.mapping.cell;
+    let view = cell.and_then(|cell| server.views.host(cell, host));
     let is_down =
         service.is_some_and(|service| service.forced_down) || view.is_none_or(|view| !view.is_up);
     match service {
@@ -255,8 +259,8 @@ fn host_status(seen: &ServerView<'_>) -> &'static str {
     }
 }
 
-/// A hash that tells a project's servers on one host from those on others, without revealing the
-/// host.
+/// A hash of project and host. It shows which servers of a project share a host, without revealing
+/// the host.
 pub(crate) fn host_id(project: &str, host: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(project.as_bytes());
@@ -266,18 +270,18 @@ pub(crate) fn host_id(project: &str, host: &str) -> String {
     text
 }
 
-fn image(call: &RoutedRequest<'_>, shown: &ServerBody) -> Value {
-    match &shown.server.image {
+fn image_json(request: &RoutedRequest<'_>, body: &ServerBody) -> Value {
+    match &body.server.image {
         None => json!(""),
         Some(id) => json!({
             "id": id,
-            "links": [{"rel": "bookmark", "href": call.bookmark(&format!("/images/{id}"))}],
+            "links": [{"rel": "bookmark", "href": request.bookmark(&format!("/images/{id}"))}],
         }),
     }
 }
 
-/// The flavor as it was when the server was created or resized: embedded from version 2.47 on.
-fn flavor(call: &RoutedRequest<'_>, shown: &ServerBody) -> Value {
+/// The flavor as it was when the server was created or resized; before version 2.47 only a link to it.
+fn flavor_json(request: &RoutedRequest<'_>, body: &ServerBody) -> Value {
     let Flavor {
         name,
         vcpus,
@@ -286,12 +290,12 @@ fn flavor(call: &RoutedRequest<'_>, shown: &ServerBody) -> Value {
         ephemeral_gb,
         swap_mb,
         extra_specs,
-    } = &shown.request.flavor;
-    if !call.version.since(47) {
-        let id = &shown.server.flavor_id;
+    } = &body.request.flavor;
+    if !request.version.since(47) {
+        let id = &body.server.flavor_id;
         return json!({
             "id": id,
-            "links": [{"rel": "bookmark", "href": call.bookmark(&format!("/flavors/{id}"))}],
+            "links": [{"rel": "bookmark", "href": request.bookmark(&format!("/flavors/{id}"))}],
         });
     }
     json!({
@@ -305,17 +309,18 @@ fn flavor(call: &RoutedRequest<'_>, shown: &ServerBody) -> Value {
     })
 }
 
-/// The volumes that the server was created with. They are references; nothing is attached here.
-pub(crate) fn volumes(call: &RoutedRequest<'_>, devices: &[BlockDevice]) -> Value {
-    let is_volume = |one: &&BlockDevice| devices::text(one, "source_type") == Some("volume");
-    let of_volumes = devices.iter().filter(is_volume);
-    let shown = of_volumes.map(|one| {
-        let mut value = json!({"id": one.get("uuid")});
-        if call.version.since(3) {
-            let gone_with_it = one.get("delete_on_termination") == Some(&PlainValue::Flag(true));
-            value["delete_on_termination"] = json!(gone_with_it);
+/// The volumes with which the server was created.
+pub(crate) fn volumes_json(request: &RoutedRequest<'_>, devices: &[BlockDevice]) -> Value {
+    let is_volume = |device: &&BlockDevice| devices::text(device, "source_type") == Some("volume");
+    let volumes = devices.iter().filter(is_volume);
+    let values = volumes.map(|device| {
+        let mut value = json!({"id": device.get("uuid")});
+        if request.version.since(3) {
+            let is_deleted_with_server =
+                device.get("delete_on_termination") == Some(&PlainValue::Flag(true));
+            value["delete_on_termination"] = json!(is_deleted_with_server);
         }
         value
     });
-    Value::Array(shown.collect())
+    Value::Array(values.collect())
 }

@@ -8,13 +8,14 @@ use placewright_http::{ApiError, ApiResult};
 use placewright_types::server::ServerBody;
 
 use super::server_view::ServerView;
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 
-/// The columns that servers are sorted by, the most significant first.
+/// The order of a listing: the columns by which servers are sorted, the most significant first.
 pub(crate) struct Order {
+    /// Each column with whether it is in descending order.
     columns: Vec<(Column, bool)>,
     /// Whether ids, which are compared last, are in descending order.
-    ids_descend: bool,
+    ids_descending: bool,
 }
 
 /// A column to sort by.
@@ -39,25 +40,26 @@ enum Column {
     KeyName,
     Locked,
     /// A column that has the same value for all servers.
-    Nothing,
+    Constant,
 }
 
 /// The value of a column.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Value {
+enum ColumnValue {
     Number(i64),
     Text(String),
 }
 
-/// The sort key of a server. Most listings have one column.
-pub(crate) struct Key {
-    first: Value,
-    rest: Vec<Value>,
+/// The sort key of a server. The first value is apart, because most listings are sorted by one
+/// column only.
+pub(crate) struct SortKey {
+    first_value: ColumnValue,
+    other_values: Vec<ColumnValue>,
     pub(crate) id: InstanceId,
 }
 
 impl Column {
-    fn of(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "created_at" => Self::Created,
             "updated_at" => Self::Updated,
@@ -102,7 +104,7 @@ impl Column {
             | "locked_by"
             | "reservation_id"
             | "shutdown_terminate"
-            | "vm_mode" => Self::Nothing,
+            | "vm_mode" => Self::Constant,
             _ => return None,
         })
     }
@@ -114,33 +116,34 @@ impl Column {
         self == Self::Host
     }
 
-    fn value(self, seen: &ServerView<'_>, shown: &OnceCell<ServerBody>) -> Value {
-        let text = |text: Option<&str>| Value::Text(text.unwrap_or("").to_owned());
-        let body = || shown.get_or_init(|| seen.shown());
-        let server = || &body().server;
+    fn value(self, server: &ServerView<'_>, decoded_body: &OnceCell<ServerBody>) -> ColumnValue {
+        let text = |text: Option<&str>| ColumnValue::Text(text.unwrap_or("").to_owned());
+        let body = || decoded_body.get_or_init(|| server.body());
+        let server_fields = || &body().server;
         match self {
-            Self::Created => Value::Number(seen.mapping.created_at.0),
-            Self::Updated => Value::Number(seen.updated_at().0),
-            Self::Id | Self::Nothing => Value::Number(0),
-            Self::Name => text(Some(seen.name())),
-            Self::Description => text(match seen.labels {
+            Self::Created => ColumnValue::Number(server.mapping.created_at.0),
+            Self::Updated => ColumnValue::Number(server.updated_at().0),
+            Self::Id | Self::Constant => ColumnValue::Number(0),
+            Self::Name => text(Some(server.name())),
+            Self::Description => text(match server.labels {
                 Some(labels) => labels.description.as_deref(),
-                None => server().description.as_deref(),
+                None => server_fields().description.as_deref(),
             }),
-            Self::VmState => text(Some(seen.status().vm_state)),
-            Self::Task => text(seen.status().task),
-            Self::Power => Value::Number(seen.status().power.into()),
-            Self::Host => text(seen.host().map(|(_, name)| name)),
-            Self::Zone => text(seen.zone()),
-            Self::Project => text(Some(&seen.mapping.project)),
-            Self::User => text(Some(&seen.mapping.user)),
-            Self::Flavor => text(Some(&server().flavor_id)),
-            Self::Image => text(server().image.as_deref()),
-            Self::LaunchIndex => Value::Number(body().own.launch_index.into()),
+            Self::VmState => text(Some(server.status().vm_state)),
+            Self::Task => text(server.status().task_state),
+            Self::Power => ColumnValue::Number(server.status().power_state.into()),
+            Self::Host => text(server.host().map(|(_, name)| name)),
+            Self::Zone => text(server.zone()),
+            Self::Project => text(Some(&server.mapping.project)),
+            Self::User => text(Some(&server.mapping.user)),
+            Self::Flavor => text(Some(&server_fields().flavor_id)),
+            Self::Image => text(server_fields().image.as_deref()),
+            Self::LaunchIndex => ColumnValue::Number(body().own.launch_index.into()),
             Self::Hostname => text(Some(&body().own.hostname)),
-            Self::KeyName => text(server().key_name.as_deref()),
-            Self::Locked => Value::Number(
-                seen.labels
+            Self::KeyName => text(server_fields().key_name.as_deref()),
+            Self::Locked => ColumnValue::Number(
+                server
+                    .labels
                     .is_some_and(|labels| labels.lock.is_some())
                     .into(),
             ),
@@ -149,85 +152,86 @@ impl Column {
 }
 
 impl Order {
-    /// The order that a request wants; the default is the youngest first.
-    pub(crate) fn of(call: &RoutedRequest<'_>) -> ApiResult<Self> {
+    /// Parses the order of a listing; by default the youngest server is the first.
+    pub(crate) fn parse(request: &RoutedRequest<'_>) -> ApiResult<Self> {
         let mut columns = Vec::new();
-        let mut directions = call.query.all("sort_dir");
-        let mut descends = true;
-        for name in call.query.all("sort_key") {
-            let column = Column::of(name).ok_or_else(|| {
+        let mut directions = request.query.all("sort_dir");
+        let mut descending = true;
+        for name in request.query.all("sort_key") {
+            let column = Column::from_name(name).ok_or_else(|| {
                 ApiError::field("sort_key", format!("servers cannot be sorted by {name}"))
             })?;
-            if column.is_for_administrators() && !call.sees_all_projects() {
+            if column.is_for_administrators() && !request.sees_all_projects() {
                 let message = format!("Only administrators can sort servers by {name}.");
                 return Err(ApiError::forbidden(message));
             }
-            descends = match directions.next() {
-                None => descends,
+            descending = match directions.next() {
+                None => descending,
                 Some("asc") => false,
                 Some("desc") => true,
-                Some(other) => return Err(no_direction(other)),
+                Some(other) => return Err(direction_error(other)),
             };
             if columns.is_empty() && column == Column::Id {
-                columns.push((Column::Nothing, descends));
+                columns.push((Column::Constant, descending));
                 break;
             }
             // A repeated column has no further effect.
-            if !columns.iter().any(|(known, _)| *known == column) {
-                columns.push((column, descends));
+            if !columns.iter().any(|(sorted_by, _)| *sorted_by == column) {
+                columns.push((column, descending));
             }
         }
         if columns.is_empty() {
-            descends = match directions.next() {
+            descending = match directions.next() {
                 Some("asc") => false,
                 None | Some("desc") => true,
-                Some(other) => return Err(no_direction(other)),
+                Some(other) => return Err(direction_error(other)),
             };
-            columns.push((Column::Created, descends));
+            columns.push((Column::Created, descending));
         }
         Ok(Self {
             columns,
-            ids_descend: descends,
+            ids_descending: descending,
         })
     }
 
-    /// Whether servers are ordered by age alone; true for the youngest first.
-    pub(crate) fn by_age(&self) -> Option<bool> {
+    /// The direction if servers are sorted by age alone: true for the youngest first. None for
+    /// other orders.
+    pub(crate) fn age_order(&self) -> Option<bool> {
         match self.columns[..] {
-            [(Column::Created, descends)] => Some(descends),
+            [(Column::Created, descending)] => Some(descending),
             _ => None,
         }
     }
 
     /// The sort key of a server.
-    pub(crate) fn key(&self, seen: &ServerView<'_>) -> Key {
-        let shown = OnceCell::new();
+    pub(crate) fn key(&self, server: &ServerView<'_>) -> SortKey {
+        let decoded_body = OnceCell::new();
         let columns = self.columns.iter();
-        let mut values = columns.map(|(column, _)| column.value(seen, &shown));
-        Key {
-            first: values.next().unwrap_or(Value::Number(0)),
-            rest: values.collect(),
-            id: seen.id,
+        let mut values = columns.map(|(column, _)| column.value(server, &decoded_body));
+        SortKey {
+            first_value: values.next().unwrap_or(ColumnValue::Number(0)),
+            other_values: values.collect(),
+            id: server.id,
         }
     }
 
-    pub(crate) fn compare(&self, one: &Key, other: &Key) -> Ordering {
-        let pairs =
-            std::iter::once((&one.first, &other.first)).chain(one.rest.iter().zip(&other.rest));
-        for ((one, other), (_, descends)) in pairs.zip(&self.columns) {
-            let order = one.cmp(other);
+    pub(crate) fn compare(&self, left: &SortKey, right: &SortKey) -> Ordering {
+        let pairs = std::iter::once((&left.first_value, &right.first_value))
+            .chain(left.other_values.iter().zip(&right.other_values));
+        for ((left, right), (_, descending)) in pairs.zip(&self.columns) {
+            let order = left.cmp(right);
             if order.is_ne() {
-                return turned(order, *descends);
+                return in_direction(order, *descending);
             }
         }
-        turned(one.id.cmp(&other.id), self.ids_descend)
+        in_direction(left.id.cmp(&right.id), self.ids_descending)
     }
 }
 
-fn turned(order: Ordering, descends: bool) -> Ordering {
-    if descends { order.reverse() } else { order }
+fn in_direction(order: Ordering, descending: bool) -> Ordering {
+    if descending { order.reverse() } else { order }
 }
 
-fn no_direction(text: &str) -> ApiError {
+fn direction_error(text: &str) -> ApiError {
     ApiError::field("sort_dir", format!("it must be asc or desc, not {text:?}"))
 }

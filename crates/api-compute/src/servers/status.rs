@@ -1,95 +1,96 @@
-//! The states of a server, in the terms of the compute API.
+//! The status of a server in the compute API.
 
 use placewright_conductor::MoveKind;
 use placewright_conductor::cell_conductor::{JobKind, Next, Stage, VmState};
 use placewright_link::{InstanceView, JobView};
 
-/// The state of a server, as users see it.
+/// The state of a server as the API shows it: status, VM state, task state and power state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Status {
     /// The status: `ACTIVE`, `BUILD` …
     pub(crate) status: &'static str,
     pub(crate) vm_state: &'static str,
     /// The task state: the operation under way, if any.
-    pub(crate) task: Option<&'static str>,
+    pub(crate) task_state: Option<&'static str>,
     /// The power state: 0 unknown, 1 running, 4 shut down.
-    pub(crate) power: u8,
+    pub(crate) power_state: u8,
 }
 
-const fn status(
+const fn new_status(
     status: &'static str,
     vm_state: &'static str,
-    task: Option<&'static str>,
-    power: u8,
+    task_state: Option<&'static str>,
+    power_state: u8,
 ) -> Status {
     Status {
         status,
         vm_state,
-        task,
-        power,
+        task_state,
+        power_state,
     }
 }
 
 impl Status {
-    pub(crate) const SCHEDULING: Self = status("BUILD", "building", Some("scheduling"), 0);
-    pub(crate) const SPAWNING: Self = status("BUILD", "building", Some("spawning"), 0);
-    pub(crate) const BURIED: Self = status("ERROR", "error", None, 0);
-    pub(crate) const UNKNOWN: Self = status("UNKNOWN", "unknown", None, 0);
+    pub(crate) const SCHEDULING: Self = new_status("BUILD", "building", Some("scheduling"), 0);
+    pub(crate) const SPAWNING: Self = new_status("BUILD", "building", Some("spawning"), 0);
+    pub(crate) const BURIED: Self = new_status("ERROR", "error", None, 0);
+    pub(crate) const UNKNOWN: Self = new_status("UNKNOWN", "unknown", None, 0);
 
-    /// The state of a server as its cell reports it.
-    pub(crate) fn of(view: &InstanceView) -> Self {
+    /// The status of an instance as its cell has reported it.
+    pub(crate) fn from_view(view: &InstanceView) -> Self {
         let job = view.job.as_ref();
         match view.vm_state {
             VmState::Building => Self::SPAWNING,
-            VmState::Active => of_active(job),
+            VmState::Active => status_of_active(job),
             VmState::Error => {
-                let task = job.and_then(task);
-                let is_built_anew = job.is_some_and(|job| {
+                let task_state = job.and_then(task_state);
+                let is_rebuilt = job.is_some_and(|job| {
                     is_move(job, MoveKind::Evacuate) || job.kind == JobKind::Rebuild
                 });
-                let word = if is_built_anew { "REBUILD" } else { "ERROR" };
-                status(word, "error", task, 0)
+                let status_word = if is_rebuilt { "REBUILD" } else { "ERROR" };
+                new_status(status_word, "error", task_state, 0)
             }
             VmState::Resized => {
-                let task = job.and_then(task);
-                let word = match task {
+                let task_state = job.and_then(task_state);
+                let status_word = match task_state {
                     Some("resize_reverting") => "REVERT_RESIZE",
                     _ => "VERIFY_RESIZE",
                 };
-                status(word, "resized", task, 1)
+                new_status(status_word, "resized", task_state, 1)
             }
-            VmState::ShelvedOffloaded => status(
+            VmState::ShelvedOffloaded => new_status(
                 "SHELVED_OFFLOADED",
                 "shelved_offloaded",
-                job.and_then(task),
+                job.and_then(task_state),
                 4,
             ),
         }
     }
 
-    /// The state during a rebuild that its cell has not reported yet.
+    /// The status during a rebuild that the cell has not reported yet.
     pub(crate) fn rebuilding(self) -> Self {
         Self {
             status: "REBUILD",
-            task: Some("rebuilding"),
+            task_state: Some("rebuilding"),
             ..self
         }
     }
 
-    /// The state during a deletion.
+    /// The status during a deletion.
     pub(crate) fn deleting(self) -> Self {
         Self {
-            task: Some("deleting"),
+            task_state: Some("deleting"),
             ..self
         }
     }
 }
 
-fn of_active(job: Option<&JobView>) -> Status {
+/// The status of an active instance with its job, if it has one.
+fn status_of_active(job: Option<&JobView>) -> Status {
     let Some(job) = job else {
-        return status("ACTIVE", "active", None, 1);
+        return new_status("ACTIVE", "active", None, 1);
     };
-    let word = match job.kind {
+    let status_word = match job.kind {
         JobKind::Move(MoveKind::ColdMigrate | MoveKind::Resize) => "RESIZE",
         JobKind::Move(MoveKind::LiveMigrate) => "MIGRATING",
         JobKind::Move(MoveKind::Evacuate) | JobKind::Rebuild => "REBUILD",
@@ -97,14 +98,15 @@ fn of_active(job: Option<&JobView>) -> Status {
             "ACTIVE"
         }
     };
-    status(word, "active", task(job), 1)
+    new_status(status_word, "active", task_state(job), 1)
 }
 
 fn is_move(job: &JobView, kind: MoveKind) -> bool {
     job.kind == JobKind::Move(kind)
 }
 
-fn task(job: &JobView) -> Option<&'static str> {
+/// The task state during a job.
+fn task_state(job: &JobView) -> Option<&'static str> {
     Some(match (job.kind, job.stage) {
         (JobKind::Build, _) => "spawning",
         (JobKind::Shelve, _) => "shelving_offloading",
@@ -129,8 +131,8 @@ fn task(job: &JobView) -> Option<&'static str> {
     })
 }
 
-/// The status values that a filter may have, with the states that they match.
-pub(crate) const WORDS: [&str; 20] = [
+/// All status values, which a filter of a listing may have.
+pub(crate) const STATUSES: [&str; 20] = [
     "ACTIVE",
     "BUILD",
     "DELETED",
@@ -183,7 +185,7 @@ mod tests {
         let resize = JobKind::Move(MoveKind::Resize);
         let live = JobKind::Move(MoveKind::LiveMigrate);
         let settle = Stage::AwaitDestroyed(Next::Settle(MoveSide::Target));
-        for (state, job, word, task) in [
+        for (vm_state, job, status_word, task_state) in [
             (VmState::Active, None, "ACTIVE", None),
             (VmState::Building, None, "BUILD", Some("spawning")),
             (VmState::Error, None, "ERROR", None),
@@ -231,13 +233,13 @@ mod tests {
                 Some("rebuilding"),
             ),
         ] {
-            let status = Status::of(&view(state, job));
+            let status = Status::from_view(&view(vm_state, job));
             assert_eq!(
-                (status.status, status.task),
-                (word, task),
-                "{state:?} {job:?}"
+                (status.status, status.task_state),
+                (status_word, task_state),
+                "{vm_state:?} {job:?}"
             );
-            assert!(WORDS.contains(&status.status));
+            assert!(STATUSES.contains(&status.status));
         }
     }
 }

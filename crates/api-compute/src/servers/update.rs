@@ -1,57 +1,57 @@
-//! Changes of a server's name and of other fields without effect on placement.
+//! Changes of a server's name and of other fields that have no effect on placement.
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command};
 use placewright_http::{ApiError, ApiResult, Reply};
-use placewright_records::server;
+use placewright_records::server as server_forms;
 use placewright_types::server::ServerBody;
 use serde_json::json;
 
 use super::body;
-use super::common_fields::{access_address, check_hostname, disk_config};
+use super::common_fields::{check_hostname, parse_address, parse_disk_config};
 use super::show::{self, Visibility};
 use super::{find, find_unlocked, labels};
-use crate::call::RoutedRequest;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 
-pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let body = call.json()?;
-    let mut fields = ObjectParser::of_body(&body)?;
-    let mut parsed = fields.object("server")?;
-    let name = parsed.name("name")?;
-    let description = match call.version.since(19) {
-        true => parsed.nullable_text("description", 0..=255)?,
+pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let body = request.json()?;
+    let mut body_parser = ObjectParser::of_body(&body)?;
+    let mut parser = body_parser.object("server")?;
+    let name = parser.name("name")?;
+    let description = match request.version.since(19) {
+        true => parser.nullable_text("description", 0..=255)?,
         false => None,
     };
-    let hostname = match call.version.since(90) {
-        true => parsed.text("hostname", 2..=255)?,
+    let hostname = match request.version.since(90) {
+        true => parser.text("hostname", 2..=255)?,
         false => None,
     };
     if let Some(hostname) = hostname {
-        check_hostname(call, "server.hostname", hostname)?;
+        check_hostname(request, "server.hostname", hostname)?;
     }
-    let v4 = access_address(&mut parsed, "accessIPv4")?;
-    let v6 = access_address(&mut parsed, "accessIPv6")?;
-    let disk = disk_config(&mut parsed)?;
-    parsed.finish()?;
-    fields.finish()?;
+    let address_v4 = parse_address(&mut parser, "accessIPv4")?;
+    let address_v6 = parse_address(&mut parser, "accessIPv6")?;
+    let disk_config = parse_disk_config(&mut parser)?;
+    parser.finish()?;
+    body_parser.finish()?;
 
-    if v4.is_some() || v6.is_some() || disk.is_some() {
-        change_body(call, |body| {
-            let server = &mut body.server;
-            if let Some(address) = &v4 {
-                server.access_ip_v4.clone_from(address);
+    if address_v4.is_some() || address_v6.is_some() || disk_config.is_some() {
+        change_body(request, |body| {
+            let server_fields = &mut body.server;
+            if let Some(address) = &address_v4 {
+                server_fields.access_ip_v4.clone_from(address);
             }
-            if let Some(address) = &v6 {
-                server.access_ip_v6.clone_from(address);
+            if let Some(address) = &address_v6 {
+                server_fields.access_ip_v6.clone_from(address);
             }
-            if let Some(disk) = disk {
-                disk.clone_into(&mut server.disk_config);
+            if let Some(disk_config) = disk_config {
+                disk_config.clone_into(&mut server_fields.disk_config);
             }
         })
         .await?;
     }
-    labels::change(call, Rule::ServersUpdate, |labels| {
+    labels::change(request, Rule::ServersUpdate, |labels| {
         if let Some(name) = name {
             name.clone_into(&mut labels.name);
         }
@@ -64,21 +64,20 @@ pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
         Ok(())
     })
     .await?;
-    let sight = Visibility::of(call);
-    let server = call.try_read(|control, views| {
-        let seen = find(call, control, views, Rule::ServersUpdate)?;
-        let mut value = show::whole(call, &seen, sight);
-        if !call.version.since(75) {
-            withhold_newer(&mut value);
+    let visibility = Visibility::of_caller(request);
+    let value = request.try_read(|control, views| {
+        let server = find(request, control, views, Rule::ServersUpdate)?;
+        let mut value = show::full_json(request, &server, visibility);
+        if !request.version.since(75) {
+            remove_newer_fields(&mut value);
         }
         Ok(value)
     });
-    Reply::value(200, &json!({"server": server.await?}))
+    Reply::value(200, &json!({"server": value.await?}))
 }
 
-/// Removes newer fields: before version 2.75 the responses to updates and rebuilds had fewer of
-/// them.
-pub(crate) fn withhold_newer(value: &mut serde_json::Value) {
+/// Removes the fields that responses to updates and rebuilds do not have before version 2.75.
+pub(crate) fn remove_newer_fields(value: &mut serde_json::Value) {
     if let Some(map) = value.as_object_mut() {
         map.retain(|key, _| {
             !key.starts_with("OS-EXT-")
@@ -93,33 +92,37 @@ pub(crate) fn withhold_newer(value: &mut serde_json::Value) {
 }
 
 async fn change_body(
-    call: &RoutedRequest<'_>,
+    request: &RoutedRequest<'_>,
     change: impl Fn(&mut ServerBody) + Send + Sync,
 ) -> ApiResult<()> {
-    call.change(|control, views| {
-        let seen = find_unlocked(call, control, views, Rule::ServersUpdate)?;
-        let latest = seen.mapping.migrations.last();
-        let moves = control.conductor.moves();
-        if latest.is_some_and(|latest| moves.contains_key(latest)) {
-            let message = format!("Server {} is being moved.", seen.id);
-            return Err(ApiError::conflict(message));
-        }
-        if seen.rebuild.is_some() {
-            let message = format!("Server {} is being rebuilt.", seen.id);
-            return Err(ApiError::conflict(message));
-        }
-        let mut spec = seen.stored.clone();
-        let mut body = body::of(&spec)?;
-        change(&mut body);
-        spec.body = server::write(&body);
-        let command = Command::Guarded {
-            expected: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
-            command: Box::new(Command::SetSpec {
-                instance: seen.id,
-                spec: Box::new(spec),
-            }),
-        };
-        Ok((command, ()))
-    })
-    .await
+    request
+        .submit_with_retry(|control, views| {
+            let server = find_unlocked(request, control, views, Rule::ServersUpdate)?;
+            let latest_move = server.mapping.migrations.last();
+            let moves = control.conductor.moves();
+            if latest_move.is_some_and(|latest_move| moves.contains_key(latest_move)) {
+                let message = format!("Server {} is being moved.", server.id);
+                return Err(ApiError::conflict(message));
+            }
+            if server.rebuild.is_some() {
+                let message = format!("Server {} is being rebuilt.", server.id);
+                return Err(ApiError::conflict(message));
+            }
+            let mut spec = server.stored.clone();
+            let mut body = body::decode(&spec)?;
+            change(&mut body);
+            spec.body = server_forms::write(&body);
+            let command = Command::Guarded {
+                expected: vec![Change::Spec(
+                    server.id,
+                    Some(Box::new(server.stored.clone())),
+                )],
+                command: Box::new(Command::SetSpec {
+                    instance: server.id,
+                    spec: Box::new(spec),
+                }),
+            };
+            Ok((command, ()))
+        })
+        .await
 }

@@ -19,9 +19,10 @@ use placewright_testing::site::{Site, Stores};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-/// An image that is not looked up.
+/// An image of which no properties are known.
 pub const IMAGE: &str = "70ace000-0000-4000-8000-000000000001";
 
+/// The compute API of an installation in memory.
 pub struct Api {
     pub site: Site,
     service: Arc<ComputeService>,
@@ -29,21 +30,22 @@ pub struct Api {
 
 /// The status, headers and body of a response.
 #[derive(Debug)]
-pub struct Told {
+pub struct ApiResponse {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Value,
 }
 
-impl Told {
-    /// The message of an error response, which must have this status and name.
-    pub fn refused(&self, status: u16, name: &str) -> &str {
+impl ApiResponse {
+    /// Checks that this is an error response with this status and error key, and returns its message.
+    pub fn expect_error(&self, status: u16, name: &str) -> &str {
         assert_eq!(self.status, status, "{self:?}");
         assert_eq!(self.body[name]["code"], status, "{self:?}");
         self.body[name]["message"].as_str().unwrap()
     }
 
-    pub fn is(self, status: u16) -> Value {
+    /// Checks the status, and returns the body.
+    pub fn expect(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         self.body
     }
@@ -73,13 +75,13 @@ impl Api {
     }
 
     /// Sends a request with these headers.
-    pub async fn ask(
+    pub async fn send(
         &self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: Option<Value>,
-    ) -> Told {
+    ) -> ApiResponse {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -87,8 +89,8 @@ impl Api {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let content = body.map_or_else(Bytes::new, |body| body.to_string().into());
-        let request = request.body(Full::new(content)).unwrap();
+        let body_bytes = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let request = request.body(Full::new(body_bytes)).unwrap();
         let response = self.service.handle(request, None).await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
@@ -97,15 +99,21 @@ impl Api {
         } else {
             serde_json::from_slice(&bytes).unwrap()
         };
-        Told {
+        ApiResponse {
             status: parts.status.as_u16(),
             headers: parts.headers,
             body,
         }
     }
 
-    /// Sends a request as the administrator, in a version.
-    pub async fn at(&self, version: &str, method: &str, path: &str, body: Value) -> Told {
+    /// Sends a request as the administrator, with this version.
+    pub async fn send_in_version(
+        &self,
+        version: &str,
+        method: &str,
+        path: &str,
+        body: Value,
+    ) -> ApiResponse {
         let version = format!("compute {version}");
         let headers = [
             ("x-auth-token", "admin"),
@@ -113,40 +121,41 @@ impl Api {
             ("content-type", "application/json"),
         ];
         let body = (!body.is_null()).then_some(body);
-        self.ask(method, &format!("/v2.1{path}"), &headers, body)
+        self.send(method, &format!("/v2.1{path}"), &headers, body)
             .await
     }
 
-    pub async fn get(&self, path: &str) -> Told {
-        self.at("2.96", "GET", path, Value::Null).await
+    pub async fn get(&self, path: &str) -> ApiResponse {
+        self.send_in_version("2.96", "GET", path, Value::Null).await
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Told {
-        self.at("2.96", "POST", path, body).await
+    pub async fn post(&self, path: &str, body: Value) -> ApiResponse {
+        self.send_in_version("2.96", "POST", path, body).await
     }
 
-    pub async fn put(&self, path: &str, body: Value) -> Told {
-        self.at("2.96", "PUT", path, body).await
+    pub async fn put(&self, path: &str, body: Value) -> ApiResponse {
+        self.send_in_version("2.96", "PUT", path, body).await
     }
 
-    pub async fn delete(&self, path: &str) -> Told {
-        self.at("2.96", "DELETE", path, Value::Null).await
+    pub async fn delete(&self, path: &str) -> ApiResponse {
+        self.send_in_version("2.96", "DELETE", path, Value::Null)
+            .await
     }
 
-    pub async fn flavor(&self, id: &str, vcpus: u32) {
+    pub async fn create_flavor(&self, id: &str, vcpus: u32) {
         let flavor = json!({"flavor": {
             "id": id, "name": format!("m{id}"), "ram": 512, "vcpus": vcpus, "disk": 1,
         }});
-        self.post("/flavors", flavor).await.is(200);
+        self.post("/flavors", flavor).await.expect(200);
     }
 
-    /// Creates a server, with more fields than the required ones.
-    pub async fn create(&self, name: &str, more: Value) -> Told {
+    /// Creates a server. Extra fields whose keys begin with `os:` are put beside the server's object.
+    pub async fn create_server(&self, name: &str, extra_fields: Value) -> ApiResponse {
         let mut server = json!({
             "name": name, "flavorRef": "1", "imageRef": IMAGE, "networks": "none",
         });
         let mut body = json!({});
-        for (key, value) in more.as_object().unwrap() {
+        for (key, value) in extra_fields.as_object().unwrap() {
             if key.starts_with("os:") {
                 body[key] = value.clone();
             } else {
@@ -157,34 +166,34 @@ impl Api {
         self.post("/servers", body).await
     }
 
-    /// Creates a server and waits until it is active.
-    pub async fn active(&self, name: &str, more: Value) -> String {
-        let created = self.create(name, more).await.is(202);
+    /// Creates a server, waits until it is active, and returns its id.
+    pub async fn create_active(&self, name: &str, extra_fields: Value) -> String {
+        let created = self.create_server(name, extra_fields).await.expect(202);
         let id = created["server"]["id"].as_str().unwrap().to_owned();
-        self.until(&id, "ACTIVE").await;
+        self.wait_for_status(&id, "ACTIVE").await;
         id
     }
 
-    /// Waits until a server has a status and no task; then returns it.
-    pub async fn until(&self, id: &str, status: &str) -> Value {
-        let mut last = Value::Null;
+    /// Waits until a server has this status and no task, and returns the server.
+    pub async fn wait_for_status(&self, id: &str, status: &str) -> Value {
+        let mut server = Value::Null;
         for _ in 0..1000 {
-            last = self.get(&format!("/servers/{id}")).await.is(200)["server"].clone();
-            let is_quiet = last["OS-EXT-STS:task_state"].is_null();
-            if last["status"] == status && is_quiet {
-                return last;
+            server = self.get(&format!("/servers/{id}")).await.expect(200)["server"].clone();
+            let has_no_task = server["OS-EXT-STS:task_state"].is_null();
+            if server["status"] == status && has_no_task {
+                return server;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("never {status}: {last:#}");
+        panic!("never {status}: {server:#}");
     }
 
-    pub async fn act(&self, id: &str, action: Value) -> Told {
+    pub async fn run_action(&self, id: &str, action: Value) -> ApiResponse {
         self.post(&format!("/servers/{id}/action"), action).await
     }
 
-    /// Waits until a server is gone.
-    pub async fn until_gone(&self, id: &str) {
+    /// Waits until a server does not exist any more.
+    pub async fn wait_until_deleted(&self, id: &str) {
         for _ in 0..1000 {
             if self.get(&format!("/servers/{id}")).await.status == 404 {
                 return;

@@ -10,22 +10,23 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
-use crate::error_response::{Answer, ErrorResponse};
+use crate::error_response::{ErrorResponse, HandlerResult};
 use crate::shared::check_owner;
 
-/// The most instances of one request.
+/// The maximum number of instances of one request.
 const INSTANCES_MAX: usize = 1_000;
-/// The most alternates of each instance.
+/// The maximum number of alternates of each instance.
 const ALTERNATES_MAX: usize = 100;
 
-/// The most hosts that an explanation is asked for by name, and the most bytes of a name.
+/// The maximum number of hosts in `explain_hosts`.
 const EXPLAIN_HOSTS_MAX: usize = 10;
+/// The maximum length of a name in `explain_hosts`, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The body as it is parsed.
+/// The body of `POST /v1/destinations`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AskBody {
+pub(super) struct DestinationsBody {
     request: RequestSpec,
     instances: Vec<Uuid>,
     #[serde(default)]
@@ -39,7 +40,7 @@ pub(super) struct AskBody {
     explain_hosts: Vec<String>,
 }
 
-/// How many instances must find a host, as the body has it.
+/// The field `minimum`: for how many instances a host must be found.
 #[derive(Clone, Copy, Debug, Default)]
 enum Minimum {
     #[default]
@@ -47,16 +48,20 @@ enum Minimum {
     AtLeast(usize),
 }
 
-/// Validates a body. The request comes with its instances: topology rules that name no servers
-/// concern the others of them.
-pub(super) fn check(body: AskBody) -> Answer<DestinationsRequest> {
+/// Validates a body. If there are topology rules that name no servers, the instances become
+/// siblings in the request, because such rules concern the other instances of the request.
+pub(super) fn validate(body: DestinationsBody) -> HandlerResult<DestinationsRequest> {
     let count = body.instances.len();
     if !(1..=INSTANCES_MAX).contains(&count) {
         let detail = format!("instances: there are {count}, not 1 to {INSTANCES_MAX}");
         return Err(ErrorResponse::field("instances", detail));
     }
-    let mut seen = HashSet::with_capacity(count);
-    if let Some(index) = body.instances.iter().position(|uuid| !seen.insert(*uuid)) {
+    let mut distinct = HashSet::with_capacity(count);
+    if let Some(index) = body
+        .instances
+        .iter()
+        .position(|uuid| !distinct.insert(*uuid))
+    {
         let detail = format!(
             "instances[{index}]: {} is there twice",
             body.instances[index]
@@ -67,19 +72,19 @@ pub(super) fn check(body: AskBody) -> Answer<DestinationsRequest> {
         let detail = format!("alternates: at most {ALTERNATES_MAX}");
         return Err(ErrorResponse::field("alternates", detail));
     }
-    check_explained(&body.explain_hosts)?;
+    check_explain_hosts(&body.explain_hosts)?;
     let minimum = match body.minimum {
         Minimum::All => count,
-        Minimum::AtLeast(least) if (1..=count).contains(&least) => least,
-        Minimum::AtLeast(least) => {
-            let detail = format!("minimum: {least} is not 1 to {count}, nor \"all\"");
+        Minimum::AtLeast(minimum) if (1..=count).contains(&minimum) => minimum,
+        Minimum::AtLeast(minimum) => {
+            let detail = format!("minimum: {minimum} is not 1 to {count}, nor \"all\"");
             return Err(ErrorResponse::field("minimum", detail));
         }
     };
     let mut request = body.request;
-    let of_group = request.instance_group.iter();
-    let of_group = of_group.flat_map(|group| &group.topology_rules);
-    let mut rules = request.topology_rules.iter().chain(of_group);
+    let group_rules = request.instance_group.iter();
+    let group_rules = group_rules.flat_map(|group| &group.topology_rules);
+    let mut rules = request.topology_rules.iter().chain(group_rules);
     if count > 1 && rules.any(|rule| rule.to.is_empty()) {
         request.siblings = body.instances.iter().copied().collect();
     }
@@ -98,14 +103,14 @@ pub(super) fn check(body: AskBody) -> Answer<DestinationsRequest> {
     })
 }
 
-/// Validates the names of hosts that are to be explained.
-fn check_explained(hosts: &[String]) -> Answer<()> {
+/// Validates the names in `explain_hosts`.
+fn check_explain_hosts(hosts: &[String]) -> HandlerResult<()> {
     if hosts.len() > EXPLAIN_HOSTS_MAX {
         let detail = format!("explain_hosts: at most {EXPLAIN_HOSTS_MAX}");
         return Err(ErrorResponse::field("explain_hosts", detail));
     }
-    let is_name = |name: &String| (1..=NAME_BYTES_MAX).contains(&name.len());
-    match hosts.iter().position(|name| !is_name(name)) {
+    let is_valid = |name: &String| (1..=NAME_BYTES_MAX).contains(&name.len());
+    match hosts.iter().position(|name| !is_valid(name)) {
         None => Ok(()),
         Some(index) => {
             let field = format!("explain_hosts[{index}]");
@@ -117,8 +122,8 @@ fn check_explained(hosts: &[String]) -> Answer<()> {
 
 impl<'de> Deserialize<'de> for Minimum {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Form;
-        impl Visitor<'_> for Form {
+        struct MinimumVisitor;
+        impl Visitor<'_> for MinimumVisitor {
             type Value = Minimum;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,6 +143,6 @@ impl<'de> Deserialize<'de> for Minimum {
                 ))
             }
         }
-        deserializer.deserialize_any(Form)
+        deserializer.deserialize_any(MinimumVisitor)
     }
 }

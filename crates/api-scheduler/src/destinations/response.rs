@@ -12,7 +12,7 @@ use crate::allocation_request::AllocationRequestBody;
 
 /// The response to `POST /v1/destinations`.
 #[derive(Serialize)]
-pub(super) struct DestinationsBody<'a> {
+pub(super) struct DestinationsResponse<'a> {
     /// Whether the selected hosts are claimed.
     claimed: bool,
     /// How long the candidates can be claimed, in milliseconds.
@@ -23,13 +23,17 @@ pub(super) struct DestinationsBody<'a> {
     warnings: &'a [String],
 }
 
-impl<'a> DestinationsBody<'a> {
-    pub(super) fn new(found: &'a Destinations, claimed: bool) -> Self {
+impl<'a> DestinationsResponse<'a> {
+    pub(super) fn new(destinations: &'a Destinations, claimed: bool) -> Self {
         Self {
             claimed,
-            kept_ms: u64::try_from(found.kept.as_millis()).unwrap_or(u64::MAX),
-            selections: found.selections.iter().map(InstanceBody::from).collect(),
-            warnings: &found.warnings,
+            kept_ms: u64::try_from(destinations.kept.as_millis()).unwrap_or(u64::MAX),
+            selections: destinations
+                .selections
+                .iter()
+                .map(InstanceBody::from)
+                .collect(),
+            warnings: &destinations.warnings,
         }
     }
 }
@@ -38,7 +42,7 @@ impl<'a> DestinationsBody<'a> {
 #[derive(Serialize)]
 struct InstanceBody<'a> {
     instance: Uuid,
-    /// The selected host; none when there is none and the request allowed that.
+    /// The selected host; none if no host was found and the request allows that.
     selected: Option<SelectionBody<'a>>,
     alternates: Vec<SelectionBody<'a>>,
     /// Why this host was selected, if the request asks for it.
@@ -49,17 +53,18 @@ struct InstanceBody<'a> {
 impl<'a> From<&'a Selection> for InstanceBody<'a> {
     fn from(selection: &'a Selection) -> Self {
         let selected = selection.selected.as_ref();
-        let weighing = selection.weighing.as_ref().zip(selected);
+        let score_explanation = selection.weighing.as_ref().zip(selected);
         Self {
             instance: selection.instance,
-            selected: selected.and_then(SelectionBody::of),
+            selected: selected.and_then(SelectionBody::from_offer),
             alternates: selection
                 .alternates
                 .iter()
-                .filter_map(SelectionBody::of)
+                .filter_map(SelectionBody::from_offer)
                 .collect(),
-            explanation: weighing
-                .map(|(weighing, offer)| ScoreExplanationBody::new(weighing, offer.host.slot)),
+            explanation: score_explanation.map(|(score_explanation, offer)| {
+                ScoreExplanationBody::new(score_explanation, offer.host.slot)
+            }),
         }
     }
 }
@@ -74,10 +79,10 @@ struct ScoreExplanationBody<'a> {
     hosts: Vec<AskedHostBody<'a>>,
 }
 
-/// A host of `explain_hosts`: its place in the ranking, or what excluded it.
+/// A host of `explain_hosts`: its rank, or what excluded it.
 #[derive(Serialize)]
 struct AskedHostBody<'a> {
-    /// As the request names it.
+    /// The name or UUID in the request.
     asked: &'a str,
     provider: Option<Uuid>,
     host: Option<&'a str>,
@@ -86,7 +91,7 @@ struct AskedHostBody<'a> {
     standing: StandingBody<'a>,
 }
 
-/// What became of a host.
+/// The rank and score of a host, or what excluded it.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum StandingBody<'a> {
@@ -135,22 +140,23 @@ struct ContributionBody<'a> {
 }
 
 impl<'a> ScoreExplanationBody<'a> {
-    /// The best hosts, and in any case the selected one.
-    fn new(weighing: &'a ScoreExplanation, selected: u32) -> Self {
-        let told = weighing.hosts.iter().enumerate();
-        let told = told.filter(|(place, one)| *place < EXPLAINED_MAX || one.host.slot == selected);
-        let ranking = told.map(|(_, one)| ScoredHostBody {
-            provider: one.host.provider,
-            host: &one.host.host,
-            node: &one.host.node,
-            score: one.score,
-            selected: one.host.slot == selected,
-            weights: one.weights.iter().map(ContributionBody::from).collect(),
+    /// The explanation with the best hosts and, whatever its rank, the selected host.
+    fn new(score_explanation: &'a ScoreExplanation, selected: u32) -> Self {
+        let shown_hosts = score_explanation.hosts.iter().enumerate();
+        let shown_hosts = shown_hosts
+            .filter(|(index, scored)| *index < EXPLAINED_MAX || scored.host.slot == selected);
+        let ranking = shown_hosts.map(|(_, scored)| ScoredHostBody {
+            provider: scored.host.provider,
+            host: &scored.host.host,
+            node: &scored.host.node,
+            score: scored.score,
+            selected: scored.host.slot == selected,
+            weights: scored.weights.iter().map(ContributionBody::from).collect(),
         });
         Self {
-            compared: weighing.compared,
+            compared: score_explanation.compared,
             ranking: ranking.collect(),
-            hosts: (weighing.asked.iter())
+            hosts: (score_explanation.asked.iter())
                 .map(|asked| AskedHostBody::new(asked, selected))
                 .collect(),
         }
@@ -176,8 +182,8 @@ impl<'a> AskedHostBody<'a> {
                     selected: host.is_some_and(|host| host.slot == selected),
                     weights: weights.iter().map(ContributionBody::from).collect(),
                 },
-                Standing::Excluded(why) => StandingBody::Excluded {
-                    excluded: why.into(),
+                Standing::Excluded(exclusion) => StandingBody::Excluded {
+                    excluded: exclusion.into(),
                 },
             },
         }
@@ -185,8 +191,8 @@ impl<'a> AskedHostBody<'a> {
 }
 
 impl<'a> From<&'a Exclusion> for ExclusionBody<'a> {
-    fn from(why: &'a Exclusion) -> Self {
-        match why {
+    fn from(exclusion: &'a Exclusion) -> Self {
+        match exclusion {
             Exclusion::Unknown => Self::Unknown,
             Exclusion::Placement(constraint) => Self::Placement { constraint },
             Exclusion::Filter(filter) => Self::Filter { filter },
@@ -222,7 +228,7 @@ struct SelectionBody<'a> {
 }
 
 impl<'a> SelectionBody<'a> {
-    fn of(offer: &'a Offer) -> Option<Self> {
+    fn from_offer(offer: &'a Offer) -> Option<Self> {
         let host = &offer.host;
         Some(Self {
             candidate: offer.candidate,

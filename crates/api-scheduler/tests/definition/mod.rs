@@ -1,4 +1,8 @@
-//! A second implementation of topology rules, host by host, to compare with.
+//! The definition of topology rules: an independent implementation, host by host, that the
+//! scheduler is compared with.
+
+pub(crate) mod dice;
+pub(crate) mod random_fleet;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,43 +11,43 @@ use placewright_scheduler::request::group::{Strength, TopologyRelation, Topology
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Dice, uuid};
+use dice::{Dice, uuid};
 
-/// The levels, the smallest first, with the base of their aggregates' UUIDs and the number of
-/// groups of hosts of each.
+/// The levels, the smallest first: the name of each, the kind of its aggregates' UUIDs, and their
+/// number.
 const LEVELS: [(&str, u32, u64); 2] = [("rack", 0xb0, 4), ("room", 0xb1, 2)];
-/// The number of hops between hosts without any common group.
-const OVER_THE_TOP: u32 = 6;
+/// The number of hops between hosts that are in no common aggregate.
+const HOPS_MAX: u32 = 6;
 
-/// The topology, and the hosts of all instances.
+/// The topology of a fleet, and the hosts of all instances.
 #[derive(Default)]
-pub(crate) struct Places {
-    /// By host, its aggregate at each level.
-    of_host: BTreeMap<Uuid, [Option<Uuid>; 2]>,
+pub(crate) struct Topology {
+    /// The aggregate of each host at each level.
+    aggregates_of_host: BTreeMap<Uuid, [Option<Uuid>; 2]>,
     /// The operator's distances between aggregates, in both directions.
     distances: BTreeMap<(Uuid, Uuid), u32>,
-    /// By instance, its host.
+    /// The host of each instance.
     instances: BTreeMap<Uuid, Uuid>,
-    /// By server group, its members.
+    /// The members of each server group.
     members: BTreeMap<Uuid, BTreeSet<Uuid>>,
 }
 
-impl Places {
+impl Topology {
     /// Generates random distances, and returns the body of `PUT /v1/topology`.
     pub(crate) fn draw_topology(&mut self, dice: &mut Dice) -> Value {
-        let places = |kind, count| (0..count).map(move |number| uuid(kind, number));
+        let aggregates = |kind, count| (0..count).map(move |number| uuid(kind, number));
         let levels = LEVELS.map(|(name, kind, count)| {
-            // One more than any host is in.
-            let all: Vec<Uuid> = places(kind, count + 1).collect();
-            json!({"name": name, "aggregates": all})
+            // The last aggregate has no hosts.
+            let level_aggregates: Vec<Uuid> = aggregates(kind, count + 1).collect();
+            json!({"name": name, "aggregates": level_aggregates})
         });
         let mut distances = Vec::new();
         for (_, kind, count) in LEVELS {
             if dice.one_in(2) {
                 continue;
             }
-            for from in places(kind, count) {
-                for to in places(kind, count).filter(|to| *to >= from) {
+            for from in aggregates(kind, count) {
+                for to in aggregates(kind, count).filter(|to| *to >= from) {
                     if dice.one_in(2) {
                         let distance = u32::try_from(dice.below(12)).unwrap();
                         distances.push(json!({"from": to, "to": from, "distance": distance}));
@@ -58,14 +62,14 @@ impl Places {
 
     /// Puts a host into random aggregates, and returns them.
     pub(crate) fn draw_host(&mut self, dice: &mut Dice, host: Uuid) -> Vec<Uuid> {
-        let places =
+        let aggregates =
             LEVELS.map(|(_, kind, count)| (!dice.one_in(8)).then(|| uuid(kind, dice.below(count))));
-        self.of_host.insert(host, places);
-        places.into_iter().flatten().collect()
+        self.aggregates_of_host.insert(host, aggregates);
+        aggregates.into_iter().flatten().collect()
     }
 
-    /// Notes that an instance was claimed.
-    pub(crate) fn claimed(&mut self, instance: Uuid, host: Uuid, group: Option<Uuid>) {
+    /// Records the claim of an instance.
+    pub(crate) fn record_claim(&mut self, instance: Uuid, host: Uuid, group: Option<Uuid>) {
         self.instances.insert(instance, host);
         if let Some(group) = group {
             self.members.entry(group).or_default().insert(instance);
@@ -88,9 +92,13 @@ impl Places {
     pub(crate) fn draw_rules(&self, dice: &mut Dice) -> Value {
         let mut rules = Vec::new();
         for _ in 0..dice.below(3) {
-            let known: Vec<Uuid> = self.instances.keys().copied().collect();
-            let count = if known.is_empty() { 0 } else { dice.below(4) };
-            let to: BTreeSet<Uuid> = (0..count).map(|_| dice.pick(&known)).collect();
+            let instances: Vec<Uuid> = self.instances.keys().copied().collect();
+            let count = if instances.is_empty() {
+                0
+            } else {
+                dice.below(4)
+            };
+            let to: BTreeSet<Uuid> = (0..count).map(|_| dice.pick(&instances)).collect();
             let relation = dice.pick(&["same", "different", "spread", "near", "far"]);
             let is_about_distance = ["near", "far"].contains(&relation);
             let mut rule = json!({"relation": relation, "to": to});
@@ -116,125 +124,141 @@ impl Places {
         json!(rules)
     }
 
-    /// The aggregate of a host at a level.
-    fn place(&self, level: &str, host: Uuid) -> Option<Uuid> {
+    /// The place of a host at a level: an aggregate, or the host itself at level `host`.
+    fn place_at_level(&self, level: &str, host: Uuid) -> Option<Uuid> {
         match LEVELS.iter().position(|(name, ..)| *name == level) {
-            Some(level) => self.of_host[&host][level],
+            Some(level) => self.aggregates_of_host[&host][level],
             None => Some(host),
         }
     }
 
-    /// The hosts that a rule refers to, one for each instance.
-    fn others(&self, request: &RequestSpec, rule: &TopologyRule) -> Vec<Uuid> {
+    /// The hosts of the instances that a rule refers to, one for each instance.
+    fn hosts_of_rule(&self, request: &RequestSpec, rule: &TopologyRule) -> Vec<Uuid> {
         let group = request.instance_group.as_ref();
         let members = group.and_then(|group| self.members.get(&group.uuid));
-        let others = if rule.to.is_empty() {
+        let instances = if rule.to.is_empty() {
             members.cloned().unwrap_or_default()
         } else {
             rule.to.clone()
         };
-        let hosts = others.iter().filter_map(|other| self.instances.get(other));
+        let hosts = instances
+            .iter()
+            .filter_map(|instance| self.instances.get(instance));
         hosts.copied().collect()
     }
 
     fn rules(request: &RequestSpec, strength: Strength) -> impl Iterator<Item = &TopologyRule> {
-        let of_group = request
+        let group_rules = request
             .instance_group
             .iter()
             .flat_map(|group| &group.topology_rules);
-        let all = request.topology_rules.iter().chain(of_group);
-        all.filter(move |rule| rule.strength == strength)
+        let rules = request.topology_rules.iter().chain(group_rules);
+        rules.filter(move |rule| rule.strength == strength)
     }
 
-    /// How many of these instances each aggregate of a level has, for all aggregates with hosts.
-    fn counts(&self, level: &str, others: &[Uuid]) -> BTreeMap<Uuid, u32> {
-        let all = self
-            .of_host
+    /// How many of these hosts each place of a level has. Places without hosts are left out.
+    fn counts(&self, level: &str, other_hosts: &[Uuid]) -> BTreeMap<Uuid, u32> {
+        let places = self
+            .aggregates_of_host
             .keys()
-            .filter_map(|host| self.place(level, *host));
-        let mut counts: BTreeMap<Uuid, u32> = all.map(|place| (place, 0)).collect();
-        for place in others.iter().filter_map(|host| self.place(level, *host)) {
+            .filter_map(|host| self.place_at_level(level, *host));
+        let mut counts: BTreeMap<Uuid, u32> = places.map(|place| (place, 0)).collect();
+        for place in other_hosts
+            .iter()
+            .filter_map(|host| self.place_at_level(level, *host))
+        {
             *counts.get_mut(&place).unwrap() += 1;
         }
         counts
     }
 
     /// Whether a host satisfies the hard rules.
-    pub(crate) fn keeps(&self, request: &RequestSpec, host: Uuid) -> bool {
+    pub(crate) fn satisfies_hard_rules(&self, request: &RequestSpec, host: Uuid) -> bool {
         Self::rules(request, Strength::Hard).all(|rule| {
             let level = rule.level.as_deref().unwrap();
-            let others = self.others(request, rule);
-            let Some(here) = self.place(level, host) else {
+            let other_hosts = self.hosts_of_rule(request, rule);
+            let Some(own_place) = self.place_at_level(level, host) else {
                 return false;
             };
-            let is_here = |other: &Uuid| self.place(level, *other) == Some(here);
+            let is_in_own_place =
+                |other_host: &Uuid| self.place_at_level(level, *other_host) == Some(own_place);
             match rule.relation {
-                TopologyRelation::Same => others.iter().all(is_here),
-                TopologyRelation::Different => !others.iter().any(is_here),
+                TopologyRelation::Same => other_hosts.iter().all(is_in_own_place),
+                TopologyRelation::Different => !other_hosts.iter().any(is_in_own_place),
                 _ => {
-                    let mut counts = self.counts(level, &others);
-                    *counts.get_mut(&here).unwrap() += 1;
-                    // The condition after the claim, as far as this aggregate is concerned.
-                    counts[&here] - counts.values().min().unwrap() <= rule.max_skew.unwrap_or(1)
+                    let mut counts = self.counts(level, &other_hosts);
+                    *counts.get_mut(&own_place).unwrap() += 1;
+                    // The condition has to hold after the claim.
+                    counts[&own_place] - counts.values().min().unwrap()
+                        <= rule.max_skew.unwrap_or(1)
                 }
             }
         })
     }
 
-    fn distance(&self, one: Uuid, other: Uuid) -> u32 {
-        if one == other {
+    fn distance(&self, from: Uuid, to: Uuid) -> u32 {
+        if from == to {
             return 0;
         }
         for (number, (level, ..)) in (1u32..).zip(LEVELS) {
-            let both = (self.place(level, one), self.place(level, other));
-            let (Some(a), Some(b)) = both else { continue };
-            if let Some(said) = self.distances.get(&(a, b)) {
-                return *said;
+            let places = (
+                self.place_at_level(level, from),
+                self.place_at_level(level, to),
+            );
+            let (Some(a), Some(b)) = places else { continue };
+            if let Some(distance) = self.distances.get(&(a, b)) {
+                return *distance;
             }
             if a == b {
                 return 2 * number;
             }
         }
-        OVER_THE_TOP
+        HOPS_MAX
     }
 
-    /// The degree to which a host satisfies the soft rules.
-    pub(crate) fn wish(&self, request: &RequestSpec, host: Uuid) -> f64 {
+    /// The weighted sum of the degrees to which a host satisfies the soft rules.
+    pub(crate) fn soft_rules_value(&self, request: &RequestSpec, host: Uuid) -> f64 {
         let rules = Self::rules(request, Strength::Soft);
         rules
-            .map(|rule| f64::from(rule.weight.unwrap_or(1)) * self.value(request, rule, host))
+            .map(|rule| {
+                f64::from(rule.weight.unwrap_or(1)) * self.soft_rule_value(request, rule, host)
+            })
             .sum()
     }
 
-    fn value(&self, request: &RequestSpec, rule: &TopologyRule, host: Uuid) -> f64 {
-        let others = self.others(request, rule);
+    fn soft_rule_value(&self, request: &RequestSpec, rule: &TopologyRule, host: Uuid) -> f64 {
+        let other_hosts = self.hosts_of_rule(request, rule);
         let Some(level) = rule.level.as_deref() else {
-            if others.is_empty() {
+            if other_hosts.is_empty() {
                 return 0.0;
             }
-            let far: u32 = others.iter().map(|other| self.distance(host, *other)).sum();
-            let most = self.distances.values().copied().max().unwrap_or(0);
-            let far = f64::from(far) / others.len() as f64 / f64::from(most.max(OVER_THE_TOP));
+            let sum: u32 = other_hosts
+                .iter()
+                .map(|other_host| self.distance(host, *other_host))
+                .sum();
+            let max = self.distances.values().copied().max().unwrap_or(0);
+            let relative_distance =
+                f64::from(sum) / other_hosts.len() as f64 / f64::from(max.max(HOPS_MAX));
             return match rule.relation {
-                TopologyRelation::Near => 1.0 - far,
-                _ => far,
+                TopologyRelation::Near => 1.0 - relative_distance,
+                _ => relative_distance,
             };
         };
-        let Some(here) = self.place(level, host) else {
+        let Some(own_place) = self.place_at_level(level, host) else {
             return 0.0;
         };
-        let counts = self.counts(level, &others);
-        let all: u32 = counts.values().sum();
-        let (least, most) = (
+        let counts = self.counts(level, &other_hosts);
+        let total: u32 = counts.values().sum();
+        let (min, max) = (
             *counts.values().min().unwrap(),
             *counts.values().max().unwrap(),
         );
         match rule.relation {
-            TopologyRelation::Same if all == 0 => 0.0,
-            TopologyRelation::Same => f64::from(counts[&here]) / f64::from(all),
-            TopologyRelation::Different => f64::from(u8::from(counts[&here] == 0)),
-            _ if most == least => 1.0,
-            _ => f64::from(most - counts[&here]) / f64::from(most - least),
+            TopologyRelation::Same if total == 0 => 0.0,
+            TopologyRelation::Same => f64::from(counts[&own_place]) / f64::from(total),
+            TopologyRelation::Different => f64::from(u8::from(counts[&own_place] == 0)),
+            _ if max == min => 1.0,
+            _ => f64::from(max - counts[&own_place]) / f64::from(max - min),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A fleet with the services of placement and of the scheduler, and the requests of tests.
+//! A fleet with the Placement API and the scheduler API, and the requests that tests send to them.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use placewright_api_placement::PlacementService;
 use placewright_api_scheduler::{KeepOptions, SchedulerService};
-use placewright_api_testing::{Answer, Parts, call, get};
+use placewright_api_testing::{Answer, ApiParts, call, get};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
@@ -30,29 +30,30 @@ pub(crate) fn instance(number: u32) -> String {
     format!("10000000-0000-0000-0000-{number:012}")
 }
 
-/// A fleet with both of its services.
+/// The two services of a fleet.
 pub(crate) struct Fleet {
     pub(crate) placement: Arc<PlacementService>,
     pub(crate) scheduler: Arc<SchedulerService>,
 }
 
 impl Fleet {
-    pub(crate) async fn empty(keep: KeepOptions) -> Self {
-        Self::on(&Parts::new().await, keep)
+    pub(crate) async fn empty(keep_options: KeepOptions) -> Self {
+        Self::on_parts(&ApiParts::new().await, keep_options)
     }
 
-    pub(crate) fn on(parts: &Parts, keep: KeepOptions) -> Self {
+    pub(crate) fn on_parts(parts: &ApiParts, keep_options: KeepOptions) -> Self {
         let config = SchedulerConfig::default();
         let scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
-        let scheduler = parts.scheduler(scheduler, keep);
+        let scheduler = parts.scheduler(scheduler, keep_options);
         Self {
             placement: parts.service(),
             scheduler,
         }
     }
 
-    /// Hosts from 1 on with 4 CPUs each; those with even numbers are in the second cell.
-    pub(crate) async fn of(hosts: u32) -> Self {
+    /// A fleet with hosts from number 1 on, with 4 CPUs each. Those with even numbers are in the
+    /// second cell.
+    pub(crate) async fn with_hosts(hosts: u32) -> Self {
         let fleet = Self::empty(KeepOptions::default()).await;
         for number in 1..=hosts {
             fleet.add_host(number).await;
@@ -63,23 +64,24 @@ impl Fleet {
     pub(crate) async fn add_host(&self, number: u32) {
         let uuid = host(number);
         let body = json!({"name": format!("node-{number}"), "uuid": uuid});
-        self.place("POST", "/resource_providers", &body).await;
+        self.send_to_placement("POST", "/resource_providers", &body)
+            .await;
         let inventories = json!({"resource_provider_generation": 0, "inventories": {
             "VCPU": {"total": 4}, "MEMORY_MB": {"total": 8192}, "DISK_GB": {"total": 100},
         }});
         let path = format!("/resource_providers/{uuid}/inventories");
-        self.place("PUT", &path, &inventories).await;
+        self.send_to_placement("PUT", &path, &inventories).await;
         let names = json!({"service_host": format!("host-{number}"), "node": format!("node-{number}"),
             "cell": if number % 2 == 1 { CELL_1 } else { CELL_2 }});
         let update = json!({"full": {"facts": {"names": names}}});
-        let told = self.tell_state(number, 1, 1, update).await;
+        let response = self.send_update(number, 1, 1, update).await;
         assert_eq!(
-            (told.status, told.json()["receipt"].as_str()),
+            (response.status, response.json()["receipt"].as_str()),
             (200, Some("applied"))
         );
     }
 
-    pub(crate) async fn tell_state(
+    pub(crate) async fn send_update(
         &self,
         number: u32,
         incarnation: u64,
@@ -91,25 +93,25 @@ impl Fleet {
         self.post(&path, &body).await
     }
 
-    pub(crate) async fn place(&self, method: &str, path: &str, body: &Value) {
-        let answer = call(method, path)
+    pub(crate) async fn send_to_placement(&self, method: &str, path: &str, body: &Value) {
+        let response = call(method, path)
             .json(body.to_string())
             .send(&self.placement)
             .await;
-        assert!(answer.status < 300, "{path}: {}", answer.text);
+        assert!(response.status < 300, "{path}: {}", response.text);
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         call("POST", path)
             .json(body.to_string())
-            .ask(&self.scheduler)
+            .send_to_scheduler(&self.scheduler)
             .await
     }
 
     pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
         call("PUT", path)
             .json(body.to_string())
-            .ask(&self.scheduler)
+            .send_to_scheduler(&self.scheduler)
             .await
     }
 
@@ -117,17 +119,28 @@ impl Fleet {
         self.post("/v1/destinations", body).await
     }
 
-    /// The scheduler's view of a host.
-    pub(crate) async fn see(&self, uuid: &str) -> Value {
-        let path = format!("/v1/hosts/{uuid}");
-        get(&path).ask(&self.scheduler).await.json()
+    /// Sends a `GET` request to the scheduler API.
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        get(path).send_to_scheduler(&self.scheduler).await
     }
 
-    /// The allocations of an instance, by provider.
-    pub(crate) async fn held(&self, number: u32) -> Vec<String> {
+    /// Sends a `DELETE` request to the scheduler API.
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        call("DELETE", path)
+            .send_to_scheduler(&self.scheduler)
+            .await
+    }
+
+    /// A host, as the scheduler API shows it.
+    pub(crate) async fn get_host(&self, uuid: &str) -> Value {
+        self.get(&format!("/v1/hosts/{uuid}")).await.json()
+    }
+
+    /// The providers of which an instance has allocations.
+    pub(crate) async fn allocated_providers(&self, number: u32) -> Vec<String> {
         let path = format!("/allocations/{}", instance(number));
-        let held = get(&path).send(&self.placement).await.json();
-        held["allocations"]
+        let body = get(&path).send(&self.placement).await.json();
+        body["allocations"]
             .as_object()
             .unwrap()
             .keys()
@@ -135,20 +148,20 @@ impl Fleet {
             .collect()
     }
 
-    /// The number of consumers with allocations on the hosts up to a number.
-    pub(crate) async fn consumers(&self, hosts: u32) -> usize {
-        let mut found = BTreeSet::new();
+    /// The number of consumers with allocations on the first hosts.
+    pub(crate) async fn count_consumers(&self, hosts: u32) -> usize {
+        let mut consumers = BTreeSet::new();
         for number in 1..=hosts {
             let path = format!("/resource_providers/{}/allocations", host(number));
-            let held = get(&path).send(&self.placement).await.json();
-            found.extend(held["allocations"].as_object().unwrap().keys().cloned());
+            let body = get(&path).send(&self.placement).await.json();
+            consumers.extend(body["allocations"].as_object().unwrap().keys().cloned());
         }
-        found.len()
+        consumers.len()
     }
 }
 
-/// A request for instances with so many CPUs.
-pub(crate) fn ask(vcpus: u32, instances: &[u32]) -> Value {
+/// The body of `POST /v1/destinations` for instances with this number of CPUs.
+pub(crate) fn destinations_body(vcpus: u32, instances: &[u32]) -> Value {
     let instances: Vec<String> = instances.iter().map(|number| instance(*number)).collect();
     json!({
         "request": {

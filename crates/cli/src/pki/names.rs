@@ -65,7 +65,10 @@ impl NameArgs {
             RoleArg::Control => Role::Control,
             RoleArg::Cell => Role::Cell(cell),
             RoleArg::Agent => {
-                let hosts = self.host.iter().map(|host| HostPattern::read(host));
+                let hosts = self
+                    .host
+                    .iter()
+                    .map(|host| HostPattern::from_argument(host));
                 Role::Agent(AgentNames {
                     cell,
                     hosts: hosts.collect::<Result<BTreeSet<_>, _>>()?,

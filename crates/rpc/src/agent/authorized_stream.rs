@@ -59,7 +59,7 @@ impl AuthorizedStream {
 
     /// Checks that the certificate is for a host.
     fn check_host(&self, name: &str, host: HostId) -> Result<(), Status> {
-        self.holder.check(&Call::SpeakFor {
+        self.holder.check(&Call::ReportHost {
             cell: &self.cell,
             name,
             uuid: host.0,

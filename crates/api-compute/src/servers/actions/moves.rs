@@ -1,7 +1,7 @@
-//! Moves of a server, and their confirmation or reversal.
+//! The actions that move a server, and those that confirm or revert a move.
 //!
-//! Each is accepted as one command and carried out afterwards; the server's status, migrations and
-//! actions show the result.
+//! Each move is accepted with one command and carried out later. The server's status, migrations
+//! and actions show the result.
 
 use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
@@ -10,7 +10,7 @@ use placewright_conductor::{ControlState, MigrationId, MoveDecision, MoveKind};
 use placewright_control::{Views, usage_of};
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_link::CellOperation;
-use placewright_records::server;
+use placewright_records::server as server_forms;
 use placewright_scheduler::request::Destination;
 use placewright_scheduler::translate::translate;
 use placewright_types::server::ServerBody;
@@ -18,90 +18,100 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::body::{self, for_move};
-use super::super::common_fields::disk_config;
-use super::super::create::{flavor_of, flavor_ref};
+use super::super::common_fields::parse_disk_config;
+use super::super::create::parse_flavor_ref;
 use super::super::find_unlocked;
 use super::super::server_view::ServerView;
-use super::nullable;
+use super::object_or_empty;
 use crate::admin::zones;
-use crate::call::RoutedRequest;
 use crate::fields::{self, ObjectParser};
+use crate::flavors;
+use crate::routed_request::RoutedRequest;
 
-/// Accepts a move of the server in the path. `prepare` checks it, and returns the new
-/// specification.
-async fn start(
-    call: &RoutedRequest<'_>,
+/// Starts a move of the server in the path. `prepare` checks the move, and changes the body of the
+/// specification to what is to run after the move.
+async fn start_move(
+    request: &RoutedRequest<'_>,
     rule: Rule,
     kind: MoveKind,
     prepare: impl Fn(&ServerView<'_>, &mut ServerBody) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<()> {
     let migration = MigrationId(Uuid::new_v4());
-    call.change(|control, views| {
-        let seen = find_unlocked(call, control, views, rule)?;
-        check_state(&seen, kind)?;
-        let mut spec = seen.stored.clone();
-        let mut body = for_move(body::of(&spec)?);
-        prepare(&seen, &mut body)?;
-        let translation = translate(&body.request, call.core.translate());
-        let translation =
-            translation.map_err(|error| ApiError::bad_request(format!("{error}.")))?;
-        if kind == MoveKind::Resize {
-            spec.usage = usage_of(&body.request.flavor, &translation);
-        }
-        spec.body = server::write(&body);
-        let command = Command::Guarded {
-            expected: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
-            command: Box::new(Command::StartMove {
-                migration,
-                instance: seen.id,
-                kind,
-                spec: Some(Box::new(spec)),
-            }),
-        };
-        Ok((command, ()))
-    })
-    .await
+    request
+        .submit_with_retry(|control, views| {
+            let server = find_unlocked(request, control, views, rule)?;
+            check_state(&server, kind)?;
+            let mut spec = server.stored.clone();
+            let mut body = for_move(body::decode(&spec)?);
+            prepare(&server, &mut body)?;
+            let translation = translate(&body.request, request.api_state.translate_options());
+            let translation =
+                translation.map_err(|error| ApiError::bad_request(format!("{error}.")))?;
+            if kind == MoveKind::Resize {
+                spec.usage = usage_of(&body.request.flavor, &translation);
+            }
+            spec.body = server_forms::write(&body);
+            let command = Command::Guarded {
+                expected: vec![Change::Spec(
+                    server.id,
+                    Some(Box::new(server.stored.clone())),
+                )],
+                command: Box::new(Command::StartMove {
+                    migration,
+                    instance: server.id,
+                    kind,
+                    spec: Some(Box::new(spec)),
+                }),
+            };
+            Ok((command, ()))
+        })
+        .await
 }
 
-/// Whether a server's state allows a move; its cell decides finally.
-fn check_state(seen: &ServerView<'_>, kind: MoveKind) -> ApiResult<()> {
-    let status = seen.status();
-    let state = seen.view.map(|view| view.vm_state);
-    let can = match kind {
+/// Checks that the state of a server allows a move. The server's cell checks it again.
+fn check_state(server: &ServerView<'_>, kind: MoveKind) -> ApiResult<()> {
+    let status = server.status();
+    let state = server.view.map(|view| view.vm_state);
+    let is_possible = match kind {
         MoveKind::ColdMigrate | MoveKind::Resize | MoveKind::LiveMigrate => {
             state == Some(VmState::Active)
         }
         MoveKind::Evacuate => matches!(state, Some(VmState::Active | VmState::Error)),
         MoveKind::Unshelve => state == Some(VmState::ShelvedOffloaded),
     };
-    if can && status.task.is_none() && !seen.is_out_of_reach {
+    if is_possible && status.task_state.is_none() && !server.is_out_of_reach {
         return Ok(());
     }
-    let what = match kind {
+    let action = match kind {
         MoveKind::ColdMigrate => "migrated",
         MoveKind::Resize => "resized",
         MoveKind::LiveMigrate => "migrated live",
         MoveKind::Evacuate => "evacuated",
         MoveKind::Unshelve => "unshelved",
     };
-    Err(busy(seen, what))
+    Err(state_conflict(server, action))
 }
 
-fn busy(seen: &ServerView<'_>, what: &str) -> ApiError {
-    let status = seen.status();
+fn state_conflict(server: &ServerView<'_>, action: &str) -> ApiError {
+    let status = server.status();
     let task = status
-        .task
+        .task_state
         .map(|task| format!(" ({task})"))
         .unwrap_or_default();
     ApiError::conflict(format!(
-        "Server {} cannot be {what} while it is {}{task}.",
-        seen.id, status.status
+        "Server {} cannot be {action} while it is {}{task}.",
+        server.id, status.status
     ))
 }
 
-/// Restricts a move to the host with this name.
-fn destine(seen: &ServerView<'_>, body: &mut ServerBody, field: &str, host: &str) -> ApiResult<()> {
-    let conductor = &seen.control.conductor;
+/// Restricts a move to the host with this name. `field` is the field of the request that names it.
+fn set_destination(
+    server: &ServerView<'_>,
+    body: &mut ServerBody,
+    field: &str,
+    host: &str,
+) -> ApiResult<()> {
+    let conductor = &server.control.conductor;
     let id = conductor.host_names().get(host);
     let cell = id
         .and_then(|id| conductor.hosts().get(id))
@@ -109,11 +119,11 @@ fn destine(seen: &ServerView<'_>, body: &mut ServerBody, field: &str, host: &str
     let Some(cell) = cell else {
         return Err(ApiError::field(field, format!("there is no host {host}")));
     };
-    if Some(cell) != seen.mapping.cell {
+    if Some(cell) != server.mapping.cell {
         let message = format!("host {host} is in another cell than the server");
         return Err(ApiError::field(field, message));
     }
-    if seen.host().is_some_and(|(_, own)| own == host) {
+    if server.host().is_some_and(|(_, current)| current == host) {
         return Err(ApiError::field(
             field,
             format!("the server is on {host} already"),
@@ -126,46 +136,52 @@ fn destine(seen: &ServerView<'_>, body: &mut ServerBody, field: &str, host: &str
     Ok(())
 }
 
-pub(super) async fn resize(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
-    let mut fields = ObjectParser::new("resize", parsed)?;
-    let id = flavor_ref(&mut fields)?;
-    let disk = disk_config(&mut fields)?;
-    fields.finish()?;
-    start(call, Rule::ServersResize, MoveKind::Resize, |seen, body| {
-        let flavor = crate::flavors::find(call, seen.control, &id)
-            .map_err(|_| ApiError::field("resize.flavorRef", format!("there is no flavor {id}")))?;
-        if body.server.flavor_id == id {
-            let message = "it is the flavor that the server has already";
-            return Err(ApiError::field("resize.flavorRef", message));
-        }
-        body.request.flavor = flavor_of(flavor);
-        body.server.flavor_id.clone_from(&id);
-        if let Some(disk) = disk {
-            disk.clone_into(&mut body.server.disk_config);
-        }
-        Ok(())
-    })
+pub(super) async fn resize(request: &RoutedRequest<'_>, arguments: &Value) -> ApiResult<Reply> {
+    let mut parser = ObjectParser::new("resize", arguments)?;
+    let id = parse_flavor_ref(&mut parser)?;
+    let disk = parse_disk_config(&mut parser)?;
+    parser.finish()?;
+    start_move(
+        request,
+        Rule::ServersResize,
+        MoveKind::Resize,
+        |server, body| {
+            let flavor = flavors::find(request, server.control, &id).map_err(|_| {
+                ApiError::field("resize.flavorRef", format!("there is no flavor {id}"))
+            })?;
+            if body.server.flavor_id == id {
+                let message = "it is the flavor that the server has already";
+                return Err(ApiError::field("resize.flavorRef", message));
+            }
+            body.request.flavor = flavors::for_scheduler(flavor);
+            body.server.flavor_id.clone_from(&id);
+            if let Some(disk) = disk {
+                disk.clone_into(&mut body.server.disk_config);
+            }
+            Ok(())
+        },
+    )
     .await?;
     Ok(Reply::empty(202))
 }
 
-pub(super) async fn migrate(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
-    let parsed = nullable(parsed);
+pub(super) async fn migrate(request: &RoutedRequest<'_>, arguments: &Value) -> ApiResult<Reply> {
+    let arguments = object_or_empty(arguments);
     let mut host = None;
-    if call.version.since(56) {
-        let mut fields = ObjectParser::new("migrate", &parsed)?;
-        host = fields.nullable_text("host", 1..=255)?.flatten();
-        fields.finish()?;
+    if request.version.since(56) {
+        let mut parser = ObjectParser::new("migrate", &arguments)?;
+        host = parser.nullable_text("host", 1..=255)?.flatten();
+        parser.finish()?;
         if host.is_some() {
-            call.allow(Rule::ServersMigrateHost)?;
+            request.authorize(Rule::ServersMigrateHost)?;
         }
     }
-    start(
-        call,
+    start_move(
+        request,
         Rule::ServersMigrate,
         MoveKind::ColdMigrate,
-        |seen, body| match host {
-            Some(host) => destine(seen, body, "migrate.host", host),
+        |server, body| match host {
+            Some(host) => set_destination(server, body, "migrate.host", host),
             None => Ok(()),
         },
     )
@@ -173,32 +189,39 @@ pub(super) async fn migrate(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResu
     Ok(Reply::empty(202))
 }
 
-pub(super) async fn live_migrate(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
-    let mut fields = ObjectParser::new("os-migrateLive", parsed)?;
-    let host = fields.nullable_text("host", 1..=255)?;
-    if host.is_none() && !call.version.since(25) {
-        return Err(fields.wrong("host", "it is missing"));
+pub(super) async fn live_migrate(
+    request: &RoutedRequest<'_>,
+    arguments: &Value,
+) -> ApiResult<Reply> {
+    let mut parser = ObjectParser::new("os-migrateLive", arguments)?;
+    let host = parser.nullable_text("host", 1..=255)?;
+    if host.is_none() && !request.version.since(25) {
+        return Err(parser.field_error("host", "it is missing"));
     }
     // The driver decides how disks are copied; the field is still validated.
-    let block = fields.need("block_migration")?;
-    let is_auto = block == "auto" && call.version.since(25);
-    if !is_auto && fields::boolean(block).is_none() {
-        let path = fields.path_of("block_migration");
-        return Err(fields::wrong(&path, "true, false or auto", block));
+    let block_migration = parser.take_required("block_migration")?;
+    let is_auto = block_migration == "auto" && request.version.since(25);
+    if !is_auto && fields::json_boolean(block_migration).is_none() {
+        let path = parser.path_of("block_migration");
+        return Err(fields::type_error(
+            &path,
+            "true, false or auto",
+            block_migration,
+        ));
     }
-    if !call.version.since(25) {
-        fields.boolean("disk_over_commit")?;
+    if !request.version.since(25) {
+        parser.boolean("disk_over_commit")?;
     }
-    read_force(call, &mut fields, 30)?;
-    fields.finish()?;
+    read_force(request, &mut parser, 30)?;
+    parser.finish()?;
     let host = host.flatten();
     let kind = MoveKind::LiveMigrate;
-    start(
-        call,
+    start_move(
+        request,
         Rule::ServersMigrateLive,
         kind,
-        |seen, body| match host {
-            Some(host) => destine(seen, body, "os-migrateLive.host", host),
+        |server, body| match host {
+            Some(host) => set_destination(server, body, "os-migrateLive.host", host),
             None => Ok(()),
         },
     )
@@ -206,39 +229,39 @@ pub(super) async fn live_migrate(call: &RoutedRequest<'_>, parsed: &Value) -> Ap
     Ok(Reply::empty(202))
 }
 
-/// Parses the flag that skips checks, which has no effect here; some versions allow it.
+/// Parses the flag `force`, which the versions from `since` to 2.67 allow. It has no effect here.
 fn read_force(
-    call: &RoutedRequest<'_>,
-    fields: &mut ObjectParser<'_>,
+    request: &RoutedRequest<'_>,
+    parser: &mut ObjectParser<'_>,
     since: u16,
 ) -> ApiResult<()> {
-    if call.version.since(since) && !call.version.since(68) {
-        fields.boolean("force")?;
+    if request.version.since(since) && !request.version.since(68) {
+        parser.boolean("force")?;
     }
     Ok(())
 }
 
-pub(super) async fn evacuate(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
-    let mut fields = ObjectParser::new("evacuate", parsed)?;
-    let host = fields.nullable_text("host", 1..=255)?.flatten();
-    let password = fields.text("adminPass", 0..=255)?;
-    if !call.version.since(14) {
-        let shared = fields.boolean("onSharedStorage")?;
+pub(super) async fn evacuate(request: &RoutedRequest<'_>, arguments: &Value) -> ApiResult<Reply> {
+    let mut parser = ObjectParser::new("evacuate", arguments)?;
+    let host = parser.nullable_text("host", 1..=255)?.flatten();
+    let password = parser.text("adminPass", 0..=255)?;
+    if !request.version.since(14) {
+        let shared = parser.boolean("onSharedStorage")?;
         if shared.is_none() {
-            return Err(fields.wrong("onSharedStorage", "it is missing"));
+            return Err(parser.field_error("onSharedStorage", "it is missing"));
         }
     }
-    read_force(call, &mut fields, 29)?;
-    fields.finish()?;
-    start(
-        call,
+    read_force(request, &mut parser, 29)?;
+    parser.finish()?;
+    start_move(
+        request,
         Rule::ServersEvacuate,
         MoveKind::Evacuate,
-        |seen, body| {
-            if let Some((id, name)) = seen.host() {
-                let view = seen.cell().and_then(|cell| seen.views.host(cell, id));
+        |server, body| {
+            if let Some((id, name)) = server.host() {
+                let view = server.cell().and_then(|cell| server.views.host(cell, id));
                 if view.is_none_or(|view| view.is_up) {
-                    let name = match call.sees_all_projects() {
+                    let name = match request.sees_all_projects() {
                         true => format!("Host {name}"),
                         false => "The host".to_owned(),
                     };
@@ -247,69 +270,73 @@ pub(super) async fn evacuate(call: &RoutedRequest<'_>, parsed: &Value) -> ApiRes
                 }
             }
             match host {
-                Some(host) => destine(seen, body, "evacuate.host", host),
+                Some(host) => set_destination(server, body, "evacuate.host", host),
                 None => Ok(()),
             }
         },
     )
     .await?;
-    if call.version.since(14) {
+    if request.version.since(14) {
         return Ok(Reply::empty(200));
     }
     Reply::value(200, &json!({"adminPass": password}))
 }
 
-pub(super) async fn shelve(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let read = call.read(|control, views| {
-        let seen = find_unlocked(call, control, views, Rule::ServersShelve)?;
-        let is_active = seen
+pub(super) async fn shelve(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let reading = request.read(|control, views| {
+        let server = find_unlocked(request, control, views, Rule::ServersShelve)?;
+        let is_active = server
             .view
             .is_some_and(|view| view.vm_state == VmState::Active);
-        match seen.cell() {
-            Some(cell) if is_active && seen.status().task.is_none() => Ok((cell, seen.id)),
-            _ => Err(busy(&seen, "shelved")),
+        match server.cell() {
+            Some(cell) if is_active && server.status().task_state.is_none() => {
+                Ok((cell, server.id))
+            }
+            _ => Err(state_conflict(&server, "shelved")),
         }
     });
-    let (cell, instance) = read.await?;
-    call.act(cell, CellOperation::Shelve { instance }).await?;
+    let (cell, instance) = reading.await?;
+    request
+        .run_in_cell(cell, CellOperation::Shelve { instance })
+        .await?;
     Ok(Reply::empty(202))
 }
 
-/// Always refused: shelving removes a server from its host at once, so that no server is shelved
-/// and still on a host.
-pub(super) async fn shelve_offload(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let read = call.read(|control, views| {
-        let seen = find_unlocked(call, control, views, Rule::ServersShelveOffload)?;
-        Err(busy(&seen, "taken off its host"))
+/// Always refused, because shelving removes a server from its host: no server is shelved and still
+/// on a host.
+pub(super) async fn shelve_offload(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let reading = request.read(|control, views| {
+        let server = find_unlocked(request, control, views, Rule::ServersShelveOffload)?;
+        Err(state_conflict(&server, "taken off its host"))
     });
-    read.await
+    reading.await
 }
 
-pub(super) async fn unshelve(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
-    let parsed = nullable(parsed);
+pub(super) async fn unshelve(request: &RoutedRequest<'_>, arguments: &Value) -> ApiResult<Reply> {
+    let arguments = object_or_empty(arguments);
     let (mut zone, mut host) = (None, None);
-    if call.version.since(77) {
-        let mut fields = ObjectParser::new("unshelve", &parsed)?;
-        zone = if call.version.since(91) {
-            fields.nullable_text("availability_zone", 1..=255)?
+    if request.version.since(77) {
+        let mut parser = ObjectParser::new("unshelve", &arguments)?;
+        zone = if request.version.since(91) {
+            parser.nullable_text("availability_zone", 1..=255)?
         } else {
-            fields.text("availability_zone", 1..=255)?.map(Some)
+            parser.text("availability_zone", 1..=255)?.map(Some)
         };
-        if call.version.since(91) {
-            host = fields.text("host", 1..=255)?;
+        if request.version.since(91) {
+            host = parser.text("host", 1..=255)?;
         }
-        fields.finish()?;
+        parser.finish()?;
         if host.is_some() {
-            call.allow(Rule::ServersUnshelveToHost)?;
+            request.authorize(Rule::ServersUnshelveToHost)?;
         }
     }
-    start(
-        call,
+    start_move(
+        request,
         Rule::ServersUnshelve,
         MoveKind::Unshelve,
-        |seen, body| {
+        |server, body| {
             match zone {
-                Some(Some(zone)) if !zones::exists(seen.control, zone) => {
+                Some(Some(zone)) if !zones::exists(server.control, zone) => {
                     let message = format!("there is no zone {zone}");
                     return Err(ApiError::field("unshelve.availability_zone", message));
                 }
@@ -317,7 +344,7 @@ pub(super) async fn unshelve(call: &RoutedRequest<'_>, parsed: &Value) -> ApiRes
                 None => {}
             }
             match host {
-                Some(host) => destine(seen, body, "unshelve.host", host),
+                Some(host) => set_destination(server, body, "unshelve.host", host),
                 None => Ok(()),
             }
         },
@@ -326,32 +353,42 @@ pub(super) async fn unshelve(call: &RoutedRequest<'_>, parsed: &Value) -> ApiRes
     Ok(Reply::empty(202))
 }
 
-pub(super) async fn confirm(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    conclude(call, Rule::ServersConfirmResize, MoveDecision::Confirm).await?;
+pub(super) async fn confirm(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    end_move(request, Rule::ServersConfirmResize, MoveDecision::Confirm).await?;
     Ok(Reply::empty(204))
 }
 
-pub(super) async fn revert(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    conclude(call, Rule::ServersRevertResize, MoveDecision::Revert).await?;
+pub(super) async fn revert(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    end_move(request, Rule::ServersRevertResize, MoveDecision::Revert).await?;
     Ok(Reply::empty(202))
 }
 
-async fn conclude(call: &RoutedRequest<'_>, rule: Rule, decision: MoveDecision) -> ApiResult<()> {
+async fn end_move(
+    request: &RoutedRequest<'_>,
+    rule: Rule,
+    decision: MoveDecision,
+) -> ApiResult<()> {
     let find = |control: &ControlState, views: &Views| {
-        let seen = find_unlocked(call, control, views, rule)?;
-        let status = seen.status();
-        let latest = seen.mapping.migrations.last().copied();
-        let latest = latest.filter(|latest| control.conductor.moves().contains_key(latest));
-        match latest {
-            Some(latest) if status.status == "VERIFY_RESIZE" && status.task.is_none() => Ok(latest),
-            _ => Err(busy(&seen, "confirmed or reverted")),
+        let server = find_unlocked(request, control, views, rule)?;
+        let status = server.status();
+        let latest_move = server.mapping.migrations.last().copied();
+        let latest_move =
+            latest_move.filter(|latest_move| control.conductor.moves().contains_key(latest_move));
+        match latest_move {
+            Some(latest_move)
+                if status.status == "VERIFY_RESIZE" && status.task_state.is_none() =>
+            {
+                Ok(latest_move)
+            }
+            _ => Err(state_conflict(&server, "confirmed or reverted")),
         }
     };
-    let migration = call.read(find).await?;
-    call.carry_out(Command::Conclude {
-        migration,
-        decision,
-    })
-    .await?;
+    let migration = request.read(find).await?;
+    request
+        .execute(Command::Conclude {
+            migration,
+            decision,
+        })
+        .await?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use placewright_control::Views;
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_link::CellOperation;
 use placewright_placement::Timestamp;
-use placewright_records::server;
+use placewright_records::server as server_forms;
 use placewright_scheduler::request::RequestSpec;
 use placewright_secrets::{Fields, Secret};
 use placewright_types::server::ServerBody;
@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use super::super::body;
 use super::super::server_view::ServerView;
 use super::super::show::{self, Visibility};
-use super::super::update::withhold_newer;
+use super::super::update::remove_newer_fields;
 use super::super::{common_fields, create, find_unlocked, labels, metadata, secrets};
-use crate::call::RoutedRequest;
 use crate::error;
 use crate::fields::ObjectParser;
+use crate::routed_request::RoutedRequest;
 
 /// A parsed rebuild request: the fields that change.
 struct RebuildRequest {
@@ -39,40 +39,40 @@ struct RebuildRequest {
     certificates: Option<Option<Vec<String>>>,
 }
 
-fn read(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<RebuildRequest> {
-    let mut fields = ObjectParser::new("rebuild", parsed)?;
-    let version = call.version;
-    let image = fields.needed_text("imageRef", 1..=255)?;
-    let image = create::image_id("rebuild.imageRef", image)?;
-    let name = fields.name("name")?.map(str::to_owned);
-    let metadata = match fields.take("metadata") {
+fn parse(request: &RoutedRequest<'_>, arguments: &Value) -> ApiResult<RebuildRequest> {
+    let mut parser = ObjectParser::new("rebuild", arguments)?;
+    let version = request.version;
+    let image = parser.required_text("imageRef", 1..=255)?;
+    let image = create::parse_image_id("rebuild.imageRef", image)?;
+    let name = parser.name("name")?.map(str::to_owned);
+    let metadata = match parser.take("metadata") {
         None => None,
-        Some(value) => Some(metadata::read("rebuild.metadata", value)?),
+        Some(value) => Some(metadata::parse("rebuild.metadata", value)?),
     };
-    let mut text_since = |key, since: u16, most: usize| {
+    let mut text_since = |key, since: u16, length_max: usize| {
         if !version.since(since) {
             return Ok(None);
         }
-        let text = fields.nullable_text(key, 0..=most)?;
+        let text = parser.nullable_text(key, 0..=length_max)?;
         ApiResult::Ok(text.map(|text| text.map(str::to_owned)))
     };
     let description = text_since("description", 19, 255)?;
     let key_name = text_since("key_name", 54, 255)?;
     let hostname = text_since("hostname", 90, 255)?.flatten();
     if let Some(hostname) = &hostname {
-        common_fields::check_hostname(call, "rebuild.hostname", hostname)?;
+        common_fields::check_hostname(request, "rebuild.hostname", hostname)?;
     }
-    let user_data = match version.since(57) && fields.has("user_data") {
-        true => Some(common_fields::read_user_data(&mut fields)?),
+    let user_data = match version.since(57) && parser.contains("user_data") {
+        true => Some(common_fields::parse_user_data(&mut parser)?),
         false => None,
     };
-    let password = fields.text("adminPass", 0..=255)?;
+    let password = parser.text("adminPass", 0..=255)?;
     let password = password.map(|password| Secret::new(password.to_owned()));
-    let certificates = match version.since(63) && fields.has("trusted_image_certificates") {
-        true => Some(common_fields::certificates(&mut fields)?),
+    let certificates = match version.since(63) && parser.contains("trusted_image_certificates") {
+        true => Some(common_fields::parse_certificates(&mut parser)?),
         false => None,
     };
-    let parsed = RebuildRequest {
+    let rebuild_request = RebuildRequest {
         image,
         name,
         description,
@@ -81,114 +81,118 @@ fn read(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<RebuildRequest> {
         user_data,
         admin_pass: password,
         key_name,
-        access_ip_v4: common_fields::access_address(&mut fields, "accessIPv4")?,
-        access_ip_v6: common_fields::access_address(&mut fields, "accessIPv6")?,
-        disk_config: common_fields::disk_config(&mut fields)?,
+        access_ip_v4: common_fields::parse_address(&mut parser, "accessIPv4")?,
+        access_ip_v6: common_fields::parse_address(&mut parser, "accessIPv6")?,
+        disk_config: common_fields::parse_disk_config(&mut parser)?,
         certificates,
     };
-    fields.boolean("preserve_ephemeral")?;
-    if !version.since(57) && fields.take("personality").is_some() {
+    parser.boolean("preserve_ephemeral")?;
+    if !version.since(57) && parser.take("personality").is_some() {
         let message = "files cannot be put into servers; use user_data";
-        return Err(fields.wrong("personality", message));
+        return Err(parser.field_error("personality", message));
     }
-    fields.finish()?;
-    Ok(parsed)
+    parser.finish()?;
+    Ok(rebuild_request)
 }
 
-fn check<'s>(
-    call: &RoutedRequest<'_>,
+/// Finds the server of the path, and checks that its state allows a rebuild.
+fn find_rebuildable<'s>(
+    request: &RoutedRequest<'_>,
     control: &'s ControlState,
     views: &'s Views,
 ) -> ApiResult<ServerView<'s>> {
-    let seen = find_unlocked(call, control, views, Rule::ServersRebuild)?;
-    let can = seen.view.is_some_and(|view| {
-        let is_fine = matches!(view.vm_state, VmState::Active | VmState::Error);
-        is_fine && view.guest.is_some() && view.job.is_none()
+    let server = find_unlocked(request, control, views, Rule::ServersRebuild)?;
+    let is_possible = server.view.is_some_and(|view| {
+        let is_stable = matches!(view.vm_state, VmState::Active | VmState::Error);
+        is_stable && view.guest.is_some() && view.job.is_none()
     });
-    if can && !seen.is_out_of_reach && seen.rebuild.is_none() {
-        return Ok(seen);
+    if is_possible && !server.is_out_of_reach && server.rebuild.is_none() {
+        return Ok(server);
     }
-    let status = seen.status().status;
-    let message = format!("Server {} cannot be rebuilt while it is {status}.", seen.id);
+    let status = server.status().status;
+    let message = format!(
+        "Server {} cannot be rebuilt while it is {status}.",
+        server.id
+    );
     Err(ApiError::conflict(message))
 }
 
-/// What was looked up for a rebuild.
+/// A rebuild that was checked against the state, and is ready to be submitted.
 struct RebuildPlan {
     id: InstanceId,
     cell: CellId,
     spec: Spec,
-    /// The time of its cell's latest change of the server.
-    seen: Timestamp,
-    /// The host, with the request of the original placement and that of the new image; none if the
-    /// image stays.
-    check: Option<(HostId, RequestSpec, RequestSpec)>,
+    /// The time of the server's latest change that its cell has reported.
+    reported_at: Timestamp,
+    /// The server's host, the request with the present image, and the same request with the new
+    /// image. None if the image does not change.
+    image_change: Option<(HostId, RequestSpec, RequestSpec)>,
 }
 
 impl RebuildPlan {
-    fn of(
-        call: &RoutedRequest<'_>,
+    fn prepare(
+        request: &RoutedRequest<'_>,
         control: &ControlState,
         views: &Views,
-        parsed: &RebuildRequest,
+        rebuild_request: &RebuildRequest,
     ) -> ApiResult<Self> {
-        let seen = check(call, control, views)?;
-        let (spec, image) = renewed(call, control, &seen, parsed)?;
-        let host = seen.view.and_then(|view| view.guest);
+        let server = find_rebuildable(request, control, views)?;
+        let (spec, image) = new_specification(request, control, &server, rebuild_request)?;
+        let guest = server.view.and_then(|view| view.guest);
         Ok(Self {
-            id: seen.id,
-            cell: seen.cell().ok_or_else(error::nothing_here)?,
-            check: host
+            id: server.id,
+            cell: server.cell().ok_or_else(error::path_not_found)?,
+            image_change: guest
                 .zip(image)
-                .map(|(guest, (before, now))| (guest.host, before, now)),
+                .map(|(guest, (before, after))| (guest.host, before, after)),
             spec,
-            seen: seen.view.map_or(Timestamp(0), |view| view.updated_at),
+            reported_at: server.view.map_or(Timestamp(0), |view| view.updated_at),
         })
     }
 
-    /// Submits the rebuild to the cell. Control records the new specification until the cell has
-    /// completed it.
-    async fn order(&self, call: &RoutedRequest<'_>) -> ApiResult<()> {
+    /// Submits the rebuild to control, which stores the new specification until the cell has
+    /// completed the rebuild, and then to the cell.
+    async fn submit(&self, request: &RoutedRequest<'_>) -> ApiResult<()> {
         let instance = self.id;
-        let told = |event| call.carry_out(Command::Rebuild { instance, event });
+        let record_event = |event| request.execute(Command::Rebuild { instance, event });
         let begun = RebuildEvent::Begun {
             spec: Box::new(self.spec.clone()),
-            seen: self.seen,
+            seen: self.reported_at,
         };
         let begin = Command::Bounded {
-            bounds: vec![call.room_for(&self.spec.project, of_spec(&self.spec))],
+            bounds: vec![request.project_bytes_bound(&self.spec.project, of_spec(&self.spec))],
             command: Box::new(Command::Rebuild {
                 instance,
                 event: begun,
             }),
         };
-        call.carry_out(begin).await?;
-        let order = CellOperation::Rebuild {
+        request.execute(begin).await?;
+        let operation = CellOperation::Rebuild {
             instance,
             spec: Box::new(self.spec.clone()),
         };
-        let accepted = call.act(self.cell, order).await;
-        // A cell that did not answer may carry it out all the same.
-        if accepted.as_ref().is_err_and(|error| error.status() == 409) {
+        let result = request.run_in_cell(self.cell, operation).await;
+        // A cell that did not answer may have accepted the rebuild.
+        if result.as_ref().is_err_and(|error| error.status() == 409) {
             let digest = self.spec.digest();
-            told(RebuildEvent::Refused { digest }).await?;
+            record_event(RebuildEvent::Refused { digest }).await?;
         }
-        accepted
+        result
     }
 
-    /// Asks the scheduler whether the host is feasible for the new image. The server keeps its
-    /// allocation: nothing is claimed.
-    async fn refusal(&self, call: &RoutedRequest<'_>) -> Option<Fault> {
-        let (host, before, now) = self.check.clone()?;
-        let (instance, ranker) = (self.id.0, call.core.ranker.clone());
-        // Ranking holds the scheduler's lock for a moment.
-        let checked = tokio::task::spawn_blocking(move || {
-            ranker.decide(|scheduler, control| {
+    /// Asks the scheduler whether the host is feasible for the new image. Returns the fault if it
+    /// is not. The server's allocations do not change, so nothing is claimed.
+    async fn check_host(&self, request: &RoutedRequest<'_>) -> Option<Fault> {
+        let (host, before, after) = self.image_change.clone()?;
+        let (instance, scheduler_handle) = (self.id.0, request.api_state.scheduler.clone());
+        // The scheduler is locked meanwhile, so this must not run on a thread that serves connections.
+        let checking = tokio::task::spawn_blocking(move || {
+            scheduler_handle.decide(|scheduler, control| {
                 let state = &control.placement;
-                scheduler.check_rebuild(state, (instance, host.0), &now, &before)
+                scheduler.check_rebuild(state, (instance, host.0), &after, &before)
             })
         });
-        let why = match checked.await {
+        let why = match checking.await {
             Ok(Ok(())) => return None,
             Ok(Err(refusal)) => refusal.to_string(),
             Err(error) => error.to_string(),
@@ -197,46 +201,48 @@ impl RebuildPlan {
             code: 500,
             message: format!("No valid host was found. The server cannot be rebuilt: {why}."),
             details: String::new(),
-            at: call.at,
+            at: request.now,
         })
     }
 }
 
-/// The new specification. With another image also the request of the original placement, and the
-/// same with that image.
-fn renewed(
-    call: &RoutedRequest<'_>,
+/// The specification after the rebuild. If the image changes, also the request with the present
+/// image, and the same request with the new image.
+fn new_specification(
+    request: &RoutedRequest<'_>,
     control: &ControlState,
-    seen: &ServerView<'_>,
-    parsed: &RebuildRequest,
+    server: &ServerView<'_>,
+    rebuild_request: &RebuildRequest,
 ) -> ApiResult<(Spec, Option<(RequestSpec, RequestSpec)>)> {
-    let mut spec = seen.stored.clone();
-    let mut body = body::of(&spec)?;
+    let mut spec = server.stored.clone();
+    let mut body = body::decode(&spec)?;
     let mut requests = None;
-    if body.server.image.as_ref() != Some(&parsed.image) {
+    if body.server.image.as_ref() != Some(&rebuild_request.image) {
         let before = body.request.clone();
-        body.request.image = call.core.images().find(&parsed.image);
+        body.request.image = request.api_state.images().find(&rebuild_request.image);
         requests = Some((before, body.request.clone()));
     }
-    let server = &mut body.server;
-    server.image = Some(parsed.image.clone());
-    if let Some(address) = &parsed.access_ip_v4 {
-        server.access_ip_v4.clone_from(address);
+    let server_fields = &mut body.server;
+    server_fields.image = Some(rebuild_request.image.clone());
+    if let Some(address) = &rebuild_request.access_ip_v4 {
+        server_fields.access_ip_v4.clone_from(address);
     }
-    if let Some(address) = &parsed.access_ip_v6 {
-        server.access_ip_v6.clone_from(address);
+    if let Some(address) = &rebuild_request.access_ip_v6 {
+        server_fields.access_ip_v6.clone_from(address);
     }
-    if let Some(disk) = parsed.disk_config {
-        disk.clone_into(&mut server.disk_config);
+    if let Some(disk) = rebuild_request.disk_config {
+        disk.clone_into(&mut server_fields.disk_config);
     }
-    if let Some(certificates) = &parsed.certificates {
-        server.trusted_image_certificates.clone_from(certificates);
+    if let Some(certificates) = &rebuild_request.certificates {
+        server_fields
+            .trusted_image_certificates
+            .clone_from(certificates);
     }
-    if let Some(key) = &parsed.key_name {
-        server.public_key = match key {
+    if let Some(key) = &rebuild_request.key_name {
+        server_fields.public_key = match key {
             None => None,
             Some(name) => {
-                let key = (seen.mapping.user.clone(), name.clone());
+                let key = (server.mapping.user.clone(), name.clone());
                 let row = control.conductor.keypairs().get(&key);
                 let row = row.ok_or_else(|| {
                     ApiError::field("rebuild.key_name", format!("there is no key pair {name}"))
@@ -244,58 +250,62 @@ fn renewed(
                 Some(row.public_key.clone())
             }
         };
-        server.key_name.clone_from(key);
+        server_fields.key_name.clone_from(key);
     }
-    renew_secrets(call, seen, parsed, (&mut spec, &mut body))?;
-    spec.body = server::write(&body);
+    replace_secrets(request, server, rebuild_request, (&mut spec, &mut body))?;
+    spec.body = server_forms::write(&body);
     Ok((spec, requests))
 }
 
-/// Replaces the secrets that the request gives; user data that it does not name stays.
-fn renew_secrets(
-    call: &RoutedRequest<'_>,
-    seen: &ServerView<'_>,
-    parsed: &RebuildRequest,
+/// Replaces the secrets that the request has. User data stays if the request has none.
+fn replace_secrets(
+    request: &RoutedRequest<'_>,
+    server: &ServerView<'_>,
+    rebuild_request: &RebuildRequest,
     (spec, body): (&mut Spec, &mut ServerBody),
 ) -> ApiResult<()> {
     spec.forget_build_secrets();
-    if parsed.user_data.is_none() && parsed.admin_pass.is_none() {
+    if rebuild_request.user_data.is_none() && rebuild_request.admin_pass.is_none() {
         return Ok(());
     }
-    let given = Fields {
-        user_data: parsed.user_data.clone().flatten(),
-        admin_pass: parsed.admin_pass.clone(),
+    let fields = Fields {
+        user_data: rebuild_request.user_data.clone().flatten(),
+        admin_pass: rebuild_request.admin_pass.clone(),
     };
     body.server.secrets_mark = Some(secrets::new_mark());
-    let sealed = secrets::seal(call, given)?;
-    let (build, kept) = sealed.of_instance(seen.id).map_err(secrets::not_sealed)?;
-    spec.build_secrets = build;
-    if parsed.user_data.is_some() {
-        spec.secrets = kept;
+    let sealed = secrets::seal(request, fields)?;
+    let (build_secrets, lasting_secrets) =
+        sealed.of_instance(server.id).map_err(secrets::not_sealed)?;
+    spec.build_secrets = build_secrets;
+    if rebuild_request.user_data.is_some() {
+        spec.secrets = lasting_secrets;
     }
     Ok(())
 }
 
-/// Changes the labels of the server.
-async fn write_labels(call: &RoutedRequest<'_>, parsed: &RebuildRequest) -> ApiResult<()> {
-    let writes = parsed.name.is_some()
-        || parsed.description.is_some()
-        || parsed.metadata.is_some()
-        || parsed.hostname.is_some();
-    if !writes {
+/// Changes those labels of the server that the request has.
+async fn write_labels(
+    request: &RoutedRequest<'_>,
+    rebuild_request: &RebuildRequest,
+) -> ApiResult<()> {
+    let changes_labels = rebuild_request.name.is_some()
+        || rebuild_request.description.is_some()
+        || rebuild_request.metadata.is_some()
+        || rebuild_request.hostname.is_some();
+    if !changes_labels {
         return Ok(());
     }
-    labels::change(call, Rule::ServersRebuild, |labels| {
-        if let Some(name) = &parsed.name {
+    labels::change(request, Rule::ServersRebuild, |labels| {
+        if let Some(name) = &rebuild_request.name {
             labels.name.clone_from(name);
         }
-        if let Some(description) = &parsed.description {
+        if let Some(description) = &rebuild_request.description {
             labels.description.clone_from(description);
         }
-        if let Some(metadata) = &parsed.metadata {
+        if let Some(metadata) = &rebuild_request.metadata {
             labels.metadata.clone_from(metadata);
         }
-        if let Some(hostname) = &parsed.hostname {
+        if let Some(hostname) = &rebuild_request.hostname {
             labels.hostname.clone_from(hostname);
         }
         Ok(())
@@ -304,39 +314,43 @@ async fn write_labels(call: &RoutedRequest<'_>, parsed: &RebuildRequest) -> ApiR
     Ok(())
 }
 
-pub(super) async fn rebuild(call: &RoutedRequest<'_>, parsed: &Value) -> ApiResult<Reply> {
-    let parsed = read(call, parsed)?;
-    let prepared = call
-        .try_read(|control, views| RebuildPlan::of(call, control, views, &parsed))
+pub(super) async fn rebuild(request: &RoutedRequest<'_>, arguments: &Value) -> ApiResult<Reply> {
+    let rebuild_request = parse(request, arguments)?;
+    let plan = request
+        .try_read(|control, views| RebuildPlan::prepare(request, control, views, &rebuild_request))
         .await?;
-    let (instance, cell) = (prepared.id, prepared.cell);
-    let refusal = prepared.refusal(call).await;
-    let is_accepted = refusal.is_none();
-    if let Some(fault) = refusal {
+    let (instance, cell) = (plan.id, plan.cell);
+    let fault = plan.check_host(request).await;
+    let is_accepted = fault.is_none();
+    if let Some(fault) = fault {
         let fault = Box::new(fault);
-        call.act(cell, CellOperation::RefuseRebuild { instance, fault })
+        request
+            .run_in_cell(cell, CellOperation::RefuseRebuild { instance, fault })
             .await?;
     } else {
-        prepared.order(call).await?;
-        write_labels(call, &parsed).await?;
+        plan.submit(request).await?;
+        write_labels(request, &rebuild_request).await?;
     }
-    let sight = Visibility::of(call);
-    let server = call.try_read(|control, views| {
-        let seen = ServerView::find(control, views, instance);
-        let mut seen = seen.ok_or_else(|| error::missing("server", &instance.to_string()))?;
+    let visibility = Visibility::of_caller(request);
+    let value = request.try_read(|control, views| {
+        let server = ServerView::find(control, views, instance);
+        let mut server = server.ok_or_else(|| error::missing("server", &instance.to_string()))?;
         if is_accepted {
-            // The response shows what was accepted, even if it has failed meanwhile.
-            seen.rebuild = control.conductor.rebuilds().get(&instance);
+            // The response shows the accepted rebuild, even if it has failed meanwhile.
+            server.rebuild = control.conductor.rebuilds().get(&instance);
         }
-        let mut value = show::whole(call, &seen, sight);
-        if !call.version.since(75) {
-            withhold_newer(&mut value);
+        let mut value = show::full_json(request, &server, visibility);
+        if !request.version.since(75) {
+            remove_newer_fields(&mut value);
         }
-        if call.version.since(57) {
-            value["user_data"] =
-                json!(secrets::user_data(call, &seen).as_ref().map(Secret::expose));
+        if request.version.since(57) {
+            value["user_data"] = json!(
+                secrets::user_data(request, &server)
+                    .as_ref()
+                    .map(Secret::expose)
+            );
         }
         Ok(value)
     });
-    Reply::value(202, &json!({"server": server.await?}))
+    Reply::value(202, &json!({"server": value.await?}))
 }

@@ -10,8 +10,8 @@ use placewright_scheduler::aggregate::{Aggregate, ZONE_KEY};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::error_response::{Answer, ErrorResponse};
-use crate::shared::{RoutedRequest, json};
+use crate::error_response::{ErrorResponse, HandlerResult};
+use crate::shared::{RoutedRequest, json_reply};
 
 /// The body of `PUT /v1/aggregates/{uuid}`.
 #[derive(Debug, Deserialize)]
@@ -20,7 +20,7 @@ struct AggregateBody {
     name: String,
     #[serde(default)]
     metadata: BTreeMap<String, String>,
-    /// The same as metadata `availability_zone`.
+    /// The zone, which may also be given as metadata `availability_zone`.
     #[serde(default)]
     zone: Option<String>,
 }
@@ -66,8 +66,8 @@ struct LevelBody {
     aggregates: BTreeSet<Uuid>,
 }
 
-pub(crate) fn list_aggregates(call: &RoutedRequest<'_>) -> Answer<Reply> {
-    call.core.ranker.hosts(|hosts| {
+pub(crate) fn list_aggregates(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
+    request.api_state.scheduler.hosts(|hosts| {
         let aggregates = hosts.aggregates().iter();
         let aggregates = aggregates.map(|(uuid, aggregate)| AggregateEntry {
             uuid,
@@ -76,15 +76,15 @@ pub(crate) fn list_aggregates(call: &RoutedRequest<'_>) -> Answer<Reply> {
             metadata: &aggregate.metadata,
         });
         let aggregates = aggregates.collect();
-        json(200, &AggregatesResponse { aggregates })
+        json_reply(200, &AggregatesResponse { aggregates })
     })
 }
 
-pub(crate) fn put_aggregate(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<Reply> {
-    let mut body: AggregateBody = call.read()?;
+pub(crate) fn put_aggregate(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerResult<Reply> {
+    let mut body: AggregateBody = request.parse_body()?;
     if let Some(zone) = body.zone {
-        let said = body.metadata.entry(ZONE_KEY.to_owned());
-        if *said.or_insert_with(|| zone.clone()) != zone {
+        let metadata_zone = body.metadata.entry(ZONE_KEY.to_owned());
+        if *metadata_zone.or_insert_with(|| zone.clone()) != zone {
             let detail = format!("zone: metadata.{ZONE_KEY} says something else");
             return Err(ErrorResponse::field("zone", detail));
         }
@@ -93,13 +93,14 @@ pub(crate) fn put_aggregate(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<Repl
         name: body.name,
         metadata: body.metadata,
     };
-    call.core
+    request
+        .api_state
         .change_hosts(|hosts| hosts.aggregates_mut().put([(uuid, aggregate)]));
     Ok(Reply::empty(204))
 }
 
-pub(crate) fn remove_aggregate(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<Reply> {
-    call.core.change_hosts(|hosts| {
+pub(crate) fn remove_aggregate(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerResult<Reply> {
+    request.api_state.change_hosts(|hosts| {
         let aggregates = hosts.aggregates_mut();
         if aggregates.get(uuid).is_none() {
             return Err(ErrorResponse::not_found(format!(
@@ -111,8 +112,8 @@ pub(crate) fn remove_aggregate(call: &RoutedRequest<'_>, uuid: Uuid) -> Answer<R
     })
 }
 
-pub(crate) async fn show_topology(call: &RoutedRequest<'_>) -> Answer<Reply> {
-    let topology = call.core.placement.read(|state| {
+pub(crate) async fn show_topology(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
+    let topology = request.api_state.placement.read(|state| {
         let levels = state.levels().iter().map(|level| LevelBody {
             name: level.name.clone(),
             aggregates: level
@@ -121,11 +122,11 @@ pub(crate) async fn show_topology(call: &RoutedRequest<'_>) -> Answer<Reply> {
                 .filter_map(|uuid| uuid.parse().ok())
                 .collect(),
         });
-        let distances = state.distances().iter().filter_map(|one| {
+        let distances = state.distances().iter().filter_map(|distance| {
             Some(DistanceBody {
-                from: one.from.parse().ok()?,
-                to: one.to.parse().ok()?,
-                distance: one.distance,
+                from: distance.from.parse().ok()?,
+                to: distance.to.parse().ok()?,
+                distance: distance.distance,
             })
         });
         TopologyBody {
@@ -133,25 +134,25 @@ pub(crate) async fn show_topology(call: &RoutedRequest<'_>) -> Answer<Reply> {
             distances: distances.collect(),
         }
     });
-    json(200, &topology.await)
+    json_reply(200, &topology.await)
 }
 
-pub(crate) async fn put_topology(call: &RoutedRequest<'_>) -> Answer<Reply> {
-    let body: TopologyBody = call.read()?;
+pub(crate) async fn put_topology(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
+    let body: TopologyBody = request.parse_body()?;
     let levels = body.levels.into_iter().map(|level| Level {
         name: level.name,
         aggregates: level.aggregates.iter().map(Uuid::to_string).collect(),
     });
-    let distances = body.distances.iter().map(|one| Distance {
-        from: one.from.to_string(),
-        to: one.to.to_string(),
-        distance: one.distance,
+    let distances = body.distances.iter().map(|distance| Distance {
+        from: distance.from.to_string(),
+        to: distance.to.to_string(),
+        distance: distance.distance,
     });
     let command = Command::SetLevels {
         levels: levels.collect(),
         distances: distances.collect(),
     };
-    match call.core.submit(command).await? {
+    match request.api_state.submit(command).await? {
         Ok(_) => Ok(Reply::empty(204)),
         Err(refusal) => {
             let field = match refusal {

@@ -9,16 +9,16 @@ use placewright_scheduler::translate::TranslateOptions;
 use crate::images::Images;
 use crate::options::{ComputeOptions, Limits};
 
-/// The data that all requests share.
+/// The handles and options that all requests share.
 pub(crate) struct ApiState {
     pub(crate) gateway: Arc<Gateway>,
-    pub(crate) conductor: ControlHandle,
-    pub(crate) ranker: SchedulerHandle,
+    pub(crate) control: ControlHandle,
+    pub(crate) scheduler: SchedulerHandle,
     pub(crate) options: ComputeOptions,
 }
 
 impl ApiState {
-    pub(crate) fn translate(&self) -> &TranslateOptions {
+    pub(crate) fn translate_options(&self) -> &TranslateOptions {
         &self.options.translate
     }
 

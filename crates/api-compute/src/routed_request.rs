@@ -1,4 +1,5 @@
-//! The context of a request after authentication and routing, and what handlers do with it.
+//! A request after authentication and routing, with the operations that handlers need: policy
+//! checks, reads of the state, commands.
 
 use parking_lot::Mutex;
 use placewright_auth::{Identity, Rule, Target};
@@ -12,38 +13,41 @@ use placewright_link::{CellOperation, LinkError};
 use placewright_placement::Timestamp;
 use serde_json::Value;
 
-use crate::error::{self, sentence};
+use crate::api_state::ApiState;
+use crate::error::{self, to_sentence};
 use crate::query::Query;
-use crate::shared::ApiState;
 use crate::version::Version;
 
-/// How often a change is read and submitted again after it conflicted with a concurrent one.
-const ROUNDS_MAX: usize = 16;
+/// How often a change is tried when concurrent changes conflict with it.
+const TRIES_MAX: usize = 16;
 
 /// An authenticated and routed request, as handlers receive it.
 pub(crate) struct RoutedRequest<'a> {
-    pub(crate) core: &'a ApiState,
+    pub(crate) api_state: &'a ApiState,
     pub(crate) version: Version,
     pub(crate) identity: &'a Identity,
+    /// The parameters of the path, each with its name.
     pub(crate) parameters: &'a [(&'static str, String)],
     pub(crate) query: Query<'a>,
     pub(crate) body: &'a [u8],
     /// Scheme and host of the API as the client addresses it, for links.
     pub(crate) origin: &'a str,
     /// The project in the path, with a slash before it; empty if the path has none.
-    pub(crate) prefix: &'a str,
-    pub(crate) at: Timestamp,
-    /// For requests that change nothing: the newest entry that any read saw. The answer is sent
-    /// once that entry is durable. None: each read waits itself.
+    pub(crate) project_prefix: &'a str,
+    /// The time at which the request was received.
+    pub(crate) now: Timestamp,
+    /// For requests that change nothing: the newest journal entry that any read has seen. The
+    /// response is sent once that entry is durable. If none, each read waits until what it has seen
+    /// is durable.
     pub(crate) reading: Option<Mutex<Reading>>,
 }
 
 impl RoutedRequest<'_> {
-    /// A parameter of the path.
+    /// The value of a parameter of the path; empty if the path does not have it.
     pub(crate) fn parameter(&self, name: &str) -> &str {
         let mut parameters = self.parameters.iter();
-        let found = parameters.find(|(known, _)| *known == name);
-        found.map_or("", |(_, value)| value)
+        let parameter = parameters.find(|(key, _)| *key == name);
+        parameter.map_or("", |(_, value)| value)
     }
 
     /// The caller's project id; empty if it has none.
@@ -62,30 +66,37 @@ impl RoutedRequest<'_> {
             .map_err(|error| ApiError::bad_request(format!("The body is no JSON: {error}.")))
     }
 
-    /// Checks a policy rule for an object of the caller, or of nobody in particular.
-    pub(crate) fn allow(&self, rule: Rule) -> ApiResult<()> {
+    /// Checks a policy rule for an object that belongs to the caller, or to no project.
+    ///
+    /// # Errors
+    ///
+    /// 403 if the rule does not allow the operation.
+    pub(crate) fn authorize(&self, rule: Rule) -> ApiResult<()> {
         let target = Target::own(self.identity);
-        self.check(rule, &target)
+        self.check_rule(rule, &target)
     }
 
-    /// Checks a policy rule for an object that belongs to a project and a user.
-    pub(crate) fn allow_on(&self, rule: Rule, project: &str, user: &str) -> ApiResult<()> {
+    /// Checks a policy rule for an object that belongs to this project and user.
+    pub(crate) fn authorize_for(&self, rule: Rule, project: &str, user: &str) -> ApiResult<()> {
         let target = Target::new()
             .with("project_id", Some(project))
             .with("user_id", Some(user));
-        self.check(rule, &target)
+        self.check_rule(rule, &target)
     }
 
-    fn check(&self, rule: Rule, target: &Target<'_>) -> ApiResult<()> {
-        let allowed = self.core.gateway.authorize(rule, self.identity, target);
+    fn check_rule(&self, rule: Rule, target: &Target<'_>) -> ApiResult<()> {
+        let allowed = self
+            .api_state
+            .gateway
+            .authorize(rule, self.identity, target);
         allowed.map_err(|error| {
             error.with_detail(format!("Policy does not allow {rule} to be performed."))
         })
     }
 
-    /// Whether a policy rule allows the caller the operation.
+    /// Whether a policy rule allows the operation to the caller.
     pub(crate) fn is_allowed(&self, rule: Rule) -> bool {
-        self.allow(rule).is_ok()
+        self.authorize(rule).is_ok()
     }
 
     /// Whether the caller may see objects of all projects, as administrators do.
@@ -93,17 +104,17 @@ impl RoutedRequest<'_> {
         self.is_allowed(Rule::ServersDetailAllProjects)
     }
 
-    /// The URL of an object, with the version in its path.
+    /// The URL of an object at this path, with the version of the API.
     pub(crate) fn link(&self, path: &str) -> String {
-        format!("{}/v2.1{}{path}", self.origin, self.prefix)
+        format!("{}/v2.1{}{path}", self.origin, self.project_prefix)
     }
 
     /// The URL of an object without the version.
     pub(crate) fn bookmark(&self, path: &str) -> String {
-        format!("{}{}{path}", self.origin, self.prefix)
+        format!("{}{}{path}", self.origin, self.project_prefix)
     }
 
-    /// Both URLs, in the form in which most objects show them.
+    /// The two links of an object, in the JSON form that most objects have.
     pub(crate) fn links(&self, path: &str) -> Value {
         serde_json::json!([
             {"rel": "self", "href": self.link(path)},
@@ -111,18 +122,19 @@ impl RoutedRequest<'_> {
         ])
     }
 
-    /// Computes something from what control and the cells know. What the computation saw is durable
-    /// when this returns or, if the request changes nothing, when the response is sent.
+    /// Computes a value from the state of control and the latest reports of the cells. What the
+    /// computation has seen is durable when this returns or, if the request changes nothing, when
+    /// the response is sent.
     pub(crate) async fn read<T: Send>(
         &self,
         compute: impl Fn(&ControlState, &Views) -> T + Send,
     ) -> T {
-        let conductor = &self.core.conductor;
+        let control = &self.api_state.control;
         match &self.reading {
-            // A list reads the state many times. To wait for the disk after each of these reads
+            // A listing reads the state many times. Waiting for the disk after each of these reads
             // would take longer than the reads themselves.
-            Some(reading) => conductor.look(&mut reading.lock(), compute),
-            None => conductor.read(compute).await,
+            Some(reading) => control.look(&mut reading.lock(), compute),
+            None => control.read(compute).await,
         }
     }
 
@@ -134,23 +146,24 @@ impl RoutedRequest<'_> {
         self.read(compute).await
     }
 
-    /// The condition that the project's records, with `bytes` more, stay within the limit.
-    pub(crate) fn room_for(&self, project: &str, bytes: u64) -> Bound {
+    /// The condition that the stored records of the project's servers stay within the limit when they
+    /// grow by `bytes`.
+    pub(crate) fn project_bytes_bound(&self, project: &str, bytes: u64) -> Bound {
         Bound::InstanceBytes {
             project: project.to_owned(),
             more: bytes,
-            most: self.core.limits().project_bytes_max,
+            most: self.api_state.limits().project_bytes_max,
         }
     }
 
-    /// Tells the audit log which action of a resource the body asks for.
+    /// Adds the action that the body names to the audit log's event.
     pub(crate) fn note_action(&self, name: &str) {
         if let Some(note) = placewright_audit_log::current() {
             note.action(name);
         }
     }
 
-    /// Tells the audit log what the request creates.
+    /// Adds the ids of created objects to the audit log's event.
     pub(crate) fn note_created(&self, ids: impl IntoIterator<Item = impl ToString>) {
         if let Some(note) = placewright_audit_log::current() {
             ids.into_iter().for_each(|id| note.id(id));
@@ -159,7 +172,7 @@ impl RoutedRequest<'_> {
 
     /// Submits a command to control; the inner result is control's decision.
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
-        let answer = self.core.conductor.submit(command).await;
+        let answer = self.api_state.control.submit(command).await;
         answer.map_err(|error| {
             let text = format!("The change was not made: {}", chain(&error));
             if matches!(error, SubmitError::TooLarge { .. }) {
@@ -175,44 +188,48 @@ impl RoutedRequest<'_> {
         })
     }
 
-    /// Submits a command; a refusal becomes a 409 or 404.
-    pub(crate) async fn carry_out(&self, command: Command) -> ApiResult<Outcome> {
-        self.submit(command).await?.map_err(error::of_refusal)
+    /// Submits a command; a refusal becomes an error response.
+    pub(crate) async fn execute(&self, command: Command) -> ApiResult<Outcome> {
+        self.submit(command).await?.map_err(error::from_refusal)
     }
 
     /// Makes a cell carry out an operation; a refusal becomes a 409.
-    pub(crate) async fn act(&self, cell: CellId, act: CellOperation) -> ApiResult<()> {
-        let reply = self.core.conductor.act(cell, act).await;
-        match reply.map_err(|error| self.of_link(&error))? {
+    pub(crate) async fn run_in_cell(
+        &self,
+        cell: CellId,
+        operation: CellOperation,
+    ) -> ApiResult<()> {
+        let reply = self.api_state.control.act(cell, operation).await;
+        match reply.map_err(|error| self.link_error(&error))? {
             CellReply::Accepted => Ok(()),
-            CellReply::Refused(why) => Err(ApiError::conflict(sentence(&why))),
+            CellReply::Refused(why) => Err(ApiError::conflict(to_sentence(&why))),
         }
     }
 
-    /// Converts an error of a link. The names and addresses of cells are shown to operators only.
-    pub(crate) fn of_link(&self, error: &LinkError) -> ApiError {
-        let told = error::of_link(error);
-        match told.status() {
+    /// The error response for an error of a link. Only operators see the names and addresses of cells.
+    pub(crate) fn link_error(&self, error: &LinkError) -> ApiError {
+        let api_error = error::from_link_error(error);
+        match api_error.status() {
             503 if !self.sees_all_projects() => {
-                tracing::warn!("{}", told.detail());
+                tracing::warn!("{}", api_error.detail());
                 error::unavailable("The cell of the server does not answer now: try again later.")
             }
-            _ => told,
+            _ => api_error,
         }
     }
 
-    /// Reads the state, lets `prepare` make a command that checks that nothing has changed, and
-    /// repeats this when something has.
-    pub(crate) async fn change<T: Send>(
+    /// Optimistic concurrency: `prepare` reads the state and makes a command that is refused if
+    /// what was read has changed meanwhile. After such a refusal, both are repeated.
+    pub(crate) async fn submit_with_retry<T: Send>(
         &self,
         prepare: impl Fn(&ControlState, &Views) -> ApiResult<(Command, T)> + Send + Sync,
     ) -> ApiResult<T> {
-        for _ in 0..ROUNDS_MAX {
+        for _ in 0..TRIES_MAX {
             let (command, value) = self.read(|control, views| prepare(control, views)).await?;
             match self.submit(command).await? {
                 Ok(_) => return Ok(value),
                 Err(Refusal::Changed) => {}
-                Err(refusal) => return Err(error::of_refusal(refusal)),
+                Err(refusal) => return Err(error::from_refusal(refusal)),
             }
         }
         let message = "Others change the same thing all the time: try again.";

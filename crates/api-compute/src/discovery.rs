@@ -3,21 +3,22 @@
 use placewright_http::{ApiResult, Reply};
 use serde_json::{Value, json};
 
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 use crate::version::{NEWEST, OLDEST, Version};
 
-/// The list of versions, at `/`.
-pub(crate) fn list(origin: &str) -> Value {
-    json!({"versions": [version(origin)]})
+/// The body at `/`: the list of versions.
+pub(crate) fn version_list(origin: &str) -> Value {
+    json!({"versions": [version_entry(origin)]})
 }
 
-/// The only version, at `/v2.1`.
-pub(crate) async fn show(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    Reply::value(200, &one(call.origin))
+/// Answers with the only version, as `/v2.1` does.
+pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    Reply::value(200, &version_details(request.origin))
 }
 
-pub(crate) fn one(origin: &str) -> Value {
-    let mut version = version(origin);
+/// The body at `/v2.1`: the only version.
+pub(crate) fn version_details(origin: &str) -> Value {
+    let mut version = version_entry(origin);
     version["media-types"] = json!([{
         "base": "application/json",
         "type": "application/vnd.openstack.compute+json;version=2.1",
@@ -25,7 +26,7 @@ pub(crate) fn one(origin: &str) -> Value {
     json!({"version": version})
 }
 
-fn version(origin: &str) -> Value {
+fn version_entry(origin: &str) -> Value {
     json!({
         "id": "v2.1",
         "status": "CURRENT",
