@@ -344,7 +344,7 @@ impl HostTable {
         let Some((slot, mut state)) = taken.or_else(initial) else {
             return false;
         };
-        state.heard_at = state.heard_at.max(at);
+        state.reported_at = state.reported_at.max(at);
         self.apply_update(slot, &mut state, update);
         self.put_back(slot, state, track::kind_of(update));
         true
