@@ -189,7 +189,7 @@ pub fn inspect(path: &Path, visit: &mut dyn FnMut(SeenBatch)) -> Result<Inspecte
                 if row.first != end.last + 1 {
                     return Err(damaged(format!("entry {} is missing", end.last + 1)));
                 }
-                end = row.tail();
+                end = row.log_end();
                 visit(SeenBatch {
                     first: row.first,
                     last: row.last,
