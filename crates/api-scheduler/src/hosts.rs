@@ -96,7 +96,7 @@ fn host_body<'a>(
         enabled: state.disabled.is_none(),
         disabled_reason: state.disabled.as_deref(),
         forced_down: state.is_forced_down,
-        age_ms: (now.0 - state.heard_at.0).max(0) / 1_000,
+        age_ms: (now.0 - state.reported_at.0).max(0) / 1_000,
         load: state.load,
         instances: state.instances.len(),
         instances_expected: state.pending_count(),

@@ -146,7 +146,7 @@ impl AvailabilityReports {
         let before = host_availability.clone();
         change(host_availability);
         // A report by somebody else is no sign of life, so the time is kept.
-        let heard_at = hosts.state(host.0).map_or(at, |state| state.heard_at);
+        let heard_at = hosts.state(host.0).map_or(at, |state| state.reported_at);
         if before.disabled() != host_availability.disabled() {
             let update = HostUpdate::Disabled(host_availability.disabled());
             hosts.apply(host.0, heard_at, &update);

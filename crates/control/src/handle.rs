@@ -149,19 +149,19 @@ impl ControlHandle {
         }
     }
 
-    /// One of several looks whose values are shown together; see [`Engine::look`].
+    /// One of several readings whose values are shown together; see [`Engine::read_part`].
     pub fn look<T>(
         &self,
         reading: &mut Reading,
         compute: impl FnOnce(&ControlState, &Views) -> T,
     ) -> T {
         let Shared { engine, views, .. } = &*self.shared;
-        engine.look(reading, |machine| compute(&machine.0, &views.read()))
+        engine.read_part(reading, |machine| compute(&machine.0, &views.read()))
     }
 
-    /// Waits until all that a reading saw is durable; see [`Engine::end`].
+    /// Waits until all that a reading saw is durable; see [`Engine::wait_durable`].
     pub async fn end(&self, reading: Reading) -> bool {
-        self.shared.engine.end(reading).await
+        self.shared.engine.wait_durable(reading).await
     }
 
     /// Has a cell do what only it decides: shelve, rebuild, remove a host.

@@ -16,7 +16,7 @@ use crate::{Commit, Machine, snapshot};
 /// Figures of a successful append, by which the writer decides how long to gather commands.
 pub(crate) struct Appended {
     /// How long the append took.
-    pub(crate) took: Duration,
+    pub(crate) append_time: Duration,
     /// The time at which the callers got their answers.
     pub(crate) answered: Instant,
     /// The number of commands in the append.
@@ -47,11 +47,11 @@ pub(crate) fn commit<M: Machine>(
     }
     let started = Instant::now();
     let appended = journal.append(shared.durable() + 1, &records);
-    let took = started.elapsed();
+    let append_time = started.elapsed();
     let entries = records.len();
     match appended {
         Ok(()) => {
-            let appended = publish_append(shared, batches, entries, took);
+            let appended = publish_append(shared, batches, entries, append_time);
             // The writer does this itself, although the next commands may already wait: waking a
             // thread for it costs more processor time, and meanwhile more commands gather for the
             // next append.
@@ -87,7 +87,7 @@ fn publish_append<M: Machine>(
     shared: &Shared<M>,
     batches: VecDeque<CommandBatch<M>>,
     entries: usize,
-    append: Duration,
+    append_time: Duration,
 ) -> Appended {
     let mut commit = Commit {
         sequence: shared.durable() + entries as u64,
@@ -95,7 +95,7 @@ fn publish_append<M: Machine>(
         entries,
         bytes: 0,
         decide: Duration::ZERO,
-        append,
+        append: append_time,
         queued: 0,
     };
     *shared.append_failed.lock() = None;
@@ -125,7 +125,7 @@ fn publish_append<M: Machine>(
     shared.observer.committed(&commit);
     snapshot::request_if_due(shared, commit.bytes as u64);
     Appended {
-        took: append,
+        append_time,
         answered,
         commands: commit.commands,
         waiting: commit.queued,
@@ -161,7 +161,7 @@ fn undo_all<M: Machine>(
         .collect()
 }
 
-fn publish<M: Machine>(shared: &Shared<M>, state: &State<M>) {
+fn publish_progress<M: Machine>(shared: &Shared<M>, state: &State<M>) {
     shared.progress.send_modify(|progress| {
         *progress = Progress {
             durable: state.applied,
@@ -193,14 +193,14 @@ fn undo_failed_append<M: Machine>(
     let undone = {
         let mut state = shared.state.write();
         let undone = undo_all(shared, &mut state, batches);
-        publish(shared, &state);
+        publish_progress(shared, &state);
         undone
     };
     answer_unavailable(shared, undone, reason);
 }
 
-/// Handles a lost compare-and-swap: applies the other writer's entries and requeues the commands
-/// at the front.
+/// Handles the conflict with another writer: applies that writer's entries and puts the commands
+/// back at the front of the queue.
 fn decide_again<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
@@ -210,7 +210,7 @@ fn decide_again<M: Machine>(
     let undone = undo_all(shared, &mut state, batches);
     let applied_before = state.applied;
     let caught_up = catch_up(shared, journal, &mut state);
-    publish(shared, &state);
+    publish_progress(shared, &state);
     let missed = state.applied - applied_before;
     drop(state);
     match caught_up {

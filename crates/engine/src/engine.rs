@@ -16,7 +16,7 @@ use crate::entries::RecentEntries;
 use crate::error::{FollowError, RecoverError, SnapshotError, SubmitError};
 use crate::history::{self, HistoryRequest};
 use crate::recover::{Recovered, recover_until};
-use crate::shared::{self, Answer, Answered, Pending, Progress, Queue, Shared, State};
+use crate::shared::{self, Answer, CommandReply, Pending, Progress, Queue, Shared, State};
 use crate::snapshot;
 use crate::snapshot_schedule::{SnapshotRequest, SnapshotSchedule};
 use crate::throttle::Throttle;
@@ -66,7 +66,7 @@ impl<M: Machine> Engine<M> {
             journal.as_mut(),
             u64::MAX,
             observer.as_ref(),
-            &mut Throttle::open(),
+            &mut Throttle::unlimited(),
         )?;
         let first_held = journal.first_held()?;
         let (snapshot_requests, snapshot_receiver) = mpsc::channel();
@@ -132,7 +132,7 @@ impl<M: Machine> Engine<M> {
                 Err(error) => return (Err(error), None),
             };
             match receiver.await {
-                Ok(Answered { answer, sequence }) => (answer, sequence),
+                Ok(CommandReply { answer, sequence }) => (answer, sequence),
                 // The sender is dropped when the queue is closed.
                 Err(_) => (Err(SubmitError::ShuttingDown), None),
             }
@@ -148,7 +148,10 @@ impl<M: Machine> Engine<M> {
         answered.map_or(Err(SubmitError::ShuttingDown), |answered| answered.answer)
     }
 
-    fn enqueue(&self, command: M::Command) -> Result<oneshot::Receiver<Answered<M>>, SubmitError> {
+    fn enqueue(
+        &self,
+        command: M::Command,
+    ) -> Result<oneshot::Receiver<CommandReply<M>>, SubmitError> {
         let (reply, receiver) = oneshot::channel();
         self.inner.shared.enqueue(Pending { command, reply })?;
         Ok(receiver)
@@ -166,7 +169,7 @@ impl<M: Machine> Engine<M> {
         async move {
             loop {
                 let mut reading = Reading::default();
-                let value = reading.look(&shared, &compute);
+                let value = reading.read(&shared, &compute);
                 if reading.is_durable(&shared).await {
                     return value;
                 }
@@ -175,7 +178,7 @@ impl<M: Machine> Engine<M> {
     }
 
     /// As [`Engine::read`] for long evaluations: runs in slices, between which the state may
-    /// change. `begin` creates the accumulator; `go_on` is one slice, and returns a value in the
+    /// change. `begin` creates the accumulator; `run_slice` computes one slice, and returns a value in the
     /// last one. A slice should take no more than a millisecond or two.
     ///
     /// Returns when the state that each slice read is durable. If some of that is undone, it starts
@@ -183,7 +186,7 @@ impl<M: Machine> Engine<M> {
     pub fn read_in_slices<S: Send, T: Send>(
         &self,
         begin: impl Fn() -> S + Send,
-        go_on: impl Fn(&M, &mut S) -> Option<T> + Send,
+        run_slice: impl Fn(&M, &mut S) -> Option<T> + Send,
     ) -> impl Future<Output = T> + Send {
         let shared = Arc::clone(&self.inner.shared);
         async move {
@@ -192,7 +195,7 @@ impl<M: Machine> Engine<M> {
                 let mut slices = begin();
                 let value = loop {
                     if let Some(value) =
-                        reading.look(&shared, |machine| go_on(machine, &mut slices))
+                        reading.read(&shared, |machine| run_slice(machine, &mut slices))
                     {
                         break value;
                     }
@@ -206,16 +209,16 @@ impl<M: Machine> Engine<M> {
     }
 
     /// Computes one of several values that are returned together, from the state as it is now.
-    /// [`Engine::end`] then waits until all that these values were computed from is durable.
+    /// [`Engine::wait_durable`] then waits until all that these values were computed from is durable.
     ///
     /// The state cannot change while `compute` runs, so it should take milliseconds at most.
-    pub fn look<T>(&self, reading: &mut Reading, compute: impl FnOnce(&M) -> T) -> T {
-        reading.look(&self.inner.shared, compute)
+    pub fn read_part<T>(&self, reading: &mut Reading, compute: impl FnOnce(&M) -> T) -> T {
+        reading.read(&self.inner.shared, compute)
     }
 
     /// Waits until everything that a reading was computed from is durable. False if some of it was
     /// undone: then none of its values may be used.
-    pub fn end(&self, reading: Reading) -> impl Future<Output = bool> + Send + use<M> {
+    pub fn wait_durable(&self, reading: Reading) -> impl Future<Output = bool> + Send + use<M> {
         let shared = Arc::clone(&self.inner.shared);
         async move { reading.is_durable(&shared).await }
     }
@@ -278,24 +281,24 @@ impl<M: Machine> Engine<M> {
     }
 }
 
-/// Which entries several values were computed from; see [`Engine::look`].
+/// Which entries several values were computed from; see [`Engine::read_part`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reading {
-    /// The last entry that was applied, but not durable, at any [`Engine::look`]; 0 for none.
-    seen: u64,
-    /// How often entries had been undone at the first [`Engine::look`]; `None` before it.
+    /// The last entry that was applied, but not durable, at any [`Engine::read_part`]; 0 for none.
+    pending_entry: u64,
+    /// How often entries had been undone at the first [`Engine::read_part`]; `None` before it.
     rollbacks: Option<u64>,
-    /// Whether entries were undone between two calls of [`Engine::look`].
+    /// Whether entries were undone between two calls of [`Engine::read_part`].
     is_undone: bool,
 }
 
 impl Reading {
-    fn look<M: Machine, T>(&mut self, shared: &Shared<M>, compute: impl FnOnce(&M) -> T) -> T {
+    fn read<M: Machine, T>(&mut self, shared: &Shared<M>, compute: impl FnOnce(&M) -> T) -> T {
         let state = shared.state.read();
         let value = compute(&state.machine);
         // Checked under the lock, so that nothing can be undone meanwhile.
         if shared.durable() < state.applied {
-            self.seen = state.applied;
+            self.pending_entry = state.applied;
         }
         self.is_undone |= *self.rollbacks.get_or_insert(state.rollbacks) != state.rollbacks;
         value
@@ -304,7 +307,9 @@ impl Reading {
     async fn is_durable<M: Machine>(self, shared: &Shared<M>) -> bool {
         match self.rollbacks {
             _ if self.is_undone => false,
-            Some(rollbacks) if self.seen > 0 => shared.wait_durable(self.seen, rollbacks).await,
+            Some(rollbacks) if self.pending_entry > 0 => {
+                shared.wait_durable(self.pending_entry, rollbacks).await
+            }
             _ => true,
         }
     }

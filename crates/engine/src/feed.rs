@@ -49,7 +49,7 @@ impl<M: Machine> Follower<M> {
             let recent = self.shared.recent.read().get(self.next);
             let found = match recent {
                 Some(entries) => Ok(entries),
-                None if self.next <= progress.durable => self.ask_history().await?,
+                None if self.next <= progress.durable => self.request_history().await?,
                 None if progress.closed => return None,
                 None => {
                     self.progress.changed().await.ok()?;
@@ -72,7 +72,7 @@ impl<M: Machine> Follower<M> {
     }
 
     /// Reads from the journal; `None` after the engine was shut down.
-    async fn ask_history(&self) -> Option<Result<Entries, FollowError>> {
+    async fn request_history(&self) -> Option<Result<Entries, FollowError>> {
         let (reply, answer) = oneshot::channel();
         let request = HistoryRequest::Read {
             from: self.next,

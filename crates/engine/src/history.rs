@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::entries::{Entries, EntryChunk};
 use crate::error::{FollowError, StoreError};
 
-/// The approximate size of an answer in bytes, so that followers take turns.
+/// The approximate size of an answer in bytes: small, so that no follower waits long for another.
 const ANSWER_BYTES: usize = 1 << 20;
 
 pub(crate) enum HistoryRequest {
@@ -24,29 +24,29 @@ pub(crate) enum HistoryRequest {
     Stop,
 }
 
-/// The number of answers that are cached, because slow followers return for the rest of the same
-/// entries.
-const ANSWERS_KEPT: usize = 2;
+/// The number of chunks that are cached, because slow followers request the remaining entries of
+/// the same chunk later.
+const CACHED_CHUNKS_MAX: usize = 2;
 
 pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<HistoryRequest>) {
-    let mut kept: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(ANSWERS_KEPT);
+    let mut cached: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(CACHED_CHUNKS_MAX);
     while let Ok(HistoryRequest::Read { from, until, reply }) = requests.recv() {
         placewright_tasks::pass(placewright_tasks::Task::EngineHistory);
         if reply.is_closed() {
             // The follower has been dropped.
             continue;
         }
-        let known = kept.iter().find(|chunk| chunk.holds(from));
-        let answer = match known {
+        let cached_chunk = cached.iter().find(|chunk| chunk.holds(from));
+        let answer = match cached_chunk {
             // The cached answers hold durable entries only.
             Some(chunk) => Ok(Arc::clone(chunk)),
             None => read(journal.as_mut(), from, until).map(Arc::new),
         };
         if let Ok(chunk) = &answer
-            && known.is_none()
+            && cached_chunk.is_none()
         {
-            kept.truncate(ANSWERS_KEPT - 1);
-            kept.push_front(Arc::clone(chunk));
+            cached.truncate(CACHED_CHUNKS_MAX - 1);
+            cached.push_front(Arc::clone(chunk));
         }
         let _ = reply.send(answer.map(|chunk| Entries::new(chunk, from)));
     }
@@ -67,7 +67,7 @@ fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<EntryChunk, 
     match read {
         // Entries before a damaged one are returned; the next request reports the damage.
         _ if !chunk.is_empty() => Ok(chunk),
-        Ok(_) => Err(store(JournalError::Missing {
+        Ok(_) => Err(store_error(JournalError::Missing {
             path: "the journal".into(),
             first: from,
             last: until,
@@ -75,10 +75,10 @@ fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<EntryChunk, 
         Err(JournalError::Trimmed { asked, first_held }) => {
             Err(FollowError::Trimmed { asked, first_held })
         }
-        Err(error) => Err(store(error)),
+        Err(error) => Err(store_error(error)),
     }
 }
 
-fn store(error: JournalError) -> FollowError {
+fn store_error(error: JournalError) -> FollowError {
     FollowError::Store(Arc::new(StoreError::Journal(error)))
 }

@@ -48,13 +48,13 @@ pub fn recover<M: Machine>(
 /// Builds the state after the entry `until`, or at the end if that comes first, as [`recover`] does.
 ///
 /// # Errors
-/// As [`recover`]; also when the entries up to there were given up.
+/// As [`recover`]; also when the loss of the entries up to `until` was accepted.
 pub fn recover_at<M: Machine>(
     journal: &mut dyn Journal,
     until: u64,
     observer: &dyn Observer,
 ) -> Result<Recovered<M>, RecoverError> {
-    recover_until(journal, until, observer, &mut Throttle::open())
+    recover_until(journal, until, observer, &mut Throttle::unlimited())
 }
 
 impl<M: Machine> Recovered<M> {
@@ -69,7 +69,7 @@ impl<M: Machine> Recovered<M> {
         observer: &dyn Observer,
     ) -> Result<(), RecoverError> {
         let end = journal.end()?.min(until).max(self.sequence);
-        replay(journal, self, end, observer, &mut Throttle::open())
+        replay(journal, self, end, observer, &mut Throttle::unlimited())
     }
 }
 
@@ -159,8 +159,8 @@ fn replay<M: Machine>(
     observer: &dyn Observer,
     throttle: &mut Throttle,
 ) -> Result<(), RecoverError> {
-    let mut told = Instant::now();
-    let tell = |recovered: &Recovered<M>| {
+    let mut reported_at = Instant::now();
+    let report_progress = |recovered: &Recovered<M>| {
         observer.recovering(&RecoveryProgress {
             snapshot: recovered.snapshot,
             sequence: recovered.sequence,
@@ -168,22 +168,22 @@ fn replay<M: Machine>(
         });
     };
     if recovered.sequence > end {
-        // The entries of the snapshot are gone: reading there reports which.
+        // The journal ends before the snapshot: this read fails and names the missing entries.
         journal.read(recovered.sequence + 1, &mut |_, _| ControlFlow::Break(()))?;
     }
     while recovered.sequence < end {
-        replay_some(journal, recovered, end)?;
+        replay_chunk(journal, recovered, end)?;
         throttle.pass()?;
-        if told.elapsed() >= PROGRESS_EVERY {
-            told = Instant::now();
-            tell(recovered);
+        if reported_at.elapsed() >= PROGRESS_EVERY {
+            reported_at = Instant::now();
+            report_progress(recovered);
         }
     }
-    tell(recovered);
+    report_progress(recovered);
     Ok(())
 }
 
-fn replay_some<M: Machine>(
+fn replay_chunk<M: Machine>(
     journal: &mut dyn Journal,
     recovered: &mut Recovered<M>,
     end: u64,

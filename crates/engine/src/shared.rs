@@ -1,7 +1,7 @@
 //! The data that the engine's threads and handles share.
 //!
 //! Lock order: `state`, then `queue`, then `recent` or `snapshot_schedule`. No thread waits for the
-//! journal while it holds one of them, except for catching up after a lost compare-and-swap, which
+//! journal while it holds one of them, except for catching up when an append met a conflict, which
 //! is rare.
 
 use std::collections::VecDeque;
@@ -43,22 +43,22 @@ pub(crate) type Answer<M> =
 /// A command that waits to be decided.
 pub(crate) struct Pending<M: Machine> {
     pub(crate) command: M::Command,
-    pub(crate) reply: oneshot::Sender<Answered<M>>,
+    pub(crate) reply: oneshot::Sender<CommandReply<M>>,
 }
 
 impl<M: Machine> Pending<M> {
     /// Answers a command that was not carried out. Sending fails if the caller has stopped waiting.
     pub(crate) fn fail(self, error: SubmitError) {
-        let answered = Answered {
+        let reply = CommandReply {
             answer: Err(error),
             sequence: None,
         };
-        let _ = self.reply.send(answered);
+        let _ = self.reply.send(reply);
     }
 }
 
 /// The reply to a submitted command.
-pub(crate) struct Answered<M: Machine> {
+pub(crate) struct CommandReply<M: Machine> {
     pub(crate) answer: Answer<M>,
     /// The entry of the journal that the command made, if it changed something.
     pub(crate) sequence: Option<u64>,
@@ -77,7 +77,7 @@ pub(crate) struct Decided<M: Machine> {
 impl<M: Machine> Decided<M> {
     pub(crate) fn answer(self) {
         // Sending fails if the caller has stopped waiting.
-        let _ = self.pending.reply.send(Answered {
+        let _ = self.pending.reply.send(CommandReply {
             answer: Ok(self.result),
             sequence: self.made_entry.then_some(self.depends_on),
         });
@@ -134,7 +134,8 @@ pub(crate) struct Queue<M: Machine> {
     recycled: Vec<CommandBatch<M>>,
     /// The writer sleeps until this many commands wait; 0 while it is awake.
     pub(crate) writer_wakes_at: usize,
-    /// Whether the second thread has taken commands and not yet queued their decisions.
+    /// Whether the thread that decides ahead of the writer has taken commands and not yet queued
+    /// their decisions.
     pub(crate) ahead_busy: bool,
     /// Whether an append is under way.
     pub(crate) appending: bool,
@@ -231,15 +232,15 @@ impl<M: Machine> Shared<M> {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Waits until entry `last` is durable. False if it was undone, or may have been.
-    pub(crate) async fn wait_durable(&self, last: u64, rollbacks: u64) -> bool {
+    /// Waits until the entry `sequence` is durable. False if it was undone, or may have been.
+    pub(crate) async fn wait_durable(&self, sequence: u64, rollbacks: u64) -> bool {
         let mut progress = self.progress.subscribe();
         loop {
             let current = *progress.borrow_and_update();
             if current.rollbacks != rollbacks {
                 return false;
             }
-            if current.durable >= last {
+            if current.durable >= sequence {
                 return true;
             }
             if progress.changed().await.is_err() {

@@ -21,10 +21,10 @@ use crate::{Machine, Options, SnapshotReport};
 
 /// Requests a snapshot if one is due. Called after each append of `bytes`.
 pub(crate) fn request_if_due<M: Machine>(shared: &Shared<M>, bytes: u64) {
-    let mut due = shared.snapshot_schedule.lock();
-    due.bytes += bytes;
-    if due.is_due(shared.durable(), &shared.options) {
-        due.requested = true;
+    let mut schedule = shared.snapshot_schedule.lock();
+    schedule.bytes += bytes;
+    if schedule.is_due(shared.durable(), &shared.options) {
+        schedule.requested = true;
         // Sending fails if the snapshot thread has stopped.
         let _ = shared.snapshot_requests.send(SnapshotRequest::Due);
     }
@@ -47,11 +47,11 @@ pub(crate) fn run<M: Machine>(
             // A caller that requested a snapshot learns of it from the dropped reply.
             return;
         }
-        let result = make(shared, journal.as_mut(), stop);
+        let result = make_snapshot(shared, journal.as_mut(), stop);
         {
-            let mut due = shared.snapshot_schedule.lock();
-            due.requested = false;
-            due.retry_at =
+            let mut schedule = shared.snapshot_schedule.lock();
+            schedule.requested = false;
+            schedule.retry_at =
                 (result.is_err()).then(|| Instant::now() + shared.options.snapshot_retry);
         }
         match &result {
@@ -65,7 +65,7 @@ pub(crate) fn run<M: Machine>(
     }
 }
 
-fn make<M: Machine>(
+fn make_snapshot<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
     stop: &Arc<AtomicBool>,
@@ -78,14 +78,14 @@ fn make<M: Machine>(
         Some(info) if info.sequence == target => info,
         _ => {
             let mut throttle = Throttle::new(Arc::clone(stop), shared.options.snapshot_duty);
-            write::<M>(journal, target, &mut throttle)?
+            write_snapshot::<M>(journal, target, &mut throttle)?
         }
     };
     {
-        let mut due = shared.snapshot_schedule.lock();
-        due.sequence = info.sequence;
-        due.snapshot_bytes = info.bytes;
-        due.bytes = due.bytes.saturating_sub(bytes_before);
+        let mut schedule = shared.snapshot_schedule.lock();
+        schedule.sequence = info.sequence;
+        schedule.snapshot_bytes = info.bytes;
+        schedule.bytes = schedule.bytes.saturating_sub(bytes_before);
     }
     trim(journal, &shared.options)?;
     let first_held = journal.first_held()?;
@@ -98,7 +98,7 @@ fn make<M: Machine>(
     })
 }
 
-fn write<M: Machine>(
+fn write_snapshot<M: Machine>(
     journal: &mut dyn Journal,
     target: u64,
     throttle: &mut Throttle,
@@ -122,19 +122,19 @@ fn write<M: Machine>(
 
 /// Drops old snapshots, and the entries that neither recovery nor followers need.
 fn trim(journal: &mut dyn Journal, options: &Options) -> Result<(), JournalError> {
-    let keep = options.snapshots_kept.max(1);
-    journal.drop_snapshots(keep)?;
+    let snapshots_kept = options.snapshots_kept.max(1);
+    journal.drop_snapshots(snapshots_kept)?;
     let snapshots = journal.snapshots()?;
     // With fewer snapshots than configured, the entries from the first on stand in for the missing
     // ones.
-    if snapshots.len() < keep {
+    if snapshots.len() < snapshots_kept {
         return Ok(());
     }
-    let oldest = snapshots.last().map_or(0, |s| s.sequence);
-    let retained = (journal.end()? + 1).saturating_sub(options.retain_entries);
-    let before = retained.min(oldest + 1);
-    if before > journal.first_held()? {
-        journal.trim(before)?;
+    let oldest_snapshot = snapshots.last().map_or(0, |s| s.sequence);
+    let first_retained = (journal.end()? + 1).saturating_sub(options.retain_entries);
+    let trim_before = first_retained.min(oldest_snapshot + 1);
+    if trim_before > journal.first_held()? {
+        journal.trim(trim_before)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! When a snapshot is due, and who asks for one.
+//! When a snapshot is due, and the requests for snapshots.
 
 use std::time::Instant;
 
@@ -34,9 +34,9 @@ impl SnapshotSchedule {
     /// Whether a snapshot is to be made now, with the journal durable up to an entry.
     pub(crate) fn is_due(&self, durable: u64, options: &Options) -> bool {
         let entries = durable.saturating_sub(self.sequence);
-        let enough = entries >= options.snapshot_entries
+        let is_large_enough = entries >= options.snapshot_entries
             || self.bytes >= options.snapshot_bytes.max(self.snapshot_bytes);
-        enough
+        is_large_enough
             && entries > 0
             && !self.requested
             && self.retry_at.is_none_or(|at| Instant::now() >= at)

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The clock is read after this many bytes.
+/// [`Throttled`] calls [`Throttle::pass`] after this many bytes.
 const STRIDE_BYTES: usize = 1 << 20;
-/// The longest pause, however long a piece of work was delayed.
+/// The longest pause, however long the work before it took.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// The longest time until a stop is noticed.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// The interval between two checks for a stop during a pause.
+const STOP_CHECK_EVERY: Duration = Duration::from_millis(10);
 
-/// The error of work that was asked to stop.
+/// The error of work that was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("interrupted by the shutdown")]
 pub(crate) struct Stopped;
@@ -22,41 +22,41 @@ pub(crate) struct Stopped;
 pub(crate) struct Throttle {
     stop: Arc<AtomicBool>,
     /// The ratio of pause to work.
-    rest: f64,
+    pause_ratio: f64,
     worked_since: Instant,
 }
 
 impl Throttle {
     /// Limits work to the share `duty` (0 to 1) of a core, until `stop` is set.
     pub(crate) fn new(stop: Arc<AtomicBool>, duty: f64) -> Self {
-        let rest = 1.0 / duty.clamp(0.01, 1.0) - 1.0;
+        let pause_ratio = 1.0 / duty.clamp(0.01, 1.0) - 1.0;
         Self {
             stop,
-            rest,
+            pause_ratio,
             worked_since: Instant::now(),
         }
     }
 
     /// A throttle that neither pauses nor stops.
-    pub(crate) fn open() -> Self {
+    pub(crate) fn unlimited() -> Self {
         Self::new(Arc::default(), 1.0)
     }
 
     /// Called between pieces of work: pauses as required by the share, and fails once a stop is
     /// requested.
     pub(crate) fn pass(&mut self) -> Result<(), Stopped> {
-        let rest = self.worked_since.elapsed().mul_f64(self.rest);
-        let until = Instant::now() + rest.min(PAUSE_MAX);
+        let pause = self.worked_since.elapsed().mul_f64(self.pause_ratio);
+        let until = Instant::now() + pause.min(PAUSE_MAX);
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Stopped);
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = until.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 self.worked_since = Instant::now();
                 return Ok(());
             }
-            thread::sleep(left.min(LOOK_EVERY));
+            thread::sleep(remaining.min(STOP_CHECK_EVERY));
         }
     }
 }
@@ -89,17 +89,17 @@ impl<'a, T> Throttled<'a, T> {
 
 impl<T: Read> Read for Throttled<'_, T> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let taken = self.inner.read(bytes)?;
-        self.count(taken)?;
-        Ok(taken)
+        let count = self.inner.read(bytes)?;
+        self.count(count)?;
+        Ok(count)
     }
 }
 
 impl<T: Write> Write for Throttled<'_, T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = self.inner.write(bytes)?;
-        self.count(taken)?;
-        Ok(taken)
+        let count = self.inner.write(bytes)?;
+        self.count(count)?;
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -37,12 +37,12 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
 fn next_batches<M: Machine>(
     shared: &Shared<M>,
     decider: &mut Decider<M>,
-    last: Option<Appended>,
+    last_append: Option<Appended>,
 ) -> Option<VecDeque<CommandBatch<M>>> {
     let mut queue = shared.queue.lock();
     queue.appending = false;
-    if let Some(last) = last {
-        wait_for_group_commit(shared, &mut queue, &last);
+    if let Some(last_append) = last_append {
+        wait_for_group_commit(shared, &mut queue, &last_append);
     }
     loop {
         // Commands that the second thread has taken are decided first, which keeps the order.
@@ -68,14 +68,14 @@ fn next_batches<M: Machine>(
 fn wait_for_group_commit<M: Machine>(
     shared: &Shared<M>,
     queue: &mut MutexGuard<'_, Queue<M>>,
-    last: &Appended,
+    last_append: &Appended,
 ) {
-    let pause = (last.took / 2).min(shared.options.gather_max);
-    if pause.is_zero() || last.commands < GATHER_COMMANDS_MIN || !queue.decided.is_empty() {
+    let pause = (last_append.append_time / 2).min(shared.options.gather_max);
+    if pause.is_zero() || last_append.commands < GATHER_COMMANDS_MIN || !queue.decided.is_empty() {
         return;
     }
-    let until = last.answered + pause;
-    let expected = last.commands + last.waiting;
+    let until = last_append.answered + pause;
+    let expected = last_append.commands + last_append.waiting;
     while queue.waiting.len() < expected && !queue.closed {
         queue.writer_wakes_at = expected;
         if shared.writer_wake.wait_until(queue, until).timed_out() {

@@ -143,7 +143,7 @@ fn a_reading_ends_when_all_that_its_looks_saw_is_durable() {
             toy.faults.fail(Operation::Append, 0, 1, Fault::NoSpace);
         }
         let mut reading = Reading::default();
-        let mut value = || toy.engine.look(&mut reading, |c| c.values()[0]);
+        let mut value = || toy.engine.read_part(&mut reading, |c| c.values()[0]);
         assert_eq!(value(), 5);
         let write = toy.engine.submit(Command::Add {
             counter: 0,
@@ -152,7 +152,7 @@ fn a_reading_ends_when_all_that_its_looks_saw_is_durable() {
         toy.faults.wait_until_held();
         // A look waits for nothing, whatever it sees.
         assert_eq!(value(), 12);
-        let mut end = Box::pin(toy.engine.end(reading));
+        let mut end = Box::pin(toy.engine.wait_durable(reading));
         assert!(poll(&mut end).is_pending());
         toy.faults.release();
         assert_eq!(block_on(end), is_kept);
@@ -160,8 +160,11 @@ fn a_reading_ends_when_all_that_its_looks_saw_is_durable() {
     }
     let toy = Toy::new(Options::default());
     let mut reading = Reading::default();
-    toy.engine.look(&mut reading, |_| ());
-    assert!(block_on(toy.engine.end(reading)), "nothing to wait for");
+    toy.engine.read_part(&mut reading, |_| ());
+    assert!(
+        block_on(toy.engine.wait_durable(reading)),
+        "nothing to wait for"
+    );
 }
 
 #[test]

@@ -73,11 +73,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn timed<T>(
-    what: &str,
+    label: &str,
     run: impl FnOnce() -> Result<T, Box<dyn std::error::Error>>,
 ) -> Result<T, Box<dyn std::error::Error>> {
     let started = Instant::now();
     let result = run()?;
-    println!("{what}: {:.2} s", started.elapsed().as_secs_f64());
+    println!("{label}: {:.2} s", started.elapsed().as_secs_f64());
     Ok(result)
 }

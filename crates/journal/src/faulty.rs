@@ -17,7 +17,7 @@ pub enum Fault {
     ReadOnly,
     /// The disk fails; nothing is kept.
     Io,
-    /// The operation is done, but its answer is lost (a connection that broke at the wrong moment).
+    /// The operation is done, but its answer is lost, as when a connection breaks before the answer.
     LostAnswer,
 }
 
@@ -37,7 +37,7 @@ pub enum Operation {
 }
 
 #[derive(Debug)]
-struct Plan {
+struct PlannedFault {
     operation: Operation,
     after: u64,
     times: u64,
@@ -46,7 +46,7 @@ struct Plan {
 
 #[derive(Debug, Default)]
 struct Script {
-    plans: Vec<Plan>,
+    plans: Vec<PlannedFault>,
     appends: u64,
     waiting: u64,
     held: bool,
@@ -69,7 +69,7 @@ impl Faults {
 
     /// Lets `after` more calls of `operation` through, then fails the next `times`.
     pub fn fail(&self, operation: Operation, after: u64, times: u64, fault: Fault) {
-        self.script.0.lock().plans.push(Plan {
+        self.script.0.lock().plans.push(PlannedFault {
             operation,
             after,
             times,
@@ -125,7 +125,7 @@ impl Faults {
         self.script.0.lock().appends
     }
 
-    fn enter(&self, operation: Operation) -> Option<Fault> {
+    fn begin(&self, operation: Operation) -> Option<Fault> {
         let mut script = self.script.0.lock();
         let mut delay = Duration::ZERO;
         if operation == Operation::Append {
@@ -139,7 +139,7 @@ impl Faults {
             script.waiting -= 1;
             delay = script.delay;
         }
-        let fault = script.take(operation);
+        let fault = script.take_due_fault(operation);
         drop(script);
         if !delay.is_zero() {
             std::thread::sleep(delay);
@@ -149,7 +149,7 @@ impl Faults {
 }
 
 impl Script {
-    fn take(&mut self, operation: Operation) -> Option<Fault> {
+    fn take_due_fault(&mut self, operation: Operation) -> Option<Fault> {
         let index = self.plans.iter().position(|p| p.operation == operation)?;
         let plan = &mut self.plans[index];
         if plan.after > 0 {
@@ -198,13 +198,13 @@ impl Faulty {
         }
     }
 
-    /// Runs one operation, or fails it as planned.
+    /// Runs one operation, or makes it fail as planned.
     fn attempt<T>(
         &mut self,
         operation: Operation,
         run: impl FnOnce(&mut dyn Journal) -> Result<T, JournalError>,
     ) -> Result<T, JournalError> {
-        match self.faults.enter(operation) {
+        match self.faults.begin(operation) {
             None => run(self.inner.as_mut()),
             Some(fault) => {
                 if fault == Fault::LostAnswer {
@@ -218,7 +218,7 @@ impl Faulty {
 
 impl Journal for Faulty {
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
-        match self.faults.enter(Operation::Append) {
+        match self.faults.begin(Operation::Append) {
             None => self.inner.append(next_sequence, records),
             Some(fault) => {
                 if fault == Fault::LostAnswer {

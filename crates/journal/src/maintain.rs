@@ -46,56 +46,56 @@ pub fn verify(
     journal: &mut dyn Journal,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Verification, JournalError> {
-    let mut found = Verification::default();
+    let mut verification = Verification::default();
     if let Err(problem) = journal.check_store() {
-        found.problems.push(problem);
+        verification.problems.push(problem);
     }
     if let Err(problem) = journal.check_acknowledged() {
-        found.problems.push(problem);
+        verification.problems.push(problem);
     }
     let first_held = journal.first_held()?;
     let end = journal.end()?;
-    verify_entries(journal, first_held, end, &mut found, progress);
+    verify_entries(journal, first_held, end, &mut verification, progress);
     let snapshots = journal.snapshots()?;
     for snapshot in &snapshots {
         match verify_snapshot(journal, snapshot.sequence) {
-            Ok(()) => found.snapshots.push(*snapshot),
-            Err(problem) => found.problems.push(problem),
+            Ok(()) => verification.snapshots.push(*snapshot),
+            Err(problem) => verification.problems.push(problem),
         }
     }
-    let covered = found.snapshots.first().map_or(0, |s| s.sequence);
-    if first_held > covered + 1 {
-        found.problems.push(JournalError::Missing {
+    let snapshot_sequence = verification.snapshots.first().map_or(0, |s| s.sequence);
+    if first_held > snapshot_sequence + 1 {
+        verification.problems.push(JournalError::Missing {
             path: "the store (no sound snapshot stands in for them)".into(),
-            first: covered + 1,
+            first: snapshot_sequence + 1,
             last: first_held - 1,
         });
     }
     if let Some(ahead) = snapshots.first().filter(|s| s.sequence > end) {
-        found.problems.push(JournalError::Missing {
+        verification.problems.push(JournalError::Missing {
             path: "the store (a snapshot is ahead of them)".into(),
             first: end + 1,
             last: ahead.sequence,
         });
     }
-    Ok(found)
+    Ok(verification)
 }
 
 fn verify_entries(
     journal: &mut dyn Journal,
     first_held: u64,
     end: u64,
-    found: &mut Verification,
+    verification: &mut Verification,
     progress: &mut dyn FnMut(u64),
 ) {
     let mut next = first_held;
     while next <= end {
-        let stop = next.saturating_add(ENTRIES_A_READ);
+        let stop_before = next.saturating_add(ENTRIES_A_READ);
         let read = journal.read(next, &mut |sequence, record| {
-            found.entries += 1;
-            found.record_bytes += record.len() as u64;
+            verification.entries += 1;
+            verification.record_bytes += record.len() as u64;
             progress(sequence);
-            if sequence + 1 >= stop {
+            if sequence + 1 >= stop_before {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -111,7 +111,7 @@ fn verify_entries(
                     }
                     _ => None,
                 };
-                found.problems.push(problem);
+                verification.problems.push(problem);
                 match resume {
                     Some(resume) if resume > next => next = resume,
                     _ => return,
@@ -148,9 +148,10 @@ pub fn compact(journal: &mut dyn Journal, keep_entries: u64) -> Result<Compactio
     let before = journal.stats()?;
     if let Some(snapshot) = before.snapshots.first() {
         verify_snapshot(journal, snapshot.sequence)?;
-        let wanted = (snapshot.sequence + 1).min((before.end + 1).saturating_sub(keep_entries));
-        if wanted > before.first_held {
-            journal.trim(wanted)?;
+        let trim_before =
+            (snapshot.sequence + 1).min((before.end + 1).saturating_sub(keep_entries));
+        if trim_before > before.first_held {
+            journal.trim(trim_before)?;
         }
     }
     journal.reclaim()?;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
 
 /// The maximum number of entries that a read copies during one hold of the lock.
-const ENTRIES_A_TURN: usize = 4096;
+const ENTRIES_A_CHUNK: usize = 4096;
 
 /// A journal in memory. All handles share one store, which is freed with the last of them.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl MemoryJournal {
     }
 }
 
-fn place() -> PathBuf {
+fn path() -> PathBuf {
     PathBuf::from("memory")
 }
 
@@ -70,7 +70,7 @@ impl Journal for MemoryJournal {
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
         let mut next = from;
         loop {
-            let turn: Vec<Arc<[u8]>> = {
+            let chunk: Vec<Arc<[u8]>> = {
                 let store = self.store.lock();
                 let first_held = store.trimmed + 1;
                 if next < first_held {
@@ -82,19 +82,19 @@ impl Journal for MemoryJournal {
                 let end = store.end();
                 if next > end + 1 {
                     return Err(JournalError::Missing {
-                        path: place(),
+                        path: path(),
                         first: end + 1,
                         last: next - 1,
                     });
                 }
                 let skip = usize::try_from(next - first_held).unwrap_or(usize::MAX);
                 let held = store.entries.iter().skip(skip);
-                held.take(ENTRIES_A_TURN).cloned().collect()
+                held.take(ENTRIES_A_CHUNK).cloned().collect()
             };
-            if turn.is_empty() {
+            if chunk.is_empty() {
                 return Ok(next);
             }
-            for record in turn {
+            for record in chunk {
                 next += 1;
                 if let ControlFlow::Break(()) = visit(next - 1, &record) {
                     return Ok(next);
@@ -119,7 +119,7 @@ impl Journal for MemoryJournal {
         let end = self.store.lock().end();
         if sequence > end {
             return Err(JournalError::Missing {
-                path: place(),
+                path: path(),
                 first: end + 1,
                 last: sequence,
             });

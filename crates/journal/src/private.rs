@@ -21,18 +21,21 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
-        create_directory(above)?;
+    if let Some(parent) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        create_directory(parent)?;
     }
-    match create_one(path) {
+    match create_single_directory(path) {
         // Another process created it, or it is a file, which the next operation reports.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        made => made,
+        result => result,
     }
 }
 
 #[cfg(unix)]
-fn create_one(path: &Path) -> io::Result<()> {
+fn create_single_directory(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
     fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path)?;
     // Set explicitly, because a umask that removes the owner's bits would make the directory
@@ -41,7 +44,7 @@ fn create_one(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn create_one(path: &Path) -> io::Result<()> {
+fn create_single_directory(path: &Path) -> io::Result<()> {
     fs::create_dir(path)
 }
 
@@ -89,15 +92,20 @@ fn create_new(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.create_new(true).open(path)
 }
 
-/// Changes the owner of what root created, which the service's own user could not open otherwise.
+/// Gives a file that root created to the owner of its directory: the user of the service could not
+/// open it otherwise.
 #[cfg(unix)]
 pub(crate) fn give_to_owner_of(directory: &Path, file: &File) {
     use std::os::unix::fs::{MetadataExt, fchown};
-    if let (Ok(wanted), Ok(found)) = (fs::metadata(directory), file.metadata())
-        && wanted.uid() != found.uid()
+    if let (Ok(directory_metadata), Ok(file_metadata)) = (fs::metadata(directory), file.metadata())
+        && directory_metadata.uid() != file_metadata.uid()
     {
         // Best effort: only root is allowed to, and only root needs to.
-        let _ = fchown(file, Some(wanted.uid()), Some(wanted.gid()));
+        let _ = fchown(
+            file,
+            Some(directory_metadata.uid()),
+            Some(directory_metadata.gid()),
+        );
     }
 }
 
@@ -121,7 +129,7 @@ pub fn open_to_others(directory: &Path) -> Option<(u32, String)> {
     let entries = fs::read_dir(directory).ok()?;
     let open = entries.flatten().find(|entry| {
         let metadata = entry.metadata();
-        metadata.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o066 != 0)
+        metadata.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o066 != 0)
     })?;
     Some((mode, open.file_name().to_string_lossy().into_owned()))
 }

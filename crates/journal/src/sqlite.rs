@@ -62,7 +62,7 @@ struct Store {
     lock: Option<File>,
     /// Serialises write transactions, more fairly than SQLite's own waiting, which sleeps. It
     /// contains the mark, which is `None` when opened for reading only.
-    turn: Mutex<Option<HighWaterMark>>,
+    write_lock: Mutex<Option<HighWaterMark>>,
     notices: Vec<Notice>,
 }
 
@@ -70,7 +70,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         // The mark is finished before the lock is released. The lock is released explicitly,
         // because a child process that is being started may hold the file open for a moment.
-        *self.turn.get_mut() = None;
+        *self.write_lock.get_mut() = None;
         if let Some(lock) = &self.lock {
             let _ = lock.unlock();
         }
@@ -100,7 +100,7 @@ impl Store {
                 reason: "it was opened for reading only".into(),
             });
         }
-        Ok(self.turn.lock())
+        Ok(self.write_lock.lock())
     }
 }
 
@@ -122,8 +122,8 @@ pub(crate) fn now() -> i64 {
 }
 
 /// The end of the last batch, or of the trimmed entries when no batch is held.
-fn tail(connection: &Connection) -> rusqlite::Result<LogEnd> {
-    let tail = connection
+fn log_end(connection: &Connection) -> rusqlite::Result<LogEnd> {
+    let log_end = connection
         .prepare_cached("SELECT last, checksum FROM batch ORDER BY first DESC LIMIT 1")?
         .query_row([], |row| {
             Ok(LogEnd {
@@ -132,8 +132,8 @@ fn tail(connection: &Connection) -> rusqlite::Result<LogEnd> {
             })
         })
         .optional()?;
-    match tail {
-        Some(tail) => Ok(tail),
+    match log_end {
+        Some(log_end) => Ok(log_end),
         None => trimmed(connection),
     }
 }
@@ -151,9 +151,9 @@ fn trimmed(connection: &Connection) -> rusqlite::Result<LogEnd> {
 
 impl SqliteJournal {
     fn append_payload(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
-        let mut turn = self.store.writable()?;
+        let mut write_lock = self.store.writable()?;
         let sqlite = self.store.sqlite("append");
-        if let Some(mark) = turn.as_mut() {
+        if let Some(mark) = write_lock.as_mut() {
             mark.finish_deferred()
                 .map_err(self.store.io("write its mark"))?;
         }
@@ -161,21 +161,21 @@ impl SqliteJournal {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(&sqlite)?;
-        let known = turn.as_mut().and_then(HighWaterMark::take_end);
-        let tail = match known {
-            Some(tail) => tail,
-            None => tail(&transaction).map_err(&sqlite)?,
+        let known = write_lock.as_mut().and_then(HighWaterMark::take_end);
+        let log_end = match known {
+            Some(log_end) => log_end,
+            None => log_end(&transaction).map_err(&sqlite)?,
         };
-        if tail.last + 1 != next_sequence {
+        if log_end.last + 1 != next_sequence {
             return Err(AppendError::Conflict {
-                next_sequence: tail.last + 1,
+                next_sequence: log_end.last + 1,
             });
         }
         if records.is_empty() {
             return Ok(());
         }
-        let last = tail.last + records.len() as u64;
-        let checksum = batch::checksum(tail.checksum, next_sequence, last, &self.payload);
+        let last = log_end.last + records.len() as u64;
+        let checksum = batch::checksum(log_end.checksum, next_sequence, last, &self.payload);
         transaction
             .prepare_cached(
                 "INSERT INTO batch (first, last, previous, checksum, records, appended_at) \
@@ -185,7 +185,7 @@ impl SqliteJournal {
                 insert.execute(params![
                     int(next_sequence),
                     int(last),
-                    tail.checksum,
+                    log_end.checksum,
                     checksum,
                     self.payload,
                     now(),
@@ -193,15 +193,15 @@ impl SqliteJournal {
             })
             .map_err(&sqlite)?;
         transaction.commit().map_err(&sqlite)?;
-        if let Some(mark) = turn.as_mut() {
+        if let Some(mark) = write_lock.as_mut() {
             mark.set(LogEnd { last, checksum });
         }
         Ok(())
     }
 
     /// Removes up to [`BATCHES_A_TRIM`] batches that end before `before`; false if none was left.
-    fn trim_some(&mut self, before: u64) -> Result<bool, JournalError> {
-        let turn = self.store.writable()?;
+    fn trim_batches(&mut self, before: u64) -> Result<bool, JournalError> {
+        let write_lock = self.store.writable()?;
         let sqlite = self.store.sqlite("trim");
         let transaction = self
             .connection
@@ -236,7 +236,7 @@ impl SqliteJournal {
         run(set, &[&"trimmed_last", &last])?;
         run(set, &[&"trimmed_checksum", &checksum])?;
         transaction.commit().map_err(&sqlite)?;
-        MutexGuard::unlock_fair(turn);
+        MutexGuard::unlock_fair(write_lock);
         Ok(true)
     }
 
@@ -267,11 +267,11 @@ fn batch_at(connection: &Connection, sequence: u64) -> rusqlite::Result<Option<(
             "SELECT first, last, checksum FROM batch WHERE first <= ?1 ORDER BY first DESC LIMIT 1",
         )?
         .query_row([int(sequence)], |row| {
-            let tail = LogEnd {
+            let log_end = LogEnd {
                 last: uint(row.get(1)?),
                 checksum: row.get(2)?,
             };
-            Ok((uint(row.get(0)?), tail))
+            Ok((uint(row.get(0)?), log_end))
         })
         .optional()
 }
@@ -285,14 +285,14 @@ impl Journal for SqliteJournal {
         if appended.is_err() && !self.connection.is_autocommit() {
             // Reconnect: a transaction that could not even be rolled back would block every later
             // one.
-            open::connect(&self.store, || Ok(())).map(|fresh| self.connection = fresh)?;
-            self.tidy_on_close()?;
+            open::connect(&self.store, || Ok(())).map(|connection| self.connection = connection)?;
+            self.checkpoint_on_close()?;
         }
         appended
     }
 
     fn finish_deferred(&mut self) {
-        if let Some(mark) = self.store.turn.lock().as_mut() {
+        if let Some(mark) = self.store.write_lock.lock().as_mut() {
             // A failure is retried before the next append, which then reports it.
             let _ = mark.finish_deferred();
         }
@@ -303,7 +303,7 @@ impl Journal for SqliteJournal {
     }
 
     fn end(&mut self) -> Result<u64, JournalError> {
-        Ok(tail(&self.connection)
+        Ok(log_end(&self.connection)
             .map_err(self.store.sqlite("read"))?
             .last)
     }
@@ -353,7 +353,7 @@ impl Journal for SqliteJournal {
                 snapshot,
             });
         }
-        while self.trim_some(before_sequence)? {}
+        while self.trim_batches(before_sequence)? {}
         Ok(())
     }
 
@@ -374,7 +374,7 @@ impl Journal for SqliteJournal {
             batches: uint(batches),
             record_bytes: uint(record_bytes),
             first_held: trimmed(&self.connection).map_err(&sqlite)?.last + 1,
-            end: tail(&self.connection).map_err(&sqlite)?.last,
+            end: log_end(&self.connection).map_err(&sqlite)?.last,
             snapshots,
             file_bytes: self.file_bytes(),
         })
@@ -404,7 +404,7 @@ impl Journal for SqliteJournal {
 
     fn reclaim(&mut self) -> Result<(), JournalError> {
         {
-            let _turn = self.store.writable()?;
+            let _write_lock = self.store.writable()?;
             self.connection
                 .execute_batch("VACUUM")
                 .map_err(self.store.sqlite("compact"))?;
@@ -413,7 +413,7 @@ impl Journal for SqliteJournal {
     }
 
     fn checkpoint(&mut self) -> Result<(), JournalError> {
-        let _turn = self.store.writable()?;
+        let _write_lock = self.store.writable()?;
         self.connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
             .map_err(self.store.sqlite("checkpoint"))
@@ -426,7 +426,7 @@ impl Journal for SqliteJournal {
             payload: Vec::new(),
         };
         if self.store.lock.is_some() {
-            another.tidy_on_close()?;
+            another.checkpoint_on_close()?;
         }
         Ok(Box::new(another))
     }

@@ -80,7 +80,7 @@ fn back_up_with(
     write(store, &options, step)
 }
 
-fn look(file: &Path) -> Result<Inspected, BackupError> {
+fn inspect_backup(file: &Path) -> Result<Inspected, BackupError> {
     inspect(file, &mut |_| ())
 }
 
@@ -120,7 +120,7 @@ fn every_entry_of_a_backup_can_be_restored_to_and_nothing_behind_it_is_there() {
     fs::write(store.join("cell-uuid"), "who it is\n").unwrap();
     let written = back_up(&store, &file).unwrap();
     assert_eq!((written.snapshot, written.end), (0, 100));
-    let found = look(&file).unwrap();
+    let found = inspect_backup(&file).unwrap();
     assert_eq!((found.first, found.end), (0, 100));
     assert_eq!(found.files, ["cell-uuid"]);
     assert_eq!(found.bytes, fs::metadata(&file).unwrap().len());
@@ -265,12 +265,12 @@ fn a_backup_that_was_changed_or_cut_anywhere_is_refused() {
         let mut bytes = sound.clone();
         bytes[at] ^= 1;
         fs::write(&changed, &bytes).unwrap();
-        assert!(look(&changed).is_err(), "byte {at}");
+        assert!(inspect_backup(&changed).is_err(), "byte {at}");
         fs::write(&changed, &sound[..at]).unwrap();
-        assert!(look(&changed).is_err(), "cut at {at}");
+        assert!(inspect_backup(&changed).is_err(), "cut at {at}");
     }
     fs::write(&changed, [&sound[..], b"x"].concat()).unwrap();
-    assert!(look(&changed).is_err(), "longer");
+    assert!(inspect_backup(&changed).is_err(), "longer");
     for at in (0..sound.len()).step_by(sound.len() / 7) {
         let mut bytes = sound.clone();
         bytes[at] ^= 1;
@@ -325,7 +325,7 @@ fn two_at_a_time_to_the_same_place_do_not_mix() {
     })
     .unwrap();
     assert!(matches!(other.take(), Some(Err(BackupError::Busy { .. }))));
-    look(&file).unwrap();
+    inspect_backup(&file).unwrap();
 
     let restored = folder.path().join("restored");
     let first = restore(&file, &restored, 100, &mut |_| ()).unwrap();

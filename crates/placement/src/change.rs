@@ -1,4 +1,4 @@
-//! Facts: the changes made by a decision, complete enough to be applied without any rule.
+//! The changes that a decision makes, complete enough to be applied without checking any rule.
 
 use uuid::Uuid;
 

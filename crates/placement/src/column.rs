@@ -27,9 +27,9 @@ impl Block {
     /// Whether the single provider of a mask has headroom for the amount; see [`Self::room_for`].
     #[must_use]
     #[inline]
-    pub fn has_room_for(&self, one: u64, amount: i32) -> bool {
-        let headroom = self.headroom.get(one.trailing_zeros() as usize);
-        self.present & one != 0 && headroom.is_some_and(|headroom| *headroom >= amount)
+    pub fn has_room_for(&self, slot_bit: u64, amount: i32) -> bool {
+        let headroom = self.headroom.get(slot_bit.trailing_zeros() as usize);
+        self.present & slot_bit != 0 && headroom.is_some_and(|headroom| *headroom >= amount)
     }
 
     /// Which of the 64 have headroom for the amount. For the irregular ones this is necessary, not
@@ -67,8 +67,8 @@ fn wide_at_least(v4: pulp::x86::V4, values: &[i32; BLOCK_SLOTS], least: i32) -> 
             let (chunks, _) = values.as_chunks::<16>();
             let mut mask = 0;
             for (number, values) in chunks.iter().enumerate() {
-                let here = f._mm512_cmpge_epi32_mask(pulp::cast(*values), least);
-                mask |= u64::from(here) << (number * 16);
+                let chunk_mask = f._mm512_cmpge_epi32_mask(pulp::cast(*values), least);
+                mask |= u64::from(chunk_mask) << (number * 16);
             }
             mask
         },
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_who_has_room() {
+    fn room_for_selects_the_slots_with_headroom() {
         for mask in [
             0,
             1,

@@ -1,4 +1,4 @@
-//! Commands: what can be asked of the state. Times and new UUIDs come with the command.
+//! Commands: the requests to change the state. Times and new UUIDs are part of the command.
 
 use uuid::Uuid;
 
@@ -31,7 +31,7 @@ pub enum Command {
         uuid: Uuid,
         /// The new name, unique among providers.
         name: String,
-        /// What the request says of the parent.
+        /// The change of the parent that the request demands.
         parent: ParentChange,
         /// The time of the decision.
         at: Timestamp,
@@ -188,7 +188,7 @@ pub enum Command {
     },
     /// Releases all allocations of a consumer. Provider generations do not change.
     Release {
-        /// The consumer that gives everything back.
+        /// The consumer whose allocations are released.
         consumer: ConsumerUuid,
     },
     /// Replaces inventories and allocations in one step, so that a provider can become a tree
@@ -248,7 +248,7 @@ pub struct IntentCandidate {
     pub allocations: Vec<AllocationRequest>,
 }
 
-/// What an update says of the parent of a provider.
+/// The change of a provider's parent that an update demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParentChange {
     /// The request does not mention the parent (before microversion 1.14).
@@ -287,7 +287,7 @@ pub struct ConsumerClaim {
     pub allocations: Vec<AllocationRequest>,
 }
 
-/// What a client knows about a consumer's generation.
+/// The generation that a client expects a consumer to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsumerGeneration {
     /// Nothing is checked (before microversion 1.28).
@@ -296,7 +296,7 @@ pub enum ConsumerGeneration {
     Is(Option<u64>),
 }
 
-/// Amounts wanted from one provider.
+/// Amounts requested from one provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocationRequest {
     /// The UUID of the provider.

@@ -31,15 +31,15 @@ impl ConsumerIndex {
         consumers: &Slots<Consumer>,
     ) -> Option<ConsumerId> {
         let hash = short_hash(uuid);
-        let is_it = |entry: &Entry| {
-            let at = || consumers.get(entry.id.0);
-            entry.hash == hash && at().is_some_and(|consumer| consumer.uuid == *uuid)
+        let is_entry_of = |entry: &Entry| {
+            let consumer = || consumers.get(entry.id.0);
+            entry.hash == hash && consumer().is_some_and(|consumer| consumer.uuid == *uuid)
         };
-        let found = self.entries.find(long_hash(hash), is_it);
+        let found = self.entries.find(long_hash(hash), is_entry_of);
         found.map(|entry| entry.id)
     }
 
-    /// The slot that most likely is a consumer's, by the short hash alone; `None` if there is no
+    /// The slot that most likely belongs to a consumer, found by the short hash alone; `None` if there is no
     /// such consumer.
     pub(crate) fn likely(&self, uuid: &ConsumerUuid) -> Option<ConsumerId> {
         let hash = short_hash(uuid);

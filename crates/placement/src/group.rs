@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::ids::{AggregateId, ConsumerId, GroupId, ProviderId};
 
-/// How large a place a rule speaks of.
+/// The size of the places that a rule compares.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RuleScope {
     /// One host: the root of a provider tree.
@@ -61,10 +61,10 @@ pub struct Member {
 }
 
 impl Group {
-    /// The hosts of all members, one entry each, except for a member that is left out.
-    pub fn hosts(&self, but: Option<ConsumerId>) -> impl Iterator<Item = ProviderId> + '_ {
+    /// The hosts of all members but `except`, one host for each member.
+    pub fn hosts(&self, except: Option<ConsumerId>) -> impl Iterator<Item = ProviderId> + '_ {
         let members = self.members.iter();
-        let others = members.filter(move |member| Some(member.consumer) != but);
+        let others = members.filter(move |member| Some(member.consumer) != except);
         others.map(|member| member.host)
     }
 }
@@ -81,9 +81,9 @@ pub struct Level {
 /// The distance between two places of one level, or between the hosts of one place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Distance {
-    /// One place: an aggregate of a level.
+    /// The first place: an aggregate of a level.
     pub from: String,
-    /// The other, or the same one: the distance between hosts of the place.
+    /// The second place. If it equals the first, this is the distance between two hosts of that place.
     pub to: String,
     /// In the operator's own unit; the same both ways.
     pub distance: u32,

@@ -94,13 +94,13 @@ impl Interner {
         self.rows.row_count()
     }
 
-    /// The number of texts.
+    /// The number of texts in use.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Whether no text is in use.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()

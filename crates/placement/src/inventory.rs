@@ -48,8 +48,8 @@ impl Inventory {
         reason = "the cast cuts towards zero and saturates, which is the rule"
     )]
     pub fn capacity(&self) -> i64 {
-        let rest = i64::from(self.total) - i64::from(self.reserved);
-        (rest as f64 * self.allocation_ratio) as i64
+        let unreserved = i64::from(self.total) - i64::from(self.reserved);
+        (unreserved as f64 * self.allocation_ratio) as i64
     }
 
     /// Whether one allocation of this amount respects the smallest and largest unit and the step.

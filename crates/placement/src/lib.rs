@@ -1,10 +1,11 @@
-//! The pure heart of Placewright: what a fleet has, who holds it, and where a request would fit.
+//! The state machine of placement: which inventories providers have, which consumers hold
+//! allocations of them, and which candidates can serve a query.
 //!
-//! [`State`] is plain data. [`decide`] looks at it and at a [`Command`] and answers with facts
-//! ([`Change`]s) and an [`Outcome`], or with a typed [`Refusal`]. [`State::apply`] carries out a
-//! fact and cannot fail; what it returns undoes it. None of them does I/O, takes
-//! the time or draws a random number, and no result depends on the order of a hash map: times and
-//! UUIDs travel in the command.
+//! [`State`] is plain data. [`decide`] reads it and a [`Command`], and returns [`Change`]s and an
+//! [`Outcome`], or a typed [`Refusal`]. [`State::apply`] carries out a change and cannot fail; it
+//! returns the data that undoes the change. None of them does I/O, reads the time or draws a random
+//! number, and no result depends on the order of a hash map: times and UUIDs are part of the
+//! command.
 //!
 //! ```
 //! use placewright_placement::{Command, State, Timestamp, decide};

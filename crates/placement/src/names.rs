@@ -1,4 +1,4 @@
-//! Names of resource classes and traits: the standard ones, and what a custom one looks like.
+//! Names of resource classes and traits: the standard ones, and the prefix of custom ones.
 
 /// The standard resource classes of os-resource-classes 1.1.0 in the order of their numbers.
 pub const STANDARD_CLASSES: [&str; 21] = [
@@ -28,7 +28,7 @@ pub const STANDARD_CLASSES: [&str; 21] = [
 /// The trait of a provider that shares its resources with the other members of its aggregates.
 pub const SHARING_TRAIT: &str = "MISC_SHARES_VIA_AGGREGATE";
 
-/// What every custom resource class and trait begins with.
+/// The prefix of the name of every custom resource class and trait.
 pub const CUSTOM_PREFIX: &str = "CUSTOM_";
 
 /// The standard traits of os-traits 3.9.0, in alphabetical order.

@@ -1,4 +1,4 @@
-//! The places of hosts, and whether the rules between them hold.
+//! Groups, the places of hosts, and whether the rules between the places hold.
 //!
 //! A rule is checked in the same step as the claim, against the same state, so that parallel
 //! claims cannot break it.
@@ -67,7 +67,7 @@ impl State {
         let is_of_level = |id: &&AggregateId| {
             self.level_of_aggregate
                 .get(id.index())
-                .is_some_and(|of| *of == Some(level))
+                .is_some_and(|entry_level| *entry_level == Some(level))
         };
         host.aggregates
             .iter()
@@ -75,7 +75,7 @@ impl State {
             .map(|id| Place::Aggregate(*id))
     }
 
-    /// Whether a host satisfies a rule, given the hosts of the others.
+    /// Whether a host satisfies a rule, given the hosts of the other consumers.
     ///
     /// A host that has no place at the scope satisfies no rule, because its neighbours are
     /// unknown.
@@ -88,12 +88,16 @@ impl State {
         let Some(place) = self.place(host, &rule.scope) else {
             return false;
         };
-        let is_there = |other| self.place(other, &rule.scope) == Some(place);
+        let is_in_place = |other| self.place(other, &rule.scope) == Some(place);
         match rule.relation {
-            Relation::Same => others.all(is_there),
-            Relation::FewerThan(most) => {
-                let most = usize::try_from(most).unwrap_or(usize::MAX);
-                others.filter(|other| is_there(*other)).take(most).count() < most
+            Relation::Same => others.all(is_in_place),
+            Relation::FewerThan(limit) => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                others
+                    .filter(|other| is_in_place(*other))
+                    .take(limit)
+                    .count()
+                    < limit
             }
             Relation::Spread(skew) => {
                 let mut places: Vec<Place> = others
@@ -105,18 +109,20 @@ impl State {
         }
     }
 
-    /// Whether one more in a place leaves it at most `skew` above the emptiest place of a scope,
-    /// given the sorted places of all others.
+    /// Whether a place with one more consumer has at most `skew` more of them than the emptiest
+    /// place of a scope, given the sorted places of all other consumers.
     fn is_even(&self, place: Place, others: &[Place], scope: &RuleScope, skew: u32) -> bool {
         let skew = usize::try_from(skew).unwrap_or(usize::MAX);
         let count = count_of(others, place) + 1;
-        skew > 0 && (count <= skew || count <= skew.saturating_add(self.least(others, scope)))
+        skew > 0
+            && (count <= skew
+                || count <= skew.saturating_add(self.emptiest_place_count(others, scope)))
     }
 
-    /// How many of some others the emptiest place of a scope has, given their sorted places. Only
-    /// places that contain a host count.
+    /// The number of consumers in the emptiest place of a scope, given the sorted places of all of
+    /// them. Only places that contain a host count.
     #[must_use]
-    pub fn least(&self, others: &[Place], scope: &RuleScope) -> usize {
+    pub fn emptiest_place_count(&self, others: &[Place], scope: &RuleScope) -> usize {
         let sharing = self.sharing_trait();
         let is_host = |slot: u32| {
             let provider = self.provider(ProviderId(slot));
@@ -138,9 +144,9 @@ impl State {
             RuleScope::Level(name) => {
                 let level = self.levels.iter().position(|level| level.name == *name);
                 let level = level.and_then(|level| u16::try_from(level).ok());
-                for (id, of) in (0u32..).zip(&self.level_of_aggregate) {
+                for (id, aggregate_level) in (0u32..).zip(&self.level_of_aggregate) {
                     let id = AggregateId(id);
-                    if of.is_none() || *of != level {
+                    if aggregate_level.is_none() || *aggregate_level != level {
                         continue;
                     }
                     let count = count_of(others, Place::Aggregate(id));
@@ -161,16 +167,16 @@ impl State {
         &'a self,
         consumers: &'a [ConsumerUuid],
     ) -> impl Iterator<Item = ProviderId> + 'a {
-        // Two passes, slots first and records second: the loads of each pass are independent, so
+        // Two passes, slots first and consumers second: the loads of each pass are independent, so
         // the processor overlaps their cache misses.
         let likely = consumers
             .iter()
             .map(|uuid| self.consumer_index.likely(uuid));
         let likely: SmallVec<[Option<ConsumerId>; 16]> = likely.collect();
-        let both = consumers.iter().zip(likely);
-        let found = both.filter_map(|(uuid, likely)| {
-            let is_it = |consumer: &&Consumer| consumer.uuid == *uuid;
-            let consumer = self.consumer_by_id(likely?).filter(is_it);
+        let pairs = consumers.iter().zip(likely);
+        let found = pairs.filter_map(|(uuid, likely)| {
+            let has_uuid = |consumer: &&Consumer| consumer.uuid == *uuid;
+            let consumer = self.consumer_by_id(likely?).filter(has_uuid);
             consumer.or_else(|| self.consumer(*uuid))
         });
         found.filter_map(|consumer| Some(consumer.placing?.host))

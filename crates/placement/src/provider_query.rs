@@ -1,4 +1,4 @@
-//! Which providers a filter lets through: the search behind `GET /resource_providers`.
+//! Which providers pass the filters of a query: the search behind `GET /resource_providers`.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ pub struct ProviderQuery {
 /// # Errors
 ///
 /// [`QueryRefusal`] for a resource class or trait that does not exist, unless a filter that is
-/// looked at before it (the tree, traits, aggregates, in this order) already leaves nothing.
+/// checked before it (the tree, traits, aggregates, in this order) already excludes all providers.
 pub fn find_providers(
     state: &State,
     query: &ProviderQuery,
@@ -86,8 +86,8 @@ pub fn find_providers_among(
     for (name, amount) in &query.resources {
         resources.push((class_id(state, name)?, *amount));
     }
-    let named = match named(state, query) {
-        Ok(named) => named,
+    let requested = match requested_provider(state, query) {
+        Ok(requested) => requested,
         Err(NoSuchProvider) => return Ok(Vec::new()),
     };
     let fits = |word, mut mask| {
@@ -101,11 +101,11 @@ pub fn find_providers_among(
         tree.is_none() || state.provider(*id).map(|provider| provider.root) == tree
     };
     let is_among = |id: &ProviderId| words.contains(&(id.index() / 64));
-    if let Some(id) = named.filter(is_among) {
+    if let Some(id) = requested.filter(is_among) {
         let passes = fits(id.index() / 64, 1 << (id.0 % 64)) != 0 && in_tree(&id);
         return Ok(if passes { vec![id] } else { Vec::new() });
     }
-    if named.is_some() {
+    if requested.is_some() {
         return Ok(Vec::new());
     }
     if let Some(root) = tree {
@@ -124,8 +124,11 @@ pub fn find_providers_among(
 /// The error that no provider has the requested name or UUID.
 struct NoSuchProvider;
 
-/// The one provider that the name and UUID leave, if either was given.
-fn named(state: &State, query: &ProviderQuery) -> Result<Option<ProviderId>, NoSuchProvider> {
+/// The provider that has the requested name and UUID; `None` if neither was given.
+fn requested_provider(
+    state: &State,
+    query: &ProviderQuery,
+) -> Result<Option<ProviderId>, NoSuchProvider> {
     let mut found = None;
     if let Some(name) = query.name.as_deref().filter(|name| !name.is_empty()) {
         found = Some(state.provider_id_by_name(name).ok_or(NoSuchProvider)?);

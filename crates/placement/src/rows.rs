@@ -45,14 +45,15 @@ impl Provider {
     #[must_use]
     #[inline]
     pub fn inventory(&self, class: ClassId) -> Option<&InventoryRecord> {
-        self.inventories.get(place_of(&self.inventories, class)?)
+        self.inventories
+            .get(inventory_index(&self.inventories, class)?)
     }
 
     /// The inventory of a class to write to, if it has one.
     #[inline]
     pub(crate) fn inventory_mut(&mut self, class: ClassId) -> Option<&mut InventoryRecord> {
-        let place = place_of(&self.inventories, class)?;
-        self.inventories.get_mut(place)
+        let index = inventory_index(&self.inventories, class)?;
+        self.inventories.get_mut(index)
     }
 
     /// Whether it has a trait.
@@ -74,7 +75,7 @@ const FEW_INVENTORIES: usize = 8;
 
 /// The index of the inventory of a class among those of a provider.
 #[inline]
-fn place_of(inventories: &[InventoryRecord], class: ClassId) -> Option<usize> {
+fn inventory_index(inventories: &[InventoryRecord], class: ClassId) -> Option<usize> {
     if inventories.len() <= FEW_INVENTORIES {
         return inventories.iter().position(|record| record.class == class);
     }

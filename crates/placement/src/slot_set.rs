@@ -28,7 +28,7 @@ impl SlotSet {
         self.word(slot as usize / 64) >> (slot % 64) & 1 == 1
     }
 
-    /// Adds a slot. True if it was not there.
+    /// Adds a slot. True if the set did not contain it.
     pub fn insert(&mut self, slot: u32) -> bool {
         let word = slot as usize / 64;
         let chunk = word / CHUNK_WORDS;
@@ -37,27 +37,27 @@ impl SlotSet {
         }
         let chunk = self.chunks[chunk].get_or_insert_with(|| Box::new([0; CHUNK_WORDS]));
         let bit = 1 << (slot % 64);
-        let fresh = chunk[word % CHUNK_WORDS] & bit == 0;
+        let is_new = chunk[word % CHUNK_WORDS] & bit == 0;
         chunk[word % CHUNK_WORDS] |= bit;
-        self.count += usize::from(fresh);
-        fresh
+        self.count += usize::from(is_new);
+        is_new
     }
 
-    /// Removes a slot. True if it was there.
+    /// Removes a slot. True if the set contained it.
     pub fn remove(&mut self, slot: u32) -> bool {
         let word = slot as usize / 64;
         let Some(Some(chunk)) = self.chunks.get_mut(word / CHUNK_WORDS) else {
             return false;
         };
         let bit = 1 << (slot % 64);
-        let present = chunk[word % CHUNK_WORDS] & bit != 0;
+        let was_present = chunk[word % CHUNK_WORDS] & bit != 0;
         chunk[word % CHUNK_WORDS] &= !bit;
-        self.count -= usize::from(present);
+        self.count -= usize::from(was_present);
         if self.count == 0 {
             // An empty set frees its memory; there may be very many of them.
             self.chunks = Vec::new();
         }
-        present
+        was_present
     }
 
     /// Adds or removes a slot.
@@ -95,8 +95,8 @@ impl SlotSet {
             if words.len() < first + CHUNK_WORDS {
                 words.resize(first + CHUNK_WORDS, 0);
             }
-            for (word, mine) in words[first..].iter_mut().zip(chunk.iter()) {
-                *word |= mine;
+            for (word, chunk_word) in words[first..].iter_mut().zip(chunk.iter()) {
+                *word |= chunk_word;
             }
         }
     }
@@ -109,10 +109,10 @@ impl SlotSet {
     /// The members from a slot on, in rising order.
     pub fn iter_from(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
         let first = slot as usize / 64;
-        let ahead = u64::MAX << (slot % 64);
+        let mask = u64::MAX << (slot % 64);
         (first..self.word_count()).flat_map(move |word| {
-            let ahead = if word == first { ahead } else { u64::MAX };
-            bits(self.word(word) & ahead, word)
+            let mask = if word == first { mask } else { u64::MAX };
+            bits(self.word(word) & mask, word)
         })
     }
 }

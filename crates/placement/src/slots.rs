@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// Rows that keep their number as long as they live.
 ///
 /// Which row a new entry gets depends only on which rows are taken, so two replicas that applied
-/// the same changes, one of them from a snapshot, number alike.
+/// the same changes, one of them from a snapshot, assign the same numbers.
 #[derive(Clone, Debug)]
 pub struct Slots<T> {
     rows: Vec<Option<T>>,
@@ -62,7 +62,7 @@ impl<T> Slots<T> {
         self.rows.get(row as usize)?.as_ref()
     }
 
-    /// The entry of a row, to change.
+    /// The entry of a row, for writing.
     #[inline]
     pub fn get_mut(&mut self, row: u32) -> Option<&mut T> {
         self.rows.get_mut(row as usize)?.as_mut()

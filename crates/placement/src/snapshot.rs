@@ -2,8 +2,8 @@
 //!
 //! Equal states give equal bytes: rows go out in the order of their slots, names in alphabetical
 //! order, and numbers that are private to one copy of the state (aggregates, projects, users,
-//! types) as places in a table of names. Each row is a length (u32, little endian) and that many
-//! bytes of postcard; it can gain a field (`framing.rs`).
+//! types) as indexes into a table of names. Each row is a length (u32, little endian) and that many
+//! bytes of postcard. A later release can add fields to a row (`framing.rs`).
 
 use std::io::{self, Read, Write};
 
@@ -27,9 +27,10 @@ mod tests;
 
 use framing::{Input, Rows};
 
-/// The newest version that this release reads. It writes the oldest that holds everything: version 2
-/// ends with the distances of the topology, version 1 has none. A field that a row gains needs no
-/// version; tables that an older release must not go on without do.
+/// The newest version that this release reads. It writes the oldest version that can hold the
+/// state: version 2 ends with the distances of the topology, version 1 has none. A new field of a
+/// row needs no new version. A new table does, when an older release must not load the state
+/// without it.
 pub const SNAPSHOT_VERSION: u32 = 2;
 
 /// Why a snapshot cannot be read.
@@ -111,7 +112,7 @@ struct GroupRow {
 /// The used names of an interner in alphabetical order, and the index of each number among them.
 struct Table<'a> {
     names: Vec<&'a str>,
-    places: Vec<u32>,
+    indexes: Vec<u32>,
 }
 
 impl<'a> Table<'a> {
@@ -126,21 +127,21 @@ impl<'a> Table<'a> {
             .map(|(number, _)| number)
             .collect();
         numbers.sort_unstable_by_key(|number| interner.text(*number));
-        let mut places = vec![0; interner.row_count()];
-        for (place, number) in (0u32..).zip(&numbers) {
-            places[*number as usize] = place;
+        let mut indexes = vec![0; interner.row_count()];
+        for (index, number) in (0u32..).zip(&numbers) {
+            indexes[*number as usize] = index;
         }
         Self {
             names: numbers
                 .iter()
                 .map(|number| interner.text(*number))
                 .collect(),
-            places,
+            indexes,
         }
     }
 
-    fn place(&self, number: u32) -> u32 {
-        self.places[number as usize]
+    fn index(&self, number: u32) -> u32 {
+        self.indexes[number as usize]
     }
 }
 
@@ -176,7 +177,7 @@ impl State {
                 .map(|id| id.0),
         );
         let mut rows = Rows::new(out);
-        rows.put(&Header {
+        rows.write(&Header {
             version: if self.distances.is_empty() { 1 } else { 2 },
             classes: length(self.classes.len()),
             traits: length(self.traits.len()),
@@ -190,34 +191,34 @@ impl State {
             consumers: length(self.consumers.len()),
         })?;
         for (ClassId(id), named) in self.all_classes() {
-            rows.put(&named_row(id, named))?;
+            rows.write(&named_row(id, named))?;
         }
         for (TraitId(id), named) in self.all_traits() {
-            rows.put(&named_row(id, named))?;
+            rows.write(&named_row(id, named))?;
         }
         for table in [&aggregates, &projects, &users, &types] {
             for name in &table.names {
-                rows.put(name)?;
+                rows.write(name)?;
             }
         }
         for (ProviderId(slot), provider) in self.all_providers() {
-            rows.put(&provider_row(slot, provider, &aggregates))?;
+            rows.write(&provider_row(slot, provider, &aggregates))?;
         }
         for level in &self.levels {
-            rows.put(level)?;
+            rows.write(level)?;
         }
         for (slot, group) in self.groups.iter() {
             let (uuid, rules) = (group.uuid, group.rules.clone());
-            rows.put(&GroupRow { slot, uuid, rules })?;
+            rows.write(&GroupRow { slot, uuid, rules })?;
         }
         for (ConsumerId(slot), consumer) in self.all_consumers() {
-            rows.put(&ConsumerRow {
+            rows.write(&ConsumerRow {
                 slot,
                 uuid: consumer.uuid,
                 generation: consumer.generation,
-                project: projects.place(consumer.project.0),
-                user: users.place(consumer.user.0),
-                consumer_type: consumer.consumer_type.map(|id| types.place(id.0)),
+                project: projects.index(consumer.project.0),
+                user: users.index(consumer.user.0),
+                consumer_type: consumer.consumer_type.map(|id| types.index(id.0)),
                 allocated_at: consumer.allocated_at,
                 placing: consumer
                     .placing
@@ -225,15 +226,15 @@ impl State {
                 allocations: consumer
                     .allocations
                     .iter()
-                    .map(|held| (held.provider.0, held.class, held.amount))
+                    .map(|allocation| (allocation.provider.0, allocation.class, allocation.amount))
                     .collect(),
             })?;
         }
         if !self.distances.is_empty() {
-            rows.put(&length(self.distances.len()))?;
+            rows.write(&length(self.distances.len()))?;
         }
         for distance in &self.distances {
-            rows.put(distance)?;
+            rows.write(distance)?;
         }
         Ok(())
     }
@@ -245,7 +246,7 @@ impl State {
     /// [`SnapshotError`] when reading fails or the bytes are not a whole snapshot.
     pub fn load(input: &mut dyn Read) -> Result<Self, SnapshotError> {
         let mut rows = Input::new(input);
-        let header: Header = rows.take()?;
+        let header: Header = rows.read()?;
         if header.version > SNAPSHOT_VERSION {
             return Err(SnapshotError::NewerVersion {
                 found: header.version,
@@ -253,44 +254,44 @@ impl State {
         }
         let mut state = Self::default();
         for _ in 0..header.classes {
-            let row: NamedRow = rows.take()?;
+            let row: NamedRow = rows.read()?;
             let id = ClassId(row.id);
             state.class_by_name.insert(row.name.as_str().into(), id);
-            state.classes.put(u32::from(row.id), named(row));
+            state.classes.put(u32::from(row.id), named_from_row(row));
         }
         for _ in 0..header.traits {
-            let row: NamedRow = rows.take()?;
+            let row: NamedRow = rows.read()?;
             let id = TraitId(row.id);
             state.trait_by_name.insert(row.name.as_str().into(), id);
-            state.traits.put(u32::from(row.id), named(row));
+            state.traits.put(u32::from(row.id), named_from_row(row));
         }
         state.sharing_trait = state.trait_id(crate::names::SHARING_TRAIT);
-        let mut texts = |count: u32| -> Result<Vec<String>, SnapshotError> {
-            (0..count).map(|_| rows.take()).collect()
+        let mut read_names = |count: u32| -> Result<Vec<String>, SnapshotError> {
+            (0..count).map(|_| rows.read()).collect()
         };
-        let aggregates: Vec<AggregateId> = texts(header.aggregates)?
+        let aggregates: Vec<AggregateId> = read_names(header.aggregates)?
             .iter()
             .map(|uuid| state.intern_aggregate(uuid))
             .collect();
-        let projects: Vec<ProjectId> = texts(header.projects)?
+        let projects: Vec<ProjectId> = read_names(header.projects)?
             .iter()
             .map(|name| state.intern_project(name))
             .collect();
-        let users: Vec<UserId> = texts(header.users)?
+        let users: Vec<UserId> = read_names(header.users)?
             .iter()
             .map(|name| UserId(state.users.intern(name)))
             .collect();
-        let types: Vec<TypeId> = texts(header.types)?
+        let types: Vec<TypeId> = read_names(header.types)?
             .iter()
             .map(|name| TypeId(state.consumer_types.intern(name)))
             .collect();
         load_providers(&mut state, &mut rows, header.providers, &aggregates)?;
         let levels = (0..header.levels)
-            .map(|_| rows.take())
+            .map(|_| rows.read())
             .collect::<Result<Vec<Level>, _>>()?;
         state.replace_levels(levels);
         for _ in 0..header.groups {
-            let GroupRow { slot, uuid, rules } = rows.take()?;
+            let GroupRow { slot, uuid, rules } = rows.read()?;
             let group = Group {
                 uuid,
                 rules,
@@ -299,10 +300,10 @@ impl State {
             state.replace_group(GroupId(slot), uuid, Some(group));
         }
         for _ in 0..header.consumers {
-            let row: ConsumerRow = rows.take()?;
-            let record = consumer(&row, &projects, &users, &types)
+            let row: ConsumerRow = rows.read()?;
+            let consumer = consumer_from_row(&row, &projects, &users, &types)
                 .ok_or(SnapshotError::Damaged("a consumer names what is not there"))?;
-            state.replace_consumer(ConsumerId(row.slot), row.uuid, Some(record));
+            state.replace_consumer(ConsumerId(row.slot), row.uuid, Some(consumer));
         }
         load_distances(&mut state, &mut rows, header.version)?;
         Ok(state)
@@ -333,7 +334,7 @@ fn named_row(id: u16, named: &Named) -> NamedRow {
     }
 }
 
-fn named(row: NamedRow) -> Named {
+fn named_from_row(row: NamedRow) -> Named {
     Named {
         name: row.name.into(),
         modified_at: row.modified_at,
@@ -341,12 +342,12 @@ fn named(row: NamedRow) -> Named {
 }
 
 fn provider_row(slot: u32, provider: &Provider, aggregates: &Table<'_>) -> ProviderRow {
-    let mut places: Vec<u32> = provider
+    let mut indexes: Vec<u32> = provider
         .aggregates
         .iter()
-        .map(|id| aggregates.place(id.0))
+        .map(|id| aggregates.index(id.0))
         .collect();
-    places.sort_unstable();
+    indexes.sort_unstable();
     ProviderRow {
         slot,
         uuid: provider.uuid,
@@ -362,7 +363,7 @@ fn provider_row(slot: u32, provider: &Provider, aggregates: &Table<'_>) -> Provi
             .map(|record| (record.class, record.inventory, record.modified_at))
             .collect(),
         traits: provider.traits.clone(),
-        aggregates: places,
+        aggregates: indexes,
     }
 }
 
@@ -372,8 +373,8 @@ fn load_distances(
     version: u32,
 ) -> Result<(), SnapshotError> {
     if version >= 2 {
-        let count: u32 = rows.take()?;
-        let distances = (0..count).map(|_| rows.take());
+        let count: u32 = rows.read()?;
+        let distances = (0..count).map(|_| rows.read());
         let distances = distances.collect::<Result<Vec<Distance>, _>>()?;
         state.replace_distances(distances);
     }
@@ -390,10 +391,10 @@ fn load_providers(
 ) -> Result<(), SnapshotError> {
     let mut nested = Vec::new();
     for _ in 0..count {
-        let row: ProviderRow = rows.take()?;
+        let row: ProviderRow = rows.read()?;
         let mut members = Vec::with_capacity(row.aggregates.len());
-        for place in &row.aggregates {
-            let id = aggregates.get(*place as usize);
+        for index in &row.aggregates {
+            let id = aggregates.get(*index as usize);
             members.push(*id.ok_or(SnapshotError::Damaged("a provider names no aggregate"))?);
         }
         members.sort_unstable();
@@ -433,14 +434,14 @@ fn load_providers(
     Ok(())
 }
 
-fn consumer(
+fn consumer_from_row(
     row: &ConsumerRow,
     projects: &[ProjectId],
     users: &[UserId],
     types: &[TypeId],
 ) -> Option<Consumer> {
     let consumer_type = match row.consumer_type {
-        Some(place) => Some(*types.get(place as usize)?),
+        Some(index) => Some(*types.get(index as usize)?),
         None => None,
     };
     Some(Consumer {

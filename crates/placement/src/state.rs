@@ -49,7 +49,7 @@ pub struct State {
     pub(crate) levels: Vec<Level>,
     pub(crate) distances: Vec<Distance>,
     pub(crate) level_of_aggregate: Vec<Option<u16>>,
-    pub(crate) touched: TreeChangeLog,
+    pub(crate) tree_changes: TreeChangeLog,
 }
 
 /// The empty set, for look-ups of unknown traits and aggregates.
@@ -112,7 +112,7 @@ impl State {
             .map(|(row, named)| (TraitId(dense_u16(row)), named))
     }
 
-    /// The trait that marks sharing providers, once the standard names are there.
+    /// The trait that marks sharing providers; `None` before the standard names are created.
     #[must_use]
     pub fn sharing_trait(&self) -> Option<TraitId> {
         self.sharing_trait
@@ -163,7 +163,7 @@ impl State {
         self.providers.row_count()
     }
 
-    /// The slots of a provider's tree from it downwards, itself first, children in rising order.
+    /// The slots of a provider and of all its descendants: parents first, siblings in rising order.
     #[must_use]
     pub fn subtree(&self, top: ProviderId) -> Vec<ProviderId> {
         let mut found = vec![top];
@@ -271,8 +271,8 @@ impl State {
 
     /// The consumers of a project, in rising order of slot.
     pub fn project_consumers(&self, project: &str) -> impl Iterator<Item = &Consumer> {
-        let all = self.project_consumers_from(project, 0);
-        all.map(|(_, consumer)| consumer)
+        let consumers = self.project_consumers_from(project, 0);
+        consumers.map(|(_, consumer)| consumer)
     }
 
     /// The consumers of a project from some slot on, with their slots, in rising order.
@@ -319,7 +319,7 @@ impl State {
         self.consumer_types.find(name).map(TypeId)
     }
 
-    /// The numbers of interned aggregates, projects, users and consumer types in use.
+    /// How many interned aggregates, projects, users and consumer types are in use, in this order.
     #[must_use]
     pub fn name_counts(&self) -> [usize; 4] {
         let tables = [
@@ -333,11 +333,11 @@ impl State {
 
     /// The log of recently changed trees, for readers that cache search results.
     #[must_use]
-    pub fn touched(&self) -> &TreeChangeLog {
-        &self.touched
+    pub fn tree_changes(&self) -> &TreeChangeLog {
+        &self.tree_changes
     }
 
-    /// Whether a class or trait number belongs to a standard name.
+    /// Whether the name of a class or trait is a standard one.
     #[must_use]
     pub fn is_standard(name: &str) -> bool {
         !names::is_custom(name)

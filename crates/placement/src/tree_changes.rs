@@ -4,7 +4,7 @@
 use crate::ids::ProviderId;
 
 /// The capacity of the ring. A reader that is further behind starts over.
-const REMEMBERED: usize = 1 << 16;
+const CHANGES_MAX: usize = 1 << 16;
 
 /// The kind of a change, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,20 +23,22 @@ pub struct TreeChange {
     /// The root of the tree that changed.
     pub root: ProviderId,
     /// The strongest kind of change that happened.
-    pub what: ChangeKind,
+    pub kind: ChangeKind,
 }
 
 /// A ring buffer of the roots that changed, in order, with a running count.
 ///
-/// It says nothing about what the state *is*: it is in no snapshot and no digest, and undoing adds
-/// to it.
+/// No snapshot and no digest contains it, because it does not describe the state. Undoing a change
+/// adds to it.
 #[derive(Clone, Debug, Default)]
 pub struct TreeChangeLog {
     ring: Vec<TreeChange>,
     /// By root slot: the position after its last change.
     last: Vec<u64>,
     count: u64,
+    /// See [`Self::structure`].
     structure: u64,
+    /// See [`Self::sharing`].
     sharing: u64,
 }
 
@@ -73,31 +75,31 @@ impl TreeChangeLog {
         if missed > self.ring.len() {
             return None;
         }
-        let next = usize::try_from(self.count).unwrap_or(0) % REMEMBERED;
+        let next = usize::try_from(self.count).unwrap_or(0) % CHANGES_MAX;
         let length = self.ring.len();
         // The ring is full or starts at 0, so counting back from the next entry wraps at most
         // once.
-        Some((0..missed).map(move |index| {
-            let back = missed - index;
-            let place = if next >= back {
-                next - back
+        Some((0..missed).map(move |number| {
+            let distance = missed - number;
+            let index = if next >= distance {
+                next - distance
             } else {
-                next + length - back
+                next + length - distance
             };
-            self.ring[place]
+            self.ring[index]
         }))
     }
 
     /// Records a change in the tree of a root.
-    pub(crate) fn touch(&mut self, root: ProviderId, what: ChangeKind) {
-        let touch = TreeChange { root, what };
-        let place = usize::try_from(self.count).unwrap_or(0) % REMEMBERED;
-        if place == self.ring.len() {
+    pub(crate) fn push(&mut self, root: ProviderId, kind: ChangeKind) {
+        let change = TreeChange { root, kind };
+        let index = usize::try_from(self.count).unwrap_or(0) % CHANGES_MAX;
+        if index == self.ring.len() {
             // Allocated at once: growing step by step would briefly need twice the memory.
-            self.ring.reserve_exact(REMEMBERED - place);
-            self.ring.push(touch);
+            self.ring.reserve_exact(CHANGES_MAX - index);
+            self.ring.push(change);
         } else {
-            self.ring[place] = touch;
+            self.ring[index] = change;
         }
         self.count += 1;
         if root.index() >= self.last.len() {
@@ -107,12 +109,12 @@ impl TreeChangeLog {
     }
 
     /// Records a change of names or of the topology.
-    pub(crate) fn touch_structure(&mut self) {
+    pub(crate) fn increment_structure(&mut self) {
         self.structure += 1;
     }
 
     /// Records a change of a sharing provider.
-    pub(crate) fn touch_sharing(&mut self) {
+    pub(crate) fn increment_sharing(&mut self) {
         self.sharing += 1;
     }
 }
@@ -124,9 +126,9 @@ mod tests {
     #[test]
     fn a_reader_sees_what_it_missed_or_learns_that_it_is_too_late() {
         let mut log = TreeChangeLog::default();
-        let total = REMEMBERED as u64 + 10;
+        let total = CHANGES_MAX as u64 + 10;
         for number in 0..total {
-            log.touch(
+            log.push(
                 ProviderId(u32::try_from(number).expect("small")),
                 ChangeKind::Anything,
             );
@@ -134,15 +136,15 @@ mod tests {
         let seen: Vec<u32> = log
             .since(total - 3)
             .expect("recent")
-            .map(|touch| touch.root.0)
+            .map(|change| change.root.0)
             .collect();
         let last = u32::try_from(total).expect("small");
         assert_eq!(seen, [last - 3, last - 2, last - 1]);
-        assert_eq!(log.since(10).expect("just remembered").count(), REMEMBERED);
+        assert_eq!(log.since(10).expect("just remembered").count(), CHANGES_MAX);
         assert_eq!(
             log.since(10)
-                .and_then(|mut touches| touches.next())
-                .map(|touch| touch.root),
+                .and_then(|mut changes| changes.next())
+                .map(|change| change.root),
             Some(ProviderId(10))
         );
         assert!(log.since(9).is_none());

@@ -254,7 +254,7 @@ fn in_slices(
     steps: usize,
 ) -> Result<Candidates, QueryRefusal> {
     let mut search = CandidateSearch::new(query);
-    while !search.go_on(state, steps)? {}
+    while !search.run_slice(state, steps)? {}
     Ok(search.finish(state))
 }
 
@@ -305,7 +305,7 @@ proptest! {
         let mut search = CandidateSearch::new(&query);
         let mut events = events.into_iter();
         let mut slices = 0;
-        while let Ok(false) = search.go_on(&state, steps) {
+        while let Ok(false) = search.run_slice(&state, steps) {
             if let Some((place, event)) = events.next() {
                 happen(&mut state, uuid_at(place), &event);
             }

@@ -38,7 +38,7 @@ struct CacheOfVersion {
 type StateVersion = (u64, u64, u64);
 
 fn version_of(state: &State) -> StateVersion {
-    let log = state.touched();
+    let log = state.tree_changes();
     (log.position(), log.structure(), log.sharing())
 }
 

@@ -50,7 +50,7 @@ impl SummaryCache {
     /// Writes the summaries of these providers as members of the open object.
     pub(crate) fn write(&self, writer: &mut Writer, state: &State, providers: &[ProviderId]) {
         let mut new = Vec::new();
-        let texts = self.at(state.touched());
+        let texts = self.at(state.tree_changes());
         for provider in providers {
             if let Some(text) = texts.get(*provider) {
                 writer.raw(text);
@@ -76,7 +76,7 @@ impl SummaryCache {
         let mut new = Vec::new();
         let mut all = Vec::with_capacity(providers.len());
         let mut bytes = 0;
-        let texts = self.at(state.touched());
+        let texts = self.at(state.tree_changes());
         for provider in providers {
             if let Some(text) = texts.get(*provider) {
                 all.push(text.clone());
@@ -156,7 +156,7 @@ impl CachedSummaries {
             self.bytes += json.len();
             self.texts[slot] = Some(CachedSummary {
                 root: provider.root,
-                position: state.touched().position(),
+                position: state.tree_changes().position(),
                 json,
             });
         }

@@ -88,7 +88,7 @@ const ANEW_MAX: u32 = 8;
 impl Gathered {
     /// Reads one slice. Returns the response once it is complete.
     fn go_on(&mut self, state: &State, question: &Question<'_>) -> Option<Writer> {
-        let structure = state.touched().structure();
+        let structure = state.tree_changes().structure();
         if self.structure != structure {
             *self = Self {
                 structure,

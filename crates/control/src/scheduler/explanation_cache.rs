@@ -84,8 +84,8 @@ struct StateVersion {
 impl StateVersion {
     fn of(state: &State) -> Self {
         Self {
-            position: state.touched().position(),
-            structure: state.touched().structure(),
+            position: state.tree_changes().position(),
+            structure: state.tree_changes().structure(),
         }
     }
 }

@@ -9,10 +9,10 @@ use super::pace::Pace;
 use super::section::{self, Section};
 use crate::private;
 
-/// The end of the name of a backup that is being written.
+/// The suffix of the name of a backup that is being written.
 pub const PARTIAL_SUFFIX: &str = ".partial";
 
-/// So much is written between two fsyncs, so that an append of the service never waits for more.
+/// The number of bytes between two fsyncs, so that an append of the service never waits for more.
 const SYNC_BYTES: usize = 4 << 20;
 /// Small sections are put together in writes of this size.
 const WRITE_BYTES: usize = 256 << 10;
@@ -47,7 +47,7 @@ impl Writer {
             });
         }
         let partial = with_suffix(path, PARTIAL_SUFFIX);
-        remove_left(&partial)?;
+        remove_leftover(&partial)?;
         let file = private::create_file(&partial).map_err(BackupError::io(&partial, "create"))?;
         file.try_lock().map_err(|_| BackupError::Busy {
             path: partial.clone(),
@@ -69,29 +69,30 @@ impl Writer {
         Ok(writer)
     }
 
-    /// The number of bytes so far.
+    /// The number of bytes of the sections so far, including those that are still buffered.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes + self.buffer.len() as u64
     }
 
     /// Appends a section, and waits as the pace demands.
-    pub(super) fn put(&mut self, part: &Section<'_>) -> Result<(), BackupError> {
-        let rest = part.encode(&mut self.head);
-        let (head, crc) = section::section_head(self.crc, part.kind(), &self.head, rest);
+    pub(super) fn write_section(&mut self, part: &Section<'_>) -> Result<(), BackupError> {
+        let content = part.encode(&mut self.head);
+        let (head, crc) = section::section_head(self.crc, part.kind(), &self.head, content);
         self.crc = crc;
         self.sections += 1;
         self.buffer.extend_from_slice(&head);
         self.buffer.extend_from_slice(&self.head);
         // A large section is not copied into the buffer.
-        if rest.len() < WRITE_BYTES {
-            self.buffer.extend_from_slice(rest);
+        if content.len() < WRITE_BYTES {
+            self.buffer.extend_from_slice(content);
             if self.buffer.len() < WRITE_BYTES {
                 return Ok(());
             }
             return self.write_buffer();
         }
         self.write_buffer()?;
-        rest.chunks(WRITE_BYTES)
+        content
+            .chunks(WRITE_BYTES)
             .try_for_each(|piece| self.write(piece))
     }
 
@@ -119,7 +120,7 @@ impl Writer {
     /// Makes the backup durable, then visible; returns its size in bytes.
     pub(super) fn finish(mut self) -> Result<u64, BackupError> {
         let sections = self.sections;
-        self.put(&Section::End { sections })?;
+        self.write_section(&Section::End { sections })?;
         self.write_buffer()?;
         let io = BackupError::io(&self.partial, "write");
         self.file.sync_all().map_err(&io)?;
@@ -145,8 +146,8 @@ impl Drop for Writer {
     }
 }
 
-/// Removes what a process that was killed left of a backup, unless another one is writing it.
-fn remove_left(partial: &Path) -> Result<(), BackupError> {
+/// Removes the partial backup of a process that was killed, unless another one is writing it.
+fn remove_leftover(partial: &Path) -> Result<(), BackupError> {
     let io = BackupError::io(partial, "remove");
     let file = match File::open(partial) {
         Ok(file) => file,
@@ -162,14 +163,14 @@ fn remove_left(partial: &Path) -> Result<(), BackupError> {
     }
 }
 
-/// Removes all that killed processes left in a directory of names with this end.
-pub(super) fn remove_all_left(directory: &Path, suffix: &str) -> Result<(), BackupError> {
+/// Removes the partial backups of killed processes from a directory: those whose names have this suffix.
+pub(super) fn remove_all_leftovers(directory: &Path, suffix: &str) -> Result<(), BackupError> {
     let io = BackupError::io(directory, "read");
-    let end = format!("{suffix}{PARTIAL_SUFFIX}");
+    let suffix = format!("{suffix}{PARTIAL_SUFFIX}");
     for entry in fs::read_dir(directory).map_err(&io)? {
         let entry = entry.map_err(&io)?;
-        if entry.file_name().to_string_lossy().ends_with(&end) {
-            match remove_left(&entry.path()) {
+        if entry.file_name().to_string_lossy().ends_with(&suffix) {
+            match remove_leftover(&entry.path()) {
                 Ok(()) | Err(BackupError::Busy { .. } | BackupError::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }

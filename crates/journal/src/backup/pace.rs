@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a backup may make up for after it was held up, so that no burst follows.
+/// The most delay that a backup may catch up on, so that no long burst follows a delay.
 const CREDIT_MAX: Duration = Duration::from_millis(50);
 
-/// Lets so many bytes a second pass.
+/// Limits the number of bytes a second.
 pub(super) struct Pace {
     bytes_per_second: Option<u64>,
     /// When the bytes that have passed were due.
@@ -14,7 +14,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Without a number, bytes pass as fast as they come.
+    /// `None`: there is no limit.
     pub(super) fn new(bytes_per_second: Option<u64>) -> Self {
         Self {
             bytes_per_second,

@@ -18,13 +18,13 @@ pub(super) struct Reader {
     crc: u32,
     sections: u64,
     /// Where the next section begins.
-    pub(super) at: u64,
+    pub(super) offset: u64,
     bytes: Vec<u8>,
     is_ended: bool,
 }
 
 impl Reader {
-    /// Opens a backup and reads what comes before its entries: the base, to which files follow.
+    /// Opens a backup and reads its first section, the base.
     pub(super) fn open(path: &Path) -> Result<(Self, Base), BackupError> {
         let io = BackupError::io(path, "read");
         let file = File::open(path).map_err(&io)?;
@@ -49,7 +49,7 @@ impl Reader {
             made_at: section::made_at(path, &header)?,
             crc: 0,
             sections: 0,
-            at: HEADER_BYTES as u64,
+            offset: HEADER_BYTES as u64,
             bytes: Vec::new(),
             is_ended: false,
         };
@@ -66,32 +66,32 @@ impl Reader {
     pub(super) fn damaged(&self, reason: impl Into<String>) -> BackupError {
         BackupError::Damaged {
             path: self.path.clone(),
-            at: self.at,
+            at: self.offset,
             reason: reason.into(),
         }
     }
 
-    /// The next section; `None` behind the last one, which says that the backup is whole.
+    /// The next section; `None` after the last one. The backup is complete then.
     pub(super) fn next(&mut self) -> Result<Option<Section<'_>>, BackupError> {
         if self.is_ended {
             return Ok(None);
         }
-        let start = self.at;
+        let start = self.offset;
         let kind = self.load()?;
-        self.at = start + (SECTION_HEAD_BYTES + self.bytes.len()) as u64;
+        self.offset = start + (SECTION_HEAD_BYTES + self.bytes.len()) as u64;
         let damaged = |reason: &str| BackupError::Damaged {
             path: self.path.clone(),
             at: start,
             reason: reason.into(),
         };
-        let before = self.sections;
+        let sections_before = self.sections;
         self.sections += 1;
         match section::decode(kind, &self.bytes) {
             None => Err(damaged("a section of it makes no sense")),
             Some(Section::End { sections }) => {
                 let mut more = [0];
                 let read = self.file.read(&mut more);
-                if sections != before {
+                if sections != sections_before {
                     Err(damaged("its number of sections does not match"))
                 } else if read.map_err(BackupError::io(&self.path, "read"))? > 0 {
                     Err(damaged("it goes on behind its end"))
@@ -111,7 +111,7 @@ impl Reader {
         let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
         self.bytes.clear();
         self.bytes.shrink_to(1 << 20);
-        // Read as far as there is something, so that a damaged length needs no memory.
+        // Reads no more than the file has, so that a damaged length does not allocate memory.
         let taken = (&mut self.file)
             .take(u64::from(length))
             .read_to_end(&mut self.bytes)
@@ -163,20 +163,20 @@ pub struct SeenBatch {
     pub appended_at: Option<i64>,
 }
 
-/// Reads a whole backup and verifies it: every checksum, and that no entry is missing. `seen` is told of
-/// each batch of entries.
+/// Reads a whole backup and verifies it: every checksum, and that no entry is missing. `visit` is
+/// called with each batch of entries.
 ///
 /// # Errors
 /// It is damaged, no backup, a newer release's, or it cannot be read.
-pub fn inspect(path: &Path, seen: &mut dyn FnMut(SeenBatch)) -> Result<Inspected, BackupError> {
+pub fn inspect(path: &Path, visit: &mut dyn FnMut(SeenBatch)) -> Result<Inspected, BackupError> {
     let (mut reader, base) = Reader::open(path)?;
     let mut files = Vec::new();
     let mut end = base.before;
     loop {
-        let at = reader.at;
+        let offset = reader.offset;
         let damaged = |reason: String| BackupError::Damaged {
             path: path.to_path_buf(),
-            at,
+            at: offset,
             reason,
         };
         match reader.next()? {
@@ -189,8 +189,8 @@ pub fn inspect(path: &Path, seen: &mut dyn FnMut(SeenBatch)) -> Result<Inspected
                 if row.first != end.last + 1 {
                     return Err(damaged(format!("entry {} is missing", end.last + 1)));
                 }
-                end = row.tail();
-                seen(SeenBatch {
+                end = row.log_end();
+                visit(SeenBatch {
                     first: row.first,
                     last: row.last,
                     appended_at: row.appended_at,
@@ -208,6 +208,6 @@ pub fn inspect(path: &Path, seen: &mut dyn FnMut(SeenBatch)) -> Result<Inspected
         first_at: base.appended_at,
         end: base.end,
         files,
-        bytes: reader.at,
+        bytes: reader.offset,
     })
 }

@@ -1,4 +1,4 @@
-//! Making a store from a backup: under another name, until all of it is on the disk and was looked at.
+//! Making a store from a backup: under another name, until all of it is on the disk and was verified.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
@@ -40,7 +40,7 @@ impl Restored {
 /// Makes the directory `store` from a backup that [`super::inspect`] found whole, up to the entry `last`.
 ///
 /// # Errors
-/// There is something at `store`; the backup does not reach to `last`, is damaged or cannot be read; or the
+/// `store` exists already; the backup does not contain the entry `last`, is damaged or cannot be read; or the
 /// store cannot be written. Nothing is left of it then.
 pub fn restore(
     backup: &Path,
@@ -78,7 +78,7 @@ fn fill(
     let mut snapshot: Option<Box<dyn SnapshotWriter>> = None;
     let mut entry = base.snapshot;
     loop {
-        let bytes = reader.at;
+        let bytes = reader.offset;
         match reader.next()? {
             None => break,
             Some(Section::File { name, content }) => partial.put_file(name, content)?,
@@ -148,8 +148,8 @@ impl Partial {
         refuse_existing(&self.store)?;
         fs::rename(&self.path, &self.store).map_err(BackupError::io(&self.store, "create"))?;
         self.is_published = true;
-        let above = parent(&self.store);
-        sync_directory(above).map_err(BackupError::io(above, "sync"))
+        let directory = parent(&self.store);
+        sync_directory(directory).map_err(BackupError::io(directory, "sync"))
     }
 }
 

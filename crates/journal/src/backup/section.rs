@@ -101,40 +101,40 @@ impl Section<'_> {
     }
 }
 
-/// The section of this kind with these bytes; `None` if they are none.
+/// The section of this kind with these bytes; `None` if they are not a valid section.
 pub(super) fn decode(kind: u8, bytes: &[u8]) -> Option<Section<'_>> {
-    let mut from = Fields(bytes);
+    let mut fields = Fields(bytes);
     match kind {
         BASE => {
             let base = Base {
                 before: LogEnd {
-                    last: from.u64()?,
-                    checksum: from.u32()?,
+                    last: fields.u64()?,
+                    checksum: fields.u32()?,
                 },
-                appended_at: from.time()?,
-                snapshot: from.u64()?,
-                end: from.u64()?,
+                appended_at: fields.time()?,
+                snapshot: fields.u64()?,
+                end: fields.u64()?,
             };
-            from.0.is_empty().then_some(Section::Base(base))
+            fields.0.is_empty().then_some(Section::Base(base))
         }
         FILE => {
-            let (length, rest) = from.0.split_first()?;
+            let (length, rest) = fields.0.split_first()?;
             let (name, content) = rest.split_at_checked(usize::from(*length))?;
             let name = std::str::from_utf8(name).ok()?;
             is_file_name(name).then_some(Section::File { name, content })
         }
         BATCH => Some(Section::Batch(Row {
-            first: from.u64()?,
-            last: from.u64()?,
-            previous: from.i64()?,
-            checksum: from.i64()?,
-            appended_at: from.time()?,
-            records: from.0,
+            first: fields.u64()?,
+            last: fields.u64()?,
+            previous: fields.i64()?,
+            checksum: fields.i64()?,
+            appended_at: fields.time()?,
+            records: fields.0,
         })),
         PIECE => Some(Section::Piece(bytes)),
         END => {
-            let sections = from.u64()?;
-            from.0.is_empty().then_some(Section::End { sections })
+            let sections = fields.u64()?;
+            fields.0.is_empty().then_some(Section::End { sections })
         }
         _ => None,
     }
@@ -150,7 +150,7 @@ fn time(at: Option<i64>) -> [u8; 8] {
     at.unwrap_or(i64::MIN).to_le_bytes()
 }
 
-/// Takes numbers from the front of bytes.
+/// Reads numbers from the start of a byte slice.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -205,8 +205,8 @@ pub(super) fn made_at(path: &Path, found: &[u8; HEADER_BYTES]) -> Result<i64, Ba
             reason: "the checksum of its header does not match".into(),
         });
     }
-    let mut from = Fields(&found[8..20]);
-    let (format, made_at) = (from.u32().unwrap_or(0), from.i64().unwrap_or(0));
+    let mut fields = Fields(&found[8..20]);
+    let (format, made_at) = (fields.u32().unwrap_or(0), fields.i64().unwrap_or(0));
     if format > FORMAT {
         return Err(BackupError::NewerFormat {
             path: path.to_path_buf(),
@@ -222,15 +222,15 @@ pub(super) fn section_head(
     before: u32,
     kind: u8,
     head: &[u8],
-    rest: &[u8],
+    content_bytes: &[u8],
 ) -> ([u8; SECTION_HEAD_BYTES], u32) {
-    let length = u32::try_from(head.len() + rest.len()).unwrap_or(u32::MAX);
+    let length = u32::try_from(head.len() + content_bytes.len()).unwrap_or(u32::MAX);
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&before.to_le_bytes());
     hasher.update(&[kind]);
     hasher.update(&length.to_le_bytes());
     hasher.update(head);
-    hasher.update(rest);
+    hasher.update(content_bytes);
     let crc = hasher.finalize();
     let mut bytes = [kind; SECTION_HEAD_BYTES];
     bytes[1..5].copy_from_slice(&length.to_le_bytes());

@@ -11,18 +11,19 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::BackupError;
-use super::file::{Writer, remove_all_left};
+use super::file::{Writer, remove_all_leftovers};
 use super::pace::Pace;
 use super::section::{Base, Section};
 use crate::sqlite::batch::Row;
 use crate::sqlite::now;
 use crate::{Journal as _, JournalError, SqliteJournal};
 
-/// So many bytes of batches are read in one view of the database.
+/// The number of bytes of batches that are read in one view of the database.
 const READ_BYTES: usize = 1 << 20;
 /// The snapshot's content is copied in pieces of this size.
 const PIECE_BYTES: usize = 256 << 10;
-/// How often a backup begins anew because the service gave up what it was about to read.
+/// How often a backup is tried when the service removes a snapshot or entries that it was about to
+/// read.
 const ATTEMPTS: usize = 5;
 
 /// How a backup is made.
@@ -32,7 +33,7 @@ pub struct BackupOptions<'a> {
     pub name: &'a dyn Fn(i64, u64) -> PathBuf,
     /// Files of the store's directory that belong to it, as far as they are there.
     pub files: &'a [&'a str],
-    /// How many bytes are copied in a second; without a number as many as the disk can.
+    /// The maximum number of bytes that are copied in a second; `None`: no limit.
     pub bytes_per_second: Option<u64>,
 }
 
@@ -60,15 +61,15 @@ pub struct Written {
     pub end: u64,
     /// Its size.
     pub bytes: u64,
-    /// The snapshots that are damaged, and were passed over.
+    /// The damaged snapshots, which were skipped.
     pub unsound: Vec<JournalError>,
 }
 
-/// Makes a backup of a store, which may be in use. `step` is told now and then how far it is.
+/// Makes a backup of a store, which may be in use. `step` is called now and then with the progress.
 ///
 /// # Errors
-/// The store is damaged or lacks entries that were acknowledged, or the backup cannot be written. Nothing
-/// of it is left then.
+/// The store is damaged or lacks entries that were acknowledged, or the backup cannot be written.
+/// No file is left then.
 pub fn write(
     store: &mut SqliteJournal,
     options: &BackupOptions<'_>,
@@ -76,10 +77,10 @@ pub fn write(
 ) -> Result<Written, BackupError> {
     store.check_acknowledged()?;
     let mut unsound = Vec::new();
-    let mut passed_over = Vec::new();
+    let mut skipped = Vec::new();
     let mut attempts = 1;
     loop {
-        match attempt(store, options, &passed_over, step) {
+        match try_write(store, options, &skipped, step) {
             Ok(written) => return Ok(Written { unsound, ..written }),
             Err(BackupError::Store(
                 JournalError::Trimmed { .. } | JournalError::NoSnapshot { .. },
@@ -91,7 +92,7 @@ pub fn write(
                 sequence,
                 reason,
             })) => {
-                passed_over.push(sequence);
+                skipped.push(sequence);
                 unsound.push(JournalError::DamagedSnapshot {
                     path,
                     sequence,
@@ -103,24 +104,25 @@ pub fn write(
     }
 }
 
-/// Removes what backups that were killed left in a directory, of names that end with `suffix`.
+/// Removes the partial files of backups that were killed from a directory: those of backups whose
+/// names end with `suffix`.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn remove_left(directory: &Path, suffix: &str) -> Result<(), BackupError> {
-    remove_all_left(directory, suffix)
+    remove_all_leftovers(directory, suffix)
 }
 
-fn attempt(
+fn try_write(
     store: &mut SqliteJournal,
     options: &BackupOptions<'_>,
-    passed_over: &[u64],
+    skipped: &[u64],
     step: &mut dyn FnMut(&BackupStep),
 ) -> Result<Written, BackupError> {
     // The time first: what was acknowledged before it is in the journal now.
     let made_at = now();
     let end = store.end()?;
-    let snapshot = oldest_snapshot(store, end, passed_over)?;
+    let snapshot = oldest_snapshot(store, end, skipped)?;
     let mut reader = match snapshot {
         0 => None,
         sequence => Some(store.read_snapshot(sequence)?),
@@ -129,7 +131,7 @@ fn attempt(
     let path = (options.name)(made_at, end);
     let pace = Pace::new(options.bytes_per_second);
     let mut writer = Writer::create(&path, made_at, pace)?;
-    writer.put(&Section::Base(Base {
+    writer.write_section(&Section::Base(Base {
         before,
         appended_at,
         snapshot,
@@ -161,14 +163,14 @@ fn attempt(
 fn oldest_snapshot(
     store: &mut SqliteJournal,
     end: u64,
-    passed_over: &[u64],
+    skipped: &[u64],
 ) -> Result<u64, BackupError> {
     let first_held = store.first_held()?;
     if first_held == 1 {
         return Ok(0);
     }
     let usable = |sequence: &u64| {
-        *sequence <= end && sequence + 1 >= first_held && !passed_over.contains(sequence)
+        *sequence <= end && sequence + 1 >= first_held && !skipped.contains(sequence)
     };
     let snapshots = store.snapshots()?;
     let sequences = snapshots.iter().map(|snapshot| snapshot.sequence);
@@ -189,7 +191,7 @@ fn put_files(
     for name in names {
         let path = store.directory().join(name);
         match fs::read(&path) {
-            Ok(content) => writer.put(&Section::File {
+            Ok(content) => writer.write_section(&Section::File {
                 name,
                 content: &content,
             })?,
@@ -243,7 +245,7 @@ fn put_entries(
             let records = &batches.bytes[start..*stop];
             start = *stop;
             next = next.max(row.last + 1);
-            writer.put(&Section::Batch(Row { records, ..*row }))?;
+            writer.write_section(&Section::Batch(Row { records, ..*row }))?;
         }
         if batches.rows.is_empty() {
             return Err(BackupError::Store(JournalError::Missing {
@@ -278,7 +280,7 @@ fn put_snapshot(
                 )));
             }
         };
-        writer.put(&Section::Piece(&piece[..length]))?;
+        writer.write_section(&Section::Piece(&piece[..length]))?;
         step(writer.bytes());
     }
 }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 
 use super::mark::{HighWaterMark, MarkRead};
 use super::open::{self, SqliteOptions};
-use super::{SqliteJournal, Store, check, int, snapshot_file, tail};
+use super::{SqliteJournal, Store, check, int, log_end, snapshot_file};
 use crate::maintain::read_whole;
 use crate::{Journal as _, JournalError};
 
@@ -40,39 +40,39 @@ impl SqliteJournal {
                 path: directory.to_path_buf(),
             });
         }
-        let (store, found) = open::take(directory, SqliteOptions::default())?;
+        let (store, mark_read) = open::lock_store(directory, SqliteOptions::default())?;
         let store = Arc::new(store);
         let snapshot = newest_sound_snapshot(&store)?;
-        let accepted = Self::without(&store, snapshot, found);
+        let accepted = Self::continue_without_lost(&store, snapshot, mark_read);
         match accepted {
             // A directory with a mark is certainly a store, and with a sound snapshot it can do
             // without its log.
             Err(JournalError::DamagedStore { .. } | JournalError::NotAJournal { .. })
-                if found.last().is_some() && snapshot > 0 =>
+                if mark_read.last().is_some() && snapshot > 0 =>
             {
                 quarantine_database(&store)?;
-                Self::without(&store, snapshot, found)
+                Self::continue_without_lost(&store, snapshot, mark_read)
             }
             accepted => accepted,
         }
     }
 
-    fn without(
+    fn continue_without_lost(
         store: &Arc<Store>,
         snapshot: u64,
-        found: MarkRead,
+        mark_read: MarkRead,
     ) -> Result<Acceptance, JournalError> {
         let mut journal = Self {
             connection: open::connect(store, || Ok(()))?,
             store: Arc::clone(store),
             payload: Vec::new(),
         };
-        let accepted = journal.give_up(snapshot, found)?;
-        journal.tidy_on_close()?;
+        let accepted = journal.give_up(snapshot, mark_read)?;
+        journal.checkpoint_on_close()?;
         Ok(accepted)
     }
 
-    fn give_up(&mut self, snapshot: u64, found: MarkRead) -> Result<Acceptance, JournalError> {
+    fn give_up(&mut self, snapshot: u64, mark_read: MarkRead) -> Result<Acceptance, JournalError> {
         let end = self.end()?;
         let trimmed = self.first_held()?.saturating_sub(1);
         if trimmed > 0 && snapshot == 0 {
@@ -85,23 +85,23 @@ impl SqliteJournal {
                 last: trimmed,
             });
         }
-        let kept = self.reached(snapshot)?;
+        let last_kept = self.last_readable(snapshot)?;
         let sqlite = self.store.sqlite("give up entries");
         let delete = "DELETE FROM batch WHERE first > ?1 OR last > ?1";
         self.connection
-            .execute(delete, [int(kept)])
+            .execute(delete, [int(last_kept)])
             .map_err(&sqlite)?;
-        let from_snapshot = tail(&self.connection).map_err(&sqlite)?.last != kept;
+        let from_snapshot = log_end(&self.connection).map_err(&sqlite)?.last != last_kept;
         if from_snapshot {
-            restart_at(&self.connection, kept).map_err(&sqlite)?;
+            restart_at(&self.connection, last_kept).map_err(&sqlite)?;
         }
         check::set_marked(&self.connection).map_err(&sqlite)?;
-        let now = tail(&self.connection).map_err(&sqlite)?;
+        let now = log_end(&self.connection).map_err(&sqlite)?;
         drop(sqlite);
         self.quarantine_snapshots(now.last)?;
         HighWaterMark::create(&self.store.directory, now)
             .map_err(self.store.io("write its mark"))?;
-        let last = found.last().unwrap_or(0).max(end);
+        let last = mark_read.last().unwrap_or(0).max(end);
         Ok(Acceptance {
             lost: (last > now.last).then_some((now.last + 1, last)),
             end: now.last,
@@ -110,10 +110,10 @@ impl SqliteJournal {
     }
 
     /// The last entry that can be read from the snapshot on without a gap.
-    fn reached(&mut self, snapshot: u64) -> Result<u64, JournalError> {
-        let mut reached = snapshot;
+    fn last_readable(&mut self, snapshot: u64) -> Result<u64, JournalError> {
+        let mut last_readable = snapshot;
         let read = self.read(snapshot + 1, &mut |sequence, _| {
-            reached = sequence;
+            last_readable = sequence;
             ControlFlow::Continue(())
         });
         match read {
@@ -123,7 +123,7 @@ impl SqliteJournal {
                 | JournalError::Missing { .. }
                 | JournalError::DamagedStore { .. }
                 | JournalError::Trimmed { .. },
-            ) => Ok(reached),
+            ) => Ok(last_readable),
             Err(error) => Err(error),
         }
     }

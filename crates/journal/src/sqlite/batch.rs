@@ -121,7 +121,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    pub(crate) fn tail(&self) -> LogEnd {
+    pub(crate) fn log_end(&self) -> LogEnd {
         LogEnd {
             last: self.last,
             checksum: u32::try_from(self.checksum).unwrap_or(0),

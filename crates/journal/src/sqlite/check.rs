@@ -107,22 +107,22 @@ pub(super) fn check_file(store: &Store, found: MarkRead) -> Result<(), JournalEr
 pub(super) fn check_empty(store: &Store, found: MarkRead) -> Result<(), JournalError> {
     let path = store.directory.clone();
     match found {
-        MarkRead::At { tail, .. } if tail.last > 0 => Err(JournalError::Lost {
+        MarkRead::Valid { log_end, .. } if log_end.last > 0 => Err(JournalError::Lost {
             path,
             first: 1,
-            last: tail.last,
+            last: log_end.last,
         }),
         MarkRead::Unreadable => Err(JournalError::NoMark {
             path,
             what: "damaged",
             end: 0,
         }),
-        MarkRead::At { .. } | MarkRead::Absent => Ok(()),
+        MarkRead::Valid { .. } | MarkRead::Absent => Ok(()),
     }
 }
 
 /// Adds the range of missing entries to an error that does not name entries.
-pub(super) fn said(mut error: JournalError, found: MarkRead) -> JournalError {
+pub(super) fn add_acknowledged_entries(mut error: JournalError, found: MarkRead) -> JournalError {
     let last = found.last().filter(|last| *last > 0);
     if let (
         JournalError::DamagedStore { reason, .. } | JournalError::NotAJournal { reason, .. },
@@ -145,9 +145,9 @@ pub(super) fn check_acknowledged(
 ) -> Result<(), JournalError> {
     let sqlite = store.sqlite("read");
     let path = || store.directory.clone();
-    let end = super::tail(connection).map_err(&sqlite)?;
-    let said = match found {
-        MarkRead::At { tail, .. } => tail,
+    let end = super::log_end(connection).map_err(&sqlite)?;
+    let marked_end = match found {
+        MarkRead::Valid { log_end, .. } => log_end,
         MarkRead::Absent | MarkRead::Unreadable => {
             let is_expected = end.last > 0 && is_marked(connection).map_err(&sqlite)?;
             let what = match found {
@@ -165,33 +165,35 @@ pub(super) fn check_acknowledged(
             };
         }
     };
-    if said.last > end.last {
+    if marked_end.last > end.last {
         return Err(JournalError::Lost {
             path: path(),
             first: end.last + 1,
-            last: said.last,
+            last: marked_end.last,
         });
     }
     let trimmed = super::trimmed(connection).map_err(&sqlite)?;
-    if said.last <= trimmed.last {
+    if marked_end.last <= trimmed.last {
         return Ok(());
     }
-    let there = super::batch_at(connection, said.last).map_err(&sqlite)?;
-    match there {
-        Some((_, there)) if there == said => Ok(()),
-        Some((first, there)) if there.last >= said.last => Err(JournalError::Damaged {
+    let batch_end = super::batch_at(connection, marked_end.last).map_err(&sqlite)?;
+    match batch_end {
+        Some((_, batch_end)) if batch_end == marked_end => Ok(()),
+        Some((first, batch_end)) if batch_end.last >= marked_end.last => {
+            Err(JournalError::Damaged {
+                path: path(),
+                first,
+                last: batch_end.last,
+                reason: format!(
+                    "they are not those that were acknowledged up to entry {}",
+                    marked_end.last
+                ),
+            })
+        }
+        batch_end => Err(JournalError::Missing {
             path: path(),
-            first,
-            last: there.last,
-            reason: format!(
-                "they are not those that were acknowledged up to entry {}",
-                said.last
-            ),
-        }),
-        there => Err(JournalError::Missing {
-            path: path(),
-            first: there.map_or(trimmed.last, |(_, there)| there.last) + 1,
-            last: said.last,
+            first: batch_end.map_or(trimmed.last, |(_, batch_end)| batch_end.last) + 1,
+            last: marked_end.last,
         }),
     }
 }
@@ -205,35 +207,35 @@ fn is_marked(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// Makes the mark agree with the end of the log, and records in the database that there is one.
-pub(super) fn mark(
+pub(super) fn resume_mark(
     store: &mut Store,
     connection: &Connection,
     found: MarkRead,
 ) -> Result<(), JournalError> {
     let sqlite = store.sqlite("open");
-    let tail = super::tail(connection).map_err(&sqlite)?;
+    let log_end = super::log_end(connection).map_err(&sqlite)?;
     let path = || store.directory.clone();
     let mut notice = None;
     match found {
-        MarkRead::At {
+        MarkRead::Valid {
             is_slot_damaged, ..
         } => {
             notice = is_slot_damaged.then(|| Notice::SlotDamaged { path: path() });
         }
-        MarkRead::Absent | MarkRead::Unreadable if tail.last > 0 => {
+        MarkRead::Absent | MarkRead::Unreadable if log_end.last > 0 => {
             notice = Some(Notice::Adopted {
                 path: path(),
-                end: tail.last,
+                end: log_end.last,
             });
         }
         MarkRead::Absent | MarkRead::Unreadable => {}
     }
-    let mark =
-        HighWaterMark::resume(&store.directory, found, tail).map_err(store.io("write its mark"))?;
+    let mark = HighWaterMark::resume(&store.directory, found, log_end)
+        .map_err(store.io("write its mark"))?;
     set_marked(connection).map_err(&sqlite)?;
     drop(sqlite);
     store.notices.extend(notice);
-    *store.turn.get_mut() = Some(mark);
+    *store.write_lock.get_mut() = Some(mark);
     Ok(())
 }
 

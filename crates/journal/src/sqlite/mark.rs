@@ -62,8 +62,8 @@ pub(super) enum MarkRead {
     /// The file exists, but none of its slots is valid.
     Unreadable,
     /// The last acknowledged batch; if a slot is damaged, possibly the one before it.
-    At {
-        tail: LogEnd,
+    Valid {
+        log_end: LogEnd,
         number: u64,
         /// The durable slot with the lower number, which is overwritten next.
         older: usize,
@@ -75,18 +75,18 @@ impl MarkRead {
     /// The last acknowledged entry according to the mark.
     pub(super) fn last(self) -> Option<u64> {
         match self {
-            Self::At { tail, .. } => Some(tail.last),
+            Self::Valid { log_end, .. } => Some(log_end.last),
             Self::Absent | Self::Unreadable => None,
         }
     }
 }
 
-fn slot(number: u64, tail: LogEnd) -> [u8; SLOT_BYTES] {
+fn slot(number: u64, log_end: LogEnd) -> [u8; SLOT_BYTES] {
     let mut slot = [0; SLOT_BYTES];
     slot[..8].copy_from_slice(MAGIC);
     slot[8..16].copy_from_slice(&number.to_le_bytes());
-    slot[16..24].copy_from_slice(&tail.last.to_le_bytes());
-    slot[24..28].copy_from_slice(&tail.checksum.to_le_bytes());
+    slot[16..24].copy_from_slice(&log_end.last.to_le_bytes());
+    slot[24..28].copy_from_slice(&log_end.checksum.to_le_bytes());
     let crc = crc32fast::hash(&slot[..28]);
     slot[28..].copy_from_slice(&crc.to_le_bytes());
     slot
@@ -99,11 +99,11 @@ fn parse(bytes: &[u8]) -> Option<(u64, LogEnd)> {
         let bytes = bytes[at..at + 8].try_into();
         bytes.map_or(0, u64::from_le_bytes)
     };
-    let tail = LogEnd {
+    let log_end = LogEnd {
         last: number(16),
         checksum: u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]),
     };
-    (*bytes == slot(number(8), tail)).then_some((number(8), tail))
+    (*bytes == slot(number(8), log_end)).then_some((number(8), log_end))
 }
 
 /// Reads the mark of a store.
@@ -116,7 +116,7 @@ pub(super) fn read(directory: &Path) -> io::Result<MarkRead> {
         found = read_once(&directory.join(NAME))?;
         if matches!(
             found,
-            MarkRead::At {
+            MarkRead::Valid {
                 is_slot_damaged: false,
                 ..
             } | MarkRead::Absent
@@ -140,8 +140,8 @@ fn read_once(path: &Path) -> io::Result<MarkRead> {
     let newest = slots.iter().flatten().max_by_key(|(number, _)| *number);
     Ok(match newest {
         None => MarkRead::Unreadable,
-        Some(&(number, tail)) => MarkRead::At {
-            tail,
+        Some(&(number, log_end)) => MarkRead::Valid {
+            log_end,
             number,
             // `None` compares less than any number.
             older: SLOTS_DURABLE[usize::from(slots[1] > slots[2])],
@@ -155,8 +155,8 @@ pub(super) struct HighWaterMark {
     file: File,
     direct: Option<Direct>,
     number: u64,
-    tail: LogEnd,
-    /// Whether the log is known to end with `tail`: not before the first append, nor after one that
+    log_end: LogEnd,
+    /// Whether the log is known to end with `log_end`: not before the first append, nor after one that
     /// failed.
     is_end: bool,
     /// The durable slot that is written next.
@@ -167,7 +167,7 @@ pub(super) struct HighWaterMark {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    Settled,
+    Durable,
     /// The value is in the first slot only.
     Written,
     /// Writing the value failed.
@@ -175,16 +175,16 @@ enum State {
 }
 
 impl HighWaterMark {
-    /// Creates a mark for a store whose last batch is `tail`, replacing an existing one.
+    /// Creates a mark for a store whose last batch is `log_end`, replacing an existing one.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn create(directory: &Path, tail: LogEnd) -> io::Result<Self> {
+    pub(super) fn create(directory: &Path, log_end: LogEnd) -> io::Result<Self> {
         let (path, partial) = (directory.join(NAME), directory.join(PARTIAL_NAME));
         let mut file = private::create_file(&partial)?;
         let mut bytes = vec![0; SLOTS * SLOT_EVERY];
         for at in (0..bytes.len()).step_by(SLOT_EVERY) {
-            bytes[at..at + SLOT_BYTES].copy_from_slice(&slot(1, tail));
+            bytes[at..at + SLOT_BYTES].copy_from_slice(&slot(1, log_end));
         }
         file.write_all(&bytes)?;
         file.sync_all()?;
@@ -194,26 +194,26 @@ impl HighWaterMark {
             direct: Direct::open(&path),
             file,
             number: 1,
-            tail,
+            log_end,
             is_end: false,
             next_slot: SLOTS_DURABLE[0],
-            state: State::Settled,
+            state: State::Durable,
         })
     }
 
-    /// Takes over an existing mark and durably sets it to `tail`, because entries that a killed
+    /// Takes over an existing mark and durably sets it to `log_end`, because entries that a killed
     /// process had kept without marking them are visible to every reader from now on.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn resume(directory: &Path, found: MarkRead, tail: LogEnd) -> io::Result<Self> {
+    pub(super) fn resume(directory: &Path, found: MarkRead, log_end: LogEnd) -> io::Result<Self> {
         match found {
-            MarkRead::At {
-                tail: said,
+            MarkRead::Valid {
+                log_end: marked_end,
                 number,
                 older,
                 is_slot_damaged: false,
-            } if said == tail => {
+            } if marked_end == log_end => {
                 let path = directory.join(NAME);
                 let file = private::open_file(&path)?;
                 file.sync_data()?;
@@ -221,25 +221,25 @@ impl HighWaterMark {
                     direct: Direct::open(&path),
                     file,
                     number,
-                    tail,
+                    log_end,
                     is_end: false,
                     next_slot: older,
-                    state: State::Settled,
+                    state: State::Durable,
                 })
             }
-            _ => Self::create(directory, tail),
+            _ => Self::create(directory, log_end),
         }
     }
 
     /// The end of the log if the last append succeeded. For one append only, which confirms it with
     /// [`Self::set`]: after a failed one the log has to be asked.
     pub(super) fn take_end(&mut self) -> Option<LogEnd> {
-        std::mem::take(&mut self.is_end).then_some(self.tail)
+        std::mem::take(&mut self.is_end).then_some(self.log_end)
     }
 
     /// Sets the mark after an append, before it is acknowledged.
-    pub(super) fn set(&mut self, tail: LogEnd) {
-        self.tail = tail;
+    pub(super) fn set(&mut self, log_end: LogEnd) {
+        self.log_end = log_end;
         self.is_end = true;
         self.number += 1;
         self.state = match self.put(SLOT_QUICK) {
@@ -254,14 +254,14 @@ impl HighWaterMark {
     /// # Errors
     /// It cannot be written.
     pub(super) fn finish_deferred(&mut self) -> io::Result<()> {
-        if self.state == State::Settled {
+        if self.state == State::Durable {
             return Ok(());
         }
         if self.state == State::Failed {
             self.put(SLOT_QUICK)?;
             self.state = State::Written;
         }
-        let bytes = slot(self.number, self.tail);
+        let bytes = slot(self.number, self.log_end);
         let at = (self.next_slot * SLOT_EVERY) as u64;
         let written = self.direct.as_mut().map(|direct| direct.write(&bytes, at));
         match written {
@@ -274,12 +274,12 @@ impl HighWaterMark {
             }
         }
         self.next_slot = SLOTS_DURABLE[usize::from(self.next_slot == SLOTS_DURABLE[0])];
-        self.state = State::Settled;
+        self.state = State::Durable;
         Ok(())
     }
 
     fn put(&self, number: usize) -> io::Result<()> {
-        let bytes = slot(self.number, self.tail);
+        let bytes = slot(self.number, self.log_end);
         write_at(&self.file, &bytes, (number * SLOT_EVERY) as u64)
     }
 }
@@ -388,7 +388,7 @@ mod tests {
             let found = read(directory.path()).unwrap();
             let is_seen = matches!(
                 found,
-                MarkRead::At {
+                MarkRead::Valid {
                     is_slot_damaged: true,
                     ..
                 }

@@ -10,7 +10,9 @@ use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::check::{Notice, check_acknowledged, check_empty, check_file, mark, said};
+use super::check::{
+    Notice, add_acknowledged_entries, check_acknowledged, check_empty, check_file, resume_mark,
+};
 use super::directory::sync_directory;
 use super::mark::MarkRead;
 use super::{SqliteJournal, Store, snapshot_file};
@@ -21,7 +23,7 @@ pub const FORMAT: u32 = 1;
 
 /// The application id that identifies our database files: "PWJL".
 const APPLICATION_ID: i32 = 0x5057_4a4c;
-/// Handles within one process are serialised by `Store::turn`; this covers the remaining cases,
+/// Handles within one process are serialised by `Store::write_lock`; this covers the remaining cases,
 /// such as a reader that starts while the log is recovered.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The write-ahead log is checkpointed when it has grown to this many pages (16 MiB): less often
@@ -49,12 +51,12 @@ impl SqliteJournal {
     /// [`JournalError::Locked`], [`JournalError::NewerFormat`], [`JournalError::NotAJournal`],
     /// [`JournalError::ReadOnly`], or the store failed.
     pub fn open(directory: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
-        let (mut store, found) = take(directory, options)?;
+        let (mut store, found) = lock_store(directory, options)?;
         check_file(&store, found)?;
         let connection = connect(&store, || check_empty(&store, found));
-        let connection = connection.map_err(|error| said(error, found))?;
+        let connection = connection.map_err(|error| add_acknowledged_entries(error, found))?;
         check_acknowledged(&store, &connection, found)?;
-        mark(&mut store, &connection, found)?;
+        resume_mark(&mut store, &connection, found)?;
         add_times(&connection).map_err(store.sqlite("open"))?;
         sync_directory(directory).map_err(store.io("open"))?;
         snapshot_file::remove_partial(directory).map_err(store.io("open"))?;
@@ -63,12 +65,12 @@ impl SqliteJournal {
             store: Arc::new(store),
             payload: Vec::new(),
         };
-        journal.tidy_on_close()?;
+        journal.checkpoint_on_close()?;
         Ok(journal)
     }
 
     /// Lets SQLite checkpoint the log into the database when the last handle is closed.
-    pub(super) fn tidy_on_close(&self) -> Result<(), JournalError> {
+    pub(super) fn checkpoint_on_close(&self) -> Result<(), JournalError> {
         (self.connection)
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map(|_| ())
@@ -82,7 +84,7 @@ impl SqliteJournal {
     /// # Errors
     /// [`JournalError::ReadOnly`], or the store failed.
     pub fn grow_log(&mut self) -> Result<(), JournalError> {
-        let _turn = self.store.writable()?;
+        let _write_lock = self.store.writable()?;
         let log = self.store.directory.join("journal.sqlite-wal");
         if fs::metadata(log).is_ok_and(|log| log.len() >= LOG_BYTES) {
             return Ok(());
@@ -126,12 +128,13 @@ impl SqliteJournal {
             directory: directory.to_path_buf(),
             options: SqliteOptions::default(),
             lock: None,
-            turn: Mutex::new(None),
+            write_lock: Mutex::new(None),
             notices: Notice::of(directory),
         };
         let found = super::mark::read(directory).map_err(store.io("read its mark"))?;
         check_file(&store, found)?;
-        let connection = connect(&store, || Ok(())).map_err(|error| said(error, found))?;
+        let connection =
+            connect(&store, || Ok(())).map_err(|error| add_acknowledged_entries(error, found))?;
         Ok(Self {
             connection,
             store: Arc::new(store),
@@ -141,7 +144,7 @@ impl SqliteJournal {
 }
 
 /// Creates the directory if it is missing, and locks it for this process.
-pub(super) fn take(
+pub(super) fn lock_store(
     directory: &Path,
     options: SqliteOptions,
 ) -> Result<(Store, MarkRead), JournalError> {
@@ -158,7 +161,7 @@ pub(super) fn take(
         directory: directory.to_path_buf(),
         options,
         lock: Some(lock(directory)?),
-        turn: Mutex::new(None),
+        write_lock: Mutex::new(None),
         notices: Notice::of(directory),
     };
     let found = super::mark::read(directory).map_err(store.io("read its mark"))?;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::batch::{Records, Row};
-use super::{LogEnd, SqliteJournal, int, open, tail, trimmed, uint};
+use super::{LogEnd, SqliteJournal, int, log_end, open, trimmed, uint};
 use crate::{JournalError, Visit};
 
 /// Receives a verified batch with its records, and says whether to continue.
@@ -105,7 +105,7 @@ impl SqliteJournal {
                 first_held: trimmed.last + 1,
             });
         }
-        let end = tail(&view).map_err(sqlite)?.last;
+        let end = log_end(&view).map_err(sqlite)?.last;
         if from > end {
             return if from == end + 1 {
                 Ok(())
@@ -113,7 +113,7 @@ impl SqliteJournal {
                 Err(missing(end + 1, from - 1))
             };
         }
-        let mut previous = before(&view, from, trimmed).map_err(sqlite)?;
+        let mut previous = end_of_previous_batch(&view, from, trimmed).map_err(sqlite)?;
         let mut statement = view.prepare_cached(select).map_err(sqlite)?;
         let mut rows = statement.query([int(previous.last)]).map_err(sqlite)?;
         let mut next = from;
@@ -131,7 +131,7 @@ impl SqliteJournal {
             if let ControlFlow::Break(()) = visit(&row, records) {
                 return Ok(());
             }
-            previous = row.tail();
+            previous = row.log_end();
             next = next.max(previous.last + 1);
         }
         Ok(())
@@ -139,7 +139,11 @@ impl SqliteJournal {
 }
 
 /// The end of the batch before the one that holds `from`.
-fn before(view: &Connection, from: u64, trimmed: LogEnd) -> rusqlite::Result<LogEnd> {
+fn end_of_previous_batch(
+    view: &Connection,
+    from: u64,
+    trimmed: LogEnd,
+) -> rusqlite::Result<LogEnd> {
     let holder: Option<i64> = view
         .prepare_cached("SELECT first FROM batch WHERE first <= ?1 ORDER BY first DESC LIMIT 1")?
         .query_row([int(from)], |row| row.get(0))

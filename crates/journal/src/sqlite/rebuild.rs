@@ -90,7 +90,7 @@ impl Rebuild {
             })
             .map_err(&sqlite)?;
         drop(sqlite);
-        self.end = row.tail();
+        self.end = row.log_end();
         let pending = self.pending.unwrap_or(0) + row.records.len();
         self.pending = Some(pending);
         if pending >= TRANSACTION_BYTES {
@@ -121,7 +121,7 @@ impl Rebuild {
         let store = &self.journal.store;
         let mark = HighWaterMark::create(&store.directory, self.end)
             .map_err(store.io("write its mark"))?;
-        *store.turn.lock() = Some(mark);
+        *store.write_lock.lock() = Some(mark);
         Ok(self.journal)
     }
 }

@@ -38,7 +38,7 @@ impl State {
             self.class_by_name.insert(named.name.clone(), id);
             self.classes.put(u32::from(id.0), named);
         }
-        self.touched.touch_structure();
+        self.tree_changes.increment_structure();
         previous
     }
 
@@ -52,7 +52,7 @@ impl State {
             self.traits.put(u32::from(id.0), named);
         }
         self.sharing_trait = self.trait_id(names::SHARING_TRAIT);
-        self.touched.touch_structure();
+        self.tree_changes.increment_structure();
         previous
     }
 
@@ -283,7 +283,7 @@ impl State {
         }
         // Cached queries that name this aggregate were resolved without it, so they have to be
         // resolved again.
-        self.touched.touch_structure();
+        self.tree_changes.increment_structure();
         id
     }
 
@@ -297,7 +297,7 @@ impl State {
         if self.aggregate_members.len() < rows {
             self.aggregate_members.resize_with(rows, Default::default);
         }
-        self.touched.touch_structure();
+        self.tree_changes.increment_structure();
     }
 
     /// Releases aggregates; those without another holder are freed and returned for undo.
@@ -307,7 +307,7 @@ impl State {
         if !freed.is_empty() {
             self.aggregate_members.truncate(aggregates.row_count());
             // A reader that cached the number has to look it up again.
-            self.touched.touch_structure();
+            self.tree_changes.increment_structure();
         }
         freed
     }
@@ -486,12 +486,12 @@ impl State {
         let Some(provider) = self.providers.get(id.0) else {
             return;
         };
-        self.touched.touch(provider.root, kind);
+        self.tree_changes.push(provider.root, kind);
         if self
             .sharing_trait
             .is_some_and(|sharing| provider.has_trait(sharing))
         {
-            self.touched.touch_sharing();
+            self.tree_changes.increment_sharing();
         }
     }
 
@@ -580,7 +580,7 @@ impl State {
     }
 
     pub(crate) fn replace_levels(&mut self, levels: Vec<Level>) -> (Vec<Level>, FreedNames) {
-        self.touched.touch_structure();
+        self.tree_changes.increment_structure();
         self.level_of_aggregate.clear();
         for (number, level) in (0u16..).zip(&levels) {
             for uuid in &level.aggregates {
@@ -601,7 +601,7 @@ impl State {
     }
 
     pub(crate) fn replace_distances(&mut self, distances: Vec<Distance>) -> Vec<Distance> {
-        self.touched.touch_structure();
+        self.tree_changes.increment_structure();
         std::mem::replace(&mut self.distances, distances)
     }
 }

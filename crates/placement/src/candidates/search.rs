@@ -59,8 +59,8 @@ impl CandidateSearch {
     /// # Errors
     ///
     /// As [`find_candidates`](super::find_candidates).
-    pub fn go_on(&mut self, state: &State, steps: usize) -> Result<bool, QueryRefusal> {
-        let log = state.touched();
+    pub fn run_slice(&mut self, state: &State, steps: usize) -> Result<bool, QueryRefusal> {
+        let log = state.tree_changes();
         let (position, structure) = (log.position(), log.structure());
         if let Some(in_progress) = &self.in_progress {
             let names_tree = || {
@@ -128,8 +128,8 @@ impl CandidateSearch {
         self.in_progress = Some(InProgress {
             compiled: Arc::clone(&plan.compiled),
             enumeration,
-            position: state.touched().position(),
-            structure: state.touched().structure(),
+            position: state.tree_changes().position(),
+            structure: state.tree_changes().structure(),
         });
         if !is_over {
             self.record_uuids(state);

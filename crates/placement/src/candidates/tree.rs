@@ -156,7 +156,7 @@ impl TreeSearch {
     /// Whether neither the tree nor a sharing provider changed since the search was opened.
     #[inline]
     pub(super) fn is_current(&mut self, plan: &Plan<'_>) -> bool {
-        let log = plan.state.touched();
+        let log = plan.state.tree_changes();
         if self.position == log.position() {
             return true;
         }

@@ -20,8 +20,8 @@ impl TreeSearch {
     ) -> bool {
         self.clear();
         self.root = root;
-        self.position = plan.state.touched().position();
-        self.sharing = plan.state.touched().sharing();
+        self.position = plan.state.tree_changes().position();
+        self.sharing = plan.state.tree_changes().sharing();
         self.add_members(plan, matches, root);
         if !sharing.is_empty() {
             self.add_sharing(plan, matches, sharing, root);

@@ -1,8 +1,9 @@
 //! The rows of a snapshot, each preceded by its length.
 //!
-//! So a row can gain fields: they are a struct of their own with defaults, which is written behind the
-//! row with [`Rows::put_with`] and read with [`Input::take_with`]. A reader that does not know them
-//! passes over them, and one that looks for them in a row of an older release gets the defaults.
+//! The length allows a later release to add fields to a row. They form a struct with defaults,
+//! which is written after the row with [`Rows::write_with`] and read with [`Input::read_with`]. An
+//! older release skips them, and a newer one that reads the row of an older release gets the
+//! defaults.
 
 use std::io::{self, Read, Write};
 
@@ -28,13 +29,13 @@ impl<'a> Rows<'a> {
         }
     }
 
-    pub(super) fn put<T: Serialize>(&mut self, row: &T) -> io::Result<()> {
-        self.put_with(row, &())
+    pub(super) fn write<T: Serialize>(&mut self, row: &T) -> io::Result<()> {
+        self.write_with(row, &())
     }
 
-    /// Writes a row and fields that it gained. They are not written if they have their defaults, so
-    /// that equal states give the same bytes in every release.
-    pub(super) fn put_with<T, A>(&mut self, row: &T, added: &A) -> io::Result<()>
+    /// Writes a row and its added fields. They are not written if all have their defaults, so that
+    /// equal states give the same bytes in every release.
+    pub(super) fn write_with<T, A>(&mut self, row: &T, added: &A) -> io::Result<()>
     where
         T: Serialize,
         A: Serialize + Default + PartialEq,
@@ -66,13 +67,13 @@ impl<'a> Input<'a> {
         }
     }
 
-    pub(super) fn take<T: DeserializeOwned>(&mut self) -> Result<T, SnapshotError> {
-        let (row, ()) = self.take_with()?;
+    pub(super) fn read<T: DeserializeOwned>(&mut self) -> Result<T, SnapshotError> {
+        let (row, ()) = self.read_with()?;
         Ok(row)
     }
 
-    /// Reads a row and fields that it gained. What is behind those was added by a later release.
-    pub(super) fn take_with<T, A>(&mut self) -> Result<(T, A), SnapshotError>
+    /// Reads a row and its added fields. Bytes after those belong to a later release and are ignored.
+    pub(super) fn read_with<T, A>(&mut self) -> Result<(T, A), SnapshotError>
     where
         T: DeserializeOwned,
         A: DeserializeOwned + Default,
@@ -85,11 +86,11 @@ impl<'a> Input<'a> {
         }
         self.row.resize(length as usize, 0);
         self.input.read_exact(&mut self.row)?;
-        let wrong = |_| SnapshotError::Damaged("a row does not hold what it should");
-        let (row, rest) = postcard::take_from_bytes(&self.row).map_err(wrong)?;
-        let added = match rest {
+        let damaged = |_| SnapshotError::Damaged("a row does not hold what it should");
+        let (row, added_bytes) = postcard::take_from_bytes(&self.row).map_err(damaged)?;
+        let added = match added_bytes {
             [] => A::default(),
-            rest => postcard::from_bytes(rest).map_err(wrong)?,
+            added_bytes => postcard::from_bytes(added_bytes).map_err(damaged)?,
         };
         Ok((row, added))
     }

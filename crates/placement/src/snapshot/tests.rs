@@ -157,25 +157,27 @@ where
 {
     let (mut of_today, mut of_tomorrow, mut with_nothing_new) =
         (Vec::new(), Vec::new(), Vec::new());
-    Rows::new(&mut of_today).put(row).unwrap();
-    Rows::new(&mut of_tomorrow).put_with(row, &added()).unwrap();
+    Rows::new(&mut of_today).write(row).unwrap();
+    Rows::new(&mut of_tomorrow)
+        .write_with(row, &added())
+        .unwrap();
     Rows::new(&mut with_nothing_new)
-        .put_with(row, &Added::default())
+        .write_with(row, &Added::default())
         .unwrap();
     assert_eq!(with_nothing_new, of_today, "{name}");
     let mut input = &of_today[..];
-    let (_, none): (T, Added) = Input::new(&mut input).take_with().unwrap();
+    let (_, none): (T, Added) = Input::new(&mut input).read_with().unwrap();
     assert_eq!(none, None, "{name}: a newer release reads an older row");
     let mut input = &of_tomorrow[..];
-    let (read, some): (T, Added) = Input::new(&mut input).take_with().unwrap();
+    let (read, some): (T, Added) = Input::new(&mut input).read_with().unwrap();
     assert_eq!(some, added(), "{name}: a newer release reads its own");
     let mut again = Vec::new();
-    Rows::new(&mut again).put(&read).unwrap();
+    Rows::new(&mut again).write(&read).unwrap();
     assert_eq!(again, of_today, "{name}");
     let mut input = &of_tomorrow[..];
-    let read: T = Input::new(&mut input).take().unwrap();
+    let read: T = Input::new(&mut input).read().unwrap();
     let mut again = Vec::new();
-    Rows::new(&mut again).put(&read).unwrap();
+    Rows::new(&mut again).write(&read).unwrap();
     assert_eq!(
         again, of_today,
         "{name}: an older release reads a newer row"
@@ -189,35 +191,35 @@ fn every_kind_of_row_grows() {
     let mut input = &bytes[..];
     let mut rows = Input::new(&mut input);
     let mut kinds = BTreeSet::new();
-    let header: Header = rows.take().unwrap();
+    let header: Header = rows.read().unwrap();
     for _ in 0..header.classes + header.traits {
-        let row: NamedRow = rows.take().unwrap();
+        let row: NamedRow = rows.read().unwrap();
         assert_grows(&mut kinds, "NamedRow", &row);
     }
     for _ in 0..header.aggregates + header.projects + header.users + header.types {
-        let name: String = rows.take().unwrap();
+        let name: String = rows.read().unwrap();
         assert_grows(&mut kinds, "String", &name);
     }
     for _ in 0..header.providers {
-        let row: ProviderRow = rows.take().unwrap();
+        let row: ProviderRow = rows.read().unwrap();
         assert_grows(&mut kinds, "ProviderRow", &row);
     }
     for _ in 0..header.levels {
-        let row: Level = rows.take().unwrap();
+        let row: Level = rows.read().unwrap();
         assert_grows(&mut kinds, "Level", &row);
     }
     for _ in 0..header.groups {
-        let row: GroupRow = rows.take().unwrap();
+        let row: GroupRow = rows.read().unwrap();
         assert_grows(&mut kinds, "GroupRow", &row);
     }
     for _ in 0..header.consumers {
-        let row: ConsumerRow = rows.take().unwrap();
+        let row: ConsumerRow = rows.read().unwrap();
         assert_grows(&mut kinds, "ConsumerRow", &row);
     }
-    let distances: u32 = rows.take().unwrap();
+    let distances: u32 = rows.read().unwrap();
     assert_grows(&mut kinds, "u32", &distances);
     for _ in 0..distances {
-        let row: Distance = rows.take().unwrap();
+        let row: Distance = rows.read().unwrap();
         assert_grows(&mut kinds, "Distance", &row);
     }
     assert_grows(&mut kinds, "Header", &header);

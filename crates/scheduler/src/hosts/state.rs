@@ -30,7 +30,7 @@ pub struct HostState {
     /// Whether an operator declared it down.
     pub is_forced_down: bool,
     /// The time of the last update or heartbeat.
-    pub heard_at: Timestamp,
+    pub reported_at: Timestamp,
     /// The incarnation and sequence of the last update that was applied.
     pub position: (u64, u64),
     /// By UUID: the instances on the host, and the pending ones.

@@ -344,7 +344,7 @@ impl HostTable {
         let Some((slot, mut state)) = taken.or_else(initial) else {
             return false;
         };
-        state.heard_at = state.heard_at.max(at);
+        state.reported_at = state.reported_at.max(at);
         self.apply_update(slot, &mut state, update);
         self.put_back(slot, state, track::kind_of(update));
         true
@@ -407,7 +407,7 @@ impl HostTable {
     /// Reads what changed in placement since the last call: new and removed providers, free
     /// amounts, aggregates.
     pub fn catch_up_with_placement(&mut self, state: &State) {
-        let log = state.touched();
+        let log = state.tree_changes();
         let is_current = |(structure, _): &(u64, Classes)| *structure == log.structure();
         let current = self.classes.filter(is_current);
         let (_, classes) = *self
@@ -422,7 +422,7 @@ impl HostTable {
         let changes = position.and_then(|position| log.since(position));
         if let Some(changed) = changes {
             let mut changed: SmallVec<[TreeChange; 16]> = changed.collect();
-            changed.sort_unstable_by_key(|change| (change.root, Reverse(change.what)));
+            changed.sort_unstable_by_key(|change| (change.root, Reverse(change.kind)));
             changed.dedup_by_key(|change| change.root);
             for change in changed {
                 self.refresh_tree(state, &classes, change);
@@ -432,7 +432,7 @@ impl HostTable {
             for slot in 0..u32::try_from(highest).unwrap_or(u32::MAX) {
                 let change = TreeChange {
                     root: ProviderId(slot),
-                    what: ChangeKind::Anything,
+                    kind: ChangeKind::Anything,
                 };
                 self.refresh_tree(state, &classes, change);
             }
@@ -442,8 +442,8 @@ impl HostTable {
                 .provider_id(host)
                 .filter(|_| self.unbound.contains_key(&host))
             {
-                let what = ChangeKind::Anything;
-                self.refresh_tree(state, &classes, TreeChange { root, what });
+                let kind = ChangeKind::Anything;
+                self.refresh_tree(state, &classes, TreeChange { root, kind });
             }
         }
         self.placement_position = Some(log.position());
@@ -452,11 +452,11 @@ impl HostTable {
     /// Updates the host whose root provider changed.
     fn refresh_tree(&mut self, state: &State, classes: &Classes, change: TreeChange) {
         let (root, slot) = (change.root, change.root.0);
-        if change.what != ChangeKind::Anything && self.slots.contains(slot) {
+        if change.kind != ChangeKind::Anything && self.slots.contains(slot) {
             // The slot still belongs to the same provider: if it did not, the change would be of
             // kind `Anything`.
             let amounts = Amounts::read_classes(state, root, classes);
-            self.change_amounts(slot, amounts, change.what);
+            self.change_amounts(slot, amounts, change.kind);
             self.refresh_devices(state, root, &amounts);
             return;
         }

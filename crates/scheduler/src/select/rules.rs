@@ -199,7 +199,7 @@ impl Rules {
             Relation::Spread(skew) => {
                 let skew = usize::try_from(skew).unwrap_or(usize::MAX);
                 let places: Vec<Place> = places.into_iter().flatten().collect();
-                let minimum = state.least(&places, &rule.scope);
+                let minimum = state.emptiest_place_count(&places, &rule.scope);
                 for run in places.chunk_by(|a, b| a == b) {
                     if run.len() >= skew.saturating_add(minimum) {
                         bound.full.push(run[0]);

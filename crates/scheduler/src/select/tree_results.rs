@@ -25,7 +25,7 @@ pub(super) struct StateVersion {
 
 impl StateVersion {
     pub(super) fn current(state: &State, search: &HostSearch<'_>) -> Self {
-        let log = state.touched();
+        let log = state.tree_changes();
         // Changes of sharing providers only matter to queries that may use them.
         let sharing = if search.takes_shared() {
             log.sharing() + 1
@@ -89,7 +89,7 @@ impl TreeResults {
             let count = (state.parents().len() * 2).next_power_of_two();
             self.entries = vec![NO_ENTRY; count.clamp(ENTRIES.0, ENTRIES.1)];
         }
-        let position = state.touched().last(root);
+        let position = state.tree_changes().last(root);
         let generation = self.generation;
         let entry = self.entry(root);
         if (entry.root, entry.generation, entry.result >> 1) != (root.0, generation, position) {

@@ -110,7 +110,7 @@ impl Collector {
             return Some(Ok(CollectResult::Whole(answer)));
         }
         let search = self.search.as_mut()?;
-        let is_over = match search.go_on(state, STEPS) {
+        let is_over = match search.run_slice(state, STEPS) {
             Ok(is_over) => is_over,
             Err(refusal) => return Some(Err(super::refused(&refusal))),
         };
@@ -130,7 +130,7 @@ impl Collector {
             }
             search = CandidateSearch::new(question.query);
             // The search is in the midst of a wide tree, so what it repeats is short.
-            if let Err(refusal) = search.go_on(state, usize::MAX) {
+            if let Err(refusal) = search.run_slice(state, usize::MAX) {
                 return Some(Err(super::refused(&refusal)));
             }
         }

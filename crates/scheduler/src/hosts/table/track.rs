@@ -323,7 +323,7 @@ impl HostTable {
         };
         let due = Timestamp(
             state
-                .heard_at
+                .reported_at
                 .0
                 .saturating_add(self.derived_config.down_after_us),
         );
