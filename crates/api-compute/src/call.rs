@@ -145,14 +145,14 @@ impl RoutedRequest<'_> {
 
     /// Tells the audit log which action of a resource the body asks for.
     pub(crate) fn note_action(&self, name: &str) {
-        if let Some(note) = placewright_audit_log::current() {
+        if let Some(note) = placewright_audit_log::current_note() {
             note.action(name);
         }
     }
 
     /// Tells the audit log what the request creates.
     pub(crate) fn note_created(&self, ids: impl IntoIterator<Item = impl ToString>) {
-        if let Some(note) = placewright_audit_log::current() {
+        if let Some(note) = placewright_audit_log::current_note() {
             ids.into_iter().for_each(|id| note.id(id));
         }
     }
