@@ -150,7 +150,11 @@ impl LogFile {
                 Ok(written) if written > 0 => remaining = &remaining[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(_) => {
-                    return Err(self.write_error(lines, remaining, io::ErrorKind::WriteZero.into()));
+                    return Err(self.write_error(
+                        lines,
+                        remaining,
+                        io::ErrorKind::WriteZero.into(),
+                    ));
                 }
                 Err(error) => return Err(self.write_error(lines, remaining, error)),
             }

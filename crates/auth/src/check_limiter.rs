@@ -130,7 +130,7 @@ impl CheckLimiter {
         if let Some(wait) = wait {
             tokio::time::sleep(wait).await;
         }
-        let permit = self.fair_queue.take(priority_class, claim.source);
+        let permit = self.fair_queue.acquire(priority_class, claim.source);
         let permit = match tokio::time::timeout_at(deadline, permit).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(rejected)) => return Err(self.rejection_error(rejected)),
