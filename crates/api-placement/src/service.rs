@@ -171,7 +171,7 @@ impl Api for PlacementService {
                     let request = RoutedRequest {
                         service: self,
                         version: *version,
-                        path_parameters: route_match.path_parameters(path),
+                        path_parameters: route_match.parameters(path),
                         query,
                         body,
                         received_at: now(),
