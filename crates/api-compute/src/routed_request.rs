@@ -158,14 +158,14 @@ impl RoutedRequest<'_> {
 
     /// Adds the action that the body names to the audit log's event.
     pub(crate) fn note_action(&self, name: &str) {
-        if let Some(note) = placewright_audit_log::current() {
+        if let Some(note) = placewright_audit_log::current_note() {
             note.action(name);
         }
     }
 
     /// Adds the ids of created objects to the audit log's event.
     pub(crate) fn note_created(&self, ids: impl IntoIterator<Item = impl ToString>) {
-        if let Some(note) = placewright_audit_log::current() {
+        if let Some(note) = placewright_audit_log::current_note() {
             ids.into_iter().for_each(|id| note.id(id));
         }
     }

@@ -1,27 +1,27 @@
-//! The `Accept` header: which of the few content types does a client prefer?
+//! The `Accept` header, from which the content type of an error response is chosen.
 //!
 //! The rules are those of RFC 9110, section 12.5.1. As in the reference, a header that cannot be
-//! parsed counts as missing, and accepts everything.
+//! parsed counts as missing: everything is acceptable.
 
 /// A parsed `Accept` header.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Accept {
-    /// Not a valid header: everything is acceptable, the first offer best.
+    /// Not a valid header: everything is acceptable, and the first offered type is preferred.
     Invalid,
     /// The media ranges in the order of the header.
     Ranges(Vec<Range>),
 }
 
-/// One media range with its weight in thousandths.
+/// One media range with its weight (`q`) in thousandths.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Range {
-    kind: String,
+    media_type: String,
     has_parameters: bool,
     weight: u16,
 }
 
 impl Accept {
-    /// Parses a request's header. None, an empty one and a lone `*/*` ask for JSON.
+    /// Parses a request's header. A missing or empty one, and a lone `*/*`, count as JSON.
     pub(crate) fn parse(header: Option<&str>) -> Self {
         match header {
             None | Some("" | "*/*" | "application/json") => Self::json(),
@@ -31,13 +31,13 @@ impl Accept {
 
     fn json() -> Self {
         Self::Ranges(vec![Range {
-            kind: "application/json".to_owned(),
+            media_type: "application/json".to_owned(),
             has_parameters: false,
             weight: 1000,
         }])
     }
 
-    /// The offered type that the client prefers; among equal ones the first.
+    /// The offered type with the highest weight, the first of equal ones; none if none is acceptable.
     pub(crate) fn best<'a>(&self, offers: &[&'a str]) -> Option<&'a str> {
         let Self::Ranges(ranges) = self else {
             return offers.first().copied();
@@ -53,53 +53,53 @@ impl Accept {
     }
 
     /// Whether the client accepts a type.
-    pub(crate) fn takes(&self, offer: &str) -> bool {
+    pub(crate) fn accepts(&self, offer: &str) -> bool {
         self.best(&[offer]).is_some()
     }
 }
 
-/// The weight of the most specific range that matches the offer; 0 for none.
+/// The weight of the most specific range that matches the offer; 0 if no range matches.
 fn weight_of(offer: &str, ranges: &[Range]) -> u16 {
-    let main = offer.split('/').next().unwrap_or(offer);
-    let mut found = (0, 0);
+    let type_part = offer.split('/').next().unwrap_or(offer);
+    let mut best_match = (0, 0);
     for range in ranges {
-        let specificity = if range.kind == offer {
+        let specificity = if range.media_type == offer {
             if range.has_parameters {
                 continue;
             }
             3
         } else if range
-            .kind
+            .media_type
             .strip_suffix("/*")
-            .is_some_and(|kind| kind == main)
+            .is_some_and(|range_type| range_type == type_part)
         {
             2
-        } else if range.kind == "*/*" {
+        } else if range.media_type == "*/*" {
             1
         } else {
             continue;
         };
-        if specificity > found.0 {
-            found = (specificity, range.weight);
+        if specificity > best_match.0 {
+            best_match = (specificity, range.weight);
         }
     }
-    found.1
+    best_match.1
 }
 
 fn parse_ranges(header: &str) -> Option<Vec<Range>> {
     let mut scanner = Scanner(header);
     let mut ranges = Vec::new();
     loop {
-        scanner.spaces();
+        scanner.skip_spaces();
         if scanner.0.is_empty() {
             return Some(ranges);
         }
-        if scanner.take(',') {
+        if scanner.skip_char(',') {
             continue;
         }
-        ranges.push(scanner.range()?);
-        scanner.spaces();
-        if !scanner.0.is_empty() && !scanner.take(',') {
+        ranges.push(scanner.parse_range()?);
+        scanner.skip_spaces();
+        if !scanner.0.is_empty() && !scanner.skip_char(',') {
             return None;
         }
     }
@@ -109,38 +109,38 @@ fn parse_ranges(header: &str) -> Option<Vec<Range>> {
 struct Scanner<'a>(&'a str);
 
 impl<'a> Scanner<'a> {
-    fn spaces(&mut self) {
+    fn skip_spaces(&mut self) {
         self.0 = self.0.trim_start_matches([' ', '\t']);
     }
 
-    fn take(&mut self, wanted: char) -> bool {
+    fn skip_char(&mut self, wanted: char) -> bool {
         match self.0.strip_prefix(wanted) {
-            Some(rest) => {
-                self.0 = rest;
+            Some(remaining) => {
+                self.0 = remaining;
                 true
             }
             None => false,
         }
     }
 
-    fn token(&mut self) -> Option<&'a str> {
+    fn parse_token(&mut self) -> Option<&'a str> {
         let end = self
             .0
             .find(|character| !is_token(character))
             .unwrap_or(self.0.len());
-        let (token, rest) = self.0.split_at(end);
-        self.0 = rest;
+        let (token, remaining) = self.0.split_at(end);
+        self.0 = remaining;
         (!token.is_empty()).then_some(token)
     }
 
-    fn quoted(&mut self) -> Option<()> {
+    fn skip_quoted(&mut self) -> Option<()> {
         let mut escaped = false;
-        for (at, character) in self.0.char_indices().skip(1) {
+        for (index, character) in self.0.char_indices().skip(1) {
             match character {
                 _ if escaped => escaped = false,
                 '\\' => escaped = true,
                 '"' => {
-                    self.0 = &self.0[at + 1..];
+                    self.0 = &self.0[index + 1..];
                     return Some(());
                 }
                 _ => {}
@@ -149,36 +149,38 @@ impl<'a> Scanner<'a> {
         None
     }
 
-    fn range(&mut self) -> Option<Range> {
-        let main = self.token()?;
-        let kind = self.take('/').then(|| self.token())??;
+    fn parse_range(&mut self) -> Option<Range> {
+        let type_part = self.parse_token()?;
+        let subtype = self.skip_char('/').then(|| self.parse_token())??;
         let mut range = Range {
-            kind: format!("{main}/{kind}").to_ascii_lowercase(),
+            media_type: format!("{type_part}/{subtype}").to_ascii_lowercase(),
             has_parameters: false,
             weight: 1000,
         };
-        let mut weighted = false;
+        let mut has_weight = false;
         loop {
             let before = self.0;
-            self.spaces();
-            if !self.take(';') {
+            self.skip_spaces();
+            if !self.skip_char(';') {
                 self.0 = before;
                 return Some(range);
             }
-            self.spaces();
-            let name = self.token()?;
-            if !weighted && name.eq_ignore_ascii_case("q") {
-                range.weight = self.take('=').then(|| weight(self.token()?))??;
-                weighted = true;
+            self.skip_spaces();
+            let name = self.parse_token()?;
+            if !has_weight && name.eq_ignore_ascii_case("q") {
+                range.weight = self
+                    .skip_char('=')
+                    .then(|| parse_weight(self.parse_token()?))??;
+                has_weight = true;
                 continue;
             }
-            range.has_parameters |= !weighted;
-            let has_value = self.take('=');
+            range.has_parameters |= !has_weight;
+            let has_value = self.skip_char('=');
             if has_value && self.0.starts_with('"') {
-                self.quoted()?;
+                self.skip_quoted()?;
             } else if has_value {
-                self.token()?;
-            } else if !weighted {
+                self.parse_token()?;
+            } else if !has_weight {
                 // Only parameters after the weight may have no value.
                 return None;
             }
@@ -191,7 +193,7 @@ fn is_token(character: char) -> bool {
 }
 
 /// Parses a weight, `0` to `1` with at most three digits after the dot, in thousandths.
-fn weight(text: &str) -> Option<u16> {
+fn parse_weight(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -211,7 +213,7 @@ mod tests {
     #[test]
     fn the_most_specific_range_decides_and_the_heaviest_offer_wins() {
         let offers = ["text/html", "application/json"];
-        for (header, best, json) in [
+        for (header, best_offer, accepts_json) in [
             (None, Some("application/json"), true),
             (Some(""), Some("application/json"), true),
             (Some("*/*"), Some("application/json"), true),
@@ -248,8 +250,12 @@ mod tests {
             (Some("application/json text/html"), Some("text/html"), true),
         ] {
             let accept = Accept::parse(header);
-            assert_eq!(accept.best(&offers), best, "{header:?}");
-            assert_eq!(accept.takes("application/json"), json, "{header:?}");
+            assert_eq!(accept.best(&offers), best_offer, "{header:?}");
+            assert_eq!(
+                accept.accepts("application/json"),
+                accepts_json,
+                "{header:?}"
+            );
         }
     }
 }

@@ -8,6 +8,6 @@ mod summary;
 mod summary_cache;
 
 pub(crate) use answer::{requested_classes, write};
-pub(crate) use caches::CandidateCaches;
+pub(crate) use caches::{CacheKey, CandidateCaches};
 pub(crate) use encode::Encoder;
 pub(crate) use summary::write_summary;

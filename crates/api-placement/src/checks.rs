@@ -10,7 +10,12 @@ use crate::routes::{Entry, HeaderRequirements, Operation, Route};
 
 const JSON: &str = "application/json";
 
-pub(crate) fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {
+/// The microversion that the headers ask for.
+///
+/// # Errors
+///
+/// 400 for a malformed version, 406 for an unsupported one.
+pub(crate) fn negotiate_version(headers: &HeaderMap) -> ApiResult<Microversion> {
     microversion::negotiate(headers).map_err(|error| {
         let status = match error {
             VersionError::Malformed { .. } => 400,
@@ -20,7 +25,7 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {
     })
 }
 
-/// A body needs a content type, even if the handler ignores it.
+/// Rejects a body without a content type, even for a handler that ignores bodies.
 pub(crate) fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
     let length = headers
         .get(header::CONTENT_LENGTH)
@@ -35,17 +40,22 @@ pub(crate) fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
     Ok(())
 }
 
-pub(crate) fn choose(
+/// The operation of a method in a version.
+///
+/// # Errors
+///
+/// 405 for a method that no version of the route has, otherwise 404.
+pub(crate) fn choose_operation(
     entry: &'static Entry,
     parts: &Parts,
     version: Microversion,
 ) -> ApiResult<&'static Operation> {
     let method = parts.method.as_str();
-    let (operation, known) = entry.operation(method, version);
+    let (operation, method_exists) = entry.operation(method, version);
     if let Some(operation) = operation {
         return Ok(operation);
     }
-    if !known {
+    if !method_exists {
         let detail = "The method specified is not allowed for this resource.";
         return Err(ApiError::new(405, detail).with_allow(entry.allow));
     }
@@ -55,8 +65,10 @@ pub(crate) fn choose(
             .operations
             .iter()
             .find(|operation| operation.method == method);
-        check_needs(
-            operation.map_or(HeaderRequirements::Nothing, |one| one.needs),
+        check_header_requirements(
+            operation.map_or(HeaderRequirements::Nothing, |operation| {
+                operation.header_requirements
+            }),
             &parts.headers,
         )?;
     }
@@ -67,11 +79,19 @@ pub(crate) fn choose(
     Err(ApiError::new(status, ""))
 }
 
-pub(crate) fn check_needs(needs: HeaderRequirements, headers: &HeaderMap) -> ApiResult<()> {
-    match needs {
+/// Checks what an operation requires of the headers.
+///
+/// # Errors
+///
+/// 406 or 415.
+pub(crate) fn check_header_requirements(
+    requirements: HeaderRequirements,
+    headers: &HeaderMap,
+) -> ApiResult<()> {
+    match requirements {
         HeaderRequirements::Nothing => Ok(()),
         HeaderRequirements::AcceptJson => {
-            if Accept::parse(Some(&accept_text(headers))).takes(JSON) {
+            if Accept::parse(Some(&accept_text(headers))).accepts(JSON) {
                 return Ok(());
             }
             Err(ApiError::new(406, "Only application/json is provided"))
@@ -80,7 +100,7 @@ pub(crate) fn check_needs(needs: HeaderRequirements, headers: &HeaderMap) -> Api
     }
 }
 
-/// The `Accept` header as one text; none, an empty one and `*/*` stand for JSON.
+/// The `Accept` headers as one text; a missing or empty one, and `*/*`, stand for JSON.
 pub(crate) fn accept_text(headers: &HeaderMap) -> String {
     let mut values = headers
         .get_all(header::ACCEPT)
@@ -88,10 +108,11 @@ pub(crate) fn accept_text(headers: &HeaderMap) -> String {
         .map(|value| value.to_str());
     let text = match (values.next(), values.next()) {
         (None, _) => return JSON.to_owned(),
-        (Some(one), None) => one.unwrap_or("?").to_owned(),
+        (Some(value), None) => value.unwrap_or("?").to_owned(),
         (Some(first), Some(second)) => {
-            let rest = [first, second].into_iter().chain(values);
-            rest.map(|value| value.unwrap_or("?"))
+            let all_values = [first, second].into_iter().chain(values);
+            all_values
+                .map(|value| value.unwrap_or("?"))
                 .collect::<Vec<_>>()
                 .join(",")
         }

@@ -1,7 +1,7 @@
 //! A JSON parser.
 //!
-//! Bodies are parsed into [`Json`], which borrows its strings from the body and keeps the
-//! difference between `1` and `1.0` that a client may see again.
+//! Bodies are parsed into [`Json`], which borrows its strings from the body. It distinguishes `1`
+//! and `1.0`, because some responses repeat a number as the client wrote it.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -24,11 +24,11 @@ pub(crate) enum Json<'a> {
     Text(Cow<'a, str>),
     /// An array in the order of its items.
     Array(Vec<Json<'a>>),
-    /// An object in the order of its keys; of a repeated key the last value counts.
+    /// An object in the order of its keys; the last value of a repeated key is used.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
-/// The most values of a body without a specific limit.
+/// The most values of a body that is parsed without a limit of its own.
 pub(crate) const VALUES_MAX: usize = 320_000;
 
 /// Parses a body. Nesting is bounded by serde_json.
@@ -37,9 +37,9 @@ pub(crate) const VALUES_MAX: usize = 320_000;
 ///
 /// The parser's message with line and column.
 pub(crate) fn parse(body: &[u8]) -> Result<Json<'_>, String> {
-    parse_bounded(body, VALUES_MAX).map_err(|unread| match unread {
+    parse_bounded(body, VALUES_MAX).map_err(|error| match error {
         ParseError::Malformed(reason) => reason,
-        ParseError::TooMany => format!("there are more than {VALUES_MAX} values"),
+        ParseError::TooManyValues => format!("there are more than {VALUES_MAX} values"),
     })
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum ParseError {
     Malformed(String),
     /// It has too many values. A body of 32 MB can have 16 million, each of which occupies 16 times
     /// its size in the body.
-    TooMany,
+    TooManyValues,
 }
 
 /// Parses a body of at most so many values: numbers, strings, arrays, objects.
@@ -59,13 +59,13 @@ pub(crate) enum ParseError {
 ///
 /// [`ParseError`].
 pub(crate) fn parse_bounded(body: &[u8], values_max: usize) -> Result<Json<'_>, ParseError> {
-    let left = Cell::new(values_max);
+    let values_left = Cell::new(values_max);
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let value = Seed(&left).deserialize(&mut deserializer);
+    let value = ValueSeed(&values_left).deserialize(&mut deserializer);
     let value = value.and_then(|value| deserializer.end().map(|()| value));
     value.map_err(|error| {
-        if left.get() == 0 {
-            ParseError::TooMany
+        if values_left.get() == 0 {
+            ParseError::TooManyValues
         } else {
             ParseError::Malformed(error.to_string())
         }
@@ -97,7 +97,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The text of a string; none for other values.
+    /// The text of a string, or none for other values.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Json::Text(text) => Some(text),
@@ -109,7 +109,7 @@ impl<'a> Json<'a> {
     pub(crate) fn integer(&self) -> Option<i64> {
         match self {
             Json::Int(number) => Some(*number),
-            // The cast saturates, as documented above.
+            // The cast saturates.
             Json::Float(number) if number.fract() == 0.0 => Some(*number as i64),
             _ => None,
         }
@@ -127,22 +127,22 @@ impl<'a> Json<'a> {
 
 /// Deserializes one value, and counts it against the limit of values.
 #[derive(Clone, Copy)]
-struct Seed<'c>(&'c Cell<usize>);
+struct ValueSeed<'c>(&'c Cell<usize>);
 
-impl<'de> DeserializeSeed<'de> for Seed<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Json<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
-        let left = self.0.get().saturating_sub(1);
-        self.0.set(left);
-        if left == 0 {
+        let values_left = self.0.get().saturating_sub(1);
+        self.0.set(values_left);
+        if values_left == 0 {
             return Err(serde::de::Error::custom("there are too many values"));
         }
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Seed<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Json<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -190,43 +190,42 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while let Some(Key(key)) = access.next_key()? {
             members.set(key, access.next_value_seed(self)?);
         }
-        Ok(Json::Object(members.entries))
+        Ok(Json::Object(members.members))
     }
 }
 
 /// The members of an object while it is parsed.
 #[derive(Default)]
 struct Members<'a> {
-    entries: Vec<(Cow<'a, str>, Json<'a>)>,
-    /// The positions of the keys, only for large objects, where a search for each key would be
-    /// quadratic.
-    places: std::collections::HashMap<Cow<'a, str>, usize>,
+    members: Vec<(Cow<'a, str>, Json<'a>)>,
+    /// The index of each key, only for large objects, in which linear searches would be quadratic.
+    indexes: std::collections::HashMap<Cow<'a, str>, usize>,
 }
 
-/// The number of keys from which on a map finds repeated ones.
-const LARGE_OBJECT: usize = 16;
+/// From this number of keys on, a map is used to find repeated keys.
+const LARGE_OBJECT_KEYS: usize = 16;
 
 impl<'a> Members<'a> {
-    /// A repeated key keeps its first position and takes its last value, as in a Python dict.
+    /// Sets a member. A repeated key keeps its position and gets the new value, as in a Python dict.
     fn set(&mut self, key: Cow<'a, str>, value: Json<'a>) {
-        let place = if self.entries.len() < LARGE_OBJECT {
-            self.entries.iter().position(|(name, _)| *name == key)
+        let index = if self.members.len() < LARGE_OBJECT_KEYS {
+            self.members.iter().position(|(name, _)| *name == key)
         } else {
-            if self.places.is_empty() {
-                let known = self.entries.iter().enumerate();
-                self.places = known
-                    .map(|(place, (name, _))| (name.clone(), place))
+            if self.indexes.is_empty() {
+                let indexed = self.members.iter().enumerate();
+                self.indexes = indexed
+                    .map(|(index, (name, _))| (name.clone(), index))
                     .collect();
             }
-            self.places.get(&key).copied()
+            self.indexes.get(&key).copied()
         };
-        match place {
-            Some(place) => self.entries[place].1 = value,
+        match index {
+            Some(index) => self.members[index].1 = value,
             None => {
-                if !self.places.is_empty() {
-                    self.places.insert(key.clone(), self.entries.len());
+                if !self.indexes.is_empty() {
+                    self.indexes.insert(key.clone(), self.members.len());
                 }
-                self.entries.push((key, value));
+                self.members.push((key, value));
             }
         }
     }
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_repeated_key_the_last_value_counts_also_in_large_objects() {
+    fn the_last_value_of_a_repeated_key_is_used_also_in_large_objects() {
         let value = parse(br#"{"a": 1, "b": 2, "a": 3}"#).unwrap();
         assert_eq!(value.members().len(), 2);
         assert_eq!(value.get("a"), Some(&Json::Int(3)));
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_python_refuses_is_refused() {
+    fn malformed_json_is_rejected_as_by_python() {
         for body in [
             "",
             "{",
@@ -319,12 +318,12 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_too_many_values_is_not_read() {
+    fn a_body_with_too_many_values_is_rejected() {
         let body = format!("[{}0]", "0,".repeat(99));
         assert!(parse_bounded(body.as_bytes(), 102).is_ok());
         assert_eq!(
             parse_bounded(body.as_bytes(), 101),
-            Err(ParseError::TooMany)
+            Err(ParseError::TooManyValues)
         );
         assert!(matches!(
             parse_bounded(b"[0", 102),

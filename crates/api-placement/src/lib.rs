@@ -1,25 +1,25 @@
-//! The Placement REST API (microversions 1.0 to 1.39), and Placewright's own pages beside it.
+//! The Placement REST API (microversions 1.0 to 1.39), and Placewright's own pages on its port.
 //!
-//! [`PlacementService`] knows no sockets, so tests call [`PlacementService::handle`];
-//! [`placewright_http::Server`] puts it on TCP. What a request changes goes through the engine as one
-//! command; what it reads is computed from the state in memory. This crate decides nothing about
-//! resources: it validates requests, and formats the decisions and the contents of the state.
+//! [`PlacementService`] is independent of sockets: tests call [`PlacementService::handle`], and
+//! [`placewright_http::Server`] serves it over TCP. A request that changes something becomes one command
+//! to the engine; a request that reads is answered from the state in memory. This crate decides nothing
+//! about resources: it validates requests, and formats decisions and the contents of the state.
 
 mod accept;
-mod call;
 mod candidate_texts;
 mod checks;
-mod followers;
+mod follower_limits;
 mod json;
 mod microversion;
 mod options;
-mod own;
+mod pages;
 mod pattern;
 mod python;
 mod query;
 mod refusals;
 mod render;
 mod resources;
+mod routed_request;
 mod routes;
 mod schema;
 mod schemas;

@@ -1,9 +1,9 @@
 //! Microversions of the Placement API and their negotiation.
 //!
-//! A client names the version that it wants in the `OpenStack-API-Version` header. What counts as a
-//! version there follows the library that OpenStack services share: the last entry of the list that
-//! names the service wins, the service's case is ignored, and the two numbers are whatever Python's
-//! `int()` takes.
+//! A client names the version that it wants in the `OpenStack-API-Version` header. The header
+//! is parsed as by the library that OpenStack services share: it is a list of services with versions,
+//! of which the last element for this service is used, whatever its case; and the two numbers of a
+//! version may have any form that Python's `int()` accepts.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::python;
 /// The name of the header in requests and responses.
 pub(crate) const HEADER: &str = "openstack-api-version";
 
-/// The same as a parsed constant.
+/// [`HEADER`] as a constant for header maps.
 const HEADER_NAME: HeaderName = HeaderName::from_static(HEADER);
 
 /// A version `1.minor` of the Placement API.
@@ -107,7 +107,7 @@ const HEADER_VALUES: [&str; 40] = [
 /// Why a version header was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
-    /// It is not two numbers with a dot between them: 400.
+    /// Not two numbers with a dot between them; answered with 400.
     #[error("invalid version string: {text}; {reason}")]
     Malformed {
         /// The text that the client sent.
@@ -115,41 +115,41 @@ pub enum VersionError {
         /// The reason, in a sentence.
         reason: String,
     },
-    /// The version is not supported: 406.
+    /// A version that is not supported; answered with 406.
     #[error("Unacceptable version header: {0}")]
     Unacceptable(String),
 }
 
-/// The version that a request asks for.
+/// The version that a request's headers ask for.
 ///
 /// # Errors
 ///
-/// [`VersionError`] when the entry for this service is not a version, or not a supported one.
+/// [`VersionError`] when the text for this service is not a version, or not a supported one.
 pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Microversion, VersionError> {
     let mut values = headers.get_all(HEADER_NAME).iter();
     if let (Some(value), None) = (values.next(), values.next())
-        && let Some(version) = usual(value.as_bytes())
+        && let Some(version) = parse_common_form(value.as_bytes())
     {
         return Ok(version);
     }
-    let mut wanted = None;
+    let mut requested = None;
     for value in headers.get_all(HEADER_NAME) {
         // Repeated headers are one list.
         let text = String::from_utf8_lossy(value.as_bytes());
-        for entry in text.split(',') {
-            if let Some(version) = version_of_entry(entry) {
-                wanted = Some(version.to_owned());
+        for element in text.split(',') {
+            if let Some(version) = version_of_element(element) {
+                requested = Some(version.to_owned());
             }
         }
     }
-    match wanted {
+    match requested {
         None => Ok(Microversion::MIN),
         Some(text) => parse(&text),
     }
 }
 
-/// Parses a header in this service's own format, which most clients use.
-fn usual(value: &[u8]) -> Option<Microversion> {
+/// Parses the form that most clients send, `placement 1.N`, without the rules for other forms.
+fn parse_common_form(value: &[u8]) -> Option<Microversion> {
     let minor = match *value.strip_prefix(b"placement 1.")? {
         [ones @ b'0'..=b'9'] => ones - b'0',
         [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => (tens - b'0') * 10 + (ones - b'0'),
@@ -159,9 +159,9 @@ fn usual(value: &[u8]) -> Option<Microversion> {
 }
 
 /// The version part of `placement <version>`; none for other services or a single word.
-fn version_of_entry(entry: &str) -> Option<&str> {
-    let entry = entry.trim();
-    let (service, version) = entry.split_once(char::is_whitespace)?;
+fn version_of_element(element: &str) -> Option<&str> {
+    let element = element.trim();
+    let (service, version) = element.split_once(char::is_whitespace)?;
     service
         .eq_ignore_ascii_case("placement")
         .then(|| version.trim())
@@ -198,7 +198,7 @@ fn parse(text: &str) -> Result<Microversion, VersionError> {
 mod tests {
     use super::*;
 
-    fn ask(values: &[&str]) -> Result<String, VersionError> {
+    fn negotiate_headers(values: &[&str]) -> Result<String, VersionError> {
         let mut headers = HeaderMap::new();
         for value in values {
             headers.append(HEADER, value.parse().unwrap());
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_entry_for_this_service_wins() {
+    fn the_last_element_for_this_service_is_used() {
         for (values, expected) in [
             (&[][..], "1.0"),
             (&["placement 1.7"], "1.7"),
@@ -228,25 +228,29 @@ mod tests {
             (&["placement 1. 10"], "1.10"),
             (&["placement  +1.10"], "1.10"),
         ] {
-            assert_eq!(ask(values).as_deref(), Ok(expected), "{values:?}");
+            assert_eq!(
+                negotiate_headers(values).as_deref(),
+                Ok(expected),
+                "{values:?}"
+            );
         }
     }
 
     #[test]
-    fn each_version_is_told_as_it_is_asked_for() {
+    fn each_version_is_negotiated_by_its_header_value() {
         for minor in 0..=Microversion::MAX.minor() {
             let version = Microversion::from_minor(minor).unwrap();
             assert_eq!(version.number(), version.to_string());
             assert_eq!(
-                ask(&[version.header_value()]).as_deref(),
+                negotiate_headers(&[version.header_value()]).as_deref(),
                 Ok(version.number())
             );
         }
     }
 
     #[test]
-    fn bad_versions_are_told_apart_from_absent_ones() {
-        for (value, malformed) in [
+    fn malformed_versions_and_unsupported_ones_are_different_errors() {
+        for (value, is_malformed) in [
             ("placement pony.horse", true),
             ("placement 1.2.3", true),
             ("placement 1", true),
@@ -262,9 +266,9 @@ mod tests {
                 false,
             ),
         ] {
-            match ask(&[value]) {
-                Err(VersionError::Malformed { .. }) => assert!(malformed, "{value}"),
-                Err(VersionError::Unacceptable(_)) => assert!(!malformed, "{value}"),
+            match negotiate_headers(&[value]) {
+                Err(VersionError::Malformed { .. }) => assert!(is_malformed, "{value}"),
+                Err(VersionError::Unacceptable(_)) => assert!(!is_malformed, "{value}"),
                 Ok(version) => panic!("{value} is {version}"),
             }
         }

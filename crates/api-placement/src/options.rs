@@ -5,9 +5,9 @@
 pub struct PlacementOptions {
     /// The most readers of the change stream; a further one gets 503.
     pub followers_max: usize,
-    /// The project of consumers that were written without one (microversions below 1.8).
+    /// The project of consumers that were written without a project (microversions below 1.8).
     pub incomplete_consumer_project_id: String,
-    /// The user of consumers that were written without one (microversions below 1.8).
+    /// The user of consumers that were written without a user (microversions below 1.8).
     pub incomplete_consumer_user_id: String,
     /// How `GET /allocation_candidates` selects candidates.
     pub candidates: CandidateOptions,
@@ -21,7 +21,7 @@ pub struct PlacementOptions {
 /// How `GET /allocation_candidates` selects among the candidates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CandidateOptions {
-    /// Whether a response cut by `limit` is a random sample.
+    /// Whether a response that `limit` truncates has a random sample of the candidates.
     pub randomize: bool,
     /// The most candidates that one search generates; unlimited if absent.
     pub candidates_max: Option<u64>,

@@ -13,13 +13,15 @@ pub(crate) enum Pattern {
     Uuid36,
     /// A text that contains the suffix of a request group.
     GroupSuffix,
-    /// The consumer type in `GET /usages`. `all` may be followed by anything.
+    /// The consumer type in `GET /usages`. As in the reference, anything may follow `all`.
     ConsumerTypeQuery,
     /// The limit of the number of candidates.
     Limit,
-    /// A query key with an optional number: `resources`, `resources1`.
+    /// A query key with an optional number, such as `resources` or `resources1`: the prefix, and the
+    /// source of the expression.
     Numbered(&'static str, &'static str),
-    /// A query key with an optional suffix: `resources`, `resources_NIC-1`.
+    /// A query key with an optional suffix, such as `resources` or `resources_NIC-1`: the prefix, and
+    /// the source of the expression.
     Suffixed(&'static str, &'static str),
 }
 
@@ -40,12 +42,12 @@ impl Pattern {
     /// Whether the expression matches within a text.
     pub(crate) fn matches(self, text: &str) -> bool {
         match self {
-            Pattern::Name => is_name(before_end(text)),
-            Pattern::CustomName => before_end(text)
+            Pattern::Name => is_name(without_final_newline(text)),
+            Pattern::CustomName => without_final_newline(text)
                 .strip_prefix("CUSTOM_")
                 .is_some_and(is_name),
             Pattern::Uuid36 => {
-                let text = before_end(text);
+                let text = without_final_newline(text);
                 text.len() == 36
                     && text
                         .bytes()
@@ -53,10 +55,10 @@ impl Pattern {
             }
             Pattern::GroupSuffix => text.bytes().any(is_suffix_byte),
             Pattern::ConsumerTypeQuery => {
-                let ended = before_end(text);
-                is_name(ended) || text.starts_with("all") || ended == "unknown"
+                let name = without_final_newline(text);
+                is_name(name) || text.starts_with("all") || name == "unknown"
             }
-            Pattern::Limit => is_positive_number(before_end(text)),
+            Pattern::Limit => is_positive_number(without_final_newline(text)),
             Pattern::Numbered(prefix, _) => group_number(text, prefix).is_some(),
             Pattern::Suffixed(prefix, _) => group_suffix(text, prefix).is_some(),
         }
@@ -64,7 +66,7 @@ impl Pattern {
 }
 
 /// The text without one final newline, before which `$` matches.
-fn before_end(text: &str) -> &str {
+fn without_final_newline(text: &str) -> &str {
     text.strip_suffix('\n').unwrap_or(text)
 }
 
@@ -85,13 +87,13 @@ fn is_positive_number(text: &str) -> bool {
 
 /// The number after `prefix` in a query key; empty if it has none (microversions 1.25 to 1.32).
 pub(crate) fn group_number<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
-    let suffix = before_end(key.strip_prefix(prefix)?);
+    let suffix = without_final_newline(key.strip_prefix(prefix)?);
     (suffix.is_empty() || is_positive_number(suffix)).then_some(suffix)
 }
 
 /// The suffix after `prefix` in a query key; empty if it has none (from microversion 1.33).
 pub(crate) fn group_suffix<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
-    let suffix = before_end(key.strip_prefix(prefix)?);
+    let suffix = without_final_newline(key.strip_prefix(prefix)?);
     (suffix.len() <= 64 && suffix.bytes().all(is_suffix_byte)).then_some(suffix)
 }
 
@@ -100,8 +102,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_take_what_their_expressions_take() {
-        for (pattern, good, bad) in [
+    fn patterns_match_what_their_expressions_match() {
+        for (pattern, matching, not_matching) in [
             (
                 Pattern::Name,
                 &["A", "A_1", "CUSTOM_X\n"][..],
@@ -145,10 +147,10 @@ mod tests {
                 &["required.", "require"],
             ),
         ] {
-            for text in good {
+            for text in matching {
                 assert!(pattern.matches(text), "{pattern:?} {text:?}");
             }
-            for text in bad {
+            for text in not_matching {
                 assert!(!pattern.matches(text), "{pattern:?} {text:?}");
             }
         }

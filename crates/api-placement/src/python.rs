@@ -6,7 +6,8 @@ use placewright_http::json::repr_float;
 
 use crate::json::Json;
 
-/// Zeros of Unicode's decimal digits (category Nd); the nine after each are the other digits.
+/// The code points of the zeros among Unicode's decimal digits (category Nd); the nine code points
+/// after each zero are the other digits.
 const DIGIT_ZEROS: [u32; 66] = [
     0x30, 0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66,
     0xDE6, 0xE50, 0xED0, 0xF20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90,
@@ -16,7 +17,8 @@ const DIGIT_ZEROS: [u32; 66] = [
     0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC, 0x1D7F6, 0x1E140, 0x1E2F0, 0x1E950, 0x1FBF0,
 ];
 
-fn digit(character: char) -> Option<u8> {
+/// The value of a decimal digit of any script.
+fn digit_value(character: char) -> Option<u8> {
     if character.is_ascii() {
         return character
             .to_digit(10)
@@ -40,9 +42,10 @@ fn is_space(character: char) -> bool {
     character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
 
-/// `int(text)`: spaces around, a sign, digits of any script, single underscores between digits.
+/// `int(text)`: it accepts surrounding white space, a sign, digits of any script, and single
+/// underscores between digits.
 ///
-/// A number too large for `i128` becomes the nearest `i128`, which makes no difference here.
+/// A number too large for `i128` becomes the nearest `i128`: it is beyond all limits either way.
 pub(crate) fn int(text: &str) -> Option<i128> {
     // Almost all numbers are plain ASCII digits, and fit.
     if text.len() <= 18 && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -50,7 +53,7 @@ pub(crate) fn int(text: &str) -> Option<i128> {
     }
     let text = strip(text);
     let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
+        Some(digits) => (true, digits),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
     let mut value: i128 = 0;
@@ -60,7 +63,7 @@ pub(crate) fn int(text: &str) -> Option<i128> {
             after_digit = false;
             continue;
         }
-        let digit = digit(character)?;
+        let digit = digit_value(character)?;
         value = value.saturating_mul(10).saturating_add(i128::from(digit));
         after_digit = true;
     }
@@ -69,20 +72,20 @@ pub(crate) fn int(text: &str) -> Option<i128> {
 
 /// `repr()` of what `json.loads` would have made of a value, truncated if it is long.
 pub(crate) fn repr(value: &Json<'_>) -> String {
-    let mut out = String::new();
-    if write(&mut out, value).is_err() {
-        out.push_str("...");
+    let mut output = String::new();
+    if write(&mut output, value).is_err() {
+        output.push_str("...");
     }
-    out
+    output
 }
 
 /// `repr()` of a string, truncated if it is long.
 pub(crate) fn repr_str(text: &str) -> String {
-    let mut out = String::new();
-    if write_str(&mut out, text).is_err() {
-        out.push_str("...");
+    let mut output = String::new();
+    if write_str(&mut output, text).is_err() {
+        output.push_str("...");
     }
-    out
+    output
 }
 
 /// The longest part of a client's value that an error repeats, in bytes.
@@ -91,71 +94,71 @@ const SHOWN_BYTES_MAX: usize = 2000;
 /// The text has reached its maximum length, so that writing stops.
 struct LengthReached;
 
-fn put(out: &mut String, text: &str) -> Result<(), LengthReached> {
-    out.push_str(text);
-    if out.len() > SHOWN_BYTES_MAX {
+fn push(output: &mut String, text: &str) -> Result<(), LengthReached> {
+    output.push_str(text);
+    if output.len() > SHOWN_BYTES_MAX {
         Err(LengthReached)
     } else {
         Ok(())
     }
 }
 
-fn write_str(out: &mut String, text: &str) -> Result<(), LengthReached> {
+fn write_str(output: &mut String, text: &str) -> Result<(), LengthReached> {
     let quote = if text.contains('\'') && !text.contains('"') {
         '"'
     } else {
         '\''
     };
-    out.push(quote);
+    output.push(quote);
     for character in text.chars() {
         match character {
-            '\\' => put(out, "\\\\")?,
-            '\n' => put(out, "\\n")?,
-            '\r' => put(out, "\\r")?,
-            '\t' => put(out, "\\t")?,
+            '\\' => push(output, "\\\\")?,
+            '\n' => push(output, "\\n")?,
+            '\r' => push(output, "\\r")?,
+            '\t' => push(output, "\\t")?,
             _ if character == quote => {
-                out.push('\\');
-                out.push(character);
+                output.push('\\');
+                output.push(character);
             }
             _ if character.is_control() => {
-                put(out, &format!("\\x{:02x}", u32::from(character)))?;
+                push(output, &format!("\\x{:02x}", u32::from(character)))?;
             }
-            _ => put(out, character.encode_utf8(&mut [0; 4]))?,
+            _ => push(output, character.encode_utf8(&mut [0; 4]))?,
         }
     }
-    out.push(quote);
+    output.push(quote);
     Ok(())
 }
 
-fn write(out: &mut String, value: &Json<'_>) -> Result<(), LengthReached> {
+fn write(output: &mut String, value: &Json<'_>) -> Result<(), LengthReached> {
     match value {
-        Json::Null => put(out, "None"),
-        Json::Bool(true) => put(out, "True"),
-        Json::Bool(false) => put(out, "False"),
-        Json::Int(number) => put(out, &number.to_string()),
-        Json::Float(number) => put(out, &repr_float(*number)),
-        Json::Text(text) => write_str(out, text),
+        Json::Null => push(output, "None"),
+        Json::Bool(true) => push(output, "True"),
+        Json::Bool(false) => push(output, "False"),
+        Json::Int(number) => push(output, &number.to_string()),
+        Json::Float(number) => push(output, &repr_float(*number)),
+        Json::Text(text) => write_str(output, text),
         Json::Array(items) => {
-            out.push('[');
+            output.push('[');
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
-                    put(out, ", ")?;
+                    push(output, ", ")?;
                 }
-                write(out, item)?;
+                write(output, item)?;
             }
-            put(out, "]")
+            push(output, "]")
         }
         Json::Object(members) => {
-            out.push('{');
+            output.push('{');
             for (index, (key, item)) in members.iter().enumerate() {
                 if index > 0 {
-                    put(out, ", ")?;
+                    push(output, ", ")?;
                 }
-                write_str(out, key)?;
-                put(out, ": ")?;
-                write(out, item)?;
+                write_str(output, key)?;
+                push(output, ": ")?;
+                write(output, item)?;
             }
-            put(out, "}")
+            push(output, "}")
         }
     }
 }
@@ -165,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn int_reads_what_python_reads() {
+    fn int_accepts_what_python_accepts() {
         for (text, expected) in [
             ("1", Some(1)),
             (" 1\n", Some(1)),
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_choose_their_quotes() {
+    fn repr_uses_double_quotes_only_around_single_ones() {
         assert_eq!(repr_str("a'b"), "\"a'b\"");
         assert_eq!(repr_str("a'b\""), "'a\\'b\"'");
         assert_eq!(repr_str("a\nb\u{1}"), "'a\\nb\\x01'");

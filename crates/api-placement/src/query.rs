@@ -1,4 +1,4 @@
-//! Query strings as the Placement API takes them.
+//! Query strings of the Placement API.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,21 +12,22 @@ use crate::json::Json;
 ///
 /// # Errors
 ///
-/// The reason, in the words of the reference.
+/// The reason, worded as by the reference.
 pub(crate) fn parse(text: &str) -> Result<Query<'_>, String> {
     Query::parse(text, Syntax::default()).map_err(|error| error.to_string())
 }
 
-/// A query as a JSON object of strings, for validation. Of a repeated key the last value counts.
+/// A query as a JSON object of strings, for validation. The last value of a repeated key
+/// is used.
 pub(crate) fn as_json<'q>(query: &'q Query<'_>) -> Json<'q> {
     let mut members: Vec<(Cow<'_, str>, Json<'_>)> = Vec::with_capacity(query.len());
-    let mut places: HashMap<&str, usize> = HashMap::with_capacity(query.len());
+    let mut indexes: HashMap<&str, usize> = HashMap::with_capacity(query.len());
     for (key, value) in query.iter() {
         let value = Json::Text(Cow::Borrowed(value));
-        match places.entry(key) {
-            Entry::Occupied(place) => members[*place.get()].1 = value,
-            Entry::Vacant(place) => {
-                place.insert(members.len());
+        match indexes.entry(key) {
+            Entry::Occupied(index) => members[*index.get()].1 = value,
+            Entry::Vacant(index) => {
+                index.insert(members.len());
                 members.push((Cow::Borrowed(key), value));
             }
         }
@@ -48,9 +49,9 @@ mod tests {
             parse("a=%ff").unwrap_err(),
             "'utf-8' codec can't decode byte 0xff in position 0"
         );
-        let many = "a&".repeat(1001);
+        let too_many = "a&".repeat(1001);
         assert_eq!(
-            parse(&many).unwrap_err(),
+            parse(&too_many).unwrap_err(),
             "there are more than 1000 parameters"
         );
     }

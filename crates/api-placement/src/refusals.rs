@@ -1,6 +1,6 @@
-//! The error responses to refusals of the state: status, text and code.
+//! The error responses for refused commands: status, text and code.
 //!
-//! The same refusal has different texts for different operations, so a caller names its operation.
+//! The text for a refusal depends on the operation of the API that was refused.
 
 use placewright_http::ApiError;
 use placewright_placement::Refusal;
@@ -22,15 +22,15 @@ pub(crate) enum RefusedOperation<'a> {
     UpdateProvider(&'a str),
     /// The provider with this UUID is deleted: `DELETE /resource_providers/{uuid}`.
     DeleteProvider(&'a str),
-    /// One inventory is added with `POST`.
+    /// One inventory of the provider with this UUID is added with `POST`.
     AddInventory(&'a str),
-    /// One inventory is replaced with `PUT`.
+    /// One inventory of the provider with this UUID is replaced with `PUT`.
     UpdateInventory(&'a str),
-    /// All inventories are replaced with `PUT`.
+    /// All inventories of the provider with this UUID are replaced with `PUT`.
     SetInventories(&'a str),
-    /// The inventory of this class is deleted.
+    /// A provider's inventory of this resource class is deleted.
     DeleteInventory(&'a str),
-    /// All inventories are deleted.
+    /// All inventories of a provider are deleted.
     DeleteInventories,
     /// A provider's traits are set or deleted.
     SetTraits,
@@ -40,7 +40,7 @@ pub(crate) enum RefusedOperation<'a> {
     Class,
     /// A trait is created or deleted.
     Trait,
-    /// One consumer's allocations are set: `PUT /allocations/{consumer_uuid}`.
+    /// The allocations of the consumer with this UUID are set: `PUT /allocations/{consumer_uuid}`.
     Allocate(&'a str),
     /// Several consumers' allocations are set: `POST /allocations`.
     AllocateSeveral,
@@ -51,9 +51,9 @@ pub(crate) enum RefusedOperation<'a> {
 }
 
 /// The error response to a refused operation.
-pub(crate) fn to_error(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
+pub(crate) fn to_error(refusal: &Refusal, operation: &RefusedOperation<'_>) -> ApiError {
     match refusal {
-        Refusal::ProviderNotFound { uuid } => match attempt {
+        Refusal::ProviderNotFound { uuid } => match operation {
             RefusedOperation::DeleteProvider(uuid) => ApiError::not_found(format!(
                 "No resource provider with uuid {uuid} found for delete"
             )),
@@ -67,8 +67,8 @@ pub(crate) fn to_error(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> Api
         | Refusal::UnparentingNotAllowed { .. }
         | Refusal::ProviderLoop { .. }
         | Refusal::ProviderHasChildren { .. }
-        | Refusal::ProviderInUse { .. } => provider(refusal, attempt),
-        Refusal::ProviderGenerationConflict { .. } => generation(refusal, attempt),
+        | Refusal::ProviderInUse { .. } => provider_error(refusal, operation),
+        Refusal::ProviderGenerationConflict { .. } => generation_error(refusal, operation),
         Refusal::ClassNotFound { .. }
         | Refusal::ClassExists { .. }
         | Refusal::ClassInUse { .. }
@@ -76,19 +76,19 @@ pub(crate) fn to_error(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> Api
         | Refusal::NamesExhausted
         | Refusal::TraitNotFound { .. }
         | Refusal::TraitInUse { .. }
-        | Refusal::TraitStandard { .. } => named(refusal, attempt),
+        | Refusal::TraitStandard { .. } => name_error(refusal, operation),
         Refusal::InventoryExists { .. }
         | Refusal::InventoryNotFound { .. }
         | Refusal::InventoryInUse { .. }
-        | Refusal::InvalidCapacity { .. } => inventory(refusal, attempt),
+        | Refusal::InvalidCapacity { .. } => inventory_error(refusal, operation),
         Refusal::ConsumerGenerationConflict { .. }
         | Refusal::AllocationsNotFound { .. }
         | Refusal::AllocationProviderNotFound { .. }
         | Refusal::ReshapeProviderNotFound { .. }
         | Refusal::NoInventory { .. }
         | Refusal::ConstraintsViolated { .. }
-        | Refusal::CapacityExceeded { .. } => allocation(refusal),
-        // No command of this API is refused for these reasons.
+        | Refusal::CapacityExceeded { .. } => allocation_error(refusal),
+        // Only commands that this API does not submit are refused for these reasons.
         Refusal::NothingFits { .. }
         | Refusal::RuleBroken { .. }
         | Refusal::GroupNotFound { .. }
@@ -105,9 +105,9 @@ pub(crate) fn provider_not_found(uuid: &str) -> ApiError {
     ApiError::not_found(format!("No resource provider with uuid {uuid} found")).before_routing()
 }
 
-fn provider(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
-    let failed = |action: &str, reason: &str| {
-        let what = match attempt {
+fn provider_error(refusal: &Refusal, operation: &RefusedOperation<'_>) -> ApiError {
+    let action_failed = |action: &str, reason: &str| {
+        let problem = match operation {
             RefusedOperation::CreateProvider { name, uuid } => {
                 format!("Unable to create resource provider \"{name}\", {uuid}")
             }
@@ -117,10 +117,10 @@ fn provider(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
             _ => "Unable to change the resource provider".to_owned(),
         };
         ApiError::bad_request(format!(
-            "{what}: Object action {action} failed because: {reason}"
+            "{problem}: Object action {action} failed because: {reason}"
         ))
     };
-    let target = match attempt {
+    let target = match operation {
         RefusedOperation::DeleteProvider(uuid) => uuid,
         _ => "",
     };
@@ -130,7 +130,7 @@ fn provider(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
         ))
         .with_code(code::DUPLICATE_NAME),
         Refusal::ProviderNameTaken { name } => {
-            let field = if matches!(attempt, RefusedOperation::CreateProvider { .. }) {
+            let field = if matches!(operation, RefusedOperation::CreateProvider { .. }) {
                 "name: "
             } else {
                 ""
@@ -140,21 +140,23 @@ fn provider(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
             ))
             .with_code(code::DUPLICATE_NAME)
         }
-        Refusal::ParentNotFound { .. } => failed("create", "parent provider UUID does not exist."),
-        Refusal::ParentIsSelf { .. } => failed(
+        Refusal::ParentNotFound { .. } => {
+            action_failed("create", "parent provider UUID does not exist.")
+        }
+        Refusal::ParentIsSelf { .. } => action_failed(
             "create",
             "parent provider UUID cannot be same as UUID. Please set parent provider UUID to None \
              if there is no parent.",
         ),
-        Refusal::ReparentingNotAllowed { .. } => failed(
+        Refusal::ReparentingNotAllowed { .. } => action_failed(
             "update",
             "re-parenting a provider is not currently allowed.",
         ),
-        Refusal::UnparentingNotAllowed { .. } => failed(
+        Refusal::UnparentingNotAllowed { .. } => action_failed(
             "update",
             "un-parenting a provider is not currently allowed.",
         ),
-        Refusal::ProviderLoop { .. } => failed(
+        Refusal::ProviderLoop { .. } => action_failed(
             "update",
             "creating loop in the provider tree is not allowed.",
         ),
@@ -169,8 +171,8 @@ fn provider(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
     }
 }
 
-fn generation(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
-    let error = match (attempt, refusal) {
+fn generation_error(refusal: &Refusal, operation: &RefusedOperation<'_>) -> ApiError {
+    let error = match (operation, refusal) {
         (RefusedOperation::SetTraits | RefusedOperation::SetAggregates, _) => ApiError::conflict(
             "Resource provider's generation already changed. Please update the generation and try \
              again.",
@@ -183,7 +185,7 @@ fn generation(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
                 given,
             },
         ) => {
-            // A negative number is stored as its two's complement.
+            // A negative number was parsed into its two's complement.
             let given = given.cast_signed();
             ApiError::conflict(format!(
                 "resource provider generation conflict for provider {uuid}: actual: {actual}, \
@@ -195,9 +197,9 @@ fn generation(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
     error.with_code(code::CONCURRENT_UPDATE)
 }
 
-fn named(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
+fn name_error(refusal: &Refusal, operation: &RefusedOperation<'_>) -> ApiError {
     match refusal {
-        Refusal::ClassNotFound { name } => class_not_found(name, attempt),
+        Refusal::ClassNotFound { name } => class_not_found(name, operation),
         Refusal::ClassExists { name } => {
             ApiError::conflict(format!("Conflicting resource class already exists: {name}"))
         }
@@ -213,7 +215,7 @@ fn named(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
         ),
         Refusal::TraitNotFound { names } => {
             let names = names.join(", ");
-            match attempt {
+            match operation {
                 RefusedOperation::SetTraits => {
                     ApiError::bad_request(format!("No such trait {names}"))
                 }
@@ -230,44 +232,44 @@ fn named(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
     }
 }
 
-fn class_not_found(name: &str, attempt: &RefusedOperation<'_>) -> ApiError {
-    let what = format!("No such resource class {name}.");
-    match attempt {
+fn class_not_found(name: &str, operation: &RefusedOperation<'_>) -> ApiError {
+    let problem = format!("No such resource class {name}.");
+    match operation {
         RefusedOperation::AddInventory(uuid) => ApiError::bad_request(format!(
-            "Unable to create inventory for resource provider {uuid}: {what}"
+            "Unable to create inventory for resource provider {uuid}: {problem}"
         )),
         RefusedOperation::SetInventories(uuid) => ApiError::bad_request(format!(
-            "Unknown resource class in inventory for resource provider {uuid}: {what}"
+            "Unknown resource class in inventory for resource provider {uuid}: {problem}"
         )),
         RefusedOperation::DeleteInventory(class) => ApiError::not_found(format!(
-            "No inventory of class {class} found for delete: {what}"
+            "No inventory of class {class} found for delete: {problem}"
         )),
         RefusedOperation::Allocate(consumer) => ApiError::bad_request(format!(
-            "Unable to allocate inventory for consumer {consumer}: {what}"
+            "Unable to allocate inventory for consumer {consumer}: {problem}"
         )),
         RefusedOperation::AllocateSeveral => {
-            ApiError::bad_request(format!("Unable to allocate inventory {what}"))
+            ApiError::bad_request(format!("Unable to allocate inventory {problem}"))
         }
         RefusedOperation::Reshape => {
-            ApiError::bad_request(format!("malformed reshaper data: {what}"))
+            ApiError::bad_request(format!("malformed reshaper data: {problem}"))
         }
-        _ => ApiError::not_found(what).before_routing(),
+        _ => ApiError::not_found(problem).before_routing(),
     }
 }
 
-fn inventory(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
+fn inventory_error(refusal: &Refusal, operation: &RefusedOperation<'_>) -> ApiError {
     match refusal {
         Refusal::InventoryNotFound { class, .. } => {
-            let what = format!("No inventory of class {class} found.");
-            match attempt {
+            let problem = format!("No inventory of class {class} found.");
+            match operation {
                 RefusedOperation::DeleteInventory(class) => ApiError::not_found(format!(
                     "No inventory of class {class} found for delete: No inventory of class {class} \
                      found for delete"
                 )),
                 RefusedOperation::UpdateInventory(uuid) => ApiError::bad_request(format!(
-                    "No inventory record with resource class for resource provider {uuid}: {what}"
+                    "No inventory record with resource class for resource provider {uuid}: {problem}"
                 )),
-                _ => ApiError::not_found(what),
+                _ => ApiError::not_found(problem),
             }
         }
         Refusal::InventoryExists { provider, class } => ApiError::conflict(format!(
@@ -275,19 +277,19 @@ fn inventory(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
         ))
         .with_code(code::CONCURRENT_UPDATE),
         Refusal::InventoryInUse { provider, classes } => {
-            let what = format!(
+            let problem = format!(
                 "Inventory for '{}' on resource provider '{provider}' in use.",
                 classes.join(", ")
             );
-            match attempt {
+            match operation {
                 RefusedOperation::DeleteInventory(class) => ApiError::conflict(format!(
-                    "Unable to delete inventory of class {class}: {what}"
+                    "Unable to delete inventory of class {class}: {problem}"
                 ))
                 .with_code(code::CONCURRENT_UPDATE),
                 RefusedOperation::DeleteInventories => {
-                    ApiError::conflict(what).with_code(code::INVENTORY_INUSE)
+                    ApiError::conflict(problem).with_code(code::INVENTORY_INUSE)
                 }
-                _ => ApiError::conflict(format!("update conflict: {what}"))
+                _ => ApiError::conflict(format!("update conflict: {problem}"))
                     .with_code(code::INVENTORY_INUSE),
             }
         }
@@ -296,19 +298,19 @@ fn inventory(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
             class,
             may_reserve_all,
         } => {
-            let verb = if matches!(attempt, RefusedOperation::AddInventory(_)) {
+            let verb = if matches!(operation, RefusedOperation::AddInventory(_)) {
                 "create"
             } else {
                 "update"
             };
-            let than = if *may_reserve_all {
+            let comparison = if *may_reserve_all {
                 "greater than"
             } else {
                 "greater than or equal to"
             };
             ApiError::bad_request(format!(
                 "Unable to {verb} inventory for resource provider {provider}: Invalid inventory \
-                 for '{class}' on resource provider '{provider}'. The reserved value is {than} \
+                 for '{class}' on resource provider '{provider}'. The reserved value is {comparison} \
                  total."
             ))
         }
@@ -316,12 +318,13 @@ fn inventory(refusal: &Refusal, attempt: &RefusedOperation<'_>) -> ApiError {
     }
 }
 
-fn allocation(refusal: &Refusal) -> ApiError {
-    let unable = |what: String| ApiError::conflict(format!("Unable to allocate inventory: {what}"));
-    let too_much = |class: &str, provider: &Uuid, what: &str| {
-        unable(format!(
+fn allocation_error(refusal: &Refusal) -> ApiError {
+    let unable_to_allocate =
+        |problem: String| ApiError::conflict(format!("Unable to allocate inventory: {problem}"));
+    let cannot_create_allocation = |class: &str, provider: &Uuid, violation: &str| {
+        unable_to_allocate(format!(
             "Unable to create allocation for '{class}' on resource provider '{provider}'. The \
-             requested amount would {what}."
+             requested amount would {violation}."
         ))
     };
     match refusal {
@@ -340,15 +343,15 @@ fn allocation(refusal: &Refusal) -> ApiError {
             allocation_provider_not_found(&uuid.to_string())
         }
         Refusal::ReshapeProviderNotFound { uuid } => reshape_provider_not_found(&uuid.to_string()),
-        Refusal::NoInventory { provider, class } => unable(format!(
+        Refusal::NoInventory { provider, class } => unable_to_allocate(format!(
             "Inventory for '{class}' on resource provider '{provider}' invalid."
         )),
         Refusal::ConstraintsViolated {
             provider, class, ..
-        } => too_much(class, provider, "violate inventory constraints"),
+        } => cannot_create_allocation(class, provider, "violate inventory constraints"),
         Refusal::CapacityExceeded {
             provider, class, ..
-        } => too_much(class, provider, "exceed the capacity"),
+        } => cannot_create_allocation(class, provider, "exceed the capacity"),
         _ => ApiError::bad_request(refusal.to_string()),
     }
 }

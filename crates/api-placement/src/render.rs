@@ -25,7 +25,7 @@ pub(crate) mod code {
     pub(crate) const MISSING_VALUE: &str = "placement.query.missing_value";
 }
 
-/// The parts of a request that the response repeats.
+/// The parts of a request that its error response repeats, or depends on.
 pub(crate) struct ErrorContext<'a> {
     pub(crate) method: &'a str,
     pub(crate) accept: &'a str,
@@ -101,7 +101,7 @@ fn html(error: &ApiError, context: &ErrorContext<'_>) -> String {
     )
 }
 
-/// The text of an error before HTML tags are removed.
+/// The text of an error, with HTML tags.
 fn template(
     error: &ApiError,
     context: &ErrorContext<'_>,
@@ -161,58 +161,59 @@ fn strip_tags(text: &str) -> String {
     replace_tags(&plain, |_| Some(""))
 }
 
+/// Replaces each complete tag for which there is a replacement.
 fn replace_tags(text: &str, replacement: impl Fn(&str) -> Option<&'static str>) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find('<') {
-        let Some(length) = rest[start..].find('>') else {
+    let mut output = String::with_capacity(text.len());
+    let mut remaining = text;
+    while let Some(start) = remaining.find('<') {
+        let Some(length) = remaining[start..].find('>') else {
             break;
         };
         let end = start + length + 1;
-        let tag = &rest[start..end];
-        // Slicing three bytes off a tag is only safe when they are ASCII.
-        let known = if tag.is_char_boundary(3.min(tag.len())) {
+        let tag = &remaining[start..end];
+        // The callback slices the first three bytes, which panics within a character.
+        let replacement_text = if tag.is_char_boundary(3.min(tag.len())) {
             replacement(tag)
         } else {
             None
         };
-        out.push_str(&rest[..start]);
-        match known {
-            Some(text) => {
-                out.push_str(text);
-                rest = &rest[end..];
+        output.push_str(&remaining[..start]);
+        match replacement_text {
+            Some(replacement) => {
+                output.push_str(replacement);
+                remaining = &remaining[end..];
             }
             None => {
-                out.push('<');
-                rest = &rest[start + 1..];
+                output.push('<');
+                remaining = &remaining[start + 1..];
             }
         }
     }
-    out.push_str(rest);
-    out
+    output.push_str(remaining);
+    output
 }
 
 fn escape_html(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#x27;"),
-            _ if character.is_ascii() => out.push(character),
-            _ => out.push_str(&format!("&#{};", u32::from(character))),
+            '&' => output.push_str("&amp;"),
+            '<' => output.push_str("&lt;"),
+            '>' => output.push_str("&gt;"),
+            '"' => output.push_str("&quot;"),
+            '\'' => output.push_str("&#x27;"),
+            _ if character.is_ascii() => output.push(character),
+            _ => output.push_str(&format!("&#{};", u32::from(character))),
         }
     }
-    out
+    output
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(error: &ApiError, accept: &str, version: Option<u8>) -> (String, &'static str) {
+    fn rendered(error: &ApiError, accept: &str, version: Option<u8>) -> (String, &'static str) {
         let context = ErrorContext {
             method: "PUT",
             accept,
@@ -225,10 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn json_errors_have_code_and_versions_where_they_belong() {
+    fn json_errors_have_codes_and_versions_when_the_reference_has_them() {
         let error = ApiError::conflict("no <b>bold</b>\nlines").with_code(code::CONCURRENT_UPDATE);
         assert_eq!(
-            told(&error, "application/json", Some(22)),
+            rendered(&error, "application/json", Some(22)),
             (
                 "{\"errors\": [{\"status\": 409, \"title\": \"Conflict\", \"detail\": \"There was \
                  a conflict when trying to complete your request.\\n\\n no bold lines  \", \
@@ -238,26 +239,26 @@ mod tests {
             )
         );
         assert!(
-            told(&error, "", Some(23))
+            rendered(&error, "", Some(23))
                 .0
                 .contains("\"code\": \"placement.concurrent_update\"")
         );
         let error = ApiError::new(406, "x");
         assert!(
-            told(&error, "", None)
+            rendered(&error, "", None)
                 .0
                 .contains("\"max_version\": \"1.39\"")
         );
-        assert!(!told(&error, "", Some(39)).0.contains("max_version"));
+        assert!(!rendered(&error, "", Some(39)).0.contains("max_version"));
     }
 
     #[test]
-    fn html_and_text_are_sent_to_who_asks() {
+    fn html_and_text_are_rendered_for_clients_that_accept_them() {
         let error = ApiError::bad_request("<é>");
-        let (body, kind) = told(&error, "text/html", None);
+        let (body, kind) = rendered(&error, "text/html", None);
         assert_eq!(kind, "text/html; charset=UTF-8");
         assert!(body.contains("<h1>400 Bad Request</h1>") && body.contains("&lt;&#233;&gt;"));
-        let (body, kind) = told(&ApiError::new(415, "use y"), "text/plain", None);
+        let (body, kind) = rendered(&ApiError::new(415, "use y"), "text/plain", None);
         assert_eq!(kind, "text/plain; charset=UTF-8");
         assert_eq!(
             body,
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_taken_out_as_far_as_they_go() {
+    fn complete_tags_are_removed() {
         for (text, expected) in [
             ("a<br/>b<BR >c", "a\nb\nc"),
             ("a < b", "a < b"),
@@ -281,8 +282,8 @@ mod tests {
     }
 
     #[test]
-    fn unauthenticated_is_told_differently() {
-        let (body, _) = told(&ApiError::new(401, ""), "", None);
+    fn an_authentication_error_has_a_form_of_its_own() {
+        let (body, _) = rendered(&ApiError::new(401, ""), "", None);
         assert!(body.starts_with("{\"message\": \"This server"), "{body}");
         assert!(body.ends_with("<br /><br />\\n\\n\\n\", \"code\": \"401 Unauthorized\", \"title\": \"Unauthorized\"}"), "{body}");
     }

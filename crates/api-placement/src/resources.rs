@@ -14,53 +14,58 @@ pub(crate) mod usages;
 
 use placewright_http::{ApiError, ApiResult, Reply};
 
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 use crate::routes::Route;
 
 /// Calls the handler of a route and method from the table.
-pub(crate) async fn run(route: Route, method: &str, call: &RoutedRequest<'_>) -> ApiResult<Reply> {
+pub(crate) async fn run(
+    route: Route,
+    method: &str,
+    request: &RoutedRequest<'_>,
+) -> ApiResult<Reply> {
     match (route, method) {
-        (Route::Root, "GET") => Ok(root::get(call)),
-        (Route::ResourceClasses, "GET") => resource_classes::list(call).await,
-        (Route::ResourceClasses, "POST") => resource_classes::create(call).await,
-        (Route::ResourceClass, "GET") => resource_classes::get(call).await,
-        (Route::ResourceClass, "PUT") if call.version.since(7) => {
-            resource_classes::ensure(call).await
+        (Route::Root, "GET") => Ok(root::get(request)),
+        (Route::ResourceClasses, "GET") => resource_classes::list(request).await,
+        (Route::ResourceClasses, "POST") => resource_classes::create(request).await,
+        (Route::ResourceClass, "GET") => resource_classes::get(request).await,
+        (Route::ResourceClass, "PUT") if request.version.since(7) => {
+            resource_classes::ensure(request).await
         }
-        (Route::ResourceClass, "PUT") => resource_classes::rename(call).await,
-        (Route::ResourceClass, "DELETE") => resource_classes::delete(call).await,
-        (Route::Providers, "GET") => providers::list(call).await,
-        (Route::Providers, "POST") => providers::create(call).await,
-        (Route::Provider, "GET") => providers::get(call).await,
-        (Route::Provider, "PUT") => providers::update(call).await,
-        (Route::Provider, "DELETE") => providers::delete(call).await,
-        (Route::Inventories, "GET") => inventories::list(call).await,
-        (Route::Inventories, "POST") => inventories::create(call).await,
-        (Route::Inventories, "PUT") => inventories::set(call).await,
-        (Route::Inventories, "DELETE") => inventories::delete_all(call).await,
-        (Route::Inventory, "GET") => inventories::get(call).await,
-        (Route::Inventory, "PUT") => inventories::update(call).await,
-        (Route::Inventory, "DELETE") => inventories::delete(call).await,
-        (Route::ProviderUsages, "GET") => usages::of_provider(call).await,
-        (Route::Aggregates, "GET") => aggregates::list(call).await,
-        (Route::Aggregates, "PUT") => aggregates::set(call).await,
-        (Route::ProviderAllocations, "GET") => allocations::of_provider(call).await,
-        (Route::Allocations, "POST") => allocations::set_several(call).await,
-        (Route::ConsumerAllocations, "GET") => allocations::of_consumer(call).await,
-        (Route::ConsumerAllocations, "PUT") => allocations::set(call).await,
-        (Route::ConsumerAllocations, "DELETE") => allocations::delete(call).await,
-        // By far the largest future; the others would be as large, and are moved for each request.
-        (Route::Candidates, "GET") => Box::pin(candidates::list(call)).await,
-        (Route::Traits, "GET") => traits::list(call).await,
-        (Route::Trait, "GET") => traits::get(call).await,
-        (Route::Trait, "PUT") => traits::ensure(call).await,
-        (Route::Trait, "DELETE") => traits::delete(call).await,
-        (Route::ProviderTraits, "GET") => traits::of_provider(call).await,
-        (Route::ProviderTraits, "PUT") => traits::set_of_provider(call).await,
-        (Route::ProviderTraits, "DELETE") => traits::delete_of_provider(call).await,
-        (Route::Usages, "GET") => usages::of_project(call).await,
-        (Route::Reshaper, "POST") => reshaper::reshape(call).await,
-        // The table has no other pair; a test calls each one of it.
+        (Route::ResourceClass, "PUT") => resource_classes::rename(request).await,
+        (Route::ResourceClass, "DELETE") => resource_classes::delete(request).await,
+        (Route::Providers, "GET") => providers::list(request).await,
+        (Route::Providers, "POST") => providers::create(request).await,
+        (Route::Provider, "GET") => providers::get(request).await,
+        (Route::Provider, "PUT") => providers::update(request).await,
+        (Route::Provider, "DELETE") => providers::delete(request).await,
+        (Route::Inventories, "GET") => inventories::list(request).await,
+        (Route::Inventories, "POST") => inventories::create(request).await,
+        (Route::Inventories, "PUT") => inventories::set(request).await,
+        (Route::Inventories, "DELETE") => inventories::delete_all(request).await,
+        (Route::Inventory, "GET") => inventories::get(request).await,
+        (Route::Inventory, "PUT") => inventories::update(request).await,
+        (Route::Inventory, "DELETE") => inventories::delete(request).await,
+        (Route::ProviderUsages, "GET") => usages::of_provider(request).await,
+        (Route::Aggregates, "GET") => aggregates::list(request).await,
+        (Route::Aggregates, "PUT") => aggregates::set(request).await,
+        (Route::ProviderAllocations, "GET") => allocations::of_provider(request).await,
+        (Route::Allocations, "POST") => allocations::set_several(request).await,
+        (Route::ConsumerAllocations, "GET") => allocations::of_consumer(request).await,
+        (Route::ConsumerAllocations, "PUT") => allocations::set(request).await,
+        (Route::ConsumerAllocations, "DELETE") => allocations::delete(request).await,
+        // Boxed, because its future is by far the largest, and this function's future, which is moved for
+        // each request, would be as large.
+        (Route::Candidates, "GET") => Box::pin(candidates::list(request)).await,
+        (Route::Traits, "GET") => traits::list(request).await,
+        (Route::Trait, "GET") => traits::get(request).await,
+        (Route::Trait, "PUT") => traits::ensure(request).await,
+        (Route::Trait, "DELETE") => traits::delete(request).await,
+        (Route::ProviderTraits, "GET") => traits::of_provider(request).await,
+        (Route::ProviderTraits, "PUT") => traits::set_of_provider(request).await,
+        (Route::ProviderTraits, "DELETE") => traits::delete_of_provider(request).await,
+        (Route::Usages, "GET") => usages::of_project(request).await,
+        (Route::Reshaper, "POST") => reshaper::reshape(request).await,
+        // The table has no other pair of route and method; a test calls all pairs of the table.
         _ => Err(ApiError::not_found("")),
     }
 }

@@ -50,11 +50,11 @@ pub(crate) struct Operation {
     pub(crate) method: &'static str,
     /// The oldest version that has it, as the number after the dot.
     pub(crate) since: u8,
-    /// The newest version that has it.
+    /// The newest version that has it, as the number after the dot.
     pub(crate) until: u8,
     /// What the headers must have.
-    pub(crate) needs: HeaderRequirements,
-    /// The cost of the request.
+    pub(crate) header_requirements: HeaderRequirements,
+    /// Whether a request is costly.
     pub(crate) cost: Cost,
     /// The policy rule; none for an operation without authentication.
     pub(crate) rule: Option<Rule>,
@@ -79,14 +79,14 @@ const LATEST: u8 = 39;
 
 const fn unauthenticated(
     method: &'static str,
-    needs: HeaderRequirements,
+    header_requirements: HeaderRequirements,
     summary: &'static str,
 ) -> Operation {
     Operation {
         method,
         since: 0,
         until: LATEST,
-        needs,
+        header_requirements,
         cost: Cost::OfBody,
         rule: None,
         summary,
@@ -96,7 +96,7 @@ const fn unauthenticated(
 const fn operation(
     method: &'static str,
     since: u8,
-    needs: HeaderRequirements,
+    header_requirements: HeaderRequirements,
     rule: Rule,
     summary: &'static str,
 ) -> Operation {
@@ -104,7 +104,7 @@ const fn operation(
         method,
         since,
         until: LATEST,
-        needs,
+        header_requirements,
         cost: Cost::OfBody,
         rule: Some(rule),
         summary,
@@ -212,47 +212,47 @@ impl Entry {
         method: &str,
         version: Microversion,
     ) -> (Option<&'static Operation>, bool) {
-        let mut known = false;
+        let mut method_exists = false;
         for operation in self.operations {
             if operation.method == method {
-                known = true;
+                method_exists = true;
                 if (operation.since..=operation.until).contains(&version.minor()) {
                     return (Some(operation), true);
                 }
             }
         }
-        (None, known)
+        (None, method_exists)
     }
 }
 
-/// A route that matched a path. It borrows nothing: the parameters are where they are in the path.
+/// A route that matched a path. It has the ranges of the parameters, so it does not borrow the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Match {
+pub(crate) struct RouteMatch {
     pub(crate) route: Route,
-    /// The places of the parameters in the order of the path; unused ones are empty.
-    places: [Range<usize>; 2],
+    /// The ranges of the parameters in the path, in order; those that the route lacks are empty.
+    ranges: [Range<usize>; 2],
 }
 
-impl Match {
+impl RouteMatch {
     /// The parameters of the path that matched.
     pub(crate) fn parameters<'p>(&self, path: &'p str) -> [&'p str; 2] {
-        self.places
+        self.ranges
             .each_ref()
-            .map(|place| path.get(place.clone()).unwrap_or(""))
+            .map(|range| path.get(range.clone()).unwrap_or(""))
     }
 }
 
 /// Finds the route of a decoded path.
-pub(crate) fn find(path: &str) -> Option<Match> {
-    let found = |route, places| Some(Match { route, places });
-    let Some(rest) = path.strip_prefix('/') else {
+pub(crate) fn find(path: &str) -> Option<RouteMatch> {
+    let route_match = |route, ranges| Some(RouteMatch { route, ranges });
+    let Some(relative_path) = path.strip_prefix('/') else {
         return if path.is_empty() {
-            found(Route::Root, [0..0, 0..0])
+            route_match(Route::Root, [0..0, 0..0])
         } else {
             None
         };
     };
-    let mut parts = rest.split('/');
+    let mut parts = relative_path.split('/');
     let first = parts.next().unwrap_or("");
     let second = parts.next();
     let third = parts.next();
@@ -281,12 +281,12 @@ pub(crate) fn find(path: &str) -> Option<Match> {
         ("reshaper", None, ..) => Route::Reshaper,
         _ => return None,
     };
-    // Each part begins after a slash.
-    let place = |start: usize, part: Option<&str>| start..start + part.map_or(0, str::len);
-    let second = place(first.len() + 2, second);
-    let third = place(second.end + 1, third);
-    let fourth = place(third.end + 1, fourth);
-    found(route, [second, fourth])
+    // The range of a part of the path. Each part begins one byte, a slash, after the end of the last.
+    let range = |start: usize, part: Option<&str>| start..start + part.map_or(0, str::len);
+    let second_range = range(first.len() + 2, second);
+    let third_range = range(second_range.end + 1, third);
+    let fourth_range = range(third_range.end + 1, fourth);
+    route_match(route, [second_range, fourth_range])
 }
 
 #[cfg(test)]
@@ -297,8 +297,15 @@ mod tests {
     fn the_table_follows_the_enum_and_its_paths_are_found() {
         for (index, entry) in TABLE.iter().enumerate() {
             assert_eq!(entry.route as usize, index, "{}", entry.path);
-            assert_eq!(find(entry.path).map(|found| found.route), Some(entry.route));
-            let mut methods: Vec<_> = entry.operations.iter().map(|one| one.method).collect();
+            assert_eq!(
+                find(entry.path).map(|route_match| route_match.route),
+                Some(entry.route)
+            );
+            let mut methods: Vec<_> = entry
+                .operations
+                .iter()
+                .map(|operation| operation.method)
+                .collect();
             methods.dedup();
             assert_eq!(methods.join(", "), entry.allow);
         }
@@ -333,12 +340,29 @@ mod tests {
     }
 
     #[test]
-    fn versions_decide_which_operation_answers() {
+    fn the_version_selects_the_operation() {
         let entry = Entry::of(Route::ResourceClass);
-        let at = |minor| Microversion::from_minor(minor).unwrap();
-        assert_eq!(entry.operation("PUT", at(6)).0.unwrap().needs, JsonBody);
-        assert_eq!(entry.operation("PUT", at(7)).0.unwrap().needs, Nothing);
-        assert!(matches!(entry.operation("PUT", at(1)), (None, true)));
-        assert!(matches!(entry.operation("POST", at(39)), (None, false)));
+        let version = |minor| Microversion::from_minor(minor).unwrap();
+        assert_eq!(
+            entry
+                .operation("PUT", version(6))
+                .0
+                .unwrap()
+                .header_requirements,
+            JsonBody
+        );
+        assert_eq!(
+            entry
+                .operation("PUT", version(7))
+                .0
+                .unwrap()
+                .header_requirements,
+            Nothing
+        );
+        assert!(matches!(entry.operation("PUT", version(1)), (None, true)));
+        assert!(matches!(
+            entry.operation("POST", version(39)),
+            (None, false)
+        ));
     }
 }

@@ -34,7 +34,7 @@ impl Type {
         }
     }
 
-    fn admits(self, value: &Json<'_>) -> bool {
+    fn matches(self, value: &Json<'_>) -> bool {
         match (self, value) {
             (Type::Object, Json::Object(_))
             | (Type::Array, Json::Array(_))
@@ -55,7 +55,8 @@ pub(crate) struct Schema {
     pub min_length: usize,
     pub max_length: usize,
     /// `format: uuid`; which forms are accepted depends on [`Formats`].
-    pub uuid: bool,
+    pub is_uuid: bool,
+    /// `enum`: the only allowed texts.
     pub choices: &'static [&'static str],
     pub minimum: Option<i64>,
     pub maximum: Option<f64>,
@@ -77,7 +78,7 @@ pub(crate) const ANY: Schema = Schema {
     pattern: None,
     min_length: 0,
     max_length: usize::MAX,
-    uuid: false,
+    is_uuid: false,
     choices: &[],
     minimum: None,
     maximum: None,

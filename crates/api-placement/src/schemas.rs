@@ -25,7 +25,7 @@ const INTEGER: Schema = Schema {
 };
 const UUID: Schema = Schema {
     types: &[Type::Text],
-    uuid: true,
+    is_uuid: true,
     ..ANY
 };
 /// The id of a project or user.

@@ -1,4 +1,5 @@
-//! The Placement API's service: the way of its requests from the dispatcher to a handler.
+//! How the Placement API handles requests of the dispatcher: it routes them, checks headers and
+//! policies, calls handlers, and writes the headers and error bodies of responses.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,35 +17,35 @@ use placewright_http::{
     latin1_path,
 };
 
-use crate::call::RoutedRequest;
 use crate::microversion::{self, Microversion};
-use crate::own::{self, Page, PageRequest};
+use crate::pages::{self, Page, PageRequest};
 use crate::render::{self, ErrorContext};
-use crate::routes::{self, Entry, HeaderRequirements, Match, Operation, Route};
+use crate::routed_request::RoutedRequest;
+use crate::routes::{self, Entry, HeaderRequirements, Operation, Route, RouteMatch};
 use crate::shared::PlacementService;
 use crate::{checks, query, resources};
 
 const API_VERSION: HeaderName = HeaderName::from_static(microversion::HEADER);
 
-/// A request after its routing.
-pub struct Asked(Kind);
+/// An authorized and routed request, for an operation of the Placement API or for a page.
+pub struct ServiceRequest(RequestKind);
 
-/// What is asked for.
-enum Kind {
+/// What a request is for.
+enum RequestKind {
     /// One of Placewright's own pages.
     Page(PageRequest),
     /// An operation of the Placement API.
     Operation {
         version: Microversion,
         operation: &'static Operation,
-        found: Match,
-        /// The decoded path, if it is another than that in the URI.
+        route_match: RouteMatch,
+        /// The decoded path, if it differs from the path in the URI.
         path: Option<Box<str>>,
     },
 }
 
 impl PlacementService {
-    /// Answers a request. Errors are responses too.
+    /// Handles a request. Errors become responses, too.
     pub async fn handle<B>(
         self: &Arc<Self>,
         request: Request<B>,
@@ -60,15 +61,15 @@ impl PlacementService {
     fn check_policy(
         &self,
         operation: &Operation,
-        found: &Match,
+        route_match: &RouteMatch,
         parts: &Parts,
         identity: Option<&Identity>,
     ) -> ApiResult<()> {
         let (Some(rule), Some(identity)) = (operation.rule, identity) else {
             return Ok(());
         };
-        if found.route == Route::Usages {
-            // The rule applies to the project in the query, not to that of the caller.
+        if route_match.route == Route::Usages {
+            // The rule applies to the project in the query, not to the caller's project.
             let query = query::parse(parts.uri.query().unwrap_or("")).map_err(|reason| {
                 ApiError::bad_request(format!("Invalid query string parameters: {reason}"))
             })?;
@@ -82,7 +83,7 @@ impl Api for PlacementService {
     const NAME: &str = "placement";
 
     type Version = Microversion;
-    type Request = Asked;
+    type Request = ServiceRequest;
 
     fn gateway(&self) -> &Gateway {
         &self.gateway
@@ -91,11 +92,11 @@ impl Api for PlacementService {
     fn admit(
         &self,
         parts: &Parts,
-        exchange: &mut RequestContext<Microversion>,
+        context: &mut RequestContext<Microversion>,
     ) -> ApiResult<Access> {
         let path = latin1_path(parts.uri.path());
         if let Some(page) = Page::find(&path) {
-            exchange.set_route(page.path());
+            context.set_route(page.path());
             return Ok(page.access());
         }
         Ok(match &*path {
@@ -108,46 +109,50 @@ impl Api for PlacementService {
         &self,
         parts: &Parts,
         identity: Option<&Identity>,
-        exchange: &mut RequestContext<Microversion>,
-    ) -> ApiResult<Routed<Asked>> {
+        context: &mut RequestContext<Microversion>,
+    ) -> ApiResult<Routed<ServiceRequest>> {
         let path = latin1_path(parts.uri.path());
         if let Some(page) = Page::find(&path) {
             return Ok(Routed {
-                request: Asked(Kind::Page(own::route(self, page, parts, identity)?)),
+                request: ServiceRequest(RequestKind::Page(pages::route(
+                    self, page, parts, identity,
+                )?)),
                 body_bytes_max: None,
             });
         }
-        let version = checks::negotiate(&parts.headers)?;
-        exchange.set_version(version, Some(version.number()));
+        let version = checks::negotiate_version(&parts.headers)?;
+        context.set_version(version, Some(version.number()));
         checks::check_content_length(&parts.headers)?;
-        let found = routes::find(&path).ok_or_else(|| ApiError::not_found("").before_routing())?;
-        let entry = Entry::of(found.route);
-        exchange.set_route(entry.path);
-        let operation = checks::choose(entry, parts, version)?;
-        checks::check_needs(operation.needs, &parts.headers)?;
-        self.check_policy(operation, &found, parts, identity)?;
-        let request = Asked(Kind::Operation {
+        let route_match =
+            routes::find(&path).ok_or_else(|| ApiError::not_found("").before_routing())?;
+        let entry = Entry::of(route_match.route);
+        context.set_route(entry.path);
+        let operation = checks::choose_operation(entry, parts, version)?;
+        checks::check_header_requirements(operation.header_requirements, &parts.headers)?;
+        self.check_policy(operation, &route_match, parts, identity)?;
+        let request = ServiceRequest(RequestKind::Operation {
             version,
             operation,
-            found,
+            route_match,
             path: (path != parts.uri.path()).then(|| path.into()),
         });
         Ok(Routed {
             request,
-            body_bytes_max: (operation.needs == HeaderRequirements::JsonBody).then_some(usize::MAX),
+            body_bytes_max: (operation.header_requirements == HeaderRequirements::JsonBody)
+                .then_some(usize::MAX),
         })
     }
 
-    fn is_costly(&self, request: &Asked, body: &[u8]) -> bool {
+    fn is_costly(&self, request: &ServiceRequest, body: &[u8]) -> bool {
         match &request.0 {
-            Kind::Page(asked) => asked.page.is_costly(),
-            Kind::Operation { operation, .. } => operation.cost.is_high(body.len()),
+            RequestKind::Page(page_request) => page_request.page.is_costly(),
+            RequestKind::Operation { operation, .. } => operation.cost.is_high(body.len()),
         }
     }
 
     fn run<'a>(
         self: &'a Arc<Self>,
-        request: &'a Asked,
+        request: &'a ServiceRequest,
         uri: &'a Uri,
         _: Option<&'a Identity>,
         body: &'a [u8],
@@ -155,23 +160,23 @@ impl Api for PlacementService {
         Box::pin(async move {
             let query = uri.query().unwrap_or("");
             match &request.0 {
-                Kind::Page(asked) => own::show(self, asked, query).await,
-                Kind::Operation {
+                RequestKind::Page(page_request) => pages::show(self, page_request, query).await,
+                RequestKind::Operation {
                     version,
                     operation,
-                    found,
+                    route_match,
                     path,
                 } => {
                     let path = path.as_deref().unwrap_or(uri.path());
-                    let call = RoutedRequest {
+                    let request = RoutedRequest {
                         service: self,
                         version: *version,
-                        parameters: found.parameters(path),
+                        path_parameters: route_match.parameters(path),
                         query,
                         body,
-                        at: now(),
+                        received_at: now(),
                     };
-                    resources::run(found.route, operation.method, &call).await
+                    resources::run(route_match.route, operation.method, &request).await
                 }
             }
         })
@@ -181,21 +186,25 @@ impl Api for PlacementService {
         &self,
         parts: &Parts,
         error: &ApiError,
-        exchange: &RequestContext<Microversion>,
+        context: &RequestContext<Microversion>,
     ) -> (Vec<u8>, Option<&'static str>) {
         if parts.method == Method::HEAD {
             return (Vec::new(), Some("text/html; charset=UTF-8"));
         }
         let accept = checks::accept_text(&parts.headers);
-        let sent = content_type(&parts.headers);
-        let context = ErrorContext {
+        let content_type_sent = content_type(&parts.headers);
+        let error_context = ErrorContext {
             method: parts.method.as_str(),
             accept: &accept,
-            content_type: if sent.is_empty() { "None" } else { sent },
-            version: exchange.version(),
-            request_id: exchange.request_id(),
+            content_type: if content_type_sent.is_empty() {
+                "None"
+            } else {
+                content_type_sent
+            },
+            version: context.version(),
+            request_id: context.request_id(),
         };
-        let (body, content_type) = render::render(error, &context);
+        let (body, content_type) = render::render(error, &error_context);
         (body, Some(content_type))
     }
 
@@ -203,9 +212,9 @@ impl Api for PlacementService {
         &self,
         headers: &mut HeaderMap,
         error: Option<&ApiError>,
-        exchange: &RequestContext<Microversion>,
+        context: &RequestContext<Microversion>,
     ) {
-        let Some(version) = exchange.version() else {
+        let Some(version) = context.version() else {
             return;
         };
         let value = HeaderValue::from_static(version.header_value());

@@ -1,4 +1,4 @@
-//! What the requests of the Placement API share.
+//! The service behind the Placement API: the data that all its requests share.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,20 +9,20 @@ use placewright_http::{ApiError, ApiResult, Gateway};
 use placewright_placement::{Command, Outcome, Refusal, SearchOptions, Strategy};
 
 use crate::candidate_texts::CandidateCaches;
-use crate::followers::Followers;
+use crate::follower_limits::FollowerLimits;
 use crate::options::PlacementOptions;
 
-/// The Placement API without sockets: it takes requests and returns responses.
+/// The Placement API without sockets: it receives requests and returns responses.
 pub struct PlacementService {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) options: PlacementOptions,
     pub(crate) placement: Placement,
     /// The limits for readers of the change stream.
-    pub(crate) followers: Followers,
-    /// The audit, in a process that has something to audit.
+    pub(crate) follower_limits: FollowerLimits,
+    /// The audit, in a process that has conductors to audit.
     pub(crate) audit: OnceLock<Arc<Auditor>>,
-    /// A cache of recent responses with candidates.
-    pub(crate) candidates: CandidateCaches,
+    /// The caches of responses with candidates.
+    pub(crate) candidate_caches: CandidateCaches,
 }
 
 impl fmt::Debug for PlacementService {
@@ -35,21 +35,21 @@ impl fmt::Debug for PlacementService {
 }
 
 impl PlacementService {
-    /// Creates a service of this placement.
+    /// Creates a service that serves this placement.
     pub fn new(gateway: Arc<Gateway>, placement: Placement, options: PlacementOptions) -> Self {
         Self {
-            followers: Followers::new(options.followers_max),
+            follower_limits: FollowerLimits::new(options.followers_max),
             gateway,
             options,
             placement,
             audit: OnceLock::new(),
-            candidates: CandidateCaches::default(),
+            candidate_caches: CandidateCaches::default(),
         }
     }
 
     /// Sets the audit behind `/placewright/v1/audit`. Only the first call has an effect.
     pub fn set_audit(&self, audit: Arc<Auditor>) {
-        // If there is one already, it stays.
+        // An error means that an audit was set before, which stays.
         let _ = self.audit.set(audit);
     }
 
@@ -57,7 +57,7 @@ impl PlacementService {
     ///
     /// # Errors
     ///
-    /// 403.
+    /// 403 if the rule forbids it.
     pub(crate) fn authorize(
         &self,
         rule: Rule,
@@ -69,8 +69,8 @@ impl PlacementService {
 
     /// Submits a command, and counts its outcome in the metrics.
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
-        let answer = self.placement.submit(command).await;
-        answer.map_err(not_made)
+        let result = self.placement.submit(command).await;
+        result.map_err(submit_error)
     }
 
     /// The options of a candidate search, with a new seed if the sample is random.
@@ -84,7 +84,7 @@ impl PlacementService {
             },
             max_candidates: options
                 .candidates_max
-                .map(|most| usize::try_from(most).unwrap_or(usize::MAX)),
+                .map(|candidates| usize::try_from(candidates).unwrap_or(usize::MAX)),
             seed: options
                 .randomize
                 .then(|| uuid::Uuid::new_v4().as_u64_pair().0),
@@ -92,9 +92,9 @@ impl PlacementService {
     }
 }
 
-/// The error response when a change was not made.
-fn not_made(why: NotMade) -> ApiError {
-    match why {
+/// The error response when a command was neither carried out nor refused.
+fn submit_error(error: NotMade) -> ApiError {
+    match error {
         NotMade::TooLarge(text) => ApiError::too_large(text),
         NotMade::Bug(text) => ApiError::new(500, text),
         NotMade::Unavailable(text) => ApiError::unavailable(text),

@@ -1,4 +1,4 @@
-//! The forms of UUIDs that clients may use, which differ between parts of a request.
+//! The forms of UUIDs that clients may send. Each part of a request allows other forms.
 
 use uuid::Uuid;
 
@@ -11,8 +11,9 @@ pub(crate) fn canonical(text: &str) -> Option<Uuid> {
     Uuid::try_parse(text).ok()
 }
 
-/// Removes the prefixes, braces and dashes that the reference's body validation ignores.
-fn digits(text: &str) -> Option<String> {
+/// The 32 hexadecimal digits of a UUID, without the prefixes, braces and dashes that the reference's
+/// body validation ignores; none for other texts.
+fn hex_digits(text: &str) -> Option<String> {
     let text = text.replace("urn:", "").replace("uuid:", "");
     let text = text.trim_matches(['{', '}']).replace('-', "");
     (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)
@@ -21,12 +22,12 @@ fn digits(text: &str) -> Option<String> {
 /// Whether a text is accepted as a UUID in a body: also in upper case, without dashes, in braces,
 /// or with `urn:uuid:`.
 pub(crate) fn is_uuid_like(text: &str) -> bool {
-    canonical(text).is_some() || digits(text).is_some()
+    canonical(text).is_some() || hex_digits(text).is_some()
 }
 
 /// The UUID of a text in any form that [`is_uuid_like`] accepts.
 pub(crate) fn normalise(text: &str) -> Option<Uuid> {
-    canonical(text).or_else(|| Uuid::try_parse(&digits(text)?).ok())
+    canonical(text).or_else(|| Uuid::try_parse(&hex_digits(text)?).ok())
 }
 
 /// Whether a text is accepted as a UUID in the query of `GET /resource_providers`, which needs the
@@ -34,7 +35,7 @@ pub(crate) fn normalise(text: &str) -> Option<Uuid> {
 pub(crate) fn is_dashed_uuid(text: &str) -> bool {
     let dashed = [8, 13, 18, 23]
         .iter()
-        .all(|&at| text.as_bytes().get(at) == Some(&b'-'));
+        .all(|&index| text.as_bytes().get(index) == Some(&b'-'));
     dashed && is_uuid_like(text)
 }
 
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_place_takes_its_own_forms() {
+    fn each_part_of_a_request_accepts_its_own_forms() {
         const PLAIN: &str = "1234567890abcdef1234567890abcdef";
         const DASHED: &str = "12345678-90ab-cdef-1234-567890abcdef";
         let upper = DASHED.to_uppercase();

@@ -1,4 +1,4 @@
-//! What a request waits for: the append with its own change, and no other.
+//! A request waits for the append of its own change, and for no other append.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,8 +14,8 @@ use placewright_engine::Options;
 use placewright_http::HttpOptions;
 use placewright_journal::{Faults, Faulty, MemoryJournal};
 
-/// Polls a request until it has to wait.
-async fn start(request: &mut Pin<&mut impl Future<Output = Answer>>) {
+/// Polls a request once, and checks that it has to wait.
+async fn poll_once(request: &mut Pin<&mut impl Future<Output = Answer>>) {
     tokio::select! {
         biased;
         answer = request => panic!("answered already: {}", answer.text),
@@ -30,19 +30,19 @@ async fn setting_traits_does_not_wait_for_the_changes_of_others() {
     let service = service_on(journal, HttpOptions::default(), Options::default(), "").await;
     create_host(&service, HOST).await;
     faults.hold();
-    let done = faults.appends();
+    let appends_before = faults.appends();
     let path = format!("/resource_providers/{HOST}/traits");
     let body = r#"{"resource_provider_generation": 1, "traits": ["HW_CPU_X86_AVX"]}"#;
-    let mut set = std::pin::pin!(call("PUT", &path).json(body).send(&service));
-    start(&mut set).await;
-    faults.wait_for_appends(done + 1);
+    let mut set_traits = std::pin::pin!(call("PUT", &path).json(body).send(&service));
+    poll_once(&mut set_traits).await;
+    faults.wait_for_appends(appends_before + 1);
     let body = format!(r#"{{"name": "other", "uuid": "{OTHER}"}}"#);
     let create = call("POST", "/resource_providers").json(body);
     let mut create = std::pin::pin!(create.send(&service));
-    start(&mut create).await;
+    poll_once(&mut create).await;
     faults.let_through(1);
-    faults.wait_for_appends(done + 2);
-    let answer = tokio::time::timeout(Duration::from_secs(60), &mut set).await;
+    faults.wait_for_appends(appends_before + 2);
+    let answer = tokio::time::timeout(Duration::from_secs(60), &mut set_traits).await;
     let answer = answer.expect("an answer while the other's append is held");
     assert_eq!(answer.status, 200, "{}", answer.text);
     let expected = r#"{"traits": ["HW_CPU_X86_AVX"], "resource_provider_generation": 2}"#;
@@ -52,7 +52,7 @@ async fn setting_traits_does_not_wait_for_the_changes_of_others() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_too_large_for_the_store_is_its_callers_own_matter() {
+async fn a_change_too_large_for_the_store_is_refused_and_the_store_goes_on() {
     let options = Options {
         record_bytes_max: 16_384,
         ..Options::default()
@@ -60,14 +60,17 @@ async fn a_change_that_is_too_large_for_the_store_is_its_callers_own_matter() {
     let service = service_on(MemoryJournal::new(), HttpOptions::default(), options, "").await;
     create_host(&service, HOST).await;
     let path = format!("/resource_providers/{HOST}/aggregates");
-    let many: Vec<String> = (0..2_000)
+    let aggregates: Vec<String> = (0..2_000)
         .map(|n| format!("\"00000000-0000-0000-0000-{n:012}\""))
         .collect();
-    let body = |aggregates: &[String]| {
-        let aggregates = aggregates.join(",");
-        format!(r#"{{"aggregates": [{aggregates}], "resource_provider_generation": 1}}"#)
+    let body = |uuids: &[String]| {
+        let uuids = uuids.join(",");
+        format!(r#"{{"aggregates": [{uuids}], "resource_provider_generation": 1}}"#)
     };
-    let answer = call("PUT", &path).json(body(&many)).send(&service).await;
+    let answer = call("PUT", &path)
+        .json(body(&aggregates))
+        .send(&service)
+        .await;
     assert_eq!(answer.status, 413, "{}", answer.text);
     let detail = answer.detail();
     assert!(
@@ -76,7 +79,7 @@ async fn a_change_that_is_too_large_for_the_store_is_its_callers_own_matter() {
     );
     // The change was too large: nothing of it was applied, and the store still works.
     let answer = call("PUT", &path)
-        .json(body(&many[..2]))
+        .json(body(&aggregates[..2]))
         .send(&service)
         .await;
     assert_eq!(answer.status, 200, "{}", answer.text);

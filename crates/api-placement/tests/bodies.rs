@@ -1,5 +1,5 @@
-//! Bodies hold room from before they are read until their requests are answered: those of one project
-//! wait for each other, small ones and those of others for nobody.
+//! A body reserves memory before it is read, and releases it when its request is answered. Large bodies
+//! of one project wait for each other; small bodies, and those of other projects, do not wait.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,23 +15,23 @@ use placewright_api_testing::{Answer, call, service};
 use placewright_http::HttpOptions;
 
 const PATH: &str = "/allocations/00000000-0000-4000-8000-00000000000c";
-const TIME: Duration = Duration::from_secs(10);
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn options() -> HttpOptions {
     HttpOptions {
         bodies_bytes_max: 256 << 10,
-        body_timeout: TIME,
+        body_timeout: BODY_TIMEOUT,
         ..HttpOptions::default()
     }
 }
 
-/// A body of so many bytes, of which some come, and no more.
-struct Stuck {
+/// A body that announces `bytes`, sends `sent_bytes`, and then nothing more.
+struct StuckBody {
     bytes: u64,
-    come: usize,
+    sent_bytes: usize,
 }
 
-impl HttpBody for Stuck {
+impl HttpBody for StuckBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -39,9 +39,9 @@ impl HttpBody for Stuck {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match std::mem::take(&mut self.come) {
+        match std::mem::take(&mut self.sent_bytes) {
             0 => Poll::Pending,
-            come => Poll::Ready(Some(Ok(Frame::data(vec![b' '; come].into())))),
+            sent_bytes => Poll::Ready(Some(Ok(Frame::data(vec![b' '; sent_bytes].into())))),
         }
     }
 
@@ -50,12 +50,12 @@ impl HttpBody for Stuck {
     }
 }
 
-/// A request of a project whose body stops after so many bytes; it ends with its time.
-fn stuck(
+/// Sends a request of a project with a stuck body; it ends with the time-out for bodies.
+fn send_stuck_body(
     service: &Arc<PlacementService>,
     token: &str,
     bytes: u64,
-    come: usize,
+    sent_bytes: usize,
 ) -> tokio::task::JoinHandle<u16> {
     let request = Request::builder()
         .method("PUT")
@@ -65,7 +65,7 @@ fn stuck(
         .header("openstack-api-version", "placement latest")
         .header("content-type", "application/json")
         .header("content-length", bytes)
-        .body(Stuck { bytes, come });
+        .body(StuckBody { bytes, sent_bytes });
     let service = Arc::clone(service);
     tokio::spawn(async move {
         let request = request.expect("a request");
@@ -73,8 +73,8 @@ fn stuck(
     })
 }
 
-/// A body that is there, and says nothing useful.
-async fn send(service: &Arc<PlacementService>, token: &str, bytes: usize) -> Answer {
+/// Sends a request with a complete body of white space, which is refused as malformed (400).
+async fn send_blank(service: &Arc<PlacementService>, token: &str, bytes: usize) -> Answer {
     let call = call("PUT", PATH)
         .header("x-auth-token", token)
         .header("x-roles", "admin,service");
@@ -82,68 +82,74 @@ async fn send(service: &Arc<PlacementService>, token: &str, bytes: usize) -> Ans
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_no_room_in_time_is_refused_and_others_are_not() {
+async fn a_body_without_memory_in_time_is_refused_and_other_projects_are_not() {
     let service = service(options()).await;
-    let first = stuck(&service, "mallory:evil", 60 << 10, 0);
-    tokio::time::sleep(TIME / 2).await;
-    let second = stuck(&service, "mallory:evil", 60 << 10, 0);
+    let first = send_stuck_body(&service, "mallory:evil", 60 << 10, 0);
+    tokio::time::sleep(BODY_TIMEOUT / 2).await;
+    let second = send_stuck_body(&service, "mallory:evil", 60 << 10, 0);
     tokio::task::yield_now().await;
-    let refused = send(&service, "mallory:evil", 60 << 10).await;
+    let refused = send_blank(&service, "mallory:evil", 60 << 10).await;
     assert_eq!(refused.status, 503);
     let text = refused.json().to_string();
     assert!(text.contains("placement.bodies_bytes_max"), "{text}");
-    // Malformed, but read.
-    assert_eq!(send(&service, "mallory:evil", 8 << 10).await.status, 400);
-    assert_eq!(send(&service, "bob:good", 60 << 10).await.status, 400);
+    // A small body is read without waiting, and is malformed.
+    assert_eq!(
+        send_blank(&service, "mallory:evil", 8 << 10).await.status,
+        400
+    );
+    assert_eq!(send_blank(&service, "bob:good", 60 << 10).await.status, 400);
     assert_eq!(first.await.expect("no panic"), 408);
     assert_eq!(second.await.expect("no panic"), 408);
-    // Both gave back what they held.
-    assert_eq!(send(&service, "mallory:evil", 64 << 10).await.status, 400);
+    // Both requests released their memory.
+    assert_eq!(
+        send_blank(&service, "mallory:evil", 64 << 10).await.status,
+        400
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_up_makes_room() {
+async fn a_dropped_request_releases_its_memory() {
     let service = service(options()).await;
-    let stuck = stuck(&service, "mallory:evil", 8 << 20, 0);
+    let stuck = send_stuck_body(&service, "mallory:evil", 8 << 20, 0);
     tokio::task::yield_now().await;
-    let waits = {
+    let waiting = {
         let service = Arc::clone(&service);
-        tokio::spawn(async move { send(&service, "mallory:evil", 60 << 10).await.status })
+        tokio::spawn(async move { send_blank(&service, "mallory:evil", 60 << 10).await.status })
     };
     tokio::task::yield_now().await;
-    assert!(!waits.is_finished());
+    assert!(!waiting.is_finished());
     stuck.abort();
-    assert_eq!(waits.await.expect("no panic"), 400);
+    assert_eq!(waiting.await.expect("no panic"), 400);
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_do_not_come_take_nothing_from_others() {
+async fn bodies_that_are_not_sent_take_no_memory_from_other_projects() {
     let service = service(options()).await;
     let projects: Vec<String> = (0..8)
         .map(|number| format!("m{number}:evil{number}"))
         .collect();
     let stuck: Vec<_> = projects
         .iter()
-        .map(|token| stuck(&service, token, 8 << 20, 0))
+        .map(|token| send_stuck_body(&service, token, 8 << 20, 0))
         .collect();
     tokio::task::yield_now().await;
-    assert_eq!(send(&service, "bob:good", 60 << 10).await.status, 400);
+    assert_eq!(send_blank(&service, "bob:good", 60 << 10).await.status, 400);
     for request in stuck {
         assert_eq!(request.await.expect("no panic"), 408);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_of_two_projects_leave_room_for_others() {
+async fn bodies_of_two_projects_leave_memory_for_others() {
     let service = service(options()).await;
     let mut stopped = Vec::new();
     for token in ["m1:evil1", "m2:evil2"] {
         for _ in 0..4 {
-            stopped.push(stuck(&service, token, 8 << 20, 60 << 10));
+            stopped.push(send_stuck_body(&service, token, 8 << 20, 60 << 10));
         }
     }
     tokio::task::yield_now().await;
-    assert_eq!(send(&service, "bob:good", 60 << 10).await.status, 400);
+    assert_eq!(send_blank(&service, "bob:good", 60 << 10).await.status, 400);
     for request in stopped {
         assert!(matches!(request.await.expect("no panic"), 408 | 503));
     }

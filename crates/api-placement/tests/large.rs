@@ -33,31 +33,38 @@ fn consumer(number: u32) -> ConsumerUuid {
     ConsumerUuid::from_uuid(Uuid::from_u128(0xc000_0000 + u128::from(number)))
 }
 
-fn at() -> Timestamp {
+fn fixed_time() -> Timestamp {
     Timestamp::from_seconds(1_790_000_000)
 }
 
-type Store = Engine<ControlMachine>;
+type ControlEngine = Engine<ControlMachine>;
 
-async fn submit(engine: &Store, command: Command) {
+async fn submit(engine: &ControlEngine, command: Command) {
     submit_placement(engine, command).await.unwrap().unwrap();
 }
 
 /// A service, and its engine, through which tests load data without requests.
-async fn service_and_engine(options: impl Into<ServiceOptions>) -> (Arc<PlacementService>, Store) {
+async fn service_and_engine(
+    options: impl Into<ServiceOptions>,
+) -> (Arc<PlacementService>, ControlEngine) {
     let engine = Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
-    submit(&engine, Command::SyncStandardNames { at: at() }).await;
+    submit(&engine, Command::SyncStandardNames { at: fixed_time() }).await;
     let service = ApiParts::on_engine(&engine, options, "").service();
     (service, engine)
 }
 
-async fn provider(engine: &Store, uuid: Uuid, parent: Option<Uuid>, classes: &[&str]) {
+async fn create_provider(
+    engine: &ControlEngine,
+    uuid: Uuid,
+    parent: Option<Uuid>,
+    classes: &[&str],
+) {
     let name = format!("provider-{uuid}");
     let create = Command::CreateProvider {
         uuid,
         name,
         parent,
-        at: at(),
+        at: fixed_time(),
     };
     submit(engine, create).await;
     let inventory = Inventory {
@@ -74,25 +81,25 @@ async fn provider(engine: &Store, uuid: Uuid, parent: Option<Uuid>, classes: &[&
         generation: None,
         inventories: inventories.collect(),
         may_reserve_all: true,
-        at: at(),
+        at: fixed_time(),
     };
     submit(engine, set).await;
 }
 
 /// Many hosts, every tenth of them with a child provider.
-async fn many(options: HttpOptions) -> (Arc<PlacementService>, Store) {
+async fn service_with_hosts(options: HttpOptions) -> (Arc<PlacementService>, ControlEngine) {
     let (service, engine) = service_and_engine(options).await;
     for number in 0..HOSTS {
-        provider(&engine, host(number), None, &["VCPU", "MEMORY_MB"]).await;
+        create_provider(&engine, host(number), None, &["VCPU", "MEMORY_MB"]).await;
         if number % 10 == 0 {
-            let part = host(1_000_000 + number);
-            provider(&engine, part, Some(host(number)), &["VGPU", "VCPU"]).await;
+            let child = host(1_000_000 + number);
+            create_provider(&engine, child, Some(host(number)), &["VGPU", "VCPU"]).await;
         }
     }
     (service, engine)
 }
 
-async fn is_in_pieces(service: &Arc<PlacementService>, path: &str) -> bool {
+async fn is_sent_in_pieces(service: &Arc<PlacementService>, path: &str) -> bool {
     let response = get(path).raw(service).await;
     assert_eq!(response.status(), 200);
     let in_pieces = matches!(response.body(), Body::Pieces(_));
@@ -100,16 +107,16 @@ async fn is_in_pieces(service: &Arc<PlacementService>, path: &str) -> bool {
     in_pieces
 }
 
-fn listed(answer: &Answer, key: &str) -> Vec<Value> {
+fn items(answer: &Answer, key: &str) -> Vec<Value> {
     answer.json()[key].as_array().unwrap().clone()
 }
 
 #[tokio::test]
-async fn large_answers_say_what_small_ones_say() {
-    let (service, _) = many(HttpOptions::default()).await;
+async fn large_responses_have_the_content_of_small_ones() {
+    let (service, _) = service_with_hosts(HttpOptions::default()).await;
     let path = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:2";
-    assert!(is_in_pieces(&service, path).await);
-    assert!(!is_in_pieces(&service, &format!("{path}&limit=100")).await);
+    assert!(is_sent_in_pieces(&service, path).await);
+    assert!(!is_sent_in_pieces(&service, &format!("{path}&limit=100")).await);
     for version in ["1.10", "1.12", "1.17", "1.27", "1.29", "1.34", "1.39"] {
         let version = format!("placement {version}");
         let all = get(path).version(&version).send(&service).await;
@@ -119,12 +126,20 @@ async fn large_answers_say_what_small_ones_say() {
             "placement 1.10" | "placement 1.12" => continue,
             version => get(&few_path).version(version).send(&service).await,
         };
-        let (all_found, few_found) = (
-            listed(&all, "allocation_requests"),
-            listed(&few, "allocation_requests"),
+        let (all_candidates, few_candidates) = (
+            items(&all, "allocation_requests"),
+            items(&few, "allocation_requests"),
         );
-        assert!(all_found.len() >= HOSTS as usize, "{}", all_found.len());
-        assert_eq!(few_found, all_found[..few_found.len()], "{version}");
+        assert!(
+            all_candidates.len() >= HOSTS as usize,
+            "{}",
+            all_candidates.len()
+        );
+        assert_eq!(
+            few_candidates,
+            all_candidates[..few_candidates.len()],
+            "{version}"
+        );
         // Equal byte by byte, up to the end of the list.
         let end = few.text.find("], \"provider_summaries\"").unwrap();
         assert_eq!(few.text[..end], all.text[..end]);
@@ -132,23 +147,26 @@ async fn large_answers_say_what_small_ones_say() {
         for (uuid, summary) in few["provider_summaries"].as_object().unwrap() {
             assert_eq!(&all["provider_summaries"][uuid], summary);
         }
-        let parts = HOSTS as usize / 10;
-        let told = all["provider_summaries"].as_object().unwrap().len();
-        let with_parts = HOSTS as usize + parts;
-        assert!(told == HOSTS as usize || told == with_parts, "{told}");
+        let children = HOSTS as usize / 10;
+        let summary_count = all["provider_summaries"].as_object().unwrap().len();
+        let with_children = HOSTS as usize + children;
+        assert!(
+            summary_count == HOSTS as usize || summary_count == with_children,
+            "{summary_count}"
+        );
     }
 }
 
 #[tokio::test]
-async fn large_lists_say_what_each_item_says() {
-    let (service, engine) = many(HttpOptions::default()).await;
-    assert!(is_in_pieces(&service, "/resource_providers").await);
+async fn large_lists_have_the_content_of_single_responses() {
+    let (service, engine) = service_with_hosts(HttpOptions::default()).await;
+    assert!(is_sent_in_pieces(&service, "/resource_providers").await);
     let all = get("/resource_providers").send(&service).await;
-    let all = listed(&all, "resource_providers");
+    let all = items(&all, "resource_providers");
     assert_eq!(all.len(), (HOSTS + HOSTS / 10) as usize);
-    for one in all.iter().step_by(97) {
-        let path = format!("/resource_providers/{}", one["uuid"].as_str().unwrap());
-        assert_eq!(get(&path).send(&service).await.json(), *one);
+    for provider in all.iter().step_by(97) {
+        let path = format!("/resource_providers/{}", provider["uuid"].as_str().unwrap());
+        assert_eq!(get(&path).send(&service).await.json(), *provider);
     }
     let claims = |range: std::ops::Range<u32>| Command::Claim {
         consumers: range
@@ -164,19 +182,19 @@ async fn large_lists_say_what_each_item_says() {
                 }],
             })
             .collect(),
-        at: at(),
+        at: fixed_time(),
     };
     submit(&engine, claims(0..9_000)).await;
     let path = format!("/resource_providers/{}/allocations", host(7));
-    assert!(is_in_pieces(&service, &path).await);
+    assert!(is_sent_in_pieces(&service, &path).await);
     let held = get(&path).send(&service).await.json();
-    let of_all = held["allocations"].as_object().unwrap();
-    assert_eq!(of_all.len(), 9_000);
+    let holders = held["allocations"].as_object().unwrap();
+    assert_eq!(holders.len(), 9_000);
     assert_eq!(held["resource_provider_generation"], 2);
     for number in (0..9_000).step_by(997) {
-        let of_one = &of_all[consumer(number).as_str()];
-        assert_eq!(of_one["resources"]["VCPU"], 2);
-        assert_eq!(of_one["consumer_generation"], 1);
+        let holder = &holders[consumer(number).as_str()];
+        assert_eq!(holder["resources"]["VCPU"], 2);
+        assert_eq!(holder["consumer_generation"], 1);
     }
     let usages = get("/usages?project_id=p").send(&service).await.json();
     assert_eq!(usages["usages"]["INSTANCE"]["consumer_count"], 4_500);
@@ -187,12 +205,12 @@ async fn large_lists_say_what_each_item_says() {
 }
 
 #[tokio::test]
-async fn an_answer_that_would_be_too_large_is_refused() {
+async fn a_response_that_would_be_too_large_is_refused() {
     let options = HttpOptions {
         answer_bytes_max: 1 << 20,
         ..HttpOptions::default()
     };
-    let (service, _) = many(options).await;
+    let (service, _) = service_with_hosts(options).await;
     let groups: String = (0..20).fold(String::new(), |mut text, number| {
         let _ = write!(text, "resources_{number}=VCPU:1&");
         text
@@ -212,12 +230,12 @@ async fn an_answer_that_would_be_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn what_clients_do_not_take_is_bounded_together() {
+async fn unread_responses_are_bounded_together() {
     let options = HttpOptions {
         answers_bytes_max: 1 << 20,
         ..HttpOptions::default()
     };
-    let (service, _) = many(options).await;
+    let (service, _) = service_with_hosts(options).await;
     let mut held = Vec::new();
     let mut refused = None;
     for _ in 0..64 {
@@ -231,7 +249,7 @@ async fn what_clients_do_not_take_is_bounded_together() {
     }
     assert_eq!(refused.unwrap(), 503);
     assert!(!held.is_empty());
-    // Small responses are still sent, and so are large ones once others were taken.
+    // Small responses are still sent, and large ones again when others were released.
     let path = "/resource_providers?in_tree=00000000-0000-0000-0000-0000a0000000";
     assert_eq!(get(path).send(&service).await.status, 200);
     drop(held);
@@ -243,9 +261,9 @@ async fn what_clients_do_not_take_is_bounded_together() {
 type TooLarge = (&'static str, String, String, &'static str);
 
 /// The body of a claim on so many providers.
-fn held(count: u32) -> String {
-    let one = |number| format!(r#""{}": {{"resources": {{"VCPU": 1}}}}"#, host(number));
-    let all: Vec<String> = (0..count).map(one).collect();
+fn claim_body(count: u32) -> String {
+    let member = |number| format!(r#""{}": {{"resources": {{"VCPU": 1}}}}"#, host(number));
+    let all: Vec<String> = (0..count).map(member).collect();
     format!(
         r#"{{"allocations": {{{}}}, "project_id": "p", "user_id": "u",
             "consumer_type": "X", "consumer_generation": null}}"#,
@@ -253,7 +271,7 @@ fn held(count: u32) -> String {
     )
 }
 
-fn claims_of_too_many() -> Vec<TooLarge> {
+fn too_large_claims() -> Vec<TooLarge> {
     let item = |number| {
         let uuid = host(number);
         format!(r#"{{"resource_provider": {{"uuid": "{uuid}"}}, "resources": {{"VCPU": 1}}}}"#)
@@ -261,29 +279,29 @@ fn claims_of_too_many() -> Vec<TooLarge> {
     let items: Vec<String> = (0..101).map(item).collect();
     let list = format!(r#"{{"allocations": [{}]}}"#, items.join(", "));
     let consumers: Vec<String> = (0..101)
-        .map(|number| format!(r#""{}": {}"#, host(number), held(1)))
+        .map(|number| format!(r#""{}": {}"#, host(number), claim_body(1)))
         .collect();
-    let of_consumer = || format!("/allocations/{}", placewright_api_testing::CONSUMER);
-    let all = || "/allocations".to_owned();
+    let consumer_path = || format!("/allocations/{}", placewright_api_testing::CONSUMER);
+    let allocations_path = || "/allocations".to_owned();
     vec![
-        ("PUT", of_consumer(), held(101), "1.39"),
-        ("PUT", of_consumer(), list, "1.0"),
+        ("PUT", consumer_path(), claim_body(101), "1.39"),
+        ("PUT", consumer_path(), list, "1.0"),
         (
             "POST",
-            all(),
+            allocations_path(),
             format!("{{{}}}", consumers.join(", ")),
             "1.39",
         ),
         (
             "POST",
-            all(),
+            allocations_path(),
             format!("[{}0]", "0, ".repeat(10_000)),
             "1.39",
         ),
     ]
 }
 
-fn lists_of_too_many() -> Vec<TooLarge> {
+fn too_large_lists() -> Vec<TooLarge> {
     let texts = |name: &dyn Fn(u32) -> String| {
         let all: Vec<String> = (0..101)
             .map(|number| format!("\"{}\"", name(number)))
@@ -297,20 +315,20 @@ fn lists_of_too_many() -> Vec<TooLarge> {
     let traits = texts(&|number| format!("CUSTOM_{number}"));
     let aggregates = texts(&|number| host(number).to_string());
     let generation = r#""resource_provider_generation": 1"#;
-    let of_host = |what: &str| {
+    let host_path = |resource: &str| {
         format!(
-            "/resource_providers/{}/{what}",
+            "/resource_providers/{}/{resource}",
             placewright_api_testing::HOST
         )
     };
     let inventories = format!(r#"{{{generation}, "inventories": {{{records}}}}}"#);
     let traits = format!(r#"{{{generation}, "traits": [{traits}]}}"#);
     vec![
-        ("PUT", of_host("inventories"), inventories, "1.39"),
-        ("PUT", of_host("traits"), traits, "1.39"),
+        ("PUT", host_path("inventories"), inventories, "1.39"),
+        ("PUT", host_path("traits"), traits, "1.39"),
         (
             "PUT",
-            of_host("aggregates"),
+            host_path("aggregates"),
             format!("[{aggregates}]"),
             "1.1",
         ),
@@ -325,18 +343,21 @@ async fn requests_that_change_too_much_are_refused() {
     };
     let service = service(options).await;
     placewright_api_testing::create_host(&service, placewright_api_testing::HOST).await;
-    let requests = claims_of_too_many().into_iter().chain(lists_of_too_many());
+    let requests = too_large_claims().into_iter().chain(too_large_lists());
     for (method, path, body, version) in requests {
         let version = format!("placement {version}");
-        let asked = call(method, &path).json(body).version(&version);
-        let answer = asked.send(&service).await;
+        let request = call(method, &path).json(body).version(&version);
+        let answer = request.send(&service).await;
         assert_eq!(answer.status, 413, "{method} {path}: {}", answer.text);
-        let named = answer.text.contains("placement.entries_max");
-        assert!(named, "{}", answer.text);
+        let names_limit = answer.text.contains("placement.entries_max");
+        assert!(names_limit, "{}", answer.text);
     }
     let path = format!("/allocations/{}", placewright_api_testing::CONSUMER);
-    let answer = call("PUT", &path).json(held(100)).send(&service).await;
-    // The request is not too large; its providers do not exist.
+    let answer = call("PUT", &path)
+        .json(claim_body(100))
+        .send(&service)
+        .await;
+    // The request is not too large, but its providers do not exist.
     assert_eq!(answer.status, 400, "{}", answer.text);
 }
 

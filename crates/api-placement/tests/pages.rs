@@ -41,7 +41,7 @@ async fn a_service_is_not_ready_while_its_store_fails() {
 }
 
 #[tokio::test]
-async fn open_pages_need_neither_token_nor_version() {
+async fn public_pages_need_neither_token_nor_version() {
     let options = HttpOptions {
         metrics_on_apis: true,
         ..HttpOptions::default()
@@ -53,14 +53,17 @@ async fn open_pages_need_neither_token_nor_version() {
         .send(&service)
         .await;
     get("/nope/at/all").send(&service).await;
-    let bare = |path| {
+    let public_request = |path| {
         get(path)
             .header("x-auth-token", "")
             .version("placement nonsense")
     };
-    assert_eq!(bare("/healthz").send(&service).await.text, "ok\n");
-    assert_eq!(bare("/readyz").send(&service).await.text, "ready\n");
-    let metrics = bare("/metrics").send(&service).await.text;
+    assert_eq!(public_request("/healthz").send(&service).await.text, "ok\n");
+    assert_eq!(
+        public_request("/readyz").send(&service).await.text,
+        "ready\n"
+    );
+    let metrics = public_request("/metrics").send(&service).await.text;
     for line in [
         "placewright_http_requests_total{method=\"POST\",route=\"/resource_providers\",status=\"200\"} 1",
         "placewright_http_requests_total{method=\"GET\",route=\"other\",status=\"404\"} 1",
@@ -84,14 +87,14 @@ async fn tenants_see_no_metrics() {
 }
 
 #[tokio::test]
-async fn the_description_follows_the_version() {
+async fn the_openapi_document_is_that_of_the_version() {
     let service = service(HttpOptions::default()).await;
-    let ask = |query: &str| {
+    let request = |query: &str| {
         let path = format!("/placewright/v1/openapi.json{query}");
         let service = &service;
         async move { get(&path).header("x-auth-token", "").send(service).await }
     };
-    let new = ask("").await.json();
+    let new = request("").await.json();
     assert_eq!(new["openapi"], "3.1.0");
     assert_eq!(new["info"]["version"], "1.39");
     assert_eq!(new["paths"].as_object().map(serde_json::Map::len), Some(18));
@@ -102,56 +105,64 @@ async fn the_description_follows_the_version() {
         "^[A-Z0-9_]+$"
     );
     assert_eq!(body["additionalProperties"], false);
-    let old = ask("?microversion=1.5").await.json();
+    let old = request("?microversion=1.5").await.json();
     assert!(old["paths"].get("/traits").is_none());
     let put = &old["paths"]["/allocations/{consumer_uuid}"]["put"];
     let body = &put["requestBody"]["content"]["application/json"]["schema"];
     assert_eq!(body["properties"]["allocations"]["type"], "array");
-    assert_eq!(ask("?microversion=1.40").await.status, 400);
-    assert_eq!(ask("?version=1").await.status, 400);
+    assert_eq!(request("?microversion=1.40").await.status, 400);
+    assert_eq!(request("?version=1").await.status, 400);
 }
 
 #[tokio::test]
-async fn an_explanation_names_what_is_missing() {
+async fn an_explanation_has_each_shortfall() {
     let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
-    let ask = |query: &'static str| get(query);
+    let request = |query: &'static str| get(query);
     let path = "/placewright/v1/explain?resources=VCPU:16,MEMORY_MB:1&required=HW_CPU_X86_AVX";
-    let told = ask(path).send(&service).await.json();
-    assert_eq!((&told["roots"], &told["left"]), (&1.into(), &0.into()));
-    let constraints = told["constraints"].as_array().unwrap();
+    let explanation = request(path).send(&service).await.json();
+    assert_eq!(
+        (&explanation["roots"], &explanation["left"]),
+        (&1.into(), &0.into())
+    );
+    let constraints = explanation["constraints"].as_array().unwrap();
     let vcpu = constraints
         .iter()
-        .find(|one| one["constraint"] == "resources=VCPU:16")
+        .find(|constraint| constraint["constraint"] == "resources=VCPU:16")
         .unwrap();
     assert_eq!(
         (&vcpu["removed_alone"], &vcpu["group"]),
         (&1.into(), &"".into())
     );
     assert_eq!(
-        told["smallest_impossible_set"].as_array().map(Vec::len),
+        explanation["smallest_impossible_set"]
+            .as_array()
+            .map(Vec::len),
         Some(1)
     );
-    let miss = &told["near_misses"][0];
+    let miss = &explanation["near_misses"][0];
     assert_eq!(miss["example"]["uuid"], HOST);
     let lacks: Vec<(&Value, &Value)> = (miss["lacks"].as_array().unwrap().iter())
         .map(|lack| (&lack["reason"], &lack["missing"]))
         .collect();
-    assert!(lacks.contains(&(&"amount".into(), &8.into())), "{told}");
+    assert!(
+        lacks.contains(&(&"amount".into(), &8.into())),
+        "{explanation}"
+    );
     let path = "/placewright/v1/explain?resources=CUSTOM_NOPE:1";
-    assert_eq!(ask(path).send(&service).await.status, 400);
+    assert_eq!(request(path).send(&service).await.status, 400);
     let path = "/placewright/v1/explain?resources1=VCPU:1";
     assert_eq!(
-        ask(path)
+        request(path)
             .version("placement 1.10")
             .send(&service)
             .await
             .status,
         400
     );
-    assert_eq!(ask(path).version("").send(&service).await.status, 200);
+    assert_eq!(request(path).version("").send(&service).await.status, 200);
     assert_eq!(
-        ask(path)
+        request(path)
             .header("x-auth-token", "bob")
             .send(&service)
             .await
@@ -160,7 +171,7 @@ async fn an_explanation_names_what_is_missing() {
     );
 }
 
-/// Reads server-sent events from a response, one by one.
+/// The server-sent events of a response.
 struct Events {
     body: Body,
     text: String,
@@ -205,7 +216,7 @@ impl Events {
 #[tokio::test]
 async fn every_change_is_followed_in_order_and_can_be_resumed() {
     let service = service(HttpOptions::default()).await;
-    let mut live = Events::follow(&service, "/placewright/v1/changes", "").await;
+    let mut follower = Events::follow(&service, "/placewright/v1/changes", "").await;
     create_host(&service, HOST).await;
     let path = format!("/allocations/{CONSUMER}");
     assert_eq!(
@@ -218,14 +229,14 @@ async fn every_change_is_followed_in_order_and_can_be_resumed() {
     );
     assert_eq!(call("DELETE", &path).send(&service).await.status, 204);
 
-    let mut seen = Vec::new();
-    while seen.len() < 4 {
-        seen.push(live.next().await.unwrap());
+    let mut events = Vec::new();
+    while events.len() < 4 {
+        events.push(follower.next().await.unwrap());
     }
-    let first = seen[0].0;
-    let ids: Vec<u64> = seen.iter().map(|(id, _)| *id).collect();
+    let first = events[0].0;
+    let ids: Vec<u64> = events.iter().map(|(id, _)| *id).collect();
     assert_eq!(ids, [first, first + 1, first + 2, first + 3]);
-    let kinds: Vec<String> = (seen.iter())
+    let kinds: Vec<String> = (events.iter())
         .flat_map(|(_, data)| data["changes"].as_array().unwrap())
         .map(|change| change["type"].as_str().unwrap().to_owned())
         .collect();
@@ -240,24 +251,24 @@ async fn every_change_is_followed_in_order_and_can_be_resumed() {
             "consumer_removed"
         ]
     );
-    let inventory = &seen[1].1["changes"][0];
+    let inventory = &events[1].1["changes"][0];
     assert_eq!(
         (&inventory["resource_class"], &inventory["total"]),
         (&"VCPU".into(), &8.into())
     );
-    assert_eq!(seen[2].1["changes"][0]["allocations"][0]["amount"], 2);
-    assert_eq!(seen[3].1["sequence"], first + 3);
+    assert_eq!(events[2].1["changes"][0]["allocations"][0]["amount"], 2);
+    assert_eq!(events[3].1["sequence"], first + 3);
 
     // The header of a client that reconnects takes precedence over the query.
     let after = format!("/placewright/v1/changes?after={}", first - 1);
-    let mut again = Events::follow(&service, &after, "").await;
-    assert_eq!(again.next().await.unwrap(), seen[0]);
-    let mut resumed = Events::follow(&service, &after, &(first + 1).to_string()).await;
-    assert_eq!(resumed.next().await.unwrap(), seen[2]);
+    let mut second_follower = Events::follow(&service, &after, "").await;
+    assert_eq!(second_follower.next().await.unwrap(), events[0]);
+    let mut resumed_follower = Events::follow(&service, &after, &(first + 1).to_string()).await;
+    assert_eq!(resumed_follower.next().await.unwrap(), events[2]);
 }
 
 #[tokio::test]
-async fn what_cannot_be_followed_is_told() {
+async fn errors_of_the_change_stream_have_their_status() {
     let engine = Options {
         snapshot_entries: 1,
         retain_entries: 1,
@@ -279,16 +290,16 @@ async fn what_cannot_be_followed_is_told() {
         "{}",
         ahead.text
     );
-    let nobody = get("/placewright/v1/changes")
+    let refused = get("/placewright/v1/changes")
         .header("x-auth-token", "bob")
         .send(&service)
         .await;
-    assert_eq!(nobody.status, 403);
-    let nobody = get("/placewright/v1/changes")
+    assert_eq!(refused.status, 403);
+    let refused = get("/placewright/v1/changes")
         .header("x-auth-token", "")
         .send(&service)
         .await;
-    assert_eq!(nobody.status, 401);
+    assert_eq!(refused.status, 401);
     // Snapshots are made in the background, and delete the entries that they cover.
     for round in 0_u32.. {
         let name = format!("/traits/CUSTOM_{round}");

@@ -4,10 +4,10 @@ use placewright_api_testing::{call, get, service, service_with};
 use placewright_http::{Cors, HttpOptions};
 
 #[tokio::test]
-async fn checks_come_in_their_order() {
+async fn checks_are_made_in_the_order_of_the_reference() {
     let service = service(HttpOptions::default()).await;
-    // Each request is wrong in all the checks from its own on.
-    let worst = || {
+    // Each request passes the checks of the requests before it, and fails all later ones.
+    let wrong_in_all = || {
         call("PATCH", "/nope")
             .header("x-auth-token", "")
             .version("placement 9.9")
@@ -15,20 +15,22 @@ async fn checks_come_in_their_order() {
             .header("accept", "application/json")
     };
     let steps = [
-        (worst(), 401),
-        (worst().header("x-auth-token", "bob"), 406),
+        (wrong_in_all(), 401),
+        (wrong_in_all().header("x-auth-token", "bob"), 406),
         (
-            worst().header("x-auth-token", "bob").version("placement x"),
+            wrong_in_all()
+                .header("x-auth-token", "bob")
+                .version("placement x"),
             400,
         ),
         (
-            worst()
+            wrong_in_all()
                 .header("x-auth-token", "bob")
                 .version("placement 1.0"),
             400,
         ),
         (
-            worst()
+            wrong_in_all()
                 .header("x-auth-token", "bob")
                 .version("")
                 .header("content-type", "text/x"),
@@ -72,7 +74,7 @@ async fn checks_come_in_their_order() {
 }
 
 #[tokio::test]
-async fn headers_tell_version_and_request_and_how_long_to_keep() {
+async fn headers_have_version_request_id_and_caching() {
     let service = service(HttpOptions::default()).await;
     let answer = get("/").header("x-auth-token", "").send(&service).await;
     assert_eq!(answer.status, 200);
@@ -105,7 +107,7 @@ async fn headers_tell_version_and_request_and_how_long_to_keep() {
 }
 
 #[tokio::test]
-async fn errors_have_the_form_that_is_asked_for() {
+async fn errors_have_the_form_that_the_client_accepts() {
     let service = service(HttpOptions::default()).await;
     let head = call("HEAD", "/traits").send(&service).await;
     assert_eq!(
@@ -139,10 +141,10 @@ async fn errors_have_the_form_that_is_asked_for() {
         body_bytes_max: 10,
         ..HttpOptions::default()
     };
-    let small = placewright_api_testing::service(too_large).await;
+    let small_service = placewright_api_testing::service(too_large).await;
     let answer = call("POST", "/resource_providers")
         .json("{\"name\": \"a\"}")
-        .send(&small)
+        .send(&small_service)
         .await;
     assert_eq!(answer.status, 413);
     let long = format!("/{}", "a".repeat(65_000));
@@ -168,27 +170,27 @@ async fn cross_origin_requests_are_answered_for_known_origins() {
         ..HttpOptions::default()
     };
     let service = service(options).await;
-    let ask = |method, origin| {
+    let preflight = |method, origin| {
         call(method, "/nope")
             .header("x-auth-token", "")
             .header("origin", origin)
             .header("access-control-request-method", "GET")
     };
-    let known = ask("OPTIONS", "http://a").send(&service).await;
+    let known = preflight("OPTIONS", "http://a").send(&service).await;
     assert_eq!(
         (known.status, known.header("access-control-allow-origin")),
         (200, "http://a")
     );
     assert_eq!(known.header("access-control-max-age"), "3600");
-    let strange = ask("OPTIONS", "http://b").send(&service).await;
+    let unknown = preflight("OPTIONS", "http://b").send(&service).await;
     assert_eq!(
         (
-            strange.status,
-            strange.header("access-control-allow-origin")
+            unknown.status,
+            unknown.header("access-control-allow-origin")
         ),
         (200, "")
     );
-    let plain = ask("GET", "http://a").send(&service).await;
+    let plain = preflight("GET", "http://a").send(&service).await;
     assert_eq!(
         (plain.status, plain.header("access-control-allow-origin")),
         (401, "http://a")
@@ -196,7 +198,7 @@ async fn cross_origin_requests_are_answered_for_known_origins() {
 }
 
 #[tokio::test]
-async fn policies_decide_before_anything_is_looked_at() {
+async fn policies_are_checked_before_handlers_run() {
     let policy = "\"placement:traits:list\": \"role:watcher\"";
     let service = service_with(
         HttpOptions::default(),

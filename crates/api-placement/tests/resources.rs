@@ -31,7 +31,7 @@ async fn providers_are_created_and_found() {
             .unwrap_or_default();
         listed
             .iter()
-            .map(|one| one["uuid"].as_str().unwrap().to_owned())
+            .map(|provider| provider["uuid"].as_str().unwrap().to_owned())
             .collect()
     };
     for (query, expected) in [
@@ -92,33 +92,38 @@ async fn providers_are_moved_and_deleted() {
         (answer.status, answer.code().as_str()),
         (409, "placement.resource_provider.cannot_delete_parent")
     );
-    let part = format!("/resource_providers/{OTHER}");
+    let child_path = format!("/resource_providers/{OTHER}");
     let orphan = r#"{"name": "part", "parent_provider_uuid": null}"#;
-    let old = call("PUT", &part)
+    let old_version = call("PUT", &child_path)
         .json(orphan)
         .version("placement 1.36")
         .send(&service)
         .await;
     assert!(
-        old.detail()
+        old_version
+            .detail()
             .contains("un-parenting a provider is not currently allowed"),
         "{}",
-        old.text
+        old_version.text
     );
-    // A write that changes nothing does not count as a change.
+    // An update that changes nothing sets no time.
     let same = format!(r#"{{"name": "part", "parent_provider_uuid": "{HOST}"}}"#);
     assert_eq!(
-        call("PUT", &part).json(same).send(&service).await.status,
+        call("PUT", &child_path)
+            .json(same)
+            .send(&service)
+            .await
+            .status,
         200
     );
-    let moved = call("PUT", &part).json(orphan).send(&service).await;
+    let moved = call("PUT", &child_path).json(orphan).send(&service).await;
     assert_eq!(moved.json()["root_provider_uuid"], OTHER);
-    // A child that was never updated has no time.
+    // The response has the time of the update before, and there was none.
     assert_eq!(
         (moved.header("last-modified"), moved.header("cache-control")),
         ("", "no-cache")
     );
-    for path in [&parent, &part] {
+    for path in [&parent, &expected_detail] {
         assert_eq!(call("DELETE", path).send(&service).await.status, 204);
         assert_eq!(get(path).send(&service).await.status, 404);
     }
@@ -143,7 +148,7 @@ async fn inventories_are_shown_as_they_were_written() {
             r#""allocation_ratio":2.0}"#
         )
     );
-    for (body, status, part) in [
+    for (body, status, expected_detail) in [
         (
             r#"{"resource_provider_generation": 1, "inventories": {}}"#,
             409,
@@ -177,14 +182,21 @@ async fn inventories_are_shown_as_they_were_written() {
     ] {
         let answer = call("PUT", &path).json(body).send(&service).await;
         assert_eq!(answer.status, status, "{body}");
-        assert!(answer.detail().contains(part), "{body}: {}", answer.text);
+        assert!(
+            answer.detail().contains(expected_detail),
+            "{body}: {}",
+            answer.text
+        );
     }
-    let one = format!("{path}/VCPU");
+    let inventory_path = format!("{path}/VCPU");
     let body = r#"{"resource_provider_generation": 2, "total": 4}"#;
-    let put = call("PUT", &one).json(body).send(&service).await;
+    let put = call("PUT", &inventory_path).json(body).send(&service).await;
     assert_eq!(put.json()["resource_provider_generation"], 3);
-    assert_eq!(call("DELETE", &one).send(&service).await.status, 204);
-    assert_eq!(get(&one).send(&service).await.status, 404);
+    assert_eq!(
+        call("DELETE", &inventory_path).send(&service).await.status,
+        204
+    );
+    assert_eq!(get(&inventory_path).send(&service).await.status, 404);
     assert_eq!(call("DELETE", &path).send(&service).await.status, 204);
     let empty = get(&path).send(&service).await;
     assert_eq!(
@@ -194,7 +206,7 @@ async fn inventories_are_shown_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn claims_are_all_or_nothing_and_know_their_generation() {
+async fn claims_are_atomic_and_check_the_consumers_generation() {
     let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let path = format!("/allocations/{CONSUMER}");
@@ -247,7 +259,7 @@ async fn claims_are_all_or_nothing_and_know_their_generation() {
 }
 
 #[tokio::test]
-async fn what_is_held_is_shown_replaced_and_given_back() {
+async fn allocations_are_shown_replaced_and_deleted() {
     let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let path = format!("/allocations/{CONSUMER}");
@@ -269,11 +281,11 @@ async fn what_is_held_is_shown_replaced_and_given_back() {
             .status,
         204
     );
-    let held = get(&format!("/resource_providers/{HOST}/allocations"))
+    let allocations = get(&format!("/resource_providers/{HOST}/allocations"))
         .send(&service)
         .await
         .json();
-    assert_eq!(held["allocations"][CONSUMER]["resources"]["VCPU"], 4);
+    assert_eq!(allocations["allocations"][CONSUMER]["resources"]["VCPU"], 4);
     let empty = format!(
         r#"{{"{CONSUMER}": {{"allocations": {{}}, "project_id": "p", "user_id": "u",
         "consumer_type": "X", "consumer_generation": 2}}}}"#
@@ -306,13 +318,13 @@ async fn what_is_held_is_shown_replaced_and_given_back() {
 }
 
 #[tokio::test]
-async fn candidates_are_written_as_each_version_wants_them() {
+async fn candidates_have_the_form_of_each_version() {
     let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
-    let ask = |version| get("/allocation_candidates?resources=VCPU:2").version(version);
-    let new = ask("placement latest").send(&service).await;
+    let request = |version| get("/allocation_candidates?resources=VCPU:2").version(version);
+    let new_version = request("placement latest").send(&service).await;
     assert_eq!(
-        new.text,
+        new_version.text,
         format!(
             "{{\"allocation_requests\": [{{\"allocations\": {{\"{HOST}\": {{\"resources\": \
              {{\"VCPU\": 2}}}}}}, \"mappings\": {{\"\": [\"{HOST}\"]}}}}], \
@@ -321,11 +333,15 @@ async fn candidates_are_written_as_each_version_wants_them() {
              \"root_provider_uuid\": \"{HOST}\"}}}}}}"
         )
     );
-    let old = ask("placement 1.10").send(&service).await.json();
-    let request = &old["allocation_requests"][0]["allocations"][0];
+    let old_version = request("placement 1.10").send(&service).await.json();
+    let request = &old_version["allocation_requests"][0]["allocations"][0];
     assert_eq!(request["resource_provider"]["uuid"], HOST);
-    assert!(old["provider_summaries"][HOST].get("traits").is_none());
-    for (query, part) in [
+    assert!(
+        old_version["provider_summaries"][HOST]
+            .get("traits")
+            .is_none()
+    );
+    for (query, expected_detail) in [
         ("", "There must be at least one resources"),
         ("resources=VCPU", "Badly formed resources"),
         (
@@ -361,12 +377,16 @@ async fn candidates_are_written_as_each_version_wants_them() {
             .send(&service)
             .await;
         assert_eq!(answer.status, 400, "{query}");
-        assert!(answer.detail().contains(part), "{query}: {}", answer.text);
+        assert!(
+            answer.detail().contains(expected_detail),
+            "{query}: {}",
+            answer.text
+        );
     }
 }
 
 #[tokio::test]
-async fn names_of_classes_and_traits_are_custom_ones_in_one_line() {
+async fn names_of_created_classes_and_traits_are_custom_and_have_no_newline() {
     let service = service(HttpOptions::default()).await;
     let put = |path| call("PUT", path);
     for (path, status) in [
@@ -422,7 +442,7 @@ async fn names_of_classes_and_traits_are_custom_ones_in_one_line() {
 }
 
 #[tokio::test]
-async fn a_reshape_moves_inventory_and_what_is_held_of_it() {
+async fn a_reshape_moves_inventories_and_their_allocations() {
     let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let child =
@@ -457,7 +477,7 @@ async fn a_reshape_moves_inventory_and_what_is_held_of_it() {
             .json(body)
     };
     let answer = call("POST", "/reshaper").json("{}").send(&service).await;
-    assert_eq!(answer.status, 403, "admin alone does not do");
+    assert_eq!(answer.status, 403, "the role admin is not sufficient");
     let answer = reshape(-3).send(&service).await;
     assert!(
         answer.detail().ends_with("actual: 2, given: -3"),
@@ -465,7 +485,7 @@ async fn a_reshape_moves_inventory_and_what_is_held_of_it() {
         answer.text
     );
     assert_eq!(reshape(2).send(&service).await.status, 204);
-    let held = get(&path).send(&service).await.json();
-    assert_eq!(held["allocations"][OTHER]["resources"]["VCPU"], 2);
-    assert!(held["allocations"].get(HOST).is_none());
+    let allocations = get(&path).send(&service).await.json();
+    assert_eq!(allocations["allocations"][OTHER]["resources"]["VCPU"], 2);
+    assert!(allocations["allocations"].get(HOST).is_none());
 }

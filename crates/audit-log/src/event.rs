@@ -1,80 +1,80 @@
-//! What the log tells of one request.
+//! The event of one request, which becomes a line of the log.
 
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use crate::note::Noted;
+use crate::note::RequestNotes;
 
 /// A request that was answered.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// When it was answered.
+    /// The time at which it was answered.
     pub at: SystemTime,
     /// The service that answered it: `placement`, `scheduler`, `compute`, or a role's gRPC server.
     pub service: &'static str,
-    /// Its method; of gRPC, what was refused.
+    /// The HTTP method. Over gRPC, what was refused: the connection, the authentication or the call.
     pub method: String,
-    /// The path of its route as in the documentation, with parameters in braces; none over gRPC.
+    /// The path of the route as in the API's documentation, with parameters in braces; none over gRPC.
     pub route: Option<&'static str>,
-    /// Its path, without the query.
+    /// The path of the request, without the query.
     pub path: String,
-    /// The id that its answer carries.
+    /// The request id in the response.
     pub request_id: Option<String>,
-    /// The id that the caller gave to all requests that belong together.
+    /// The id that the caller chose for several requests of one operation.
     pub global_request_id: Option<String>,
-    /// Who sent it.
+    /// The sender of the request.
     pub caller: Caller,
-    /// How it went.
+    /// Whether the request was carried out.
     pub outcome: Outcome,
-    /// Why it went so.
+    /// The status of the response, and the reason of a refusal.
     pub reason: Reason,
-    /// Where what was created is.
+    /// The `Location` of what was created.
     pub location: Option<String>,
-    /// What its handler noted.
-    pub noted: Noted,
+    /// What the handler noted about the request.
+    pub noted: RequestNotes,
 }
 
-/// Who sent a request, as far as it is known.
+/// The sender of a request, as far as it is known.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
     /// The id of the user.
     pub user: Option<String>,
     /// The project of the request.
     pub project: Option<String>,
-    /// The domain of the request, if it is for one.
+    /// The domain of a request with domain scope.
     pub domain: Option<String>,
-    /// `all` for a request to the whole system.
+    /// `all` for a request with system scope.
     pub system: Option<String>,
     /// The roles of the user.
     pub roles: Vec<String>,
     /// The user of the service that forwarded the request.
     pub service_user: Option<String>,
-    /// Who vouches for the caller: the strategy that identified it.
+    /// The authentication strategy that identified the caller.
     pub issuer: Option<&'static str>,
     /// The name in the caller's certificate.
     pub certificate: Option<String>,
-    /// Where it came from.
+    /// The address from which the request was sent.
     pub address: Option<SocketAddr>,
 }
 
-/// How a request went.
+/// Whether a request was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was carried out.
+    /// The request was carried out.
     Success,
-    /// It was refused, or failed.
+    /// The request was refused, or failed.
     Failure,
-    /// Its client went away before there was an answer.
+    /// The client closed the connection before the response.
     Unknown,
 }
 
-/// Why a request went as it did.
+/// The reason of an outcome.
 #[derive(Clone, Debug)]
 pub struct Reason {
-    /// What the code belongs to: `HTTP` or `gRPC`.
+    /// The protocol of the code: `HTTP` or `gRPC`.
     pub kind: &'static str,
-    /// The status of the answer, if there was one.
+    /// The status of the response, if there was a response.
     pub code: Option<String>,
-    /// For people, if it was refused.
+    /// The text of a refusal.
     pub text: Option<String>,
 }

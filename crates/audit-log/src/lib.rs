@@ -1,11 +1,12 @@
-//! Who did what: a log with one line of JSON for each write and each refusal for want of rights.
+//! The audit log: a line of JSON for each request that changes something, and for each request that
+//! is refused for lack of rights.
 //!
-//! Services make an [`Event`] of a request that they answered and offer it to the [`AuditLog`]. That
-//! never waits: a thread of its own makes the lines and writes them. What there is no room for is
-//! left out, and counted. While a request is carried out, a [`Note`] gathers what only its handler
-//! knows: the entry that it made in the journal, and what consumers hold since then.
+//! A service makes an [`Event`] of each such request when it is answered, and offers the event to the
+//! [`AuditLog`], which never waits: a thread of its own formats the lines and writes them. Events for
+//! which the queue has no space are left out and counted. While a request is carried out, a [`Note`]
+//! collects what only its handler knows: its entry in the journal, and what consumers hold after it.
 //!
-//! The words are those of CADF (DMTF DSP0262) where they fit.
+//! The lines follow the CADF standard (DMTF DSP0262) where it has a field for a value.
 
 mod event;
 mod line;
@@ -15,6 +16,6 @@ mod queue;
 mod sink;
 
 pub use event::{Caller, Event, Outcome, Reason};
-pub use log::{AuditLog, AuditLogMetrics, AuditLogOptions, for_process, set_for_process};
-pub use note::{Held, Note, Noted, current, scope};
+pub use log::{AuditLog, AuditLogMetrics, AuditLogOptions, process_log, set_process_log};
+pub use note::{HeldAllocations, Note, RequestNotes, current_note, scope};
 pub use sink::{Destination, OpenError};

@@ -1,4 +1,4 @@
-//! The line of an event, in CADF's words where they fit.
+//! The line of an event, with the fields of the CADF standard where it has them.
 
 use std::net::SocketAddr;
 use std::time::SystemTime;
@@ -7,16 +7,15 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::event::{Caller, Event, Outcome};
-use crate::note::Held;
+use crate::note::HeldAllocations;
 
-/// The most bytes of a text that a client chose.
+/// The most bytes of a client's text in a line.
 const TEXT_BYTES_MAX: usize = 1024;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Line<'a> {
-    #[serde(rename = "eventTime")]
-    at: Time,
+    event_time: Time,
     event_type: &'static str,
     action: String,
     outcome: &'static str,
@@ -27,8 +26,8 @@ struct Line<'a> {
     request: Request<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sequence: Option<u64>,
-    #[serde(skip_serializing_if = "<[Held]>::is_empty")]
-    held: &'a [Held],
+    #[serde(skip_serializing_if = "<[HeldAllocations]>::is_empty")]
+    held: &'a [HeldAllocations],
 }
 
 #[derive(Serialize)]
@@ -44,7 +43,7 @@ struct ReasonField<'a> {
 #[derive(Serialize)]
 struct Initiator<'a> {
     #[serde(rename = "typeURI")]
-    kind: &'static str,
+    type_uri: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +78,7 @@ struct Host {
 #[derive(Serialize)]
 struct Target<'a> {
     #[serde(rename = "typeURI")]
-    kind: String,
+    type_uri: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -89,7 +88,7 @@ struct Target<'a> {
 #[derive(Serialize)]
 struct Observer {
     #[serde(rename = "typeURI")]
-    kind: String,
+    type_uri: String,
     id: &'static str,
 }
 
@@ -122,20 +121,22 @@ struct Time(SystemTime);
 
 impl Serialize for Time {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let at = Timestamp::try_from(self.0).unwrap_or_default();
-        serializer.collect_str(&format_args!("{at:.6}"))
+        let time = Timestamp::try_from(self.0).unwrap_or_default();
+        serializer.collect_str(&format_args!("{time:.6}"))
     }
 }
 
-/// Adds the line of an event, with its end.
-pub(crate) fn write(event: &Event, out: &mut Vec<u8>) {
-    let noted = &event.noted;
-    let parameter = event.route.and_then(|route| parameter(route, &event.path));
-    let created = || event.location.as_deref()?.rsplit('/').next();
-    let id = parameter.or_else(created).map(cut);
-    let id = id.or_else(|| noted.ids.first().map(String::as_str));
+/// Appends the line of an event, with a line end.
+pub(crate) fn write(event: &Event, output: &mut Vec<u8>) {
+    let notes = &event.noted;
+    let parameter = event
+        .route
+        .and_then(|route| first_parameter(route, &event.path));
+    let created_id = || event.location.as_deref()?.rsplit('/').next();
+    let id = parameter.or_else(created_id).map(truncated);
+    let id = id.or_else(|| notes.ids.first().map(String::as_str));
     let line = Line {
-        at: Time(event.at),
+        event_time: Time(event.at),
         event_type: "activity",
         action: action(event),
         outcome: match event.outcome {
@@ -146,60 +147,60 @@ pub(crate) fn write(event: &Event, out: &mut Vec<u8>) {
         reason: ReasonField {
             reason_type: event.reason.kind,
             reason_code: event.reason.code.as_deref(),
-            text: event.reason.text.as_deref().map(cut),
+            text: event.reason.text.as_deref().map(truncated),
         },
         initiator: initiator(&event.caller),
         target: Target {
-            kind: kind_of_target(event),
+            type_uri: target_type_uri(event),
             id,
-            ids: if noted.ids.len() > 1 { &noted.ids } else { &[] },
+            ids: if notes.ids.len() > 1 { &notes.ids } else { &[] },
         },
         observer: observer(event.service),
         request: Request {
             id: event.request_id.as_deref(),
             global_id: event.global_request_id.as_deref(),
-            method: cut(&event.method),
+            method: truncated(&event.method),
             route: event.route,
-            path: cut(&event.path),
+            path: truncated(&event.path),
         },
-        sequence: noted.sequence,
-        held: &noted.held,
+        sequence: notes.sequence,
+        held: &notes.held,
     };
-    append(&line, out);
+    append_line(&line, output);
 }
 
-/// Adds a line that tells how many lines are missing before it.
-pub(crate) fn write_left_out(left_out: u64, at: SystemTime, out: &mut Vec<u8>) {
+/// Appends a line with the number of lines that are missing before it.
+pub(crate) fn write_left_out(left_out: u64, time: SystemTime, output: &mut Vec<u8>) {
     let line = LeftOut {
-        event_time: Time(at),
+        event_time: Time(time),
         event_type: "monitor",
         action: "leave out",
         outcome: "failure",
         observer: observer("audit"),
         left_out,
     };
-    append(&line, out);
+    append_line(&line, output);
 }
 
-fn append(line: &impl Serialize, out: &mut Vec<u8>) {
-    let start = out.len();
-    match serde_json::to_writer(&mut *out, line) {
-        Ok(()) => out.push(b'\n'),
-        // Nothing in a line can fail to be written; half a line would spoil the next.
-        Err(_) => out.truncate(start),
+fn append_line(line: &impl Serialize, output: &mut Vec<u8>) {
+    let start = output.len();
+    match serde_json::to_writer(&mut *output, line) {
+        Ok(()) => output.push(b'\n'),
+        // No value of a line fails to serialize. Part of a line would make the next line invalid.
+        Err(_) => output.truncate(start),
     }
 }
 
 fn initiator(caller: &Caller) -> Initiator<'_> {
     let has_credential = caller.issuer.is_some() || caller.certificate.is_some();
     Initiator {
-        kind: "service/security/account/user",
-        id: caller.user.as_deref().map(cut),
-        project_id: caller.project.as_deref().map(cut),
-        domain_id: caller.domain.as_deref().map(cut),
-        system_scope: caller.system.as_deref().map(cut),
+        type_uri: "service/security/account/user",
+        id: caller.user.as_deref().map(truncated),
+        project_id: caller.project.as_deref().map(truncated),
+        domain_id: caller.domain.as_deref().map(truncated),
+        system_scope: caller.system.as_deref().map(truncated),
         roles: &caller.roles,
-        service_user_id: caller.service_user.as_deref().map(cut),
+        service_user_id: caller.service_user.as_deref().map(truncated),
         credential: has_credential.then_some(Credential {
             issuer: caller.issuer,
             certificate: caller.certificate.as_deref(),
@@ -210,12 +211,12 @@ fn initiator(caller: &Caller) -> Initiator<'_> {
 
 fn observer(service: &str) -> Observer {
     Observer {
-        kind: format!("service/{service}"),
+        type_uri: format!("service/{service}"),
         id: "placewright",
     }
 }
 
-/// CADF's word for what the method does; with the name of the action, if the body had one.
+/// CADF's action for the method, with the name of the action in the body, if it has one.
 fn action(event: &Event) -> String {
     let verb = match event.method.as_str() {
         "POST" => "create",
@@ -226,36 +227,36 @@ fn action(event: &Event) -> String {
         _ => "evaluate",
     };
     match &event.noted.action {
-        Some(name) => format!("update/{}", cut(name)),
+        Some(name) => format!("update/{}", truncated(name)),
         None => verb.to_owned(),
     }
 }
 
-/// The kind of what a route is about: its service and the words of its path.
-fn kind_of_target(event: &Event) -> String {
-    let mut kind = format!("service/{}", event.service);
+/// CADF's type of the target of a route: the service and the fixed parts of the path.
+fn target_type_uri(event: &Event) -> String {
+    let mut type_uri = format!("service/{}", event.service);
     let words = event.route.unwrap_or("").split('/');
     for word in words.filter(|word| !word.is_empty() && !word.starts_with('{') && *word != "v1") {
-        kind.push('/');
-        kind.push_str(word);
+        type_uri.push('/');
+        type_uri.push_str(word);
     }
-    kind
+    type_uri
 }
 
-/// The first parameter of a route in a path. They are matched from the end, because paths of the
-/// compute API begin with a version and maybe a project, of which its routes know nothing.
-fn parameter<'p>(route: &str, path: &'p str) -> Option<&'p str> {
-    let mut found = None;
+/// The value of a route's first parameter in a path. Route and path are compared from the end, because
+/// paths of the compute API begin with a version, and maybe a project, which its routes do not have.
+fn first_parameter<'p>(route: &str, path: &'p str) -> Option<&'p str> {
+    let mut first_value = None;
     for (name, value) in route.rsplit('/').zip(path.rsplit('/')) {
         if name.starts_with('{') {
-            found = Some(value);
+            first_value = Some(value);
         }
     }
-    found
+    first_value
 }
 
-/// A text up to the most bytes that a line has of it.
-fn cut(text: &str) -> &str {
+/// The text, truncated to [`TEXT_BYTES_MAX`].
+fn truncated(text: &str) -> &str {
     if text.len() <= TEXT_BYTES_MAX {
         return text;
     }
@@ -269,7 +270,7 @@ fn cut(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Noted, Reason};
+    use crate::{Reason, RequestNotes};
 
     fn event() -> Event {
         Event {
@@ -293,22 +294,22 @@ mod tests {
                 text: None,
             },
             location: None,
-            noted: Noted {
+            noted: RequestNotes {
                 sequence: Some(9),
                 action: Some("resize".to_owned()),
-                ..Noted::default()
+                ..RequestNotes::default()
             },
         }
     }
 
     fn text(event: &Event) -> String {
-        let mut out = Vec::new();
-        write(event, &mut out);
-        String::from_utf8(out).unwrap()
+        let mut output = Vec::new();
+        write(event, &mut output);
+        String::from_utf8(output).unwrap()
     }
 
     #[test]
-    fn a_line_tells_who_did_what() {
+    fn a_line_has_the_request_the_caller_and_the_outcome() {
         assert_eq!(
             text(&event()),
             r#"{"eventTime":"1970-01-01T00:00:00.000000Z","eventType":"activity","action":"update/resize","outcome":"success","reason":{"reasonType":"HTTP","reasonCode":"202"},"initiator":{"typeURI":"service/security/account/user","id":"anna\"\n","credential":{"issuer":"keystone"},"host":{"address":"[::1]:7"}},"target":{"typeURI":"service/compute/servers/action","id":"5a0e"},"observer":{"typeURI":"service/compute","id":"placewright"},"request":{"id":"req-1","method":"POST","route":"/servers/{server_id}/action","path":"/v2.1/servers/5a0e/action"},"sequence":9}"#
@@ -318,11 +319,11 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_one_line_and_bounded() {
-        let mut long = event();
-        long.path = "ä\n".repeat(100_000);
-        long.reason.text = Some("\u{2028}\r\n".repeat(100_000));
-        let text = text(&long);
+    fn events_have_one_line_of_bounded_length() {
+        let mut long_event = event();
+        long_event.path = "ä\n".repeat(100_000);
+        long_event.reason.text = Some("\u{2028}\r\n".repeat(100_000));
+        let text = text(&long_event);
         assert_eq!(text.matches('\n').count(), 1);
         assert!(text.len() < 8 << 10, "{}", text.len());
     }
@@ -331,7 +332,7 @@ mod tests {
     fn parameters_are_found_behind_any_prefix() {
         let route = "/servers/{server_id}/tags/{tag}";
         let path = "/v2.1/project/servers/one/tags/two";
-        assert_eq!(parameter(route, path), Some("one"));
-        assert_eq!(parameter("/servers", "/v2.1/servers"), None);
+        assert_eq!(first_parameter(route, path), Some("one"));
+        assert_eq!(first_parameter("/servers", "/v2.1/servers"), None);
     }
 }

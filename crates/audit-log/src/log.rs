@@ -1,4 +1,4 @@
-//! The log: what services offer events to, and the thread that writes them.
+//! The log to which services offer events, and the thread that writes them.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -18,13 +18,13 @@ use crate::sink::{Destination, OpenError, Sink, count};
 /// The options of the log.
 #[derive(Clone, Debug)]
 pub struct AuditLogOptions {
-    /// Where lines go.
+    /// Where lines are written.
     pub destination: Destination,
-    /// The most memory of events that wait for the thread. Further ones are left out.
+    /// The most memory of queued events; events beyond it are left out.
     pub queue_bytes_max: usize,
 }
 
-/// What is counted of the log.
+/// The metrics of the log.
 #[derive(Clone, Debug, Default)]
 pub struct AuditLogMetrics {
     written: Counter,
@@ -50,7 +50,7 @@ impl AuditLogMetrics {
     }
 }
 
-/// A log of who did what. Clones are the same log.
+/// The audit log. Clones share one log.
 #[derive(Clone, Debug)]
 pub struct AuditLog {
     shared: Arc<Shared>,
@@ -73,14 +73,14 @@ impl Shared {
     fn close(&self) {
         self.queue.close();
         if let Some(thread) = self.thread.lock().take() {
-            // Its panic has ended the process, or is in the log.
+            // An error means that the thread panicked, which was logged or has ended the process.
             let _ = thread.join();
         }
     }
 }
 
 impl AuditLog {
-    /// Opens the log and starts its thread; none if it is off.
+    /// Opens the log and starts its thread; none if the destination is [`Destination::Off`].
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl AuditLog {
             metrics: metrics.clone(),
             sink,
             left_out: 0,
-            fails: false,
+            is_failing: false,
         };
         let thread = spawn_thread(Task::AuditLog, move || writer.run());
         let thread = thread.map_err(OpenError::NoThread)?;
@@ -112,88 +112,89 @@ impl AuditLog {
         }))
     }
 
-    /// Offers an event. It never waits; an event for which there is no room is counted.
+    /// Queues an event, without waiting. If the queue has no space for it, it is left out and counted.
     pub fn offer(&self, event: Event) {
         if !self.shared.queue.offer(event) {
             self.shared.metrics.left_out.inc();
         }
     }
 
-    /// Has the file opened again, after a rotation.
+    /// Opens the file again, after a rotation.
     pub fn reopen(&self) {
         self.shared.queue.reopen();
     }
 
-    /// Writes what waits, and ends. What is offered later is left out.
+    /// Writes the queued events and ends the thread. Events that are offered later are left out.
     pub fn close(&self) {
         self.shared.close();
     }
 }
 
-static OF_PROCESS: OnceLock<AuditLog> = OnceLock::new();
+static PROCESS_LOG: OnceLock<AuditLog> = OnceLock::new();
 
-/// Makes a log that of the whole process, for what belongs to no service: the calls that gRPC
-/// servers refuse. The first one stays.
-pub fn set_for_process(log: &AuditLog) {
-    let _ = OF_PROCESS.set(log.clone());
+/// Sets the log of the whole process, for events without a service: the calls that gRPC servers
+/// refuse. Only the first call has an effect.
+pub fn set_process_log(log: &AuditLog) {
+    // An error means that a log was set before, which stays.
+    let _ = PROCESS_LOG.set(log.clone());
 }
 
 /// The log of the process, if it has one.
 #[must_use]
-pub fn for_process() -> Option<&'static AuditLog> {
-    OF_PROCESS.get()
+pub fn process_log() -> Option<&'static AuditLog> {
+    PROCESS_LOG.get()
 }
 
-/// The most bytes of lines that are written at a time.
+/// Lines are written once they have so many bytes.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// The thread that makes lines and writes them.
+/// The state of the thread that formats lines and writes them.
 struct Writer {
     queue: Arc<EventQueue>,
     metrics: AuditLogMetrics,
     sink: Sink,
-    /// Lines that are missing, and of which no line tells yet.
+    /// The number of missing lines that no line of the log reports yet.
     left_out: u64,
     /// Whether the last write failed.
-    fails: bool,
+    is_failing: bool,
 }
 
 impl Writer {
     fn run(mut self) {
         let mut lines = Vec::with_capacity(WRITE_BYTES);
-        let mut spare = Vec::new();
+        let mut recycled = Vec::new();
         loop {
-            let mut taken = self.queue.take(std::mem::take(&mut spare));
+            let mut batch = self.queue.take_batch(std::mem::take(&mut recycled));
             pass(Task::AuditLog);
-            let is_idle = taken.events.is_empty() && taken.left_out == 0;
-            if taken.reopen
+            let is_idle = batch.events.is_empty() && batch.left_out == 0;
+            if batch.reopen
                 && let Err(error) = self.sink.reopen()
             {
                 tracing::error!(%error, "cannot open the audit log again; the old one goes on");
             }
-            for event in taken.events.drain(..) {
+            for event in batch.events.drain(..) {
                 line::write(&event, &mut lines);
                 if lines.len() >= WRITE_BYTES {
                     self.write(&mut lines);
                 }
             }
             self.write(&mut lines);
-            self.left_out += taken.left_out;
+            self.left_out += batch.left_out;
             if self.left_out > 0 {
                 self.write(&mut lines);
             }
-            if taken.closed {
+            if batch.is_closed {
                 let _ = self.sink.sync();
                 return;
             }
-            spare = taken.events;
+            recycled = batch.events;
             if !is_idle {
-                self.queue.gather();
+                self.queue.wait_for_more();
             }
         }
     }
 
-    /// Writes lines, after one that tells how many are missing before them.
+    /// Writes lines, after a line with the number of lines that are missing before them.
     fn write(&mut self, lines: &mut Vec<u8>) {
         if self.left_out > 0 {
             let mut notice = Vec::new();
@@ -201,7 +202,7 @@ impl Writer {
             match self.sink.write(&notice) {
                 Ok(()) => self.left_out = 0,
                 Err((_, error)) => {
-                    self.lose(count(lines), &error);
+                    self.count_lost(count(lines), &error);
                     return lines.clear();
                 }
             }
@@ -211,11 +212,11 @@ impl Writer {
         }
         let lost = match self.sink.write(lines) {
             Ok(()) => {
-                self.fails = false;
+                self.is_failing = false;
                 0
             }
             Err((lost, error)) => {
-                self.lose(lost, &error);
+                self.count_lost(lost, &error);
                 lost
             }
         };
@@ -225,13 +226,13 @@ impl Writer {
         lines.clear();
     }
 
-    /// Counts lines that cannot be written.
-    fn lose(&mut self, lost: u64, error: &io::Error) {
+    /// Counts lines that could not be written.
+    fn count_lost(&mut self, lost: u64, error: &io::Error) {
         self.left_out += lost;
         self.metrics.left_out.inc_by(lost);
-        if !self.fails {
+        if !self.is_failing {
             tracing::error!(%error, "the audit log cannot be written");
         }
-        self.fails = true;
+        self.is_failing = true;
     }
 }

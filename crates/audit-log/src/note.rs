@@ -1,4 +1,4 @@
-//! What the handler of a request notes for the log.
+//! Notes of a request's handler for the audit log.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
-/// What handlers noted of one request. Clones of the pointer go wherever the request is carried out.
+/// Collects what handlers note about one request. All tasks of the request share it.
 #[derive(Debug, Default)]
-pub struct Note(Mutex<Noted>);
+pub struct Note(Mutex<RequestNotes>);
 
-/// What was noted.
+/// What handlers noted about a request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Noted {
-    /// The last entry of the journal that the request made.
+pub struct RequestNotes {
+    /// The sequence of the request's last entry in the journal.
     pub sequence: Option<u64>,
-    /// The name of the action that a body asked for.
+    /// The name of the action in the request's body.
     pub action: Option<String>,
-    /// The ids of what the request created, or of what it is about.
+    /// The ids of the objects that the request created, or that it is for.
     pub ids: Vec<String>,
-    /// What consumers hold after the request, in the order in which that was decided.
-    pub held: Vec<Held>,
+    /// What consumers hold after the request, in the order of the decisions.
+    pub held: Vec<HeldAllocations>,
 }
 
-/// What a consumer holds after a request; nothing more is held by it.
+/// All allocations that a consumer holds after a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Held {
+pub struct HeldAllocations {
     /// The UUID of the consumer.
     pub consumer: String,
-    /// The entry of the journal that says so. Of two lines about a consumer, the one with the higher
-    /// sequence holds.
+    /// The sequence of the entry that set them. Of two lines about a consumer, that with the higher
+    /// sequence is the newer.
     pub sequence: u64,
     /// The project that owns the consumer, if it holds anything.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,11 +53,12 @@ impl Serialize for Amounts<'_> {
 }
 
 fn by_provider<S: Serializer>(
-    all: &[(Uuid, Vec<(String, i64)>)],
+    allocations: &[(Uuid, Vec<(String, i64)>)],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_map(
-        all.iter()
+        allocations
+            .iter()
             .map(|(provider, amounts)| (provider, Amounts(amounts))),
     )
 }
@@ -66,14 +67,14 @@ tokio::task_local! {
     static CURRENT: Option<Arc<Note>>;
 }
 
-/// Runs a future that belongs to the request of a note.
+/// Runs a future in which [`current_note`] returns this note.
 pub fn scope<F: Future>(note: Option<Arc<Note>>, future: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(note, future)
 }
 
-/// The note of the request that is carried out; none if nothing has to be noted.
+/// The note of the request that the present task carries out; none if its request needs no note.
 #[must_use]
-pub fn current() -> Option<Arc<Note>> {
+pub fn current_note() -> Option<Arc<Note>> {
     CURRENT.try_with(Clone::clone).ok().flatten()
 }
 
@@ -83,22 +84,24 @@ impl Note {
         self.0.lock().action = Some(name.to_owned());
     }
 
-    /// Notes the id of something that was created.
+    /// Notes the id of a created object.
     pub fn id(&self, id: impl ToString) {
         self.0.lock().ids.push(id.to_string());
     }
 
-    /// Notes an entry of the journal, and what consumers hold since then.
-    pub fn journaled(&self, sequence: u64, held: impl IntoIterator<Item = Held>) {
-        let mut noted = self.0.lock();
-        noted.sequence = noted.sequence.max(Some(sequence));
-        let held = held.into_iter().map(|held| Held { sequence, ..held });
-        noted.held.extend(held);
+    /// Notes an entry of the journal, and what consumers hold after it.
+    pub fn add_entry(&self, sequence: u64, held: impl IntoIterator<Item = HeldAllocations>) {
+        let mut notes = self.0.lock();
+        notes.sequence = notes.sequence.max(Some(sequence));
+        let held = held
+            .into_iter()
+            .map(|held| HeldAllocations { sequence, ..held });
+        notes.held.extend(held);
     }
 
-    /// Takes what was noted.
+    /// Takes the notes out.
     #[must_use]
-    pub fn take(&self) -> Noted {
+    pub fn take(&self) -> RequestNotes {
         std::mem::take(&mut *self.0.lock())
     }
 }

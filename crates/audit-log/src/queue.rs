@@ -1,4 +1,4 @@
-//! The bounded queue between requests and the thread that writes.
+//! The bounded queue between requests and the thread that writes the log.
 
 use std::time::Duration;
 
@@ -6,118 +6,121 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::event::Event;
 
-/// How long events gather after a write, so that a service under load writes many at a time.
-const GATHER: Duration = Duration::from_millis(5);
+/// How long the thread waits after a write, so that under load it writes many events together.
+const GATHER_TIME: Duration = Duration::from_millis(5);
 
-/// The longest wait for an event.
-const IDLE: Duration = Duration::from_secs(1);
+/// The longest time that the thread waits for an event.
+const IDLE_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// The memory that an event takes beside what consumers hold.
+/// The approximate bytes of an event, without texts and allocations.
 const EVENT_BYTES: usize = 1024;
+/// The approximate bytes of a consumer's allocations, without the amounts.
 const HELD_BYTES: usize = 256;
+/// The approximate bytes of an amount, or of an id.
 const AMOUNT_BYTES: usize = 48;
 
-/// The events that wait for the thread.
+/// The events that the thread has not taken yet.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     bytes_max: usize,
-    waiting: Mutex<Waiting>,
-    wake: Condvar,
+    state: Mutex<QueueState>,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct QueueState {
     events: Vec<Event>,
     bytes: usize,
     left_out: u64,
     reopen: bool,
-    closed: bool,
-    /// Whether the thread waits for more, and looks again soon.
-    gathers: bool,
+    is_closed: bool,
+    /// Whether the thread waits in [`EventQueue::wait_for_more`], so that a new event need not wake it.
+    is_gathering: bool,
 }
 
-/// What the thread takes at a time.
+/// What the thread takes out of the queue together.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct Batch {
     pub(crate) events: Vec<Event>,
-    /// How many events were left out after the last of them.
+    /// The number of events that were left out after the last of `events`.
     pub(crate) left_out: u64,
     pub(crate) reopen: bool,
-    pub(crate) closed: bool,
+    pub(crate) is_closed: bool,
 }
 
 impl EventQueue {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
-            waiting: Mutex::default(),
-            wake: Condvar::new(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
         }
     }
 
-    /// Adds an event, unless there is no room for it. Never waits for the thread.
+    /// Adds an event, without waiting for the thread. False if it was left out, because the queue is
+    /// full or closed.
     pub(crate) fn offer(&self, event: Event) -> bool {
         let bytes = bytes_of(&event);
-        let mut waiting = self.waiting.lock();
-        // What comes after an event that was left out is left out too, until the thread has taken
-        // all that waits: so its line is where lines are missing.
-        let is_full = !waiting.events.is_empty() && waiting.bytes + bytes > self.bytes_max;
-        if waiting.closed || waiting.left_out > 0 || is_full {
-            waiting.left_out += 1;
+        let mut state = self.state.lock();
+        // After an event was left out, further ones are left out, too, until the thread takes the batch:
+        // so the line with the number of missing lines stands where they are missing.
+        let is_full = !state.events.is_empty() && state.bytes + bytes > self.bytes_max;
+        if state.is_closed || state.left_out > 0 || is_full {
+            state.left_out += 1;
             return false;
         }
-        waiting.bytes += bytes;
-        waiting.events.push(event);
-        let is_half_full = waiting.bytes >= self.bytes_max / 2;
-        if waiting.events.len() == 1 && !waiting.gathers || is_half_full {
-            self.wake.notify_one();
+        state.bytes += bytes;
+        state.events.push(event);
+        let is_half_full = state.bytes >= self.bytes_max / 2;
+        if state.events.len() == 1 && !state.is_gathering || is_half_full {
+            self.changed.notify_one();
         }
         true
     }
 
-    /// Has the thread open its file again.
+    /// Asks the thread to open its file again.
     pub(crate) fn reopen(&self) {
-        self.waiting.lock().reopen = true;
-        self.wake.notify_one();
+        self.state.lock().reopen = true;
+        self.changed.notify_one();
     }
 
-    /// Has the thread write what waits, and end.
+    /// Asks the thread to write the queued events, and to end.
     pub(crate) fn close(&self) {
-        self.waiting.lock().closed = true;
-        self.wake.notify_one();
+        self.state.lock().is_closed = true;
+        self.changed.notify_one();
     }
 
-    /// Waits for something to do, but not for ever: lines that are missing are told of once they can
-    /// be, whether others come or not.
-    pub(crate) fn take(&self, spare: Vec<Event>) -> Taken {
-        let mut waiting = self.waiting.lock();
-        let is_idle = waiting.events.is_empty() && waiting.left_out == 0;
-        if is_idle && !waiting.reopen && !waiting.closed {
-            self.wake.wait_for(&mut waiting, IDLE);
+    /// Waits for events or requests, and takes them. The batch is empty after [`IDLE_WAIT_MAX`], so that
+    /// the thread can report missing lines even if no event comes.
+    pub(crate) fn take_batch(&self, recycled: Vec<Event>) -> Batch {
+        let mut state = self.state.lock();
+        let is_idle = state.events.is_empty() && state.left_out == 0;
+        if is_idle && !state.reopen && !state.is_closed {
+            self.changed.wait_for(&mut state, IDLE_WAIT_MAX);
         }
-        waiting.bytes = 0;
-        Taken {
-            events: std::mem::replace(&mut waiting.events, spare),
-            left_out: std::mem::take(&mut waiting.left_out),
-            reopen: std::mem::take(&mut waiting.reopen),
-            closed: waiting.closed,
+        state.bytes = 0;
+        Batch {
+            events: std::mem::replace(&mut state.events, recycled),
+            left_out: std::mem::take(&mut state.left_out),
+            reopen: std::mem::take(&mut state.reopen),
+            is_closed: state.is_closed,
         }
     }
 
-    /// Lets events gather for a moment, unless the queue is half full or is closed meanwhile.
-    pub(crate) fn gather(&self) {
-        let mut waiting = self.waiting.lock();
-        if !waiting.closed && waiting.bytes < self.bytes_max / 2 {
-            waiting.gathers = true;
-            self.wake.wait_for(&mut waiting, GATHER);
-            waiting.gathers = false;
+    /// Waits a moment for more events, unless the queue gets half full or is closed.
+    pub(crate) fn wait_for_more(&self) {
+        let mut state = self.state.lock();
+        if !state.is_closed && state.bytes < self.bytes_max / 2 {
+            state.is_gathering = true;
+            self.changed.wait_for(&mut state, GATHER_TIME);
+            state.is_gathering = false;
         }
     }
 }
 
-/// About how much memory an event takes.
+/// The approximate memory of an event, in bytes.
 fn bytes_of(event: &Event) -> usize {
-    let held = event.noted.held.iter().map(|held| {
+    let holdings = event.noted.held.iter().map(|held| {
         let amounts = held
             .allocations
             .iter()
@@ -125,5 +128,5 @@ fn bytes_of(event: &Event) -> usize {
         HELD_BYTES + amounts.sum::<usize>() * AMOUNT_BYTES
     });
     let texts = event.path.len() + event.reason.text.as_ref().map_or(0, String::len);
-    EVENT_BYTES + texts + held.sum::<usize>() + event.noted.ids.len() * AMOUNT_BYTES
+    EVENT_BYTES + texts + holdings.sum::<usize>() + event.noted.ids.len() * AMOUNT_BYTES
 }

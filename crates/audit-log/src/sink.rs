@@ -1,4 +1,4 @@
-//! Where lines go: a file, syslog's socket, or standard error.
+//! The destinations of lines: a file, the socket of syslog, or standard error.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,10 +7,10 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where lines go.
+/// Where lines are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Nowhere.
+    /// There is no audit log.
     Off,
     /// To the end of a file.
     File(PathBuf),
@@ -23,27 +23,27 @@ pub enum Destination {
 /// The log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file or socket.
+    /// The file or socket cannot be opened.
     #[error("cannot open {}", path.display())]
     File {
-        /// Its path.
+        /// The path of the file or socket.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: io::Error,
     },
-    /// The system gives no thread for it.
+    /// The system cannot start the thread of the log.
     #[error("cannot start its thread")]
     NoThread(#[source] io::Error),
 }
 
-/// How often the path is looked at, for whether another file is there.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval of checks whether the path still names the open file.
+const PATH_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long syslog may take for one line.
+/// The time-out for sending one line to syslog.
 const SYSLOG_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// syslog's priority of a line: facility `authpriv`, severity `notice`.
-const PRIORITY: u8 = 10 * 8 + 5;
+/// The syslog priority of a line: facility `authpriv`, severity `notice`.
+const SYSLOG_PRIORITY: u8 = 10 * 8 + 5;
 
 /// An open log.
 #[derive(Debug)]
@@ -54,21 +54,23 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Opens a destination; none if there is none.
+    /// Opens a destination; none for [`Destination::Off`].
     pub(crate) fn open(destination: &Destination) -> Result<Option<Self>, OpenError> {
-        let failed = |path: &Path| {
+        let open_error = |path: &Path| {
             let path = path.to_owned();
             |source| OpenError::File { path, source }
         };
         Ok(Some(match destination {
             Destination::Off => return Ok(None),
-            Destination::File(path) => Self::File(LogFile::open(path).map_err(failed(path))?),
-            Destination::Syslog(path) => Self::Syslog(Syslog::open(path).map_err(failed(path))?),
+            Destination::File(path) => Self::File(LogFile::open(path).map_err(open_error(path))?),
+            Destination::Syslog(path) => {
+                Self::Syslog(Syslog::open(path).map_err(open_error(path))?)
+            }
             Destination::Stderr => Self::Stderr,
         }))
     }
 
-    /// Writes whole lines. Returns how many are lost, and why.
+    /// Writes complete lines. The error has the number of lines that could not be written.
     pub(crate) fn write(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
         match self {
             Self::File(file) => file.write(lines),
@@ -80,7 +82,7 @@ impl Sink {
         }
     }
 
-    /// Opens the file again, or the socket.
+    /// Opens the file or socket again.
     pub(crate) fn reopen(&mut self) -> io::Result<()> {
         match self {
             Self::File(file) => file.reopen(),
@@ -89,7 +91,7 @@ impl Sink {
         }
     }
 
-    /// Sees to it that all that was written stays.
+    /// Makes the written lines durable.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         match self {
             Self::File(file) => file.file.sync_data(),
@@ -103,24 +105,24 @@ pub(crate) fn count(lines: &[u8]) -> u64 {
     lines.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// A file that only its owner reads, and that grows at its end.
+/// A file that only its owner may read, open for appending.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
-    looked: Instant,
-    /// Whether the file may end within a line.
-    is_torn: bool,
+    path_checked_at: Instant,
+    /// Whether the file may end within a line, so that the next write has to begin with a line end.
+    ends_within_line: bool,
 }
 
 impl LogFile {
     fn open(path: &Path) -> io::Result<Self> {
         let file = append_to(path)?;
         Ok(Self {
-            is_torn: !ends_with_a_line(path, &file)?,
+            ends_within_line: !ends_with_line_end(path, &file)?,
             path: path.to_owned(),
             file,
-            looked: Instant::now(),
+            path_checked_at: Instant::now(),
         })
     }
 
@@ -130,40 +132,54 @@ impl LogFile {
     }
 
     fn write(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
-        if self.looked.elapsed() >= LOOK {
-            self.looked = Instant::now();
-            if !self.is_in_place() {
-                // What cannot be opened now is tried again; until then the old file gets the lines.
+        if self.path_checked_at.elapsed() >= PATH_CHECK_INTERVAL {
+            self.path_checked_at = Instant::now();
+            if !self.is_at_path() {
+                // If the file cannot be opened, it is tried again later; until then the old file is written.
                 if let Err(error) = self.reopen() {
                     tracing::warn!(file = %self.path.display(), %error, "cannot open the audit log again");
                 }
             }
         }
-        if self.is_torn && self.file.write_all(b"\n").is_ok() {
-            self.is_torn = false;
+        if self.ends_within_line && self.file.write_all(b"\n").is_ok() {
+            self.ends_within_line = false;
         }
-        let mut rest = lines;
-        while !rest.is_empty() {
-            match self.file.write(rest) {
-                Ok(written) if written > 0 => rest = &rest[written..],
+        let mut remaining = lines;
+        while !remaining.is_empty() {
+            match self.file.write(remaining) {
+                Ok(written) if written > 0 => remaining = &remaining[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(_) => return Err(self.lose(lines, rest, io::ErrorKind::WriteZero.into())),
-                Err(error) => return Err(self.lose(lines, rest, error)),
+                Ok(_) => {
+                    return Err(self.write_error(
+                        lines,
+                        remaining,
+                        io::ErrorKind::WriteZero.into(),
+                    ));
+                }
+                Err(error) => return Err(self.write_error(lines, remaining, error)),
             }
         }
         Ok(())
     }
 
-    fn lose(&mut self, lines: &[u8], rest: &[u8], error: io::Error) -> (u64, io::Error) {
-        let written = &lines[..lines.len() - rest.len()];
-        self.is_torn |= written.last().is_some_and(|last| *last != b'\n');
-        (count(rest), error)
+    /// The error of an incomplete write, with the number of lines that were not written.
+    fn write_error(
+        &mut self,
+        lines: &[u8],
+        remaining: &[u8],
+        error: io::Error,
+    ) -> (u64, io::Error) {
+        let written = &lines[..lines.len() - remaining.len()];
+        self.ends_within_line |= written.last().is_some_and(|last| *last != b'\n');
+        (count(remaining), error)
     }
 
-    /// Whether the path still leads to the file, which a rotation moves away.
-    fn is_in_place(&self) -> bool {
+    /// Whether the path still names the open file; a rotation moves it to another path.
+    fn is_at_path(&self) -> bool {
         match (self.file.metadata(), self.path.metadata()) {
-            (Ok(own), Ok(there)) => (own.dev(), own.ino()) == (there.dev(), there.ino()),
+            (Ok(open_file), Ok(named_file)) => {
+                (open_file.dev(), open_file.ino()) == (named_file.dev(), named_file.ino())
+            }
             _ => false,
         }
     }
@@ -177,20 +193,20 @@ fn append_to(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Whether a file is empty or ends with the end of a line: one that was cut in the middle of a line,
-/// because its machine stopped, must not spoil the next one.
-fn ends_with_a_line(path: &Path, file: &File) -> io::Result<bool> {
+/// Whether a file is empty or ends with a line end. After a crash it may end within a line; the next
+/// line must not be appended to that one.
+fn ends_with_line_end(path: &Path, file: &File) -> io::Result<bool> {
     use std::os::unix::fs::FileExt as _;
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.len() == 0 {
         return Ok(true);
     }
-    let mut last = [0];
-    File::open(path)?.read_exact_at(&mut last, metadata.len() - 1)?;
-    Ok(last == *b"\n")
+    let mut last_byte = [0];
+    File::open(path)?.read_exact_at(&mut last_byte, metadata.len() - 1)?;
+    Ok(last_byte == *b"\n")
 }
 
-/// The socket of the machine's syslog.
+/// A connection to the socket of the machine's syslog.
 #[derive(Debug)]
 pub(crate) struct Syslog {
     path: PathBuf,
@@ -202,38 +218,38 @@ impl Syslog {
     fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            socket: connected(path)?,
+            socket: connect(path)?,
             message: Vec::new(),
         })
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        self.socket = connected(&self.path)?;
+        self.socket = connect(&self.path)?;
         Ok(())
     }
 
     fn write(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
-        let (mut lost, mut why) = (0, None);
-        let mut rest = lines.split_inclusive(|byte| *byte == b'\n');
-        while let Some(line) = rest.next() {
+        let (mut lost, mut last_error) = (0, None);
+        let mut remaining = lines.split_inclusive(|byte| *byte == b'\n');
+        while let Some(line) = remaining.next() {
             let line = line.strip_suffix(b"\n").unwrap_or(line);
             self.message.clear();
-            let head = format!("<{PRIORITY}>placewright[{}]: ", std::process::id());
+            let head = format!("<{SYSLOG_PRIORITY}>placewright[{}]: ", std::process::id());
             self.message.extend_from_slice(head.as_bytes());
             self.message.extend_from_slice(line);
             if let Err(error) = self.send() {
                 lost += 1;
-                // A syslog that takes nothing must not hold up each of the lines.
+                // If syslog accepts nothing, the time-out must not apply to each of the remaining lines.
                 if error.kind() == io::ErrorKind::WouldBlock {
-                    lost += rest.by_ref().count() as u64;
+                    lost += remaining.by_ref().count() as u64;
                 }
-                why = Some(error);
+                last_error = Some(error);
             }
         }
-        why.map_or(Ok(()), |why| Err((lost, why)))
+        last_error.map_or(Ok(()), |error| Err((lost, error)))
     }
 
-    /// Sends the message; to a syslog that was started anew as well.
+    /// Sends the message. If syslog was restarted, this connects to it again.
     fn send(&mut self) -> io::Result<()> {
         match self.socket.send(&self.message) {
             Ok(_) => Ok(()),
@@ -246,7 +262,7 @@ impl Syslog {
     }
 }
 
-fn connected(path: &Path) -> io::Result<UnixDatagram> {
+fn connect(path: &Path) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.set_write_timeout(Some(SYSLOG_TIMEOUT))?;
     socket.connect(path)?;
@@ -259,7 +275,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn a_file_is_private_and_a_torn_line_spoils_no_other() {
+    fn a_file_is_private_and_a_partial_line_is_ended_before_the_next() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.log");
         std::fs::write(&path, "whole\nhal").unwrap();
@@ -276,14 +292,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_moved_away_is_opened_again() {
+    fn after_a_rotation_the_file_at_the_path_is_opened() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.log");
         let mut file = LogFile::open(&path).unwrap();
         file.write(b"one\n").unwrap();
         std::fs::rename(&path, directory.path().join("audit.log.1")).unwrap();
-        assert!(!file.is_in_place());
-        file.looked -= LOOK;
+        assert!(!file.is_at_path());
+        file.path_checked_at -= PATH_CHECK_INTERVAL;
         file.write(b"two\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
     }

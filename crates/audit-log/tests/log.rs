@@ -1,4 +1,4 @@
-//! The log by its public doors.
+//! The public API of the audit log.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use placewright_audit_log::{
-    AuditLog, AuditLogMetrics, AuditLogOptions, Caller, Destination, Event, Held, Note, Noted,
-    Outcome, Reason, current, scope,
+    AuditLog, AuditLogMetrics, AuditLogOptions, Caller, Destination, Event, HeldAllocations, Note,
+    Outcome, Reason, RequestNotes, current_note, scope,
 };
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -35,7 +35,7 @@ fn event(number: usize) -> Event {
             text: None,
         },
         location: None,
-        noted: Noted::default(),
+        noted: RequestNotes::default(),
     }
 }
 
@@ -57,7 +57,7 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn what_was_offered_before_the_end_is_in_the_file_in_its_order() {
+fn events_offered_before_the_end_are_in_the_file_in_order() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     let log = start(
@@ -80,7 +80,7 @@ fn what_was_offered_before_the_end_is_in_the_file_in_its_order() {
 }
 
 #[test]
-fn what_is_left_out_is_counted_in_a_line_and_in_the_metrics() {
+fn left_out_events_are_counted_in_a_line_and_in_the_metrics() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
     let syslog = UnixDatagram::bind(&path).unwrap();
@@ -90,7 +90,7 @@ fn what_is_left_out_is_counted_in_a_line_and_in_the_metrics() {
     for number in 0..offered {
         log.offer(event(number));
     }
-    // Only now there is room again.
+    // From now on syslog accepts lines again.
     let timeout = Some(Duration::from_secs(5));
     syslog.set_read_timeout(timeout).unwrap();
     let (mut written, mut missing) = (0, 0);
@@ -119,7 +119,7 @@ fn what_is_left_out_is_counted_in_a_line_and_in_the_metrics() {
 }
 
 #[test]
-fn a_note_follows_its_request_and_no_other() {
+fn a_note_belongs_to_the_tasks_of_one_request() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -127,22 +127,22 @@ fn a_note_follows_its_request_and_no_other() {
     runtime.block_on(async {
         let other = async {
             tokio::task::yield_now().await;
-            assert!(current().is_none());
+            assert!(current_note().is_none());
         };
-        let own = scope(Some(Arc::clone(&note)), async {
+        let noting = scope(Some(Arc::clone(&note)), async {
             tokio::task::yield_now().await;
-            let held = |consumer: &str| Held {
+            let held = |consumer: &str| HeldAllocations {
                 consumer: consumer.to_owned(),
                 sequence: 0,
                 project_id: None,
                 user_id: None,
                 allocations: vec![(Uuid::nil(), vec![("VCPU".to_owned(), 1)])],
             };
-            let here = current().unwrap();
-            here.journaled(7, [held("one")]);
-            here.journaled(9, [held("two")]);
+            let note = current_note().unwrap();
+            note.add_entry(7, [held("one")]);
+            note.add_entry(9, [held("two")]);
         });
-        tokio::join!(other, own);
+        tokio::join!(other, noting);
     });
     let noted = note.take();
     assert_eq!(noted.sequence, Some(9));

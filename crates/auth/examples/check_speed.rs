@@ -1,4 +1,4 @@
-//! Prints what it costs to find out who calls (`noauth2`) and what they may do.
+//! Measures the time of an authentication (`noauth2`) and of an authorization.
 //!
 //! `cargo run --release -p placewright-auth --example check_speed`
 
@@ -52,28 +52,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     runtime.block_on(async {
         let start = Instant::now();
         for _ in 0..ROUNDS {
-            let known = noauth2
+            let is_identified = noauth2
                 .authenticate(black_box(&headers), None)
                 .await
                 .is_ok();
-            assert!(known);
+            assert!(is_identified);
         }
         report("know a caller with noauth2", start);
     });
     Ok(())
 }
 
-fn time(what: &str, mut check: impl FnMut() -> bool) {
+fn time(operation: &str, mut run: impl FnMut() -> bool) {
     let start = Instant::now();
     for _ in 0..ROUNDS {
-        assert!(check());
+        assert!(run());
     }
-    report(what, start);
+    report(operation, start);
 }
 
-fn report(what: &str, start: Instant) {
+fn report(operation: &str, start: Instant) {
     println!(
-        "{:>8.1} ns  {what}",
+        "{:>8.1} ns  {operation}",
         start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS)
     );
 }

@@ -1,4 +1,4 @@
-//! The common entry point of the three authentication strategies.
+//! The entry point for all three authentication strategies.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,18 +15,19 @@ use crate::source::{self, Source};
 
 /// Authenticates requests. One value is shared by all requests.
 pub struct Authenticator {
-    kind: Kind,
+    state: StrategyState,
     limits: LimitsConfig,
 }
 
-enum Kind {
+/// The configured strategy with its state.
+enum StrategyState {
     Noauth2,
     HttpBasic(Box<HttpBasic>),
     Keystone(Box<Keystone>),
 }
 
 impl Authenticator {
-    /// Sets up the configured strategy. Reads the password files; does not talk to Keystone.
+    /// Sets up the configured strategy. Reads the password file, but does not contact Keystone.
     ///
     /// # Errors
     /// When an option is missing or wrong, or a file cannot be read or used.
@@ -35,83 +36,82 @@ impl Authenticator {
         for proxy in &mut limits.proxies {
             *proxy = proxy.to_canonical();
         }
-        let kind = match config.strategy {
-            Strategy::Noauth2 => Kind::Noauth2,
+        let state = match config.strategy {
+            Strategy::Noauth2 => StrategyState::Noauth2,
             Strategy::HttpBasic => {
-                Kind::HttpBasic(Box::new(HttpBasic::new(&config.http_basic, &limits)?))
+                StrategyState::HttpBasic(Box::new(HttpBasic::new(&config.http_basic, &limits)?))
             }
             Strategy::Keystone => {
-                Kind::Keystone(Box::new(Keystone::new(&config.keystone, &limits)?))
+                StrategyState::Keystone(Box::new(Keystone::new(&config.keystone, &limits)?))
             }
         };
-        Ok(Self { kind, limits })
+        Ok(Self { state, limits })
     }
 
     /// Settings that are valid but probably unintended, one sentence each.
     pub fn warnings(&self) -> &[String] {
-        match &self.kind {
-            Kind::HttpBasic(basic) => basic.warnings(),
-            Kind::Noauth2 | Kind::Keystone(_) => &[],
+        match &self.state {
+            StrategyState::HttpBasic(basic) => basic.warnings(),
+            StrategyState::Noauth2 | StrategyState::Keystone(_) => &[],
         }
     }
 
     /// The strategy in the configuration.
     pub fn strategy(&self) -> Strategy {
-        match self.kind {
-            Kind::Noauth2 => Strategy::Noauth2,
-            Kind::HttpBasic(_) => Strategy::HttpBasic,
-            Kind::Keystone(_) => Strategy::Keystone,
+        match self.state {
+            StrategyState::Noauth2 => Strategy::Noauth2,
+            StrategyState::HttpBasic(_) => Strategy::HttpBasic,
+            StrategyState::Keystone(_) => Strategy::Keystone,
         }
     }
 
-    /// Whether every caller is believed, so that the service should listen on loopback only.
+    /// Whether claims are accepted without a check, so that the service should listen on loopback only.
     pub fn requires_loopback(&self) -> bool {
         self.strategy().requires_loopback()
     }
 
-    /// Reads again what the strategy has in a file (passwords, authorities of Keystone's
-    /// certificate), whether or not it seems changed. A file that is not usable changes nothing.
-    /// Blocks.
+    /// Reads the strategy's file again (passwords, or authorities of Keystone's certificate), even if
+    /// it seems unchanged. If the file is not valid, the previous contents stay in use. Blocks.
     ///
     /// # Errors
     /// When the file cannot be read or used; the message names the line.
     pub fn reread(&self) -> Result<(), SetupError> {
-        match &self.kind {
-            Kind::HttpBasic(basic) => basic.reread(),
-            Kind::Keystone(keystone) => keystone.http().reread(),
-            Kind::Noauth2 => Ok(()),
+        match &self.state {
+            StrategyState::HttpBasic(basic) => basic.reread(),
+            StrategyState::Keystone(keystone) => keystone.http().reread(),
+            StrategyState::Noauth2 => Ok(()),
         }
     }
 
     /// Whether there is a file with authorities of Keystone's certificate.
     pub fn has_authorities(&self) -> bool {
-        match &self.kind {
-            Kind::Keystone(keystone) => keystone.http().has_authorities(),
-            Kind::Noauth2 | Kind::HttpBasic(_) => false,
+        match &self.state {
+            StrategyState::Keystone(keystone) => keystone.http().has_authorities(),
+            StrategyState::Noauth2 | StrategyState::HttpBasic(_) => false,
         }
     }
 
-    /// Reads the authorities of Keystone's certificate again if their file has changed, and has not
-    /// changed since the last call. Blocks.
+    /// Reads the authorities of Keystone's certificate again if their file has changed, but only once
+    /// it is the same in two calls, because it may still be being written. Blocks.
     ///
     /// # Errors
     /// As [`reread`](Self::reread).
-    pub fn look_at_authorities(&self) -> Result<(), SetupError> {
-        match &self.kind {
-            Kind::Keystone(keystone) => keystone.http().look(),
-            Kind::Noauth2 | Kind::HttpBasic(_) => Ok(()),
+    pub fn check_authorities(&self) -> Result<(), SetupError> {
+        match &self.state {
+            StrategyState::Keystone(keystone) => keystone.http().check(),
+            StrategyState::Noauth2 | StrategyState::HttpBasic(_) => Ok(()),
         }
     }
 
-    /// Authenticates a request by its headers and its address. Wrong guesses are limited by
-    /// address; requests without an address count as one source.
+    /// Authenticates a request by its headers and its address. Wrong credentials are limited for each
+    /// address; all requests without an address count as a single one.
     ///
-    /// `noauth2` answers at once, and so do the others for cached credentials; otherwise this
-    /// waits for a slow hash on another thread, or for Keystone.
+    /// `noauth2`, and the other strategies for cached credentials, do not wait. Otherwise this waits for
+    /// a slow hash on another thread, or for Keystone.
     ///
     /// # Errors
     /// [`AuthError::Unauthorized`] for missing or wrong credentials, [`AuthError::Unavailable`] when
-    /// they cannot be checked now, [`AuthError::TooMany`] when too many of that address were wrong,
+    /// they cannot be checked now, [`AuthError::TooMany`] when too many from that address were wrong,
     /// [`AuthError::TooLarge`] when the headers exceed a limit.
     pub async fn authenticate<H>(
         &self,
@@ -122,10 +122,12 @@ impl Authenticator {
         H: Headers + Sync + ?Sized,
     {
         let source = || Source::of(source::address(peer, &self.limits.proxies, headers));
-        match &self.kind {
-            Kind::Noauth2 => noauth2::authenticate(headers, self.limits.roles_max).map(Arc::new),
-            Kind::HttpBasic(basic) => basic.authenticate(headers, source()).await,
-            Kind::Keystone(keystone) => keystone.authenticate(headers, source()).await,
+        match &self.state {
+            StrategyState::Noauth2 => {
+                noauth2::authenticate(headers, self.limits.roles_max).map(Arc::new)
+            }
+            StrategyState::HttpBasic(basic) => basic.authenticate(headers, source()).await,
+            StrategyState::Keystone(keystone) => keystone.authenticate(headers, source()).await,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Caches of authentication results, bounded in time and number.
 //!
-//! Keys are keyed hashes, so that neither passwords nor tokens stay in memory, and nobody can
-//! construct colliding keys.
+//! Keys are keyed hashes, so that neither passwords nor tokens stay in memory, and no client
+//! can construct colliding keys.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::error::SetupError;
 /// A hash with a secret key that only this process has.
 pub(crate) type Key = [u8; 32];
 
-/// Derives cache keys with the secret key of this process.
+/// Derives cache keys with a secret key of this process.
 pub(crate) struct KeyHasher([u8; 32]);
 
 impl KeyHasher {
@@ -36,21 +36,21 @@ impl KeyHasher {
 
 /// A bounded cache with expiring entries.
 ///
-/// When it is full, the oldest entry is evicted, unless it was used since it was last considered:
-/// then it gets another round (second-chance eviction). An expired entry can still be found until
-/// it is evicted.
+/// When it is full, the oldest entry is evicted; an entry that was used since it was last considered
+/// becomes the newest instead (second-chance eviction). An expired entry can still be found until it
+/// is evicted.
 pub(crate) struct SecondChanceCache<V> {
     entries: HashMap<Key, Entry<V>>,
-    /// Keys in order of insertion with the entry's number; replaced or removed entries leave a
-    /// stale element until it is swept.
+    /// Keys with the entry's number, in the order of eviction. Elements of entries that were replaced
+    /// or removed stay until they are removed together.
     order: VecDeque<(Key, u64)>,
     entries_max: usize,
-    next: u64,
+    last_number: u64,
 }
 
 struct Entry<V> {
     value: V,
-    until: Instant,
+    expires_at: Instant,
     number: u64,
     is_used: bool,
 }
@@ -70,7 +70,7 @@ impl<V: Clone> SecondChanceCache<V> {
             entries: HashMap::new(),
             order: VecDeque::new(),
             entries_max,
-            next: 0,
+            last_number: 0,
         }
     }
 
@@ -80,7 +80,7 @@ impl<V: Clone> SecondChanceCache<V> {
         entry.is_used = true;
         Some(Found {
             value: entry.value.clone(),
-            is_fresh: now < entry.until,
+            is_fresh: now < entry.expires_at,
         })
     }
 
@@ -95,12 +95,12 @@ impl<V: Clone> SecondChanceCache<V> {
         self.entries.remove(key);
     }
 
-    /// Inserts a value that expires at `until`, replacing one with the same key.
-    pub(crate) fn insert(&mut self, key: Key, value: V, until: Instant) {
-        let number = self.number();
+    /// Inserts a value that expires at `expires_at`, replacing one with the same key.
+    pub(crate) fn insert(&mut self, key: Key, value: V, expires_at: Instant) {
+        let number = self.next_number();
         let entry = Entry {
             value,
-            until,
+            expires_at,
             number,
             is_used: false,
         };
@@ -110,7 +110,7 @@ impl<V: Clone> SecondChanceCache<V> {
             let Some((oldest, number)) = self.order.pop_front() else {
                 break;
             };
-            self.pass(oldest, number);
+            self.evict_or_requeue(oldest, number);
         }
         if self.order.len() > 2 * self.entries_max + 16 {
             let entries = &self.entries;
@@ -122,14 +122,14 @@ impl<V: Clone> SecondChanceCache<V> {
         }
     }
 
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 
     /// Evicts the oldest entry, or moves it to the end if it was used.
-    fn pass(&mut self, key: Key, number: u64) {
-        let next = self.number();
+    fn evict_or_requeue(&mut self, key: Key, number: u64) {
+        let new_number = self.next_number();
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
@@ -138,57 +138,58 @@ impl<V: Clone> SecondChanceCache<V> {
         }
         if entry.is_used {
             entry.is_used = false;
-            entry.number = next;
-            self.order.push_back((key, next));
+            entry.number = new_number;
+            self.order.push_back((key, new_number));
         } else {
             self.entries.remove(&key);
         }
     }
 }
 
-/// A segmented cache: new entries share a quarter of the capacity, and move to the rest when they
-/// are used again. So a flood of entries that are used once evicts nothing that is in use.
+/// A segmented cache: new entries share a quarter of the capacity (probation), and move to the other
+/// three quarters (protected) when they are used. So a flood of entries that are used once evicts
+/// nothing that is in use.
 pub(crate) struct SegmentedCache<V> {
-    new: SecondChanceCache<V>,
-    kept: SecondChanceCache<V>,
+    probation: SecondChanceCache<V>,
+    protected: SecondChanceCache<V>,
 }
 
 impl<V: Clone> SegmentedCache<V> {
     /// An empty cache with this capacity.
     pub(crate) fn new(entries_max: usize) -> Self {
-        let new = entries_max.div_ceil(4);
+        let probation_max = entries_max.div_ceil(4);
         Self {
-            new: SecondChanceCache::new(new),
-            kept: SecondChanceCache::new(entries_max - new),
+            probation: SecondChanceCache::new(probation_max),
+            protected: SecondChanceCache::new(entries_max - probation_max),
         }
     }
 
     /// The entry, whether or not it has expired at `now`.
     pub(crate) fn find(&mut self, key: &Key, now: Instant) -> Option<Found<V>> {
-        if let Some(found) = self.kept.find(key, now) {
+        if let Some(found) = self.protected.find(key, now) {
             return Some(found);
         }
-        let found = self.new.find(key, now)?;
-        if self.kept.entries_max > 0
-            && let Some(entry) = self.new.entries.remove(key)
+        let found = self.probation.find(key, now)?;
+        if self.protected.entries_max > 0
+            && let Some(entry) = self.probation.entries.remove(key)
         {
-            self.kept.insert(*key, entry.value, entry.until);
+            self.protected.insert(*key, entry.value, entry.expires_at);
         }
         Some(found)
     }
 
     /// Removes an entry from either segment.
     pub(crate) fn remove(&mut self, key: &Key) {
-        self.new.remove(key);
-        self.kept.remove(key);
+        self.probation.remove(key);
+        self.protected.remove(key);
     }
 
-    /// Inserts a value that expires at `until`, replacing one with the same key.
-    pub(crate) fn insert(&mut self, key: Key, value: V, until: Instant) {
-        if self.kept.entries.contains_key(&key) {
-            self.kept.insert(key, value, until);
+    /// Inserts a value that expires at `expires_at`, replacing one with the same key.
+    pub(crate) fn insert(&mut self, key: Key, value: V, expires_at: Instant) {
+        if self.protected.entries.contains_key(&key) {
+            self.protected.insert(key, value, expires_at);
         } else {
-            self.new.insert(key, value, until);
+            self.probation.insert(key, value, expires_at);
         }
     }
 }
@@ -200,42 +201,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_end_at_their_time_and_the_oldest_make_room() {
+    fn entries_expire_and_the_oldest_unused_are_evicted() {
         let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
+        let time = |seconds| start + Duration::from_secs(seconds);
         let key = |n: u8| [n; 32];
         let mut cache = SecondChanceCache::new(3);
         for n in 0..3 {
-            cache.insert(key(n), n, at(10));
+            cache.insert(key(n), n, time(10));
         }
-        assert_eq!(cache.get(&key(0), at(9)), Some(0));
-        assert_eq!(cache.get(&key(0), at(10)), None);
+        assert_eq!(cache.get(&key(0), time(9)), Some(0));
+        assert_eq!(cache.get(&key(0), time(10)), None);
         // The entry has expired, but can still be found.
-        assert!(!cache.find(&key(0), at(10)).unwrap().is_fresh);
+        assert!(!cache.find(&key(0), time(10)).unwrap().is_fresh);
 
-        cache.insert(key(1), 11, at(20)); // replaced: now the newest
-        cache.insert(key(3), 3, at(20)); // key 0 was asked for and gets another round, so key 2 goes
-        assert!(cache.find(&key(2), at(1)).is_none());
-        cache.insert(key(4), 4, at(20));
-        assert_eq!(cache.get(&key(1), at(1)), None, "nobody asked for it");
-        assert_eq!(cache.get(&key(4), at(1)), Some(4));
+        cache.insert(key(1), 11, time(20)); // a replaced entry is the newest
+        cache.insert(key(3), 3, time(20)); // key 0 was used and becomes the newest, so key 2 is evicted
+        assert!(cache.find(&key(2), time(1)).is_none());
+        cache.insert(key(4), 4, time(20));
+        assert_eq!(cache.get(&key(1), time(1)), None, "it was not used");
+        assert_eq!(cache.get(&key(4), time(1)), Some(4));
         cache.remove(&key(4));
-        assert_eq!(cache.get(&key(4), at(1)), None);
+        assert_eq!(cache.get(&key(4), time(1)), None);
 
         for n in 0..100_u32 {
-            cache.insert(key((n % 2) as u8), 0, at(20));
+            cache.insert(key((n % 2) as u8), 0, time(20));
         }
         assert!(cache.entries.len() <= 3 && cache.order.len() <= 23);
 
-        let mut none = SecondChanceCache::new(0);
-        none.insert(key(1), 1, at(20));
-        assert_eq!(none.get(&key(1), at(1)), None);
+        let mut empty = SecondChanceCache::new(0);
+        empty.insert(key(1), 1, time(20));
+        assert_eq!(empty.get(&key(1), time(1)), None);
     }
 
     #[test]
-    fn what_is_used_once_pushes_nothing_out_that_is_in_use() {
+    fn entries_that_are_used_once_evict_none_in_use() {
         let now = Instant::now();
-        let until = now + Duration::from_secs(60);
+        let expires_at = now + Duration::from_secs(60);
         let key = |n: u32| {
             let mut key = [0; 32];
             key[..4].copy_from_slice(&n.to_le_bytes());
@@ -243,21 +244,21 @@ mod tests {
         };
         let mut cache = SegmentedCache::new(16);
         for n in 0..8 {
-            cache.insert(key(n), n, until);
+            cache.insert(key(n), n, expires_at);
             assert!(cache.find(&key(n), now).is_some());
         }
         for n in 100..10_000 {
-            cache.insert(key(n), n, until);
+            cache.insert(key(n), n, expires_at);
         }
         assert!((0..8).all(|n| {
             cache
                 .find(&key(n), now)
                 .is_some_and(|found| found.value == n)
         }));
-        assert!(cache.new.entries.len() + cache.kept.entries.len() <= 16);
+        assert!(cache.probation.entries.len() + cache.protected.entries.len() <= 16);
         // Entries that are used twice reach the larger segment, but evict none that is in use.
         for n in 20_000..30_000 {
-            cache.insert(key(n), n, until);
+            cache.insert(key(n), n, expires_at);
             cache.find(&key(n), now);
             assert!((0..8).all(|n| cache.find(&key(n), now).is_some()));
         }
@@ -266,10 +267,19 @@ mod tests {
     }
 
     #[test]
-    fn keys_differ_by_process_and_by_where_the_parts_end() {
-        let keyer = KeyHasher::new().unwrap();
-        assert_eq!(keyer.key(&[b"a", b"bc"]), keyer.key(&[b"a", b"bc"]));
-        assert_ne!(keyer.key(&[b"a", b"bc"]), keyer.key(&[b"ab", b"c"]));
-        assert_ne!(keyer.key(&[b"a"]), KeyHasher::new().unwrap().key(&[b"a"]));
+    fn keys_differ_by_process_and_by_the_ends_of_the_parts() {
+        let key_hasher = KeyHasher::new().unwrap();
+        assert_eq!(
+            key_hasher.key(&[b"a", b"bc"]),
+            key_hasher.key(&[b"a", b"bc"])
+        );
+        assert_ne!(
+            key_hasher.key(&[b"a", b"bc"]),
+            key_hasher.key(&[b"ab", b"c"])
+        );
+        assert_ne!(
+            key_hasher.key(&[b"a"]),
+            KeyHasher::new().unwrap().key(&[b"a"])
+        );
     }
 }

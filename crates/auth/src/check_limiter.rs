@@ -1,9 +1,10 @@
-//! Admission to slow credential checks: rate limits and priorities, so that guessing delays nobody
-//! else.
+//! Admission to slow credential checks: rate limits and priorities, so that a client that guesses
+//! credentials does not delay others.
 //!
-//! Each wrong guess is charged to its source and to the name it was for. A source beyond its
-//! allowance is not refused at first: its checks wait until the allowance has recovered, and have
-//! a lower priority. Credentials that were verified before are not limited.
+//! Each failure (wrong credentials) is charged to its source and to the user name. The checks of a
+//! source beyond its allowance of failures wait until the allowance has recovered, and have a lower
+//! priority; if the wait would be too long, they are refused. Credentials that were verified before
+//! are not limited.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use crate::fair_queue::{FairQueue, Permit, PriorityClass, Rejected};
 use crate::source::Source;
 
 /// How long a source is trusted after successful credentials.
-const TRUST: Duration = Duration::from_secs(24 * 60 * 60);
+const TRUST_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The limits of one kind of check.
 #[derive(Debug, Clone)]
@@ -26,12 +27,13 @@ pub(crate) struct Limits {
     pub(crate) section: &'static str,
     /// The maximum number of concurrent checks.
     pub(crate) checks_max: usize,
-    /// The maximum number of waiting checks in each priority class, and of one source.
+    /// The maximum number of waiting checks in each priority class.
     pub(crate) waiting_max: usize,
+    /// The maximum number of waiting checks of one source.
     pub(crate) waiting_per_source_max: usize,
-    /// The failures that a source may have in a burst, and the rate at which the allowance
-    /// recovers.
+    /// The failures that a source may have in a burst, which is its allowance.
     pub(crate) failures_burst: u32,
+    /// The rate at which the allowance recovers.
     pub(crate) failures_per_minute: u32,
     /// Limits that apply to every strategy.
     pub(crate) common: LimitsConfig,
@@ -42,19 +44,19 @@ pub(crate) struct CheckLimiter {
     limits: Limits,
     /// The time in which the allowance recovers by one failure.
     interval: Duration,
-    keyer: KeyHasher,
+    key_hasher: KeyHasher,
     fair_queue: Arc<FairQueue>,
-    records: Arc<Mutex<Records>>,
+    failure_records: Arc<Mutex<FailureRecords>>,
 }
 
-/// The history of sources and names.
-struct Records {
-    /// By source or name: the time at which its allowance is fully recovered (a leaky bucket).
+/// The failures and successes of sources and user names.
+struct FailureRecords {
+    /// By source or user name: the time at which its allowance is fully recovered (a leaky bucket).
     failures: SecondChanceCache<Instant>,
-    /// Sources with successful credentials.
+    /// Sources, with user names, whose credentials were verified.
     trusted: SegmentedCache<()>,
     interval: Duration,
-    /// The upper bound of the recovery time of an allowance.
+    /// The longest recovery time of an allowance; further failures do not extend it.
     debt_max: Duration,
 }
 
@@ -62,30 +64,30 @@ struct Records {
 pub(crate) struct CredentialClaim<'c> {
     /// The source of the request.
     pub(crate) source: Source,
-    /// The user name, if the strategy has one; empty otherwise.
+    /// The user name; empty if the strategy has no user names.
     pub(crate) name: &'c [u8],
     /// Whether these credentials were verified before.
-    pub(crate) was_right: bool,
+    pub(crate) was_verified: bool,
     /// Whether the user exists, as far as that is known.
     pub(crate) exists: bool,
 }
 
-/// An admitted check. If it is dropped without an outcome it counts as wrong, so that cancelling a
-/// request does not save its charge.
+/// An admitted check. If it is dropped without a reported outcome, it is charged as a failure, so that
+/// a client cannot avoid the charge by cancelling its request.
 pub(crate) struct AdmittedCheck {
-    records: Arc<Mutex<Records>>,
+    failure_records: Arc<Mutex<FailureRecords>>,
     source: Key,
     name: Option<Key>,
     trust: Key,
     /// Whether the source was charged in advance.
     is_charged: bool,
-    was_right: bool,
-    is_over: bool,
-    _turn: Permit,
+    was_verified: bool,
+    is_reported: bool,
+    _permit: Permit,
 }
 
 impl CheckLimiter {
-    /// A limiter without any history.
+    /// A limiter without recorded failures.
     pub(crate) fn new(limits: Limits) -> Result<Self, SetupError> {
         let interval = Duration::from_secs(60) / limits.failures_per_minute.max(1);
         let fair_queue = FairQueue::new(
@@ -96,9 +98,9 @@ impl CheckLimiter {
         let sources_max = limits.common.sources_max;
         Ok(Self {
             interval,
-            keyer: KeyHasher::new()?,
+            key_hasher: KeyHasher::new()?,
             fair_queue: Arc::new(fair_queue),
-            records: Arc::new(Mutex::new(Records {
+            failure_records: Arc::new(Mutex::new(FailureRecords {
                 failures: SecondChanceCache::new(sources_max),
                 trusted: SegmentedCache::new(sources_max),
                 interval,
@@ -112,42 +114,42 @@ impl CheckLimiter {
     /// Waits until the credentials may be checked.
     ///
     /// # Errors
-    /// Its source was wrong too often, or too much waits.
-    pub(crate) async fn enter(
+    /// Too many failures of the source, too many waiting checks, or a wait that takes too long.
+    pub(crate) async fn admit(
         &self,
         claim: CredentialClaim<'_>,
     ) -> Result<AdmittedCheck, AuthError> {
         let bytes = claim.source.bytes();
-        let source = self.keyer.key(&[b"source", &bytes]);
-        let name = self.keyer.key(&[b"name", claim.name]);
-        let trust = self.keyer.key(&[b"trust", &bytes, claim.name]);
+        let source = self.key_hasher.key(&[b"source", &bytes]);
+        let name = self.key_hasher.key(&[b"name", claim.name]);
+        let trust = self.key_hasher.key(&[b"trust", &bytes, claim.name]);
         let (priority_class, wait) = self.priority_class(&claim, &source, &name, &trust)?;
         let is_charged = wait.is_some();
-        let whole = self.limits.common.wait_max();
-        let deadline = tokio::time::Instant::now() + wait.unwrap_or_default() + whole;
+        let wait_max = self.limits.common.wait_max();
+        let deadline = tokio::time::Instant::now() + wait.unwrap_or_default() + wait_max;
         if let Some(wait) = wait {
             tokio::time::sleep(wait).await;
         }
-        let permit = self.fair_queue.take(priority_class, claim.source);
+        let permit = self.fair_queue.acquire(priority_class, claim.source);
         let permit = match tokio::time::timeout_at(deadline, permit).await {
             Ok(Ok(permit)) => permit,
-            Ok(Err(full)) => return Err(self.full(full)),
-            Err(_) => return Err(self.too_slow()),
+            Ok(Err(rejected)) => return Err(self.rejection_error(rejected)),
+            Err(_) => return Err(self.time_out_error()),
         };
         Ok(AdmittedCheck {
-            records: Arc::clone(&self.records),
+            failure_records: Arc::clone(&self.failure_records),
             source,
             name: (!claim.name.is_empty()).then_some(name),
             trust,
             is_charged,
-            was_right: claim.was_right,
-            is_over: false,
-            _turn: permit,
+            was_verified: claim.was_verified,
+            is_reported: false,
+            _permit: permit,
         })
     }
 
-    /// The priority class of a claim, and the time that it has to wait first; in that case it is
-    /// charged in advance.
+    /// The priority class of a claim, and the time that it has to wait before it is queued; a claim that
+    /// has to wait is charged in advance.
     fn priority_class(
         &self,
         claim: &CredentialClaim<'_>,
@@ -155,42 +157,48 @@ impl CheckLimiter {
         name: &Key,
         trust: &Key,
     ) -> Result<(PriorityClass, Option<Duration>), AuthError> {
-        if claim.was_right {
+        if claim.was_verified {
             return Ok((PriorityClass::Known, None));
         }
         let now = Instant::now();
-        let mut records = self.records.lock();
-        let of_existing = |existing, nobody| if claim.exists { existing } else { nobody };
-        let suspect = of_existing(PriorityClass::Suspect, PriorityClass::SuspectNobody);
-        if let Some(wait) = self.delay(&mut records, source, now) {
+        let mut failure_records = self.failure_records.lock();
+        let by_existence = |if_exists, if_not| if claim.exists { if_exists } else { if_not };
+        let suspect = by_existence(PriorityClass::Suspect, PriorityClass::SuspectNobody);
+        if let Some(wait) = self.delay(&mut failure_records, source, now) {
             if wait > self.limits.common.wait_max() {
-                return Err(self.too_often(wait));
+                return Err(self.too_many_failures_error(wait));
             }
-            records.charge(*source, now);
+            failure_records.charge(*source, now);
             return Ok((suspect, Some(wait)));
         }
-        if records
+        if failure_records
             .trusted
             .find(trust, now)
             .is_some_and(|found| found.is_fresh)
         {
             return Ok((PriorityClass::Trusted, None));
         }
-        // A name under attack from many sources does not delay other names.
-        let is_besieged = !claim.name.is_empty() && self.delay(&mut records, name, now).is_some();
-        let new = of_existing(PriorityClass::New, PriorityClass::NewNobody);
-        Ok((if is_besieged { suspect } else { new }, None))
+        // When many sources guess at one name, checks of other names are not delayed.
+        let is_name_attacked =
+            !claim.name.is_empty() && self.delay(&mut failure_records, name, now).is_some();
+        let new = by_existence(PriorityClass::New, PriorityClass::NewNobody);
+        Ok((if is_name_attacked { suspect } else { new }, None))
     }
 
-    /// The time until there is allowance again; `None` if there is.
-    fn delay(&self, records: &mut Records, key: &Key, now: Instant) -> Option<Duration> {
-        let whole_again = records.failures.get(key, now)?;
-        let spent = whole_again.saturating_duration_since(now);
+    /// The time until the allowance permits another failure; `None` if it does now.
+    fn delay(
+        &self,
+        failure_records: &mut FailureRecords,
+        key: &Key,
+        now: Instant,
+    ) -> Option<Duration> {
+        let recovered_at = failure_records.failures.get(key, now)?;
+        let debt = recovered_at.saturating_duration_since(now);
         let allowance = self.interval * self.limits.failures_burst.saturating_sub(1);
-        spent.checked_sub(allowance).filter(|wait| !wait.is_zero())
+        debt.checked_sub(allowance).filter(|wait| !wait.is_zero())
     }
 
-    fn too_often(&self, wait: Duration) -> AuthError {
+    fn too_many_failures_error(&self, wait: Duration) -> AuthError {
         let Limits {
             section,
             failures_per_minute,
@@ -205,10 +213,10 @@ impl CheckLimiter {
         }
     }
 
-    fn full(&self, full: Rejected) -> AuthError {
+    fn rejection_error(&self, rejected: Rejected) -> AuthError {
         let section = self.limits.section;
         let retry_after = Duration::from_secs(1);
-        match full {
+        match rejected {
             Rejected::Source => AuthError::TooMany {
                 reason: format!(
                     "Too many credentials from your address wait to be checked; \
@@ -227,7 +235,7 @@ impl CheckLimiter {
         }
     }
 
-    fn too_slow(&self) -> AuthError {
+    fn time_out_error(&self) -> AuthError {
         AuthError::Unavailable {
             reason: format!(
                 "Your credentials could not be checked in time; auth.wait_max_ms is {} ms.",
@@ -238,61 +246,65 @@ impl CheckLimiter {
     }
 }
 
-impl Records {
+impl FailureRecords {
     fn charge(&mut self, key: Key, now: Instant) {
-        let spent = self.failures.get(&key, now).unwrap_or(now);
-        let whole_again = (spent + self.interval).min(now + self.debt_max);
-        self.failures.insert(key, whole_again, whole_again);
+        let recovered_before = self.failures.get(&key, now).unwrap_or(now);
+        let recovered_at = (recovered_before + self.interval).min(now + self.debt_max);
+        self.failures.insert(key, recovered_at, recovered_at);
     }
 
     fn refund(&mut self, key: &Key, now: Instant) {
-        if let Some(spent) = self.failures.get(key, now) {
-            let whole_again = spent.checked_sub(self.interval).unwrap_or(now);
-            self.failures.insert(*key, whole_again, whole_again);
+        if let Some(recovered_before) = self.failures.get(key, now) {
+            let recovered_at = recovered_before.checked_sub(self.interval).unwrap_or(now);
+            self.failures.insert(*key, recovered_at, recovered_at);
         }
     }
 }
 
 impl AdmittedCheck {
-    /// Reports that the credentials are right, which refunds a charge and makes the source
+    /// Reports that the credentials were verified: refunds a charge in advance, and makes the source
     /// trusted.
-    pub(crate) fn right(mut self) {
-        self.is_over = true;
+    pub(crate) fn report_verified(mut self) {
+        self.is_reported = true;
         let now = Instant::now();
-        let mut records = self.records.lock();
+        let mut failure_records = self.failure_records.lock();
         if self.is_charged {
-            records.refund(&self.source, now);
+            failure_records.refund(&self.source, now);
         }
-        records.trusted.insert(self.trust, (), now + TRUST);
+        failure_records
+            .trusted
+            .insert(self.trust, (), now + TRUST_DURATION);
     }
 
-    /// Reports that the check had no result, for which the caller is not to blame.
-    pub(crate) fn unclear(mut self) {
-        self.is_over = true;
+    /// Reports that the check had no result through no fault of the caller: refunds a charge in advance.
+    pub(crate) fn report_no_result(mut self) {
+        self.is_reported = true;
         if self.is_charged {
-            self.records.lock().refund(&self.source, Instant::now());
+            self.failure_records
+                .lock()
+                .refund(&self.source, Instant::now());
         }
     }
 
     /// Reports that the credentials are wrong.
-    pub(crate) fn wrong(self) {
+    pub(crate) fn report_wrong(self) {
         drop(self);
     }
 }
 
 impl Drop for AdmittedCheck {
     fn drop(&mut self) {
-        // Credentials that were verified before and became invalid are no guess.
-        if self.is_over || self.was_right {
+        // Credentials that were verified before, and have become invalid, are not a guess.
+        if self.is_reported || self.was_verified {
             return;
         }
         let now = Instant::now();
-        let mut records = self.records.lock();
+        let mut failure_records = self.failure_records.lock();
         if !self.is_charged {
-            records.charge(self.source, now);
+            failure_records.charge(self.source, now);
         }
         if let Some(name) = self.name {
-            records.charge(name, now);
+            failure_records.charge(name, now);
         }
     }
 }
@@ -317,22 +329,22 @@ mod tests {
         .unwrap()
     }
 
-    fn claim(last: u8, name: &str) -> CredentialClaim<'_> {
+    fn claim(last_octet: u8, name: &str) -> CredentialClaim<'_> {
         CredentialClaim {
-            source: Source::of(Some([127, 0, 0, last].into())),
+            source: Source::of(Some([127, 0, 0, last_octet].into())),
             name: name.as_bytes(),
-            was_right: false,
+            was_verified: false,
             exists: true,
         }
     }
 
     #[tokio::test]
-    async fn a_source_that_guesses_is_slowed_then_refused_and_others_are_not() {
+    async fn a_source_with_failures_is_delayed_then_refused_and_others_are_not() {
         let limiter = limiter(3, 1, 100);
         for _ in 0..3 {
-            limiter.enter(claim(1, "a")).await.unwrap().wrong();
+            limiter.admit(claim(1, "a")).await.unwrap().report_wrong();
         }
-        let error = limiter.enter(claim(1, "b")).await.err().unwrap();
+        let error = limiter.admit(claim(1, "b")).await.err().unwrap();
         let AuthError::TooMany {
             reason,
             retry_after,
@@ -347,74 +359,94 @@ mod tests {
         assert!(retry_after > Duration::from_secs(50), "{retry_after:?}");
         // Credentials that were verified before are admitted, and so are other sources, even with
         // the same name.
-        let known = CredentialClaim {
-            was_right: true,
+        let verified = CredentialClaim {
+            was_verified: true,
             ..claim(1, "a")
         };
-        limiter.enter(known).await.unwrap().right();
-        limiter.enter(claim(2, "a")).await.unwrap().right();
+        limiter.admit(verified).await.unwrap().report_verified();
+        limiter
+            .admit(claim(2, "a"))
+            .await
+            .unwrap()
+            .report_verified();
     }
 
     #[tokio::test]
-    async fn the_outcome_decides_what_is_charged() {
+    async fn only_failures_and_cancelled_checks_are_charged() {
         let limiter = limiter(1, 60_000, 5_000);
         let key = limiter
-            .keyer
+            .key_hasher
             .key(&[b"source", &claim(1, "").source.bytes()]);
         let is_charged = || {
             limiter
-                .records
+                .failure_records
                 .lock()
                 .failures
                 .find(&key, Instant::now())
                 .is_some()
         };
-        limiter.enter(claim(1, "a")).await.unwrap().right();
-        limiter.enter(claim(1, "a")).await.unwrap().unclear();
+        limiter
+            .admit(claim(1, "a"))
+            .await
+            .unwrap()
+            .report_verified();
+        limiter
+            .admit(claim(1, "a"))
+            .await
+            .unwrap()
+            .report_no_result();
         assert!(!is_charged());
-        // A caller that cancels before the outcome is charged all the same.
-        drop(limiter.enter(claim(1, "a")).await.unwrap());
+        // A caller that cancels before the outcome is charged, too.
+        drop(limiter.admit(claim(1, "a")).await.unwrap());
         assert!(is_charged());
-        // Beyond the allowance a right guess waits a little, and its charge is refunded.
-        limiter.enter(claim(1, "a")).await.unwrap().wrong();
-        limiter.enter(claim(1, "a")).await.unwrap().right();
+        // Beyond the allowance, right credentials wait a little, and their charge is refunded.
+        limiter.admit(claim(1, "a")).await.unwrap().report_wrong();
+        limiter
+            .admit(claim(1, "a"))
+            .await
+            .unwrap()
+            .report_verified();
     }
 
     #[tokio::test]
-    async fn lanes_are_chosen_by_what_is_known() {
+    async fn priority_classes_depend_on_the_history_of_source_and_name() {
         let limiter = limiter(2, 1, 120_000);
         let priority_class = |claim: CredentialClaim<'_>| {
             let bytes = claim.source.bytes();
-            let source = limiter.keyer.key(&[b"source", &bytes]);
-            let name = limiter.keyer.key(&[b"name", claim.name]);
-            let trust = limiter.keyer.key(&[b"trust", &bytes, claim.name]);
+            let source = limiter.key_hasher.key(&[b"source", &bytes]);
+            let name = limiter.key_hasher.key(&[b"name", claim.name]);
+            let trust = limiter.key_hasher.key(&[b"trust", &bytes, claim.name]);
             limiter
                 .priority_class(&claim, &source, &name, &trust)
                 .unwrap()
                 .0
         };
-        let nobody = |claim| CredentialClaim {
+        let unknown_user = |claim| CredentialClaim {
             exists: false,
             ..claim
         };
         assert_eq!(priority_class(claim(1, "a")), PriorityClass::New);
         assert_eq!(
-            priority_class(nobody(claim(1, "x"))),
+            priority_class(unknown_user(claim(1, "x"))),
             PriorityClass::NewNobody
         );
-        limiter.enter(claim(1, "a")).await.unwrap().right();
+        limiter
+            .admit(claim(1, "a"))
+            .await
+            .unwrap()
+            .report_verified();
         assert_eq!(priority_class(claim(1, "a")), PriorityClass::Trusted);
         assert_eq!(priority_class(claim(1, "b")), PriorityClass::New);
         for _ in 0..2 {
-            limiter.enter(claim(2, "a")).await.unwrap().wrong();
+            limiter.admit(claim(2, "a")).await.unwrap().report_wrong();
         }
         assert_eq!(priority_class(claim(2, "c")), PriorityClass::Suspect);
         assert_eq!(
-            priority_class(nobody(claim(2, "x"))),
+            priority_class(unknown_user(claim(2, "x"))),
             PriorityClass::SuspectNobody
         );
-        // The name was guessed at: other sources have a lower priority, but not the one that it
-        // admitted before.
+        // There were failures for the name: other sources have a lower priority for it, but not the source
+        // whose credentials for it were verified.
         assert_eq!(priority_class(claim(3, "a")), PriorityClass::Suspect);
         assert_eq!(priority_class(claim(1, "a")), PriorityClass::Trusted);
         assert_eq!(priority_class(claim(3, "b")), PriorityClass::New);

@@ -38,16 +38,16 @@ pub struct AuthConfig {
 pub struct LimitsConfig {
     /// Proxies whose `X-Forwarded-For` is trusted to name the client.
     pub proxies: Vec<IpAddr>,
-    /// The longest time that credentials wait for their check, in milliseconds.
+    /// The longest time that credentials wait to be checked, in milliseconds.
     pub wait_max_ms: u64,
-    /// The maximum number of addresses and names whose failures are remembered.
+    /// The maximum number of addresses and user names whose failures are recorded.
     pub sources_max: usize,
     /// The maximum number of roles that a caller may claim (`noauth2`).
     pub roles_max: usize,
 }
 
 impl LimitsConfig {
-    /// The longest time that credentials wait for their check.
+    /// The longest time that credentials wait to be checked.
     pub(crate) fn wait_max(&self) -> Duration {
         Duration::from_millis(self.wait_max_ms)
     }
@@ -68,7 +68,7 @@ impl Default for LimitsConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// The caller's claims are believed. For tests and for a single trusted machine.
+    /// The caller's claims are accepted without a check. For tests and for a single trusted machine.
     #[default]
     Noauth2,
     /// A user and a password, checked against an htpasswd file.
@@ -87,7 +87,7 @@ impl Strategy {
         }
     }
 
-    /// Whether every caller is believed, so that the service should listen on loopback only.
+    /// Whether claims are accepted without a check, so that the service should listen on loopback only.
     pub fn requires_loopback(self) -> bool {
         match self {
             Self::Noauth2 => true,
@@ -96,7 +96,7 @@ impl Strategy {
     }
 }
 
-/// Users and passwords in a file that `htpasswd -B` writes.
+/// Options of `http_basic`: users and passwords in a file that `htpasswd -B` writes.
 ///
 /// The file does not contain roles. Its users are services or operators, so the roles are `admin`
 /// and `service` unless `roles` or `users` say otherwise.
@@ -120,11 +120,11 @@ pub struct HttpBasicConfig {
     pub cache_seconds: u64,
     /// The maximum number of users whose last verified password is cached.
     pub cache_entries: usize,
-    /// The maximum number of concurrent checks; 0 for half as many as there are processors.
+    /// The maximum number of concurrent checks; 0 means half the number of processors.
     pub checks_max: usize,
-    /// The maximum number of passwords that wait for their check, for each kind of caller.
+    /// The maximum number of passwords that wait to be checked, in each priority class.
     pub waiting_max: usize,
-    /// The maximum number of passwords of one address that wait for their check.
+    /// The maximum number of passwords of one address that wait to be checked.
     pub waiting_per_source_max: usize,
     /// The number of wrong passwords that an address may send in a burst.
     pub failures_burst: u32,
@@ -172,7 +172,7 @@ pub struct KeystoneConfig {
     /// The address of Keystone, such as `https://keystone.example.org:5000/v3`; `/v3` may be
     /// omitted.
     pub auth_url: String,
-    /// The address to which callers without a token are referred; `auth_url` if empty.
+    /// The address of Keystone that callers without a token are told; `auth_url` if empty.
     pub www_authenticate_uri: String,
     /// The name of the service user.
     pub username: String,
@@ -186,12 +186,13 @@ pub struct KeystoneConfig {
     pub project_name: String,
     /// The name of that project's domain.
     pub project_domain_name: String,
-    /// Certificates (PEM) of the authorities that may sign Keystone's, in place of the system's.
+    /// A file (PEM) with the authorities that may sign Keystone's certificate, in place of the
+    /// system's.
     pub cafile: Option<PathBuf>,
-    /// How long a validated token is accepted without asking again, in seconds. A revoked token
-    /// may be accepted for this time. 0: always ask.
+    /// How long a validated token is accepted without validating it again, in seconds. A revoked
+    /// token may be accepted for this time. 0 means to validate it for each request.
     pub cache_seconds: u64,
-    /// How long a rejected token is rejected without asking again, in seconds.
+    /// How long a rejected token is rejected without validating it again, in seconds.
     pub negative_cache_seconds: u64,
     /// The maximum number of validated tokens in the cache.
     pub cache_entries: usize,
@@ -204,11 +205,11 @@ pub struct KeystoneConfig {
     pub service_token_roles_required: bool,
     /// The time limit for connecting to Keystone, in milliseconds.
     pub connect_timeout_ms: u64,
-    /// The time limit for an answer of Keystone, in milliseconds.
+    /// The time limit for a response of Keystone, in milliseconds.
     pub request_timeout_ms: u64,
     /// The maximum number of concurrent requests to Keystone; further ones wait.
     pub requests_max: usize,
-    /// The maximum number of tokens that wait for validation, for each kind of caller.
+    /// The maximum number of tokens that wait for validation, in each priority class.
     pub waiting_max: usize,
     /// The maximum number of tokens of one address that wait for validation.
     pub waiting_per_source_max: usize,

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Why a request has no identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// The caller gave no credentials, or wrong ones: 401.
+    /// The caller sent no credentials, or wrong ones: 401.
     #[error("the request needs authentication")]
     Unauthorized {
         /// The value of `WWW-Authenticate`; `noauth2` sends none, like the reference.
@@ -18,7 +18,7 @@ pub enum AuthError {
         /// The limit that is exceeded; may be shown to the caller.
         reason: String,
     },
-    /// Too many credentials from the caller's address were wrong, or wait for their check: 429.
+    /// Too many credentials from the caller's address were wrong, or wait to be checked: 429.
     #[error("{reason}")]
     TooMany {
         /// The limit that is exceeded; may be shown to the caller.

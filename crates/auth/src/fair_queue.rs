@@ -1,9 +1,9 @@
-//! A scheduler for slow checks: few run at a time, and waiting ones are chosen by priority class
-//! and, within a priority class, round-robin by source.
+//! A queue for slow checks: only a few run at a time. The next check is chosen by priority class and,
+//! within a class, round-robin by source.
 //!
 //! However many checks of one source wait, another source waits for at most one check of each
-//! source before it. A full priority class drops the newest check of the source with the most
-//! waiting.
+//! source before it. When a priority class is full, the newest check of the source with the most
+//! waiting checks is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,20 +20,20 @@ pub(crate) enum PriorityClass {
     Known,
     /// Other credentials were verified before from the same source.
     Trusted,
-    /// Nothing is known of the source.
+    /// The source has neither successes nor many failures.
     New,
-    /// Nothing is known of the source, and the user does not exist.
+    /// As [`Self::New`], and the user does not exist.
     NewNobody,
-    /// The source, or attempts for the same name, failed often.
+    /// There were many failures of the source, or for the user name.
     Suspect,
     /// As [`Self::Suspect`], and the user does not exist.
     SuspectNobody,
 }
 
-const LANES: usize = 6;
+const PRIORITY_CLASSES: usize = 6;
 
 impl PriorityClass {
-    /// The priority class's share of turns relative to others, while all of them wait.
+    /// The share of permits that the class gets while checks of all classes wait.
     fn weight(self) -> i64 {
         match self {
             Self::Known | Self::Trusted => 8,
@@ -43,15 +43,15 @@ impl PriorityClass {
     }
 
     /// The maximum number of the priority class's checks that run at the same time.
-    fn running_max(self, all: usize) -> usize {
+    fn running_max(self, total_max: usize) -> usize {
         match self {
-            Self::Known | Self::Trusted => all,
-            Self::New | Self::NewNobody => all.div_ceil(2),
-            Self::Suspect | Self::SuspectNobody => all.div_ceil(4),
+            Self::Known | Self::Trusted => total_max,
+            Self::New | Self::NewNobody => total_max.div_ceil(2),
+            Self::Suspect | Self::SuspectNobody => total_max.div_ceil(4),
         }
     }
 
-    const ALL: [Self; LANES] = [
+    const ALL: [Self; PRIORITY_CLASSES] = [
         Self::Known,
         Self::Trusted,
         Self::New,
@@ -61,7 +61,7 @@ impl PriorityClass {
     ];
 }
 
-/// Why a check gets no turn.
+/// Why a check gets no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rejected {
     /// Too many checks of the same source wait.
@@ -70,29 +70,29 @@ pub(crate) enum Rejected {
     All,
 }
 
-/// The turns of one kind of check.
+/// The queue for one kind of check.
 pub(crate) struct FairQueue {
-    inner: Mutex<Inner>,
+    state: Mutex<QueueState>,
     waiting_max: usize,
     waiting_per_source_max: usize,
 }
 
-struct Inner {
+struct QueueState {
     free: usize,
     next_id: u64,
-    priority_classes: [LaneState; LANES],
+    class_queues: [ClassQueue; PRIORITY_CLASSES],
 }
 
-/// The queue of a priority class, and its share of turns.
-struct LaneState {
+/// The waiting checks of a priority class, and its share of permits.
+struct ClassQueue {
     priority_class: PriorityClass,
     running: usize,
     running_max: usize,
-    /// The priority class's credit in weighted round-robin: grows while others are served.
+    /// The credit in weighted round-robin: it grows while other classes are served.
     credit: i64,
     waiting: usize,
     queues: HashMap<Source, VecDeque<Waiter>>,
-    /// The sources that wait, in the order of their next turns.
+    /// The sources with waiting checks, in the order in which they are served.
     order: VecDeque<Source>,
 }
 
@@ -101,24 +101,28 @@ struct Waiter {
     sender: oneshot::Sender<Permit>,
 }
 
-/// A turn; dropping it ends it.
+/// The right to run a check; dropping it lets the next check run.
 pub(crate) struct Permit {
     fair_queue: Arc<FairQueue>,
     priority_class: PriorityClass,
 }
 
 impl FairQueue {
-    /// At most `all` checks run at the same time; in each priority class at most `waiting_max`
+    /// At most `running_max` checks run at the same time; in each priority class at most `waiting_max`
     /// wait, and of one source at most `waiting_per_source_max`.
-    pub(crate) fn new(all: usize, waiting_max: usize, waiting_per_source_max: usize) -> Self {
-        let all = all.max(1);
-        let inner = Inner {
-            free: all,
+    pub(crate) fn new(
+        running_max: usize,
+        waiting_max: usize,
+        waiting_per_source_max: usize,
+    ) -> Self {
+        let running_max = running_max.max(1);
+        let state = QueueState {
+            free: running_max,
             next_id: 0,
-            priority_classes: PriorityClass::ALL.map(|priority_class| LaneState {
+            class_queues: PriorityClass::ALL.map(|priority_class| ClassQueue {
                 priority_class,
                 running: 0,
-                running_max: priority_class.running_max(all),
+                running_max: priority_class.running_max(running_max),
                 credit: 0,
                 waiting: 0,
                 queues: HashMap::new(),
@@ -126,21 +130,21 @@ impl FairQueue {
             }),
         };
         Self {
-            inner: Mutex::new(inner),
+            state: Mutex::new(state),
             waiting_max: waiting_max.max(1),
             waiting_per_source_max: waiting_per_source_max.max(1),
         }
     }
 
-    /// Waits for a turn. Cancelling leaves no trace.
-    pub(crate) async fn take(
+    /// Waits for a permit. A caller that is cancelled is removed from the queue.
+    pub(crate) async fn acquire(
         self: &Arc<Self>,
         priority_class: PriorityClass,
         source: Source,
     ) -> Result<Permit, Rejected> {
         let (sender, receiver) = oneshot::channel();
         let id = self.enqueue(priority_class, source, sender)?;
-        let _place = QueuePosition {
+        let _position = QueuePosition {
             fair_queue: self,
             priority_class,
             source,
@@ -156,78 +160,82 @@ impl FairQueue {
         source: Source,
         sender: oneshot::Sender<Permit>,
     ) -> Result<u64, Rejected> {
-        let mut inner = self.inner.lock();
-        let id = inner.next_id;
-        inner.next_id += 1;
-        let state = &mut inner.priority_classes[priority_class as usize];
-        let own = state.queues.get(&source).map_or(0, VecDeque::len);
-        if own >= self.waiting_per_source_max {
+        let mut state = self.state.lock();
+        let id = state.next_id;
+        state.next_id += 1;
+        let class_queue = &mut state.class_queues[priority_class as usize];
+        let waiting_of_source = class_queue.queues.get(&source).map_or(0, VecDeque::len);
+        if waiting_of_source >= self.waiting_per_source_max {
             return Err(Rejected::Source);
         }
-        if state.waiting >= self.waiting_max && !state.evict_from_longest(own) {
+        if class_queue.waiting >= self.waiting_max
+            && !class_queue.evict_from_longest(waiting_of_source)
+        {
             return Err(Rejected::All);
         }
-        if own == 0 {
-            state.order.push_back(source);
+        if waiting_of_source == 0 {
+            class_queue.order.push_back(source);
         }
-        let queue = state.queues.entry(source).or_default();
+        let queue = class_queue.queues.entry(source).or_default();
         queue.push_back(Waiter { id, sender });
-        state.waiting += 1;
+        class_queue.waiting += 1;
         Ok(id)
     }
 
-    /// Gives out turns as long as there are any.
+    /// Issues permits to waiting checks as long as there are any.
     fn dispatch(self: &Arc<Self>) {
         loop {
-            let Some((priority_class, waiter)) = self.inner.lock().next() else {
+            let Some((priority_class, waiter)) = self.state.lock().next_waiter() else {
                 return;
             };
             let permit = Permit {
                 fair_queue: Arc::clone(self),
                 priority_class,
             };
-            // A waiter that was just cancelled returns the turn by dropping it.
+            // If the waiter was just cancelled, sending fails, and the permit is returned by its drop.
             let _ = waiter.sender.send(permit);
         }
     }
 }
 
-impl Inner {
-    /// Takes the next check out of its queue, if a turn is free.
-    fn next(&mut self) -> Option<(PriorityClass, Waiter)> {
+impl QueueState {
+    /// Removes the next check from its queue, if a permit is free.
+    fn next_waiter(&mut self) -> Option<(PriorityClass, Waiter)> {
         if self.free == 0 {
             return None;
         }
-        let mut total = 0;
-        for state in self
-            .priority_classes
+        let mut total_weight = 0;
+        for class_queue in self
+            .class_queues
             .iter_mut()
-            .filter(|state| state.is_ready())
+            .filter(|class_queue| class_queue.is_ready())
         {
-            state.credit += state.priority_class.weight();
-            total += state.priority_class.weight();
+            class_queue.credit += class_queue.priority_class.weight();
+            total_weight += class_queue.priority_class.weight();
         }
-        let ready = self
-            .priority_classes
+        let ready_queues = self
+            .class_queues
             .iter_mut()
-            .filter(|state| state.is_ready());
-        // `max_by_key` returns the last of equal priority classes, so the priority classes are
-        // visited in reverse.
-        let state = ready.rev().max_by_key(|state| state.credit)?;
-        state.credit -= total;
-        let waiter = state.pop()?;
-        state.running += 1;
+            .filter(|class_queue| class_queue.is_ready());
+        // Of equal credits the higher priority has to win; `max_by_key` returns the last maximum, so the
+        // classes are visited in reverse.
+        let class_queue = ready_queues
+            .rev()
+            .max_by_key(|class_queue| class_queue.credit)?;
+        class_queue.credit -= total_weight;
+        let waiter = class_queue.pop()?;
+        class_queue.running += 1;
         self.free -= 1;
-        Some((state.priority_class, waiter))
+        Some((class_queue.priority_class, waiter))
     }
 }
 
-impl LaneState {
+impl ClassQueue {
     fn is_ready(&self) -> bool {
         self.waiting > 0 && self.running < self.running_max
     }
 
-    /// The next check of the next source.
+    /// Removes the next check of the next source.
     fn pop(&mut self) -> Option<Waiter> {
         let source = self.order.pop_front()?;
         let queue = self.queues.get_mut(&source)?;
@@ -237,28 +245,28 @@ impl LaneState {
         } else {
             self.order.push_back(source);
         }
-        self.left();
+        self.on_removed();
         Some(waiter)
     }
 
-    /// Accounts for a check that left. A priority class without waiting checks loses its credit.
-    fn left(&mut self) {
+    /// Accounts for a check that was removed. A class without waiting checks loses its credit.
+    fn on_removed(&mut self) {
         self.waiting -= 1;
         if self.waiting == 0 {
             self.credit = 0;
         }
     }
 
-    /// Makes room by dropping the newest check of the source with the most waiting, if those are
-    /// more than `own`.
-    fn evict_from_longest(&mut self, own: usize) -> bool {
-        let longest = self.queues.values_mut().max_by_key(|queue| queue.len());
-        let Some(queue) = longest.filter(|queue| queue.len() > own + 1) else {
+    /// Drops the newest check of the source with the most waiting checks, if that source would still have
+    /// more than `waiting_of_source`. False if there is no such source.
+    fn evict_from_longest(&mut self, waiting_of_source: usize) -> bool {
+        let longest_queue = self.queues.values_mut().max_by_key(|queue| queue.len());
+        let Some(queue) = longest_queue.filter(|queue| queue.len() > waiting_of_source + 1) else {
             return false;
         };
         // Dropping the sender notifies the receiver.
         drop(queue.pop_back());
-        self.left();
+        self.on_removed();
         true
     }
 
@@ -267,31 +275,31 @@ impl LaneState {
         let Some(queue) = self.queues.get_mut(&source) else {
             return;
         };
-        let before = queue.len();
+        let previous_len = queue.len();
         queue.retain(|waiter| waiter.id != id);
-        if queue.len() == before {
+        if queue.len() == previous_len {
             return;
         }
         if queue.is_empty() {
             self.queues.remove(&source);
             self.order.retain(|other| *other != source);
         }
-        self.left();
+        self.on_removed();
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         {
-            let mut inner = self.fair_queue.inner.lock();
-            inner.free += 1;
-            inner.priority_classes[self.priority_class as usize].running -= 1;
+            let mut state = self.fair_queue.state.lock();
+            state.free += 1;
+            state.class_queues[self.priority_class as usize].running -= 1;
         }
         self.fair_queue.dispatch();
     }
 }
 
-/// A place in a queue, given up when its waiter is cancelled.
+/// A position in a queue. When its waiter is cancelled, the drop removes the check.
 struct QueuePosition<'t> {
     fair_queue: &'t FairQueue,
     priority_class: PriorityClass,
@@ -301,8 +309,8 @@ struct QueuePosition<'t> {
 
 impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
-        let mut inner = self.fair_queue.inner.lock();
-        inner.priority_classes[self.priority_class as usize].remove(self.source, self.id);
+        let mut state = self.fair_queue.state.lock();
+        state.class_queues[self.priority_class as usize].remove(self.source, self.id);
     }
 }
 
@@ -316,8 +324,8 @@ mod tests {
         Source::of(Some(IpAddr::V4(Ipv4Addr::from(number))))
     }
 
-    /// Starts a waiter that records its turn in `order`.
-    async fn wait(
+    /// Starts a waiter that appends itself to `order` when it gets its permit.
+    async fn spawn_waiter(
         fair_queue: &Arc<FairQueue>,
         priority_class: PriorityClass,
         number: u32,
@@ -325,7 +333,7 @@ mod tests {
     ) -> tokio::task::JoinHandle<()> {
         let (fair_queue, order) = (Arc::clone(fair_queue), Arc::clone(order));
         let task = tokio::spawn(async move {
-            let permit = fair_queue.take(priority_class, source(number)).await;
+            let permit = fair_queue.acquire(priority_class, source(number)).await;
             if permit.is_ok() {
                 order.lock().push((priority_class, number));
             }
@@ -335,86 +343,92 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sources_take_turns_and_lanes_get_their_share() {
+    async fn sources_are_served_in_turn_and_classes_get_their_share() {
         let fair_queue = Arc::new(FairQueue::new(1, 100, 50));
         let order = Arc::default();
-        let busy = fair_queue
-            .take(PriorityClass::New, source(9))
+        let running = fair_queue
+            .acquire(PriorityClass::New, source(9))
             .await
             .unwrap();
         let mut tasks = Vec::new();
         for _ in 0..20 {
-            tasks.push(wait(&fair_queue, PriorityClass::Suspect, 1, &order).await);
+            tasks.push(spawn_waiter(&fair_queue, PriorityClass::Suspect, 1, &order).await);
         }
         for _ in 0..20 {
-            tasks.push(wait(&fair_queue, PriorityClass::New, 2, &order).await);
+            tasks.push(spawn_waiter(&fair_queue, PriorityClass::New, 2, &order).await);
         }
-        tasks.push(wait(&fair_queue, PriorityClass::New, 3, &order).await);
-        tasks.push(wait(&fair_queue, PriorityClass::Known, 4, &order).await);
-        drop(busy);
+        tasks.push(spawn_waiter(&fair_queue, PriorityClass::New, 3, &order).await);
+        tasks.push(spawn_waiter(&fair_queue, PriorityClass::Known, 4, &order).await);
+        drop(running);
         for task in tasks {
             task.await.unwrap();
         }
         let order = order.lock();
-        let place = |number| order.iter().position(|(_, n)| *n == number).unwrap();
+        let position = |number| order.iter().position(|(_, n)| *n == number).unwrap();
         assert_eq!(order.len(), 42);
-        assert_eq!(place(4), 0, "{order:?}");
-        assert!(place(3) <= 3, "{order:?}");
-        assert!(place(1) <= 6, "nobody starves: {order:?}");
-        assert_eq!(fair_queue.inner.lock().free, 1);
+        assert_eq!(position(4), 0, "{order:?}");
+        assert!(position(3) <= 3, "{order:?}");
+        assert!(position(1) <= 6, "no class starves: {order:?}");
+        assert_eq!(fair_queue.state.lock().free, 1);
     }
 
     #[tokio::test]
-    async fn a_full_lane_drops_of_the_longest_queue() {
+    async fn a_full_class_drops_a_check_of_the_source_with_the_most() {
         let fair_queue = Arc::new(FairQueue::new(1, 4, 3));
         let order = Arc::default();
-        let busy = fair_queue
-            .take(PriorityClass::New, source(9))
+        let running = fair_queue
+            .acquire(PriorityClass::New, source(9))
             .await
             .unwrap();
         let mut tasks = Vec::new();
         for number in [1, 1, 1, 2, 3] {
-            tasks.push(wait(&fair_queue, PriorityClass::New, number, &order).await);
+            tasks.push(spawn_waiter(&fair_queue, PriorityClass::New, number, &order).await);
         }
         // The third check of the first source was dropped for source 3, the second for source 4.
-        tasks.push(wait(&fair_queue, PriorityClass::New, 4, &order).await);
-        // Every source has one waiting check now: there is no room for a fifth.
+        tasks.push(spawn_waiter(&fair_queue, PriorityClass::New, 4, &order).await);
+        // Every source has one waiting check now, so none is dropped for a fifth source.
         assert_eq!(
-            fair_queue.take(PriorityClass::New, source(5)).await.err(),
+            fair_queue
+                .acquire(PriorityClass::New, source(5))
+                .await
+                .err(),
             Some(Rejected::All)
         );
-        drop(busy);
+        drop(running);
         for task in tasks {
             task.await.unwrap();
         }
         let numbers: Vec<u32> = order.lock().iter().map(|(_, number)| *number).collect();
         assert_eq!(numbers, [1, 2, 3, 4]);
 
-        let busy = fair_queue
-            .take(PriorityClass::New, source(9))
+        let running = fair_queue
+            .acquire(PriorityClass::New, source(9))
             .await
             .unwrap();
         let mut waiting = Vec::new();
         for _ in 0..3 {
-            waiting.push(wait(&fair_queue, PriorityClass::New, 1, &order).await);
+            waiting.push(spawn_waiter(&fair_queue, PriorityClass::New, 1, &order).await);
         }
         assert_eq!(
-            fair_queue.take(PriorityClass::New, source(1)).await.err(),
+            fair_queue
+                .acquire(PriorityClass::New, source(1))
+                .await
+                .err(),
             Some(Rejected::Source)
         );
-        // Cancelled waiters leave no trace.
+        // Cancelled waiters are removed.
         for task in waiting {
             task.abort();
             assert!(task.await.unwrap_err().is_cancelled());
         }
-        drop(busy);
-        let inner = fair_queue.inner.lock();
-        assert_eq!(inner.free, 1);
-        assert!(inner.priority_classes.iter().all(|priority_class| {
-            priority_class.waiting == 0
-                && priority_class.running == 0
-                && priority_class.queues.is_empty()
-                && priority_class.order.is_empty()
+        drop(running);
+        let state = fair_queue.state.lock();
+        assert_eq!(state.free, 1);
+        assert!(state.class_queues.iter().all(|class_queue| {
+            class_queue.waiting == 0
+                && class_queue.running == 0
+                && class_queue.queues.is_empty()
+                && class_queue.order.is_empty()
         }));
     }
 }

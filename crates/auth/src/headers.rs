@@ -6,9 +6,8 @@ use reqwest::header::{HeaderMap, HeaderValue};
 
 /// The headers of a request.
 ///
-/// Names are given in lower case and match any case. A header with several values is one value,
-/// joined by commas, as WSGI servers pass it to Placement; so a second `X-Auth-Token` cannot hide
-/// behind the first.
+/// Names are passed in lower case and match any case. The values of a repeated header are joined by
+/// commas, as WSGI servers pass them to Placement; so a second `X-Auth-Token` is not ignored.
 pub trait Headers {
     /// The value of the header `name` without surrounding spaces; `None` if it is absent.
     fn value(&self, name: &'static str) -> Option<Cow<'_, [u8]>>;
@@ -19,25 +18,27 @@ pub trait Headers {
     }
 }
 
-/// Up to this many headers, a scan is faster than hashing names.
-const FEW: usize = 16;
+/// Up to this number of headers, a scan is faster than a look-up by hash.
+const SCANNED_HEADERS_MAX: usize = 16;
 
 impl Headers for HeaderMap {
     fn value(&self, name: &'static str) -> Option<Cow<'_, [u8]>> {
-        if self.len() <= FEW {
-            let named = self.iter().filter(|(known, _)| known.as_str() == name);
-            return join(named.map(|(_, value)| value.as_bytes()));
+        if self.len() <= SCANNED_HEADERS_MAX {
+            let matching = self
+                .iter()
+                .filter(|(header_name, _)| header_name.as_str() == name);
+            return join(matching.map(|(_, value)| value.as_bytes()));
         }
         join(self.get_all(name).iter().map(HeaderValue::as_bytes))
     }
 
     fn values<const N: usize>(&self, names: [&'static str; N]) -> [Option<Cow<'_, [u8]>>; N] {
-        // A single pass: most requests have few headers, and lack most of the names.
+        // A single pass over the headers, because most requests have few headers and lack most names.
         let mut values = [const { None }; N];
-        for (known, value) in self {
-            let known = known.as_str();
-            if let Some(place) = names.iter().position(|name| *name == known) {
-                append(&mut values[place], value.as_bytes());
+        for (header_name, value) in self {
+            let header_name = header_name.as_str();
+            if let Some(index) = names.iter().position(|name| *name == header_name) {
+                append_value(&mut values[index], value.as_bytes());
             }
         }
         values
@@ -45,13 +46,13 @@ impl Headers for HeaderMap {
 }
 
 /// Appends a further value of the same header.
-fn append<'a>(values: &mut Option<Cow<'a, [u8]>>, further: &'a [u8]) {
+fn append_value<'a>(values: &mut Option<Cow<'a, [u8]>>, value: &'a [u8]) {
     match values {
-        None => *values = Some(Cow::Borrowed(further)),
-        Some(earlier) => {
-            let joined = earlier.to_mut();
+        None => *values = Some(Cow::Borrowed(value)),
+        Some(earlier_values) => {
+            let joined = earlier_values.to_mut();
             joined.push(b',');
-            joined.extend_from_slice(further);
+            joined.extend_from_slice(value);
         }
     }
 }
@@ -59,15 +60,17 @@ fn append<'a>(values: &mut Option<Cow<'a, [u8]>>, further: &'a [u8]) {
 /// Joins the values of a header.
 fn join<'a>(values: impl Iterator<Item = &'a [u8]>) -> Option<Cow<'a, [u8]>> {
     let mut joined = None;
-    values.for_each(|value| append(&mut joined, value));
+    values.for_each(|value| append_value(&mut joined, value));
     joined
 }
 
 /// Pairs of name and value, mainly for tests.
 impl Headers for [(&str, &str)] {
     fn value(&self, name: &'static str) -> Option<Cow<'_, [u8]>> {
-        let named = self.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
-        join(named.map(|(_, value)| value.as_bytes()))
+        let matching = self
+            .iter()
+            .filter(|(header_name, _)| header_name.eq_ignore_ascii_case(name));
+        join(matching.map(|(_, value)| value.as_bytes()))
     }
 }
 

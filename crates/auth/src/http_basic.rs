@@ -1,9 +1,9 @@
 //! `http_basic`: a user name and a password, checked against an htpasswd file.
 //!
-//! bcrypt is slow on purpose (0.05 to 1 s). So hashes are checked on threads of their own, few at
-//! a time, and a verified password is cached for a while as a keyed hash. A wrong one never is,
-//! and an unknown user takes the same work as a known one. The limiter decides whose password is
-//! checked next; a cached one needs no check.
+//! bcrypt is slow on purpose (0.05 to 1 s). So hashes are checked on threads of their own, a few at
+//! a time, and a verified password is cached for a while as a keyed hash. Wrong passwords are not
+//! cached. The check of a user that does not exist takes as long as any other, so its duration does
+//! not show who exists. The limiter decides whose password is checked next.
 
 mod htpasswd;
 
@@ -36,14 +36,14 @@ pub(crate) struct HttpBasic {
     config: HttpBasicConfig,
     path: PathBuf,
     challenge: String,
-    keyer: KeyHasher,
+    key_hasher: KeyHasher,
     users: Mutex<Arc<Users>>,
     started: Instant,
-    /// When the file was last checked for changes, in milliseconds since `started`.
-    checked_ms: AtomicU64,
-    /// By hash of the user name: a hash of the last verified password, with the identity.
-    known: Mutex<SegmentedCache<(Key, Arc<Identity>)>>,
-    flights: SingleFlight<CheckOutcome>,
+    /// The time at which the file was last checked for changes, in milliseconds since `started`.
+    last_check_ms: AtomicU64,
+    /// By hash of the user name: the proof of the last verified credentials, with the identity.
+    verified: Mutex<SegmentedCache<(Key, Arc<Identity>)>>,
+    single_flight: SingleFlight<CheckOutcome>,
     limiter: CheckLimiter,
     /// Settings that are valid but probably unintended.
     warnings: Vec<String>,
@@ -85,17 +85,18 @@ impl HttpBasic {
             });
         }
         let users = Users::read(&path)?;
-        let without = config.users.keys().filter(|name| !users.contains(name));
-        let warnings = without.map(|name| {
+        let users_without_password = config.users.keys().filter(|name| !users.contains(name));
+        let warnings = users_without_password.map(|name| {
             let file = path.display();
             format!("http_basic.users: {name} has roles, but no password in {file}")
         });
         let warnings = warnings.collect();
-        let half = std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).max(1));
+        let default_checks_max =
+            std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).max(1));
         let limiter = CheckLimiter::new(Limits {
             section: "http_basic",
             checks_max: match config.checks_max {
-                0 => half,
+                0 => default_checks_max,
                 checks => checks,
             },
             waiting_max: config.waiting_max,
@@ -108,12 +109,12 @@ impl HttpBasic {
             challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm),
             config: config.clone(),
             path,
-            keyer: KeyHasher::new()?,
+            key_hasher: KeyHasher::new()?,
             users: Mutex::new(Arc::new(users)),
             started: Instant::now(),
-            checked_ms: AtomicU64::new(0),
-            known: Mutex::new(SegmentedCache::new(config.cache_entries)),
-            flights: SingleFlight::new(),
+            last_check_ms: AtomicU64::new(0),
+            verified: Mutex::new(SegmentedCache::new(config.cache_entries)),
+            single_flight: SingleFlight::new(),
             limiter,
             warnings,
         })
@@ -130,35 +131,35 @@ impl HttpBasic {
         headers: &(impl Headers + Sync + ?Sized),
         source: Source,
     ) -> CheckOutcome {
-        let credentials = self.credentials(headers)?;
+        let credentials = self.parse_credentials(headers)?;
         self.reread_if_changed().await;
         let users = Arc::clone(&self.users.lock());
-        let asked = HashedCredentials {
-            name: self.keyer.key(&[credentials.user.as_bytes()]),
-            proof: self.keyer.key(&[
+        let hashed = HashedCredentials {
+            name: self.key_hasher.key(&[credentials.user.as_bytes()]),
+            proof: self.key_hasher.key(&[
                 credentials.user.as_bytes(),
                 &credentials.password,
                 users.hash(&credentials.user).unwrap_or("").as_bytes(),
             ]),
             source,
         };
-        if let Some((identity, true)) = self.remembered(&asked) {
+        if let Some((identity, true)) = self.cached_identity(&hashed) {
             return Ok(identity);
         }
-        // Coalesced for each source only, because the limits of one source must not apply to
-        // another.
-        let key = self.keyer.key(&[&asked.proof, &source.bytes()]);
+        // Only requests of the same source share a check, because a refusal for the limits of one
+        // source must not apply to another source.
+        let key = self.key_hasher.key(&[&hashed.proof, &source.bytes()]);
         let check = self
-            .flights
-            .join(key, async || self.check(&asked, users, credentials).await);
+            .single_flight
+            .run(key, async || self.check(&hashed, users, credentials).await);
         Box::pin(check).await
     }
 
-    /// The identity that was verified with this password, and whether that has not expired.
-    fn remembered(&self, asked: &HashedCredentials) -> Option<(Arc<Identity>, bool)> {
-        let found = self.known.lock().find(&asked.name, Instant::now())?;
+    /// The cached identity for these credentials, and whether the cache entry is fresh.
+    fn cached_identity(&self, hashed: &HashedCredentials) -> Option<(Arc<Identity>, bool)> {
+        let found = self.verified.lock().find(&hashed.name, Instant::now())?;
         let (proof, identity) = found.value;
-        (proof == asked.proof).then_some((identity, found.is_fresh))
+        (proof == hashed.proof).then_some((identity, found.is_fresh))
     }
 
     fn unauthorized(&self) -> AuthError {
@@ -167,7 +168,10 @@ impl HttpBasic {
         }
     }
 
-    fn credentials(&self, headers: &(impl Headers + ?Sized)) -> Result<Credentials, AuthError> {
+    fn parse_credentials(
+        &self,
+        headers: &(impl Headers + ?Sized),
+    ) -> Result<Credentials, AuthError> {
         let parse = || {
             let value = headers.value("authorization")?;
             if value.len() > HEADER_BYTES_MAX {
@@ -194,38 +198,38 @@ impl HttpBasic {
     /// Checks the password with bcrypt, after admission by the limiter.
     async fn check(
         &self,
-        asked: &HashedCredentials,
+        hashed: &HashedCredentials,
         users: Arc<Users>,
         credentials: Credentials,
     ) -> CheckOutcome {
         let claim = CredentialClaim {
-            source: asked.source,
+            source: hashed.source,
             name: credentials.user.as_bytes(),
-            was_right: self.remembered(asked).is_some(),
+            was_verified: self.cached_identity(hashed).is_some(),
             exists: users.contains(&credentials.user),
         };
-        let check = self.limiter.enter(claim).await?;
-        if let Some((identity, true)) = self.remembered(asked) {
-            check.unclear();
+        let check = self.limiter.admit(claim).await?;
+        if let Some((identity, true)) = self.cached_identity(hashed) {
+            check.report_no_result();
             return Ok(identity);
         }
         let user = credentials.user.clone();
-        let verified = tokio::task::spawn_blocking(move || {
-            let is_right = users.verify(&credentials.user, &credentials.password);
-            // Reported here, so that it counts even if the caller has been cancelled.
-            if is_right {
-                check.right();
+        let verification = tokio::task::spawn_blocking(move || {
+            let is_verified = users.verify(&credentials.user, &credentials.password);
+            // Reported on this thread, so that the outcome counts even if the request was cancelled.
+            if is_verified {
+                check.report_verified();
             } else {
-                check.wrong();
+                check.report_wrong();
             }
-            is_right
+            is_verified
         });
-        match verified.await {
+        match verification.await {
             Ok(true) => {
                 let identity = Arc::new(self.identity(user));
-                let until = Instant::now() + Duration::from_secs(self.config.cache_seconds);
-                let known = (asked.proof, Arc::clone(&identity));
-                self.known.lock().insert(asked.name, known, until);
+                let expires_at = Instant::now() + Duration::from_secs(self.config.cache_seconds);
+                let cached = (hashed.proof, Arc::clone(&identity));
+                self.verified.lock().insert(hashed.name, cached, expires_at);
                 Ok(identity)
             }
             Ok(false) => {
@@ -240,12 +244,12 @@ impl HttpBasic {
     }
 
     fn identity(&self, user: String) -> Identity {
-        let own = self.config.users.get(&user);
-        let roles = own.map_or(&self.config.roles, |own| &own.roles);
-        let project_id = own.map_or(&self.config.project_id, |own| &own.project_id);
-        // A user without a project gets one, because all users without one would share its
-        // absence.
-        let project_id = project_id.clone().unwrap_or_else(|| own_project(&user));
+        let listed = self.config.users.get(&user);
+        let roles = listed.map_or(&self.config.roles, |user| &user.roles);
+        let project_id = listed.map_or(&self.config.project_id, |user| &user.project_id);
+        // A user without a project gets a project of its own: otherwise policies that compare projects
+        // would treat all users without one as members of the same project.
+        let project_id = project_id.clone().unwrap_or_else(|| project_of_user(&user));
         Identity::new(IdentityParts {
             is_admin: Some(roles.iter().any(|role| role.eq_ignore_ascii_case("admin"))),
             roles: roles.clone(),
@@ -256,27 +260,27 @@ impl HttpBasic {
         })
     }
 
-    /// Reloads the file now. Cached passwords stay valid where the user's line is unchanged.
+    /// Reads the file now. Cached passwords of users whose lines are unchanged stay valid.
     pub(crate) fn reread(&self) -> Result<(), SetupError> {
         *self.users.lock() = Arc::new(Users::read(&self.path)?);
         Ok(())
     }
 
-    /// Checks the file for changes if that is due, on another thread. One caller does it, the
-    /// others continue.
+    /// Checks the file for changes if the interval has passed, on another thread. A single caller does
+    /// this, and the others continue without waiting.
     async fn reread_if_changed(&self) {
         let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let checked_ms = self.checked_ms.load(Ordering::Relaxed);
-        if now_ms < checked_ms.saturating_add(self.config.reload_check_ms) {
+        let last_check_ms = self.last_check_ms.load(Ordering::Relaxed);
+        if now_ms < last_check_ms.saturating_add(self.config.reload_check_ms) {
             return;
         }
-        let mine = self.checked_ms.compare_exchange(
-            checked_ms,
+        let exchange = self.last_check_ms.compare_exchange(
+            last_check_ms,
             now_ms,
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        if mine.is_err() {
+        if exchange.is_err() {
             return;
         }
         let users = Arc::clone(&self.users.lock());
@@ -297,12 +301,12 @@ impl HttpBasic {
     }
 }
 
-/// A project for one user alone, the same on every start: 32 hexadecimal digits, like those of
-/// Keystone.
+/// The id of a project for this user alone, the same after each start: 32 hexadecimal digits, like
+/// the ids of Keystone.
 ///
-/// It is derived from the name but differs from it, because the name could be the project of
-/// another user.
-fn own_project(user: &str) -> String {
+/// It is a hash of the user name and not the name itself, because the name could be the id of another
+/// user's project.
+fn project_of_user(user: &str) -> String {
     let context = "placewright http_basic: the project of a user without one";
     let hash = blake3::derive_key(context, user.as_bytes());
     hash[..16]
@@ -316,8 +320,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_project_of_a_user_stays_the_same_for_ever() {
-        assert_eq!(own_project("alice"), "f331ae25da25c68b47cfec9eab4c59ad");
-        assert_ne!(own_project("alice"), own_project("bob"));
+    fn the_project_of_a_user_does_not_change() {
+        assert_eq!(project_of_user("alice"), "f331ae25da25c68b47cfec9eab4c59ad");
+        assert_ne!(project_of_user("alice"), project_of_user("bob"));
     }
 }

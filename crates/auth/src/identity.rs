@@ -4,8 +4,8 @@ use std::fmt;
 
 /// The identity of a caller.
 ///
-/// It contains what the reference's request context passes to oslo.policy. An absent text compares
-/// as `None` in a policy, as there.
+/// It contains what the reference's request context passes to oslo.policy. In a policy, an absent text
+/// compares as `None`, as in the reference.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
     parts: IdentityParts,
@@ -116,16 +116,18 @@ impl Identity {
 
     /// Whether the identity has `role`, which must be in lower case.
     pub(crate) fn has_role_lower(&self, role: &str) -> bool {
-        self.roles_lower.iter().any(|own| **own == *role)
+        self.roles_lower
+            .iter()
+            .any(|caller_role| **caller_role == *role)
     }
 
     /// The scope of the request. System scope takes precedence over domain scope; an empty text is
     /// no scope.
     pub fn scope(&self) -> Scope {
-        let named = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
-        if named(&self.parts.system_scope) {
+        let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+        if is_set(&self.parts.system_scope) {
             Scope::System
-        } else if named(&self.parts.domain_id) {
+        } else if is_set(&self.parts.domain_id) {
             Scope::Domain
         } else {
             Scope::Project

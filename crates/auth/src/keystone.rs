@@ -1,15 +1,14 @@
 //! `keystone`: a token, validated by a Keystone v3 API.
 //!
-//! Validated tokens are cached for a while; rejected ones for a short while and separately, so
-//! that a flood of invented tokens cannot evict good ones. Concurrent requests with the same token
-//! share one query. The limiter decides which token is validated next: tokens that were valid
-//! before come first, and sources of invented ones wait.
+//! Valid tokens are cached for a while. Rejected ones are cached for a shorter time, in a cache of
+//! their own, so that a flood of invented tokens cannot evict valid ones. Concurrent requests with the
+//! same token share one query. The limiter decides which token is validated next: tokens that were
+//! valid before come first, and sources of many rejected tokens come last.
 //!
-//! Service tokens work as in OpenStack's own middleware: an accompanying one must be valid and
-//! have one of the service roles, and then the user's token may have expired recently. Two
-//! differences: a service token never changes the user's scope, and tokens of application
-//! credentials with access rules are rejected (Keystone itself rejects them for services that do
-//! not announce such rules).
+//! Service tokens work as in OpenStack's own middleware: a service token beside the user's token must
+//! be valid and have one of the service roles, and then the user's token may have expired recently.
+//! Two differences: a service token never changes the user's scope, and tokens of application
+//! credentials with access rules are rejected, because this service does not evaluate such rules.
 
 pub(crate) mod client;
 mod http;
@@ -30,13 +29,12 @@ use crate::headers::{Headers, text};
 use crate::identity::Identity;
 use crate::single_flight::SingleFlight;
 use crate::source::Source;
-use client::{Answer, Client};
+use client::{Client, Validation};
 use token::Token;
 
-/// The maximum length of a token in bytes. Keystone's own are below 300; a request's head is
-/// limited too.
+/// The maximum length of a token in bytes. Keystone's tokens have less than 300.
 const TOKEN_BYTES_MAX: usize = 8192;
-/// The `Retry-After` for callers when Keystone cannot be asked, in seconds.
+/// The `Retry-After` for callers when Keystone is unavailable, in seconds.
 const RETRY_SECONDS: u64 = 5;
 
 /// The state of the strategy: the client, the caches, and the limiter of queries.
@@ -47,27 +45,31 @@ pub(crate) struct Keystone {
     service_token_roles_required: bool,
     cache_time: Duration,
     negative_cache_time: Duration,
-    keyer: KeyHasher,
-    good: Mutex<SegmentedCache<Arc<Token>>>,
-    bad: Mutex<SecondChanceCache<()>>,
-    flights: SingleFlight<CheckOutcome>,
+    key_hasher: KeyHasher,
+    valid_tokens: Mutex<SegmentedCache<Arc<Token>>>,
+    rejected_tokens: Mutex<SecondChanceCache<()>>,
+    single_flight: SingleFlight<CheckOutcome>,
     limiter: CheckLimiter,
     started: Instant,
-    /// The second since `started` of the last log line about Keystone not answering.
-    told_s: AtomicU64,
+    /// The time of the last log line about an unavailable Keystone, in seconds since `started`.
+    last_logged_s: AtomicU64,
 }
 
+/// The outcome of a validation: a token, a rejection, or no result.
 type CheckOutcome = Result<Arc<Token>, AuthError>;
 
 impl Keystone {
     /// Prepares the client; does not contact Keystone yet.
     pub(crate) fn new(config: &KeystoneConfig, common: &LimitsConfig) -> Result<Self, SetupError> {
         let client = Client::new(config)?;
-        let public = match config.www_authenticate_uri.as_str() {
+        let advertised_uri = match config.www_authenticate_uri.as_str() {
             "" => config.auth_url.as_str(),
             uri => uri,
         };
-        if public.chars().any(|c| !c.is_ascii_graphic() || c == '"') {
+        if advertised_uri
+            .chars()
+            .any(|c| !c.is_ascii_graphic() || c == '"')
+        {
             return Err(SetupError::Invalid {
                 option: "www_authenticate_uri",
                 reason: "is not a URL".to_owned(),
@@ -84,18 +86,18 @@ impl Keystone {
         })?;
         Ok(Self {
             client,
-            challenge: format!("Keystone uri=\"{public}\""),
+            challenge: format!("Keystone uri=\"{advertised_uri}\""),
             service_token_roles: config.service_token_roles.clone(),
             service_token_roles_required: config.service_token_roles_required,
             cache_time: Duration::from_secs(config.cache_seconds),
             negative_cache_time: Duration::from_secs(config.negative_cache_seconds),
-            keyer: KeyHasher::new()?,
-            good: Mutex::new(SegmentedCache::new(config.cache_entries)),
-            bad: Mutex::new(SecondChanceCache::new(config.negative_cache_entries)),
-            flights: SingleFlight::new(),
+            key_hasher: KeyHasher::new()?,
+            valid_tokens: Mutex::new(SegmentedCache::new(config.cache_entries)),
+            rejected_tokens: Mutex::new(SecondChanceCache::new(config.negative_cache_entries)),
+            single_flight: SingleFlight::new(),
             limiter,
             started: Instant::now(),
-            told_s: AtomicU64::new(u64::MAX),
+            last_logged_s: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -110,17 +112,17 @@ impl Keystone {
         headers: &(impl Headers + Sync + ?Sized),
         source: Source,
     ) -> Result<Arc<Identity>, AuthError> {
-        let user = text(headers, "x-auth-token").or_else(|| text(headers, "x-storage-token"));
-        let user = self.plausible(user.as_deref().unwrap_or(""))?;
-        // An empty service token counts as none, as in the middleware.
-        let service = text(headers, "x-service-token").filter(|token| !token.is_empty());
-        let Some(service) = service else {
+        let user_token = text(headers, "x-auth-token").or_else(|| text(headers, "x-storage-token"));
+        let user_token = self.well_formed(user_token.as_deref().unwrap_or(""))?;
+        // As in OpenStack's middleware, an empty service token is ignored.
+        let service_token = text(headers, "x-service-token").filter(|token| !token.is_empty());
+        let Some(service_token) = service_token else {
             return Ok(Arc::clone(
-                &self.validate(user, false, source).await?.identity,
+                &self.validate(user_token, false, source).await?.identity,
             ));
         };
         let service = self
-            .validate(self.plausible(&service)?, false, source)
+            .validate(self.well_formed(&service_token)?, false, source)
             .await?;
         let roles = service.identity.roles();
         let is_service = roles
@@ -130,7 +132,7 @@ impl Keystone {
             tracing::info!("the service token has no service role");
             return Err(self.unauthorized());
         }
-        let user = self.validate(user, is_service, source).await?;
+        let user = self.validate(user_token, is_service, source).await?;
         Ok(Arc::new(user.with_service(&service)))
     }
 
@@ -141,12 +143,12 @@ impl Keystone {
     }
 
     /// The trimmed token, if it has a form that Keystone could have issued.
-    fn plausible<'t>(&self, token: &'t str) -> Result<&'t str, AuthError> {
+    fn well_formed<'t>(&self, token: &'t str) -> Result<&'t str, AuthError> {
         let token = token.trim();
-        let plausible = !token.is_empty()
+        let is_well_formed = !token.is_empty()
             && token.len() <= TOKEN_BYTES_MAX
             && token.bytes().all(|byte| byte.is_ascii_graphic());
-        if plausible {
+        if is_well_formed {
             Ok(token)
         } else {
             Err(self.unauthorized())
@@ -156,88 +158,95 @@ impl Keystone {
     /// The result for a token, from the caches or from Keystone.
     async fn validate(&self, token: &str, allow_expired: bool, source: Source) -> CheckOutcome {
         let key = self
-            .keyer
+            .key_hasher
             .key(&[token.as_bytes(), &[u8::from(allow_expired)]]);
-        let was_good = match self.cached_outcome(&key) {
-            CachedOutcome::Said(said) => return said,
-            CachedOutcome::WasGood => true,
-            CachedOutcome::Nothing => false,
+        let was_valid = match self.cached_outcome(&key) {
+            CachedOutcome::Fresh(outcome) => return outcome,
+            CachedOutcome::ExpiredValid => true,
+            CachedOutcome::Missing => false,
         };
-        // Coalesced for each source only, because the limits of one source must not apply to
-        // another.
-        let flight = self.keyer.key(&[&key, &source.bytes()]);
+        // Only requests of the same source share a query, because a refusal for the limits of one
+        // source must not apply to another source.
+        let flight_key = self.key_hasher.key(&[&key, &source.bytes()]);
         let claim = CredentialClaim {
             source,
             name: b"",
-            was_right: was_good,
+            was_verified: was_valid,
             exists: true,
         };
-        let ask = self.flights.join(flight, async || {
-            self.ask(key, token, allow_expired, claim).await
+        let validation = self.single_flight.run(flight_key, async || {
+            self.validate_with_keystone(key, token, allow_expired, claim)
+                .await
         });
-        Box::pin(ask).await
+        Box::pin(validation).await
     }
 
     /// The cached result for a token.
     fn cached_outcome(&self, key: &Key) -> CachedOutcome {
         let now = Instant::now();
-        let good = self.good.lock().find(key, now);
-        match good {
-            Some(good) if good.is_fresh => return CachedOutcome::Said(Ok(good.value)),
-            Some(_) => return CachedOutcome::WasGood,
+        let found = self.valid_tokens.lock().find(key, now);
+        match found {
+            Some(found) if found.is_fresh => return CachedOutcome::Fresh(Ok(found.value)),
+            Some(_) => return CachedOutcome::ExpiredValid,
             None => {}
         }
-        if self.bad.lock().get(key, now).is_some() {
-            return CachedOutcome::Said(Err(self.unauthorized()));
+        if self.rejected_tokens.lock().get(key, now).is_some() {
+            return CachedOutcome::Fresh(Err(self.unauthorized()));
         }
-        CachedOutcome::Nothing
+        CachedOutcome::Missing
     }
 
-    async fn ask(
+    async fn validate_with_keystone(
         &self,
         key: Key,
         token: &str,
         allow_expired: bool,
         claim: CredentialClaim<'_>,
     ) -> CheckOutcome {
-        let check = self.limiter.enter(claim).await?;
-        // Another request may have got the answer in the meantime.
-        if let CachedOutcome::Said(said) = self.cached_outcome(&key) {
-            check.unclear();
-            return said;
+        let check = self.limiter.admit(claim).await?;
+        // Another request may have cached an outcome in the meantime.
+        if let CachedOutcome::Fresh(outcome) = self.cached_outcome(&key) {
+            check.report_no_result();
+            return outcome;
         }
-        let answer = self.client.validate(token, allow_expired).await;
-        // A valid answer about a token that has expired, or that is restricted, is a rejection.
+        let validation = self.client.validate(token, allow_expired).await;
+        // Keystone also returns tokens that have expired or are restricted; they are rejected here.
         let now = Timestamp::now();
-        let good = match answer {
-            Answer::Good(token) if token.usable(now, allow_expired) => Some(Arc::new(*token)),
-            Answer::Good(_) | Answer::Refused => None,
-            Answer::None(reason) => {
-                check.unclear();
+        let valid_token = match validation {
+            Validation::Valid(token) if token.is_usable(now, allow_expired) => {
+                Some(Arc::new(*token))
+            }
+            Validation::Valid(_) | Validation::Rejected => None,
+            Validation::Failed(reason) => {
+                check.report_no_result();
                 self.log_unavailable(&reason);
                 return Err(unavailable(
                     "The identity service is temporarily unavailable.",
                 ));
             }
         };
-        match good {
-            Some(good) => {
-                check.right();
-                let mut time = self.cache_time;
+        match valid_token {
+            Some(token) => {
+                check.report_verified();
+                let mut cache_time = self.cache_time;
                 if !allow_expired {
-                    time = time.min(good.remaining(now));
+                    cache_time = cache_time.min(token.remaining(now));
                 }
-                self.good
-                    .lock()
-                    .insert(key, Arc::clone(&good), Instant::now() + time);
-                Ok(good)
+                self.valid_tokens.lock().insert(
+                    key,
+                    Arc::clone(&token),
+                    Instant::now() + cache_time,
+                );
+                Ok(token)
             }
             None => {
-                check.wrong();
-                self.good.lock().remove(&key);
-                self.bad
-                    .lock()
-                    .insert(key, (), Instant::now() + self.negative_cache_time);
+                check.report_wrong();
+                self.valid_tokens.lock().remove(&key);
+                self.rejected_tokens.lock().insert(
+                    key,
+                    (),
+                    Instant::now() + self.negative_cache_time,
+                );
                 Err(self.unauthorized())
             }
         }
@@ -245,8 +254,8 @@ impl Keystone {
 
     /// Logs that Keystone does not answer, at most once a second, because requests may be many.
     fn log_unavailable(&self, reason: &str) {
-        let second = self.started.elapsed().as_secs();
-        if self.told_s.swap(second, Ordering::Relaxed) != second {
+        let now_s = self.started.elapsed().as_secs();
+        if self.last_logged_s.swap(now_s, Ordering::Relaxed) != now_s {
             tracing::error!(reason, "cannot ask Keystone about a token");
         }
     }
@@ -255,11 +264,11 @@ impl Keystone {
 /// A look-up in the caches.
 enum CachedOutcome {
     /// A cached result that has not expired.
-    Said(CheckOutcome),
+    Fresh(CheckOutcome),
     /// The token was valid, but the entry has expired.
-    WasGood,
-    /// The caches do not know the token.
-    Nothing,
+    ExpiredValid,
+    /// Neither cache has the token.
+    Missing,
 }
 
 fn unavailable(reason: &str) -> AuthError {

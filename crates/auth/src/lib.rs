@@ -1,24 +1,24 @@
-//! Who is calling, and what they may do.
+//! Authentication and authorization.
 //!
-//! Two halves that know nothing of each other but [`Identity`]:
+//! Two independent parts, which share only [`Identity`]:
 //!
-//! * [`Authenticator`] finds out who sends a request: from what the client claims
-//!   ([`Strategy::Noauth2`]), from a password file ([`Strategy::HttpBasic`]) or from a token that
-//!   Keystone vouches for ([`Strategy::Keystone`]).
+//! * [`Authenticator`] identifies the sender of a request: by what the client claims
+//!   ([`Strategy::Noauth2`]), by a password file ([`Strategy::HttpBasic`]) or by a token that
+//!   Keystone validates ([`Strategy::Keystone`]).
 //! * [`Policy`] decides whether an identity may do an operation. Its defaults are Placement's; a
 //!   `policy.yaml` in oslo.policy's language overrides them.
 //!
-//! The crate knows no HTTP server. A request is its headers ([`Headers`]); which paths need no
-//! identity at all is the server's affair.
+//! The crate does not depend on an HTTP server. A request is its headers ([`Headers`]); the server
+//! decides which paths need no identity.
 //!
 //! Invariants:
 //! * No secret (password, token) appears in `Debug` output, in an error or in a log line.
-//! * Secrets are kept only as keyed hashes in the caches; the service user's own password and token
-//!   are the exception.
-//! * Every cache and queue has a bound. Callers cannot push good entries out with bad ones.
-//! * Slow checks go through a limiter: credentials that were verified before go first, and
-//!   addresses that guess wait behind all others. No address is locked out.
-//! * A policy that was loaded can be evaluated: every reference resolves, nothing is cyclic.
+//! * The caches have secrets only as keyed hashes. In memory as they are: only the service user's own
+//!   password and token.
+//! * Every cache and queue has a bound. Invalid credentials cannot evict valid ones from a cache.
+//! * A limiter admits slow checks: credentials that were verified before have priority, and addresses
+//!   with many failures come last. No address is locked out.
+//! * A loaded policy can always be evaluated: every reference resolves, and no rule is cyclic.
 
 mod authenticator;
 mod cache;
@@ -50,5 +50,5 @@ pub use policy::{
     RuleDefault, RuleProblem, Target, sample_policy,
 };
 pub use secret::Secret;
-pub use service_limits::{LimitsReader, NamedLimits, NoLimits, ServiceLimits};
-pub use service_user::{NoToken, ServiceUser};
+pub use service_limits::{LimitsError, LimitsReader, NamedLimits, ServiceLimits};
+pub use service_user::{ServiceUser, TokenError};

@@ -1,4 +1,4 @@
-//! `noauth2`: the caller's claims are believed.
+//! `noauth2`: the caller's claims are accepted without a check.
 //!
 //! The headers are interpreted as by the reference with `auth_strategy = noauth2`: any
 //! `X-Auth-Token` is accepted, even an empty one, and the other headers complete the identity.
@@ -9,16 +9,16 @@ use crate::error::AuthError;
 use crate::headers::{Headers, latin1};
 use crate::identity::{Identity, IdentityParts, ServiceIdentity};
 
-/// The maximum length of the name of a user, project or domain in bytes, as stored by the
-/// reference; a token is a user and a project.
+/// The maximum length in bytes of the name of a user, project or domain; the reference stores no
+/// longer ones.
 const NAME_BYTES_MAX: usize = 255;
 /// The maximum length of a role in bytes.
 const ROLE_BYTES_MAX: usize = 255;
-/// The indexes of the lists of roles among the headers.
-const ROLES: usize = 2;
-const SERVICE_ROLES: usize = 14;
+/// The indexes of the headers with lists of roles in the array of [`authenticate`].
+const ROLES_INDEX: usize = 2;
+const SERVICE_ROLES_INDEX: usize = 14;
 
-/// Checks the length of the names in a header.
+/// Checks the length of the name in a header, or of both names in a token.
 fn check_name(value: &[u8]) -> Result<(), AuthError> {
     let mut names = value.splitn(2, |byte| *byte == b':');
     if names.all(|name| name.len() <= NAME_BYTES_MAX) {
@@ -51,7 +51,7 @@ fn check_roles(value: &[u8], roles_max: usize) -> Result<(), AuthError> {
 ///
 /// # Errors
 /// [`AuthError::Unauthorized`] when there is no `X-Auth-Token`, [`AuthError::TooLarge`] when a name or
-/// the list of roles is longer than any.
+/// a list of roles exceeds its limit.
 pub(crate) fn authenticate(
     headers: &(impl Headers + ?Sized),
     roles_max: usize,
@@ -73,9 +73,9 @@ pub(crate) fn authenticate(
         "x-service-project-domain-id",
         "x-service-roles",
     ]);
-    for (at, value) in values.iter().enumerate() {
+    for (index, value) in values.iter().enumerate() {
         let Some(value) = value else { continue };
-        if at == ROLES || at == SERVICE_ROLES {
+        if index == ROLES_INDEX || index == SERVICE_ROLES_INDEX {
             check_roles(value, roles_max)?;
         } else {
             check_name(value)?;
@@ -103,7 +103,7 @@ pub(crate) fn authenticate(
         None if user == "admin" => vec!["admin".to_owned()],
         None => Vec::new(),
     };
-    // With system scope the project is not taken from the token; the header still counts.
+    // With system scope, the project is that of the headers; that in the token is ignored.
     let project_id = text(project_id).or_else(|| {
         if system_scope.as_deref().is_none_or(str::is_empty) {
             Some(project.to_owned())

@@ -1,9 +1,9 @@
 //! Authorization: rules in oslo.policy's language, compiled once and evaluated often.
 //!
 //! The language, and the way in which defaults, deprecated defaults and a file are combined, are
-//! those of oslo.policy (as of release 6). Where that logs a mistake and continues, this refuses
-//! to start: unknown rules in a reference, circular references, rules that do not parse, rules
-//! without a value. Checks that query another server (`http:`, `https:`) are refused too.
+//! those of oslo.policy (release 6). Some mistakes that oslo.policy logs and ignores are errors here,
+//! so that the program does not start: references to unknown rules, circular references, rules that
+//! do not parse, rules without a value. So are checks that query another server (`http:`, `https:`).
 
 mod check;
 mod compile;
@@ -35,7 +35,8 @@ pub use target::Target;
 pub struct PolicyConfig {
     /// A file (YAML or JSON) with rules that override the defaults.
     pub file: Option<PathBuf>,
-    /// If false, a default that replaced a deprecated one also allows what that one allowed.
+    /// If false, a default that replaced a deprecated default also allows what the deprecated one
+    /// allowed.
     pub enforce_new_defaults: bool,
     /// Whether requests of system or domain scope are refused, as the reference always does.
     pub enforce_scope: bool,
@@ -89,8 +90,8 @@ impl Policy {
     /// Reads the file of the configuration, if it names one, and compiles the rules.
     ///
     /// # Errors
-    /// When the file cannot be read or what it says cannot work; the message names each rule that
-    /// is wrong and the place in it.
+    /// When the file cannot be read or is not valid; the message names each wrong rule and the position
+    /// in it.
     pub fn load(config: &PolicyConfig) -> Result<(Self, Vec<PolicyWarning>), PolicyError> {
         let overrides = match &config.file {
             Some(path) => file::read(path)?,
@@ -148,8 +149,8 @@ impl Policy {
         }
     }
 
-    /// Checks whether `identity` may perform `rule`, for operations without a target in the
-    /// request.
+    /// Checks whether `identity` may perform `rule` on its own project, for operations whose requests
+    /// name no target.
     ///
     /// # Errors
     /// [`Forbidden`] when it may not.
@@ -157,7 +158,7 @@ impl Policy {
         self.authorize(rule, identity, &Target::own(identity))
     }
 
-    /// Every operation requires project scope.
+    /// Checks that the request has project scope, which every operation requires.
     fn check_scope(&self, rule: Rule, identity: &Identity) -> Result<(), Forbidden> {
         match identity.scope() {
             Scope::Project => Ok(()),

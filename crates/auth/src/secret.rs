@@ -7,8 +7,8 @@ use zeroize::Zeroize as _;
 
 /// A password or another secret of the configuration.
 ///
-/// `Debug` does not show it, and there is no `Display`: reading it takes a deliberate
-/// [`Secret::expose`]. It is overwritten when it is dropped.
+/// `Debug` does not show it, there is no `Display`, and only [`Secret::expose`] reads it. Its memory is
+/// overwritten when it is dropped.
 #[derive(Clone, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -19,7 +19,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The secret itself, for the single place that sends it.
+    /// The secret itself; only for code that has to send it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -15,7 +15,7 @@ pub type NamedLimits = BTreeMap<String, i64>;
 /// The limits of one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceLimits {
-    /// The registered limits, which hold for every project.
+    /// The registered limits, which apply to every project without a limit of its own.
     pub registered: NamedLimits,
     /// The limits of projects, by their ids.
     pub projects: BTreeMap<String, NamedLimits>,
@@ -31,7 +31,7 @@ pub struct LimitsReader {
 /// The limits could not be read, for this reason.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("Keystone does not tell the limits: {0}")]
-pub struct NoLimits(String);
+pub struct LimitsError(String);
 
 impl std::fmt::Debug for LimitsReader {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -49,13 +49,13 @@ impl LimitsReader {
     /// The service user needs a role that lets it read all limits: `reader` on the system.
     ///
     /// # Errors
-    /// An option is missing or wrong, or a file that it names is.
+    /// An option is missing or wrong, or a file that it names cannot be used.
     pub fn new(
         config: &KeystoneConfig,
         service_type: &str,
         region: Option<String>,
     ) -> Result<Self, SetupError> {
-        // With the scope of a project Keystone tells that project's limits only.
+        // With the scope of a project, Keystone lists only that project's limits.
         let config = KeystoneConfig {
             project_name: String::new(),
             ..config.clone()
@@ -70,25 +70,28 @@ impl LimitsReader {
     /// All limits of the service.
     ///
     /// # Errors
-    /// Keystone cannot be reached, does not answer as it should, or knows no such service.
-    pub async fn read(&self) -> Result<ServiceLimits, NoLimits> {
-        let ids = self.services().await.map_err(NoLimits)?;
+    /// Keystone cannot be reached, sends an invalid response, or has no such service.
+    pub async fn read(&self) -> Result<ServiceLimits, LimitsError> {
+        let ids = self.services().await.map_err(LimitsError)?;
         let mut limits = ServiceLimits::default();
         for id in &ids {
-            let registered = self.list("registered_limits", id).await.map_err(NoLimits)?;
+            let registered = self
+                .list("registered_limits", id)
+                .await
+                .map_err(LimitsError)?;
             limits
                 .registered
-                .extend(self.of_region(&registered, "default_limit"));
-            let own = self.list("limits", id).await.map_err(NoLimits)?;
+                .extend(self.limits_of_region(&registered, "default_limit"));
+            let project_limits = self.list("limits", id).await.map_err(LimitsError)?;
             let mut projects: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-            for limit in &own {
+            for limit in &project_limits {
                 if let Some(project) = limit["project_id"].as_str() {
                     projects.entry(project).or_default().push(limit.clone());
                 }
             }
-            for (project, own) in projects {
-                let known = limits.projects.entry(project.to_owned()).or_default();
-                known.extend(self.of_region(&own, "resource_limit"));
+            for (project, limits_of_project) in projects {
+                let named_limits = limits.projects.entry(project.to_owned()).or_default();
+                named_limits.extend(self.limits_of_region(&limits_of_project, "resource_limit"));
             }
         }
         Ok(limits)
@@ -97,9 +100,9 @@ impl LimitsReader {
     /// The ids of the services of that type.
     async fn services(&self) -> Result<Vec<String>, String> {
         let query = [("type", self.service_type.as_str())];
-        let answer = self.client.get("/services", &query).await?;
-        let services = items(&answer, "services")?;
-        let ids = services.iter().filter_map(|one| one["id"].as_str());
+        let response = self.client.get("/services", &query).await?;
+        let services = items(&response, "services")?;
+        let ids = services.iter().filter_map(|service| service["id"].as_str());
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         if ids.is_empty() {
             return Err(format!("it knows no service of type {}", self.service_type));
@@ -109,40 +112,41 @@ impl LimitsReader {
 
     async fn list(&self, kind: &str, service: &str) -> Result<Vec<Value>, String> {
         let query = [("service_id", service)];
-        let answer = self.client.get(&format!("/{kind}"), &query).await?;
-        let is_whole = answer["truncated"] != true && answer["links"]["next"].is_null();
-        if !is_whole {
+        let response = self.client.get(&format!("/{kind}"), &query).await?;
+        let is_complete = response["truncated"] != true && response["links"]["next"].is_null();
+        if !is_complete {
             return Err(format!("its list of {kind} is cut off"));
         }
-        items(&answer, kind).cloned()
+        items(&response, kind).cloned()
     }
 
-    /// The limits that hold in the region. One of the region comes before one without a region.
-    /// Without a configured region all are taken, and of several the least.
-    fn of_region(&self, limits: &[Value], field: &str) -> NamedLimits {
+    /// The limits that apply in the configured region. A limit of the region takes precedence over one
+    /// without a region. If no region is configured, the least limit of all regions applies.
+    fn limits_of_region(&self, limits: &[Value], field: &str) -> NamedLimits {
         let mut general = NamedLimits::new();
-        let mut own = NamedLimits::new();
+        let mut regional = NamedLimits::new();
         for limit in limits {
-            let (Some(name), Some(most)) = (limit["resource_name"].as_str(), limit[field].as_i64())
+            let (Some(name), Some(value)) =
+                (limit["resource_name"].as_str(), limit[field].as_i64())
             else {
                 continue;
             };
-            let kept = match (limit["region_id"].as_str(), &self.region) {
-                (Some(region), Some(wanted)) if region == wanted => &mut own,
+            let target = match (limit["region_id"].as_str(), &self.region) {
+                (Some(region), Some(configured)) if region == configured => &mut regional,
                 (Some(_), Some(_)) => continue,
                 (None, _) | (_, None) => &mut general,
             };
-            let kept = kept.entry(name.to_owned()).or_insert(most);
-            if *kept < 0 || (0..*kept).contains(&most) {
-                *kept = most;
+            let least = target.entry(name.to_owned()).or_insert(value);
+            if *least < 0 || (0..*least).contains(&value) {
+                *least = value;
             }
         }
-        general.extend(own);
+        general.extend(regional);
         general
     }
 }
 
-fn items<'v>(answer: &'v Value, kind: &str) -> Result<&'v Vec<Value>, String> {
-    let items = answer[kind].as_array();
+fn items<'v>(response: &'v Value, kind: &str) -> Result<&'v Vec<Value>, String> {
+    let items = response[kind].as_array();
     items.ok_or_else(|| format!("its answer has no {kind}"))
 }

@@ -7,8 +7,8 @@ use crate::config::KeystoneConfig;
 use crate::error::SetupError;
 use crate::keystone::client::Client;
 
-/// The service user of a Keystone. It logs in when its first token is requested, and renews it in
-/// time.
+/// The service user of a Keystone. It logs in when its first token is requested, and renews its token
+/// before it expires.
 pub struct ServiceUser {
     client: Client,
 }
@@ -16,7 +16,7 @@ pub struct ServiceUser {
 /// No token could be obtained, for this reason.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("Keystone gives no token: {0}")]
-pub struct NoToken(String);
+pub struct TokenError(String);
 
 impl std::fmt::Debug for ServiceUser {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -30,19 +30,22 @@ impl ServiceUser {
     /// The service user of a configuration. Does not contact Keystone yet.
     ///
     /// # Errors
-    /// An option is missing or wrong, or a file that it names is.
+    /// An option is missing or wrong, or a file that it names cannot be used.
     pub fn new(config: &KeystoneConfig) -> Result<Self, SetupError> {
         Ok(Self {
             client: Client::new(config)?,
         })
     }
 
-    /// A token for the header `X-Auth-Token`; a different one than `refused`, which some service
-    /// rejected. Callers share one token, and one query to Keystone.
+    /// A token for the header `X-Auth-Token`; another one than `rejected`, which a service has rejected.
+    /// All callers share one token and one request for it.
     ///
     /// # Errors
-    /// Keystone cannot be reached, or does not take the password.
-    pub async fn token(&self, refused: Option<&HeaderValue>) -> Result<HeaderValue, NoToken> {
-        self.client.own_token(refused).await.map_err(NoToken)
+    /// Keystone cannot be reached, or rejects the password.
+    pub async fn token(&self, rejected: Option<&HeaderValue>) -> Result<HeaderValue, TokenError> {
+        self.client
+            .service_user_token(rejected)
+            .await
+            .map_err(TokenError)
     }
 }

@@ -1,5 +1,5 @@
-//! Coalesces concurrent requests with the same key: only one is made, and all callers get its
-//! answer (single flight).
+//! Coalesces concurrent operations with the same key: only one runs, and all callers get its result
+//! (single flight).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,59 +9,59 @@ use tokio::sync::OnceCell;
 
 use crate::cache::Key;
 
-/// The requests in flight. Their number is limited by the callers.
+/// The operations in flight. The number of callers bounds their number.
 pub(crate) struct SingleFlight<V> {
-    running: Mutex<HashMap<Key, Arc<OnceCell<V>>>>,
+    in_flight: Mutex<HashMap<Key, Arc<OnceCell<V>>>>,
 }
 
 impl<V: Clone> SingleFlight<V> {
-    /// Starts without any request in flight.
+    /// Starts without any operation in flight.
     pub(crate) fn new() -> Self {
         Self {
-            running: Mutex::new(HashMap::new()),
+            in_flight: Mutex::new(HashMap::new()),
         }
     }
 
-    /// Makes the request, or waits for the answer to the same one.
+    /// Runs the operation, or waits for the result of one with the same key.
     ///
-    /// If the caller that makes it is cancelled, one of those that wait makes it instead.
-    pub(crate) async fn join(&self, key: Key, ask: impl AsyncFnOnce() -> V) -> V {
-        let cell = Arc::clone(self.running.lock().entry(key).or_default());
-        let seat = Waiter {
-            flights: self,
+    /// If the caller that runs it is cancelled, one of the waiting callers runs its own operation instead.
+    pub(crate) async fn run(&self, key: Key, operation: impl AsyncFnOnce() -> V) -> V {
+        let result_cell = Arc::clone(self.in_flight.lock().entry(key).or_default());
+        let caller = Caller {
+            single_flight: self,
             key,
-            cell,
+            result_cell,
         };
-        let answer = seat
-            .cell
+        let result = caller
+            .result_cell
             .get_or_init(async || {
-                let answer = ask().await;
-                // Later callers make a new request, or find the answer in a cache.
-                self.running.lock().remove(&key);
-                answer
+                let result = operation().await;
+                // Later callers start a new operation, or find the result in a cache.
+                self.in_flight.lock().remove(&key);
+                result
             })
             .await;
-        answer.clone()
+        result.clone()
     }
 }
 
-/// A waiting caller. The last one to leave removes the table entry.
-struct Waiter<'f, V> {
-    flights: &'f SingleFlight<V>,
+/// A caller that runs the operation or waits for it. When the last one is dropped, the entry is removed.
+struct Caller<'f, V> {
+    single_flight: &'f SingleFlight<V>,
     key: Key,
-    cell: Arc<OnceCell<V>>,
+    result_cell: Arc<OnceCell<V>>,
 }
 
-impl<V> Drop for Waiter<'_, V> {
+impl<V> Drop for Caller<'_, V> {
     fn drop(&mut self) {
-        let mut running = self.flights.running.lock();
-        // Two owners are the table and this caller; others can only join under the lock that is
-        // held.
-        if let Some(cell) = running.get(&self.key)
-            && Arc::ptr_eq(cell, &self.cell)
-            && Arc::strong_count(cell) == 2
+        let mut in_flight = self.single_flight.in_flight.lock();
+        // With two owners, the map and this caller, there are no other callers, and none can come while
+        // the lock is held.
+        if let Some(result_cell) = in_flight.get(&self.key)
+            && Arc::ptr_eq(result_cell, &self.result_cell)
+            && Arc::strong_count(result_cell) == 2
         {
-            running.remove(&self.key);
+            in_flight.remove(&self.key);
         }
     }
 }
@@ -75,51 +75,51 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_same_question_is_asked_once_and_a_caller_that_leaves_hands_it_on() {
-        let flights = Arc::new(SingleFlight::new());
-        let asked = Arc::new(AtomicUsize::new(0));
+    async fn equal_operations_run_once_and_a_waiting_caller_takes_over_from_a_cancelled_one() {
+        let single_flight = Arc::new(SingleFlight::new());
+        let run_count = Arc::new(AtomicUsize::new(0));
         let spawn = |key: u8, wait: oneshot::Receiver<u32>| {
-            let (flights, asked) = (Arc::clone(&flights), Arc::clone(&asked));
+            let (single_flight, run_count) = (Arc::clone(&single_flight), Arc::clone(&run_count));
             tokio::spawn(async move {
-                flights
-                    .join([key; 32], async || {
-                        asked.fetch_add(1, Ordering::SeqCst);
+                single_flight
+                    .run([key; 32], async || {
+                        run_count.fetch_add(1, Ordering::SeqCst);
                         wait.await.unwrap()
                     })
                     .await
             })
         };
-        let (first_sender, first) = oneshot::channel();
-        let (second_sender, second) = oneshot::channel();
-        let one = spawn(1, first);
+        let (first_sender, first_result) = oneshot::channel();
+        let (second_sender, second_result) = oneshot::channel();
+        let first_caller = spawn(1, first_result);
         tokio::task::yield_now().await;
-        let two = spawn(1, second);
+        let second_caller = spawn(1, second_result);
         tokio::task::yield_now().await;
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        assert_eq!(run_count.load(Ordering::SeqCst), 1);
 
-        one.abort();
-        assert!(one.await.unwrap_err().is_cancelled());
+        first_caller.abort();
+        assert!(first_caller.await.unwrap_err().is_cancelled());
         drop(first_sender);
-        while asked.load(Ordering::SeqCst) < 2 {
+        while run_count.load(Ordering::SeqCst) < 2 {
             tokio::task::yield_now().await;
         }
         second_sender.send(7).unwrap();
-        assert_eq!(two.await.unwrap(), 7);
-        assert!(flights.running.lock().is_empty());
+        assert_eq!(second_caller.await.unwrap(), 7);
+        assert!(single_flight.in_flight.lock().is_empty());
     }
 
     #[tokio::test]
-    async fn a_question_that_nobody_waits_for_is_forgotten() {
-        let flights = Arc::new(SingleFlight::<u32>::new());
-        let busy = tokio::spawn({
-            let flights = Arc::clone(&flights);
-            async move { flights.join([1; 32], std::future::pending).await }
+    async fn an_operation_without_callers_is_removed() {
+        let single_flight = Arc::new(SingleFlight::<u32>::new());
+        let cancelled = tokio::spawn({
+            let single_flight = Arc::clone(&single_flight);
+            async move { single_flight.run([1; 32], std::future::pending).await }
         });
         tokio::task::yield_now().await;
-        assert_eq!(flights.running.lock().len(), 1);
-        busy.abort();
-        assert!(busy.await.unwrap_err().is_cancelled());
-        assert_eq!(flights.join([1; 32], async || 2).await, 2);
-        assert!(flights.running.lock().is_empty());
+        assert_eq!(single_flight.in_flight.lock().len(), 1);
+        cancelled.abort();
+        assert!(cancelled.await.unwrap_err().is_cancelled());
+        assert_eq!(single_flight.run([1; 32], async || 2).await, 2);
+        assert!(single_flight.in_flight.lock().is_empty());
     }
 }

@@ -5,15 +5,15 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use crate::headers::Headers;
 
 /// The maximum number of addresses of an `X-Forwarded-For` that are evaluated, from its end.
-const HOPS_MAX: usize = 32;
+const FORWARDED_ADDRESSES_MAX: usize = 32;
 
-/// An address as limits count it: an IPv4 address, or the /64 network of an IPv6 address, because
-/// a client usually has all of that.
+/// The unit of rate limits: an IPv4 address, or the /64 network of an IPv6 address, because a client
+/// usually has a whole /64 network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Source(u128);
 
 impl Source {
-    /// The source of an address; all requests without one are a single source.
+    /// The source of an address; all requests without an address have the same source.
     pub(crate) fn of(address: Option<IpAddr>) -> Self {
         let bits = match address.map(|address| address.to_canonical()) {
             None => 0,
@@ -44,8 +44,8 @@ pub(crate) fn address(
     let forwarded = headers.value("x-forwarded-for")?;
     let forwarded = std::str::from_utf8(&forwarded).unwrap_or("");
     let mut nearest = peer;
-    for hop in forwarded.rsplit(',').take(HOPS_MAX) {
-        // An entry that does not parse counts as coming from the proxy itself.
+    for hop in forwarded.rsplit(',').take(FORWARDED_ADDRESSES_MAX) {
+        // Beyond an address that cannot be parsed, nothing is trusted.
         let Some(hop) = hop_address(hop.trim()) else {
             return Some(nearest);
         };
@@ -59,12 +59,15 @@ pub(crate) fn address(
 
 /// Parses an address, possibly with a port or in brackets.
 fn hop_address(text: &str) -> Option<IpAddr> {
-    let with_port = || text.parse::<SocketAddr>().ok().map(|socket| socket.ip());
-    let in_brackets = || {
-        let inner = text.strip_prefix('[')?.strip_suffix(']')?;
-        inner.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+    let without_port = || text.parse::<SocketAddr>().ok().map(|socket| socket.ip());
+    let without_brackets = || {
+        let address = text.strip_prefix('[')?.strip_suffix(']')?;
+        address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
     };
-    text.parse().ok().or_else(with_port).or_else(in_brackets)
+    text.parse()
+        .ok()
+        .or_else(without_port)
+        .or_else(without_brackets)
 }
 
 #[cfg(test)]
@@ -77,30 +80,39 @@ mod tests {
 
     #[test]
     fn a_network_of_64_bits_is_one_source_and_an_address_of_ipv4_too() {
-        let of = |text| Source::of(Some(ip(text)));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1:2:3"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
-        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
+        let source_of = |text| Source::of(Some(ip(text)));
+        assert_eq!(source_of("2001:db8::1"), source_of("2001:db8::ffff:1:2:3"));
+        assert_ne!(source_of("2001:db8::1"), source_of("2001:db8:0:1::1"));
+        assert_ne!(source_of("192.0.2.1"), source_of("192.0.2.2"));
+        assert_eq!(source_of("192.0.2.1"), source_of("::ffff:192.0.2.1"));
     }
 
     #[test]
-    fn only_the_operators_proxies_say_whom_they_speak_for() {
+    fn only_configured_proxies_may_name_the_client() {
         let proxies = [ip("10.0.0.1"), ip("10.0.0.2")];
-        let from = |peer: &str, forwarded: &str| {
+        let client_address = |peer: &str, forwarded: &str| {
             let headers = [("X-Forwarded-For", forwarded)];
             address(Some(ip(peer)), &proxies, &headers).unwrap()
         };
-        assert_eq!(from("10.0.0.9", "192.0.2.1"), ip("10.0.0.9"));
-        assert_eq!(from("10.0.0.1", "192.0.2.1"), ip("192.0.2.1"));
-        // Entries written by the client stand before those that the proxy appended.
+        assert_eq!(client_address("10.0.0.9", "192.0.2.1"), ip("10.0.0.9"));
+        assert_eq!(client_address("10.0.0.1", "192.0.2.1"), ip("192.0.2.1"));
+        // Addresses that the client wrote come before those that the proxy appended.
         assert_eq!(
-            from("10.0.0.1", "192.0.2.7, 192.0.2.1, 10.0.0.2"),
+            client_address("10.0.0.1", "192.0.2.7, 192.0.2.1, 10.0.0.2"),
             ip("192.0.2.1")
         );
-        assert_eq!(from("::ffff:10.0.0.1", "192.0.2.1:1234"), ip("192.0.2.1"));
-        assert_eq!(from("10.0.0.1", "[2001:db8::1]"), ip("2001:db8::1"));
-        assert_eq!(from("10.0.0.1", "192.0.2.1, unknown"), ip("10.0.0.1"));
-        assert_eq!(from("10.0.0.1", ""), ip("10.0.0.1"));
+        assert_eq!(
+            client_address("::ffff:10.0.0.1", "192.0.2.1:1234"),
+            ip("192.0.2.1")
+        );
+        assert_eq!(
+            client_address("10.0.0.1", "[2001:db8::1]"),
+            ip("2001:db8::1")
+        );
+        assert_eq!(
+            client_address("10.0.0.1", "192.0.2.1, unknown"),
+            ip("10.0.0.1")
+        );
+        assert_eq!(client_address("10.0.0.1", ""), ip("10.0.0.1"));
     }
 }

@@ -1,4 +1,4 @@
-//! `noauth2`: cases that those taken from the reference do not cover.
+//! `noauth2`: cases beyond those that were generated with the reference (`reference.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ use placewright_auth::{AuthConfig, AuthError, Authenticator, Strategy};
 use reqwest::header::{HeaderMap, HeaderValue};
 
 #[tokio::test]
-async fn header_maps_are_read_as_wsgi_servers_hand_them_on() {
+async fn repeated_headers_are_joined_as_by_wsgi_servers() {
     let noauth2 = Authenticator::new(&AuthConfig::default()).unwrap();
     assert!(noauth2.requires_loopback() && noauth2.strategy() == Strategy::Noauth2);
     let mut headers = HeaderMap::new();
@@ -26,11 +26,11 @@ async fn header_maps_are_read_as_wsgi_servers_hand_them_on() {
 }
 
 #[tokio::test]
-async fn names_and_roles_beyond_all_need_are_refused() {
+async fn too_long_names_and_too_many_roles_are_refused() {
     let noauth2 = Authenticator::new(&AuthConfig::default()).unwrap();
-    let claim = async |name: &'static str, value: &str| {
+    let authenticate_with = async |name: &'static str, value: &str| {
         let headers = [("X-Auth-Token", "user"), (name, value)];
-        // Two headers of one name are one value.
+        // A second token would be joined to the first, so the first is left out.
         let headers = if name == "X-Auth-Token" {
             &headers[1..]
         } else {
@@ -38,16 +38,26 @@ async fn names_and_roles_beyond_all_need_are_refused() {
         };
         noauth2.authenticate(headers, None).await.map(|_| ())
     };
-    let long = "a".repeat(255);
-    let pair = format!("{long}:{long}");
-    for (name, value) in [("X-Auth-Token", pair.as_str()), ("X-Project-Id", &long)] {
-        assert_eq!(claim(name, value).await, Ok(()));
-        let error = claim(name, &format!("{value}a")).await.unwrap_err();
+    let longest_name = "a".repeat(255);
+    let longest_token = format!("{longest_name}:{longest_name}");
+    for (name, value) in [
+        ("X-Auth-Token", longest_token.as_str()),
+        ("X-Project-Id", &longest_name),
+    ] {
+        assert_eq!(authenticate_with(name, value).await, Ok(()));
+        let error = authenticate_with(name, &format!("{value}a"))
+            .await
+            .unwrap_err();
         assert!(matches!(&error, AuthError::TooLarge { reason } if reason.contains("255 bytes")));
     }
     for name in ["X-Roles", "X-Service-Roles"] {
-        assert_eq!(claim(name, &vec!["r"; 100].join(",")).await, Ok(()));
-        let error = claim(name, &vec!["r"; 101].join(",")).await.unwrap_err();
+        assert_eq!(
+            authenticate_with(name, &vec!["r"; 100].join(",")).await,
+            Ok(())
+        );
+        let error = authenticate_with(name, &vec!["r"; 101].join(","))
+            .await
+            .unwrap_err();
         assert!(
             error
                 .to_string()

@@ -25,7 +25,7 @@ fn limit(project: Value, name: &str, region: Value, limit: i64) -> Value {
         "resource_limit": limit})
 }
 
-async fn with_limits() -> FakeKeystone {
+async fn keystone_with_limits() -> FakeKeystone {
     let keystone = FakeKeystone::start().await;
     keystone.list(
         "/services",
@@ -54,20 +54,20 @@ async fn with_limits() -> FakeKeystone {
 
 #[tokio::test]
 async fn limits_are_those_of_the_service_and_its_region() {
-    let keystone = with_limits().await;
+    let keystone = keystone_with_limits().await;
     let limits = reader(&keystone, Some("one")).read().await.unwrap();
     assert_eq!(limits.registered, [("servers".to_owned(), 20)].into());
-    let of_p = [
+    let limits_of_p = [
         ("class:CUSTOM_GPU".to_owned(), 2),
         ("servers".to_owned(), -1),
     ];
-    assert_eq!(limits.projects["p"], of_p.into());
+    assert_eq!(limits.projects["p"], limits_of_p.into());
     assert!(limits.projects["q"].is_empty());
-    // Without a region, the least of all.
+    // Without a region, the least limit applies.
     let limits = reader(&keystone, None).read().await.unwrap();
     assert_eq!(limits.registered["servers"], 5);
     assert_eq!(limits.projects["q"]["servers"], 3);
-    // The service user asks with the scope of the system.
+    // The service user logs in with system scope.
     assert_eq!(
         keystone.last_login()["auth"]["scope"]["system"]["all"],
         true
@@ -75,11 +75,11 @@ async fn limits_are_those_of_the_service_and_its_region() {
 }
 
 #[tokio::test]
-async fn what_is_no_whole_answer_is_an_error() {
-    let keystone = with_limits().await;
+async fn incomplete_and_invalid_responses_are_errors() {
+    let keystone = keystone_with_limits().await;
     let reader = reader(&keystone, None);
     reader.read().await.unwrap();
-    // A token that was revoked is replaced.
+    // When the service user's token was revoked, it logs in again.
     keystone.revoke_logins();
     reader.read().await.unwrap();
     for (path, body) in [

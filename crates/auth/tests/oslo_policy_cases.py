@@ -1,6 +1,6 @@
-"""Asks the reference who a caller is and what oslo.policy lets them do.
+"""Generates the cases of `reference.rs` with the reference and oslo.policy.
 
-Prints the cases that `reference.rs` holds this crate to. Needs a Python with
+Prints identities for random headers, and what random policy files allow them. Needs a Python with
 openstack-placement 16.0.0 installed:
 
     python3 tests/oslo_policy_cases.py > tests/data/oslo_policy_cases.json
@@ -30,7 +30,7 @@ RULES = [
 ]
 BASE = ['admin_api', 'service_api', 'admin_or_service_api', 'project_reader_api',
         'admin_or_project_reader_or_service_api']
-# What the targets of the operations hold: nothing named, a project, no project.
+# The targets of the operations: the caller's own project and user, a project, no project.
 TARGETS = ['own', {'project_id': 'p1'}, {'project_id': None}]
 ATOMS = [
     '@', '!', 'role:admin', 'role:ADMIN', 'role:reader', 'role:service', 'role:%(project_id)s',
@@ -45,14 +45,14 @@ ATOMS = [
     'project_id:%(nope)s', 'role:%(nope)s', "'':", 'user.id:admin', 'user_id:a:b', "'p1':p1",
     'user_domain_id:%(project_id)s', 'project_domain_id:%(user_id)s',
 ]
-# What the policy language does not have, or must not have.
+# Checks that are not valid in the policy language, or that this crate refuses.
 BROKEN = ['admin', "'admin'", '"role:admin"', 'not', 'and', '(', ')', '()', 'rule:nowhere',
           'project_id:%(project_id)d', 'project_id:100%', 'user_id:%s', '01:1', ':x',
           'http://localhost/%(user_id)s', 'https://localhost/', "'a':'a'", "'open:x", '1x:1']
 
 
-class Records(logging.Handler):
-    """Whether oslo.policy found something to complain about."""
+class ComplaintHandler(logging.Handler):
+    """Collects what oslo.policy logs about a policy file."""
 
     def __init__(self):
         super().__init__()
@@ -103,7 +103,7 @@ def policy_file(rng):
     if rng.random() < 0.2:
         rules['rule:admin_api'] = rng.choice(
             ['role:admin', 'role:reader', 'rule:service_api', '@', 'rule:extra'])
-    # What may be referred to, without circles.
+    # Rules to which others may refer; they have no cycles.
     rules['extra'] = rng.choice(['role:reader', 'user_id:%(user_id)s', 'rule:other'])
     rules['other'] = rng.choice(['role:member', '!', 'project_id:p2'])
     return rules
@@ -112,27 +112,27 @@ def policy_file(rng):
 def identity(rng):
     headers = []
 
-    def maybe(name, values, chance):
+    def add_with_chance(name, values, chance):
         if rng.random() < chance:
             headers.append((name, rng.choice(values)))
 
-    maybe('X-Auth-Token', ['admin', 'admin:p1', 'user', 'user:', 'user:p1', 'user:p2:x', '', ':p1',
+    add_with_chance('X-Auth-Token', ['admin', 'admin:p1', 'user', 'user:', 'user:p1', 'user:p2:x', '', ':p1',
                            'Admin', 'admin:admin'], 0.95)
-    maybe('X-Roles', ['admin', 'ADMIN', 'reader', 'service', 'member,reader', ' admin , reader ', '',
+    add_with_chance('X-Roles', ['admin', 'ADMIN', 'reader', 'service', 'member,reader', ' admin , reader ', '',
                       ',', 'p1', 'x-user', 'admin,service', 'Reader'], 0.7)
-    maybe('X-Role', ['admin'], 0.1)
-    maybe('X-Project-Id', ['p1', 'p2', ''], 0.4)
-    maybe('X-Tenant-Id', ['p1', 'tenant'], 0.15)
-    maybe('X-Tenant', ['p1', 'old'], 0.1)
-    maybe('OpenStack-System-Scope', ['all', ''], 0.12)
-    maybe('X-Domain-Id', ['d1', ''], 0.12)
-    maybe('X-User-Domain-Id', ['d1'], 0.3)
-    maybe('X-Project-Domain-Id', ['d2', 'user'], 0.3)
-    maybe('X-User-Id', ['somebody'], 0.1)
-    maybe('X-Is-Admin-Project', ['True', 'true', 'False', 'no'], 0.2)
-    maybe('X-Service-Roles', ['service', 'service,other', ''], 0.2)
-    maybe('X-Service-User-Id', ['nova'], 0.2)
-    maybe('X-Service-Project-Id', ['services'], 0.1)
+    add_with_chance('X-Role', ['admin'], 0.1)
+    add_with_chance('X-Project-Id', ['p1', 'p2', ''], 0.4)
+    add_with_chance('X-Tenant-Id', ['p1', 'tenant'], 0.15)
+    add_with_chance('X-Tenant', ['p1', 'old'], 0.1)
+    add_with_chance('OpenStack-System-Scope', ['all', ''], 0.12)
+    add_with_chance('X-Domain-Id', ['d1', ''], 0.12)
+    add_with_chance('X-User-Domain-Id', ['d1'], 0.3)
+    add_with_chance('X-Project-Domain-Id', ['d2', 'user'], 0.3)
+    add_with_chance('X-User-Id', ['somebody'], 0.1)
+    add_with_chance('X-Is-Admin-Project', ['True', 'true', 'False', 'no'], 0.2)
+    add_with_chance('X-Service-Roles', ['service', 'service,other', ''], 0.2)
+    add_with_chance('X-Service-User-Id', ['nova'], 0.2)
+    add_with_chance('X-Service-Project-Id', ['services'], 0.1)
     return headers
 
 
@@ -151,7 +151,7 @@ def context(headers):
     return found[0] if response.status_int == 200 else None
 
 
-def enforcer(directory, rules, enforce_new_defaults, records):
+def enforcer(directory, rules, enforce_new_defaults, complaint_handler):
     config = cfg.ConfigOpts()
     policy_opts._register(config)
     path = os.path.join(directory, 'policy.json')
@@ -161,20 +161,20 @@ def enforcer(directory, rules, enforce_new_defaults, records):
     config.set_override('policy_file', path, group='oslo_policy')
     config.set_override('policy_dirs', [], group='oslo_policy')
     config.set_override('enforce_new_defaults', enforce_new_defaults, group='oslo_policy')
-    records.found.clear()
-    made = policy.Enforcer(config)
-    made.suppress_default_change_warnings = True
-    made.suppress_deprecation_warnings = True
-    made.register_defaults(policies.list_rules())
-    made.load_rules()
-    return made, list(records.found)
+    complaint_handler.found.clear()
+    policy_enforcer = policy.Enforcer(config)
+    policy_enforcer.suppress_default_change_warnings = True
+    policy_enforcer.suppress_deprecation_warnings = True
+    policy_enforcer.register_defaults(policies.list_rules())
+    policy_enforcer.load_rules()
+    return policy_enforcer, list(complaint_handler.found)
 
 
-def answer(made, rule, target, ctx):
+def answer(policy_enforcer, rule, target, ctx):
     if target == 'own':
         target = {'project_id': ctx.project_id, 'user_id': ctx.user_id}
     try:
-        return '1' if made.authorize(rule, target, ctx) else '0'
+        return '1' if policy_enforcer.authorize(rule, target, ctx) else '0'
     except Exception:
         return 'x'
 
@@ -183,10 +183,10 @@ def main():
     warnings.simplefilter('ignore')
     rng = random.Random(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 400
-    records = Records()
+    complaint_handler = ComplaintHandler()
     for name in ('oslo_policy', 'placement'):
         logger = logging.getLogger(name)
-        logger.addHandler(records)
+        logger.addHandler(complaint_handler)
         logger.setLevel(logging.WARNING)
         logger.propagate = False
     identities = []
@@ -206,20 +206,20 @@ def main():
             new = rng.random() < 0.5 if number > 1 else bool(number)
             complaints = []
             try:
-                made, complaints = enforcer(directory, rules, new, records)
+                policy_enforcer, complaints = enforcer(directory, rules, new, complaint_handler)
             except Exception as error:
                 complaints = [repr(error)]
             case = {'enforce_new_defaults': new, 'rules': rules, 'refused': bool(complaints)}
             if not complaints:
                 case['answers'] = [
                     None if ctx is None else ''.join(
-                        answer(made, rule, target, ctx) for rule in RULES for target in TARGETS)
+                        answer(policy_enforcer, rule, target, ctx) for rule in RULES for target in TARGETS)
                     for ctx in contexts]
             cases.append(case)
     lines = [json.dumps(case, separators=(',', ':')) for case in cases]
-    people = [json.dumps(one, separators=(',', ':')) for one in identities]
+    identity_lines = [json.dumps(case, separators=(',', ':')) for case in identities]
     print('{"rules":%s,"targets":%s,"identities":[\n%s\n],"cases":[\n%s\n]}' % (
-        json.dumps(RULES), json.dumps(TARGETS), ',\n'.join(people), ',\n'.join(lines)))
+        json.dumps(RULES), json.dumps(TARGETS), ',\n'.join(identity_lines), ',\n'.join(lines)))
 
 
 if __name__ == '__main__':

@@ -15,7 +15,7 @@ use placewright_auth::{
 };
 
 /// A line of a password file; the cost is the lowest, so that tests are quick.
-fn line(user: &str, password: &str, version: bcrypt::Version) -> String {
+fn password_line(user: &str, password: &str, version: bcrypt::Version) -> String {
     let hash = bcrypt::hash_with_result(password, 4)
         .unwrap()
         .format_for_version(version);
@@ -56,42 +56,42 @@ async fn log_in_from(
         .await
 }
 
-struct File {
+struct PasswordFile {
     _dir: tempfile::TempDir,
     path: PathBuf,
 }
 
-fn file(text: &str) -> File {
+fn password_file(text: &str) -> PasswordFile {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("htpasswd");
     std::fs::write(&path, text).unwrap();
-    File { _dir: dir, path }
+    PasswordFile { _dir: dir, path }
 }
 
 /// Replaces the file atomically.
-fn replace(file: &File, text: &str) {
-    let new = file.path.with_extension("new");
+fn replace(password_file: &PasswordFile, text: &str) {
+    let new = password_file.path.with_extension("new");
     std::fs::write(&new, text).unwrap();
-    std::fs::rename(&new, &file.path).unwrap();
+    std::fs::rename(&new, &password_file.path).unwrap();
 }
 
 #[tokio::test]
-async fn right_passwords_are_let_in_with_roles_and_project() {
+async fn users_with_right_passwords_have_roles_and_project() {
     let text = [
         "# services\n\n".to_owned(),
-        line("nova", "secret", bcrypt::Version::TwoY),
-        line("neutron", "a:b:c", bcrypt::Version::TwoA),
-        line("über", "pässwörd", bcrypt::Version::TwoB),
-        line("reader", "r", bcrypt::Version::TwoB),
+        password_line("nova", "secret", bcrypt::Version::TwoY),
+        password_line("neutron", "a:b:c", bcrypt::Version::TwoA),
+        password_line("über", "pässwörd", bcrypt::Version::TwoB),
+        password_line("reader", "r", bcrypt::Version::TwoB),
     ];
-    let file = file(&text.concat());
-    let mut config = config(&file.path);
+    let password_file = password_file(&text.concat());
+    let mut config = config(&password_file.path);
     config.project_id = Some("services".to_owned());
-    let own = HttpBasicUser {
+    let listed_user = HttpBasicUser {
         roles: vec!["reader".to_owned()],
         project_id: None,
     };
-    config.users.insert("reader".to_owned(), own);
+    config.users.insert("reader".to_owned(), listed_user);
     let auth = authenticator(config).unwrap();
     assert!(!auth.requires_loopback());
 
@@ -110,19 +110,19 @@ async fn right_passwords_are_let_in_with_roles_and_project() {
     let reader = log_in(&auth, "reader:r").await.unwrap();
     assert_eq!(reader.roles(), ["reader"]);
     // The common project applies to users that are not listed; this one has a project of its own.
-    let own = reader.project_id().unwrap();
-    assert!(own.len() == 32 && own.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let project_id = reader.project_id().unwrap();
+    assert!(project_id.len() == 32 && project_id.bytes().all(|byte| byte.is_ascii_hexdigit()));
     assert_eq!(reader.parts().is_admin, Some(false));
 }
 
 #[tokio::test]
-async fn whatever_is_no_right_password_gets_the_challenge() {
+async fn wrong_credentials_get_the_challenge() {
     let text = [
-        line("nova", "secret", bcrypt::Version::TwoY),
-        line("neutron", "a:b:c", bcrypt::Version::TwoA),
+        password_line("nova", "secret", bcrypt::Version::TwoY),
+        password_line("neutron", "a:b:c", bcrypt::Version::TwoA),
     ];
-    let file = file(&text.concat());
-    let auth = authenticator(config(&file.path)).unwrap();
+    let password_file = password_file(&text.concat());
+    let auth = authenticator(config(&password_file.path)).unwrap();
     let challenge = Some("Basic realm=\"Placement\", charset=\"UTF-8\"".to_owned());
     let unauthorized = AuthError::Unauthorized { challenge };
     for pair in [
@@ -152,50 +152,57 @@ async fn whatever_is_no_right_password_gets_the_challenge() {
         let answer = auth.authenticate(&[("authorization", value)], None).await;
         assert_eq!(answer.unwrap_err(), unauthorized, "{value}");
     }
-    let nothing: [(&str, &str); 0] = [];
+    let no_headers: [(&str, &str); 0] = [];
     assert_eq!(
-        auth.authenticate(&nothing, None).await.unwrap_err(),
+        auth.authenticate(&no_headers, None).await.unwrap_err(),
         unauthorized
     );
-    let lower = auth
+    let other_case = auth
         .authenticate(&[("AUTHORIZATION", "bAsIc  bm92YTpzZWNyZXQ= ")], None)
         .await;
-    assert!(lower.is_ok());
+    assert!(other_case.is_ok());
 }
 
 #[tokio::test]
-async fn a_changed_file_counts_at_once_and_a_wrong_one_not_at_all() {
-    let both = line("a", "1", bcrypt::Version::TwoB) + &line("b", "2", bcrypt::Version::TwoB);
-    let file = file(&both);
-    let auth = authenticator(config(&file.path)).unwrap();
+async fn a_changed_file_takes_effect_at_once_unless_it_is_invalid() {
+    let two_users = password_line("a", "1", bcrypt::Version::TwoB)
+        + &password_line("b", "2", bcrypt::Version::TwoB);
+    let password_file = password_file(&two_users);
+    let auth = authenticator(config(&password_file.path)).unwrap();
     assert!(log_in(&auth, "a:1").await.is_ok() && log_in(&auth, "b:2").await.is_ok());
 
-    replace(&file, &line("b", "two", bcrypt::Version::TwoB));
+    replace(
+        &password_file,
+        &password_line("b", "two", bcrypt::Version::TwoB),
+    );
     assert!(
         log_in(&auth, "a:1").await.is_err(),
-        "a is gone, remembered or not"
+        "a is deleted, whether it is cached or not"
     );
     assert!(log_in(&auth, "b:2").await.is_err());
     assert!(log_in(&auth, "b:two").await.is_ok());
 
-    replace(&file, "c:plain\n");
+    replace(&password_file, "c:plain\n");
     assert!(log_in(&auth, "b:two").await.is_ok());
     assert!(log_in(&auth, "c:plain").await.is_err());
-    std::fs::remove_file(&file.path).unwrap();
+    std::fs::remove_file(&password_file.path).unwrap();
     assert!(log_in(&auth, "b:two").await.is_ok());
 
-    std::fs::write(&file.path, line("c", "3", bcrypt::Version::TwoB)).unwrap();
+    std::fs::write(
+        &password_file.path,
+        password_line("c", "3", bcrypt::Version::TwoB),
+    )
+    .unwrap();
     assert!(log_in(&auth, "c:3").await.is_ok());
     assert!(log_in(&auth, "b:two").await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_at_once_with_one_password_are_all_let_in() {
-    // A cost at which a check takes some milliseconds: 200 of them in sequence would be slow, one
-    // is not.
+async fn concurrent_requests_with_one_password_share_a_check() {
+    // At this cost a check takes some milliseconds, so 200 checks in sequence would be slow.
     let hash = bcrypt::hash_with_result("p", 6).unwrap().to_string();
-    let file = file(&format!("u:{hash}\n"));
-    let auth = Arc::new(authenticator(config(&file.path)).unwrap());
+    let password_file = password_file(&format!("u:{hash}\n"));
+    let auth = Arc::new(authenticator(config(&password_file.path)).unwrap());
     let requests: Vec<_> = (0..200)
         .map(|_| {
             let auth = Arc::clone(&auth);
@@ -207,88 +214,88 @@ async fn many_at_once_with_one_password_are_all_let_in() {
     }
 }
 
-/// The addresses of the attackers, of the known user, and of the new one.
-fn from(last: u8) -> Option<IpAddr> {
-    Some([192, 0, 2, last].into())
+/// An address: the attackers have 1, the verified user 2, the new user 3.
+fn address(last_octet: u8) -> Option<IpAddr> {
+    Some([192, 0, 2, last_octet].into())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guesses_at_full_speed_hold_up_neither_known_nor_new_users() {
+async fn guesses_at_full_speed_delay_neither_verified_nor_new_users() {
     // Each check takes some 5 to 50 ms, depending on the build.
     let hash = |password: &str| bcrypt::hash_with_result(password, 7).unwrap().to_string();
     let names = ["known", "new", "third"];
     let lines = names.map(|name| format!("{name}:{}\n", hash(name)));
-    let file = file(&lines.concat());
-    let auth = Arc::new(authenticator(config(&file.path)).unwrap());
-    log_in_from(&auth, "known:known", from(2)).await.unwrap();
+    let password_file = password_file(&lines.concat());
+    let auth = Arc::new(authenticator(config(&password_file.path)).unwrap());
+    log_in_from(&auth, "known:known", address(2)).await.unwrap();
 
-    let over = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::new(AtomicBool::new(false));
     let attackers: Vec<_> = (0..64)
         .map(|number: u32| {
-            let (auth, over) = (Arc::clone(&auth), Arc::clone(&over));
+            let (auth, is_over) = (Arc::clone(&auth), Arc::clone(&is_over));
             tokio::spawn(async move {
-                let mut answers = [0_u32; 2];
+                let mut outcomes = [0_u32; 2];
                 for guess in 0.. {
-                    if over.load(Ordering::Relaxed) {
+                    if is_over.load(Ordering::Relaxed) {
                         break;
                     }
                     // Alternates between names that exist, including the known user's, and names
                     // that do not.
                     let name = ["known", "new", "third", "nobody"][guess % 4];
                     let pair = format!("{name}:{number}-{guess}");
-                    match log_in_from(&auth, &pair, from(1)).await {
+                    match log_in_from(&auth, &pair, address(1)).await {
                         Err(AuthError::TooMany { .. }) => {
-                            answers[1] += 1;
+                            outcomes[1] += 1;
                             tokio::time::sleep(Duration::from_millis(1)).await;
                         }
-                        Err(_) => answers[0] += 1,
+                        Err(_) => outcomes[0] += 1,
                         Ok(_) => panic!("nobody has that password"),
                     }
                 }
-                answers
+                outcomes
             })
         })
         .collect();
     let mut longest = Duration::ZERO;
     for _ in 0..50 {
-        let began = Instant::now();
+        let start = Instant::now();
         // Also from the attackers' address, because they may be behind the same proxy.
-        for source in [from(2), from(1)] {
+        for source in [address(2), address(1)] {
             log_in_from(&auth, "known:known", source).await.unwrap();
         }
-        longest = longest.max(began.elapsed());
+        longest = longest.max(start.elapsed());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(longest < Duration::from_millis(250), "{longest:?}");
-    let began = Instant::now();
-    log_in_from(&auth, "new:new", from(3)).await.unwrap();
-    let took = began.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
-    over.store(true, Ordering::Relaxed);
-    let mut sums = [0; 2];
+    let start = Instant::now();
+    log_in_from(&auth, "new:new", address(3)).await.unwrap();
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
+    is_over.store(true, Ordering::Relaxed);
+    let mut totals = [0; 2];
     for attacker in attackers {
         attacker.abort();
-        if let Ok(answers) = attacker.await {
-            sums[0] += answers[0];
-            sums[1] += answers[1];
+        if let Ok(outcomes) = attacker.await {
+            totals[0] += outcomes[0];
+            totals[1] += outcomes[1];
         }
     }
-    assert!(sums[1] > 0, "no guess was refused: {sums:?}");
+    assert!(totals[1] > 0, "no guess was refused: {totals:?}");
 }
 
 #[tokio::test]
-async fn a_changed_line_of_another_user_does_not_ask_for_passwords_again() {
-    let line_of = |user, password| line(user, password, bcrypt::Version::TwoB);
-    let a = line_of("a", "1");
-    let file = file(&(a.clone() + &line_of("b", "2")));
+async fn a_changed_line_of_another_user_does_not_invalidate_cached_passwords() {
+    let user_line = |user, password| password_line(user, password, bcrypt::Version::TwoB);
+    let a = user_line("a", "1");
+    let password_file = password_file(&(a.clone() + &user_line("b", "2")));
     let config = HttpBasicConfig {
         failures_burst: 1,
         failures_per_minute: 1,
-        ..config(&file.path)
+        ..config(&password_file.path)
     };
     let auth = authenticator(config).unwrap();
     log_in(&auth, "a:1").await.unwrap();
-    // From now on unknown credentials from this address are not checked.
+    // From now on, only credentials that were verified before are checked for this address.
     assert!(log_in(&auth, "a:wrong").await.is_err());
     let refused = log_in(&auth, "b:2").await.unwrap_err();
     assert!(
@@ -296,23 +303,23 @@ async fn a_changed_line_of_another_user_does_not_ask_for_passwords_again() {
             if reason.contains("http_basic.failures_per_minute") && !retry_after.is_zero()),
         "{refused:?}"
     );
-    replace(&file, &(a + &line_of("b", "two")));
+    replace(&password_file, &(a + &user_line("b", "two")));
     log_in(&auth, "a:1").await.unwrap();
 }
 
 #[tokio::test]
-async fn users_without_a_project_do_not_share_one() {
+async fn users_without_a_project_have_projects_of_their_own() {
     let text: String = ["a", "b", "c"]
-        .map(|user| line(user, user, bcrypt::Version::TwoB))
+        .map(|user| password_line(user, user, bcrypt::Version::TwoB))
         .concat();
-    let file = file(&text);
-    let mut config = config(&file.path);
-    let own = HttpBasicUser {
+    let password_file = password_file(&text);
+    let mut config = config(&password_file.path);
+    let listed_user = HttpBasicUser {
         roles: vec!["member".to_owned()],
         project_id: None,
     };
-    config.users.insert("a".to_owned(), own.clone());
-    config.users.insert("b".to_owned(), own);
+    config.users.insert("a".to_owned(), listed_user.clone());
+    config.users.insert("b".to_owned(), listed_user);
     let auth = authenticator(config.clone()).unwrap();
     let project = async |auth: &Authenticator, pair: &str| {
         let identity = log_in(auth, pair).await.unwrap();
@@ -325,21 +332,24 @@ async fn users_without_a_project_do_not_share_one() {
     ];
     assert!(projects[0] != projects[1] && projects[1] != projects[2] && projects[0] != projects[2]);
     // The same after a restart.
-    let again = authenticator(config).unwrap();
-    assert_eq!(project(&again, "a:a").await, projects[0]);
+    let restarted = authenticator(config).unwrap();
+    assert_eq!(project(&restarted, "a:a").await, projects[0]);
 }
 
 #[test]
-fn files_and_options_that_cannot_work_are_told() {
-    let none = authenticator(HttpBasicConfig::default())
+fn invalid_files_and_options_are_errors() {
+    let missing_option = authenticator(HttpBasicConfig::default())
         .unwrap_err()
         .to_string();
-    assert_eq!(none, "http_basic needs the option user_file");
-    let missing = authenticator(config(Path::new("/nonexistent/htpasswd"))).unwrap_err();
-    assert_eq!(missing.to_string(), "cannot read /nonexistent/htpasswd");
-    let good = line("a", "1", bcrypt::Version::TwoB);
+    assert_eq!(missing_option, "http_basic needs the option user_file");
+    let missing_file = authenticator(config(Path::new("/nonexistent/htpasswd"))).unwrap_err();
+    assert_eq!(
+        missing_file.to_string(),
+        "cannot read /nonexistent/htpasswd"
+    );
+    let valid_line = password_line("a", "1", bcrypt::Version::TwoB);
     let costly = format!("b:$2b$31${:.<53}", "");
-    for (bad, reason) in [
+    for (invalid_line, reason) in [
         ("secret", "expected user:hash"),
         (
             "b:secret",
@@ -351,10 +361,12 @@ fn files_and_options_that_cannot_work_are_told() {
         ),
         (costly.as_str(), "the cost must be 4 to 16"),
         ("b:$2b$10$short", "not a bcrypt hash"),
-        (good.trim(), "the user is there twice"),
+        (valid_line.trim(), "the user is there twice"),
     ] {
-        let file = file(&format!("{good}{bad}\n"));
-        let error = authenticator(config(&file.path)).unwrap_err().to_string();
+        let password_file = password_file(&format!("{valid_line}{invalid_line}\n"));
+        let error = authenticator(config(&password_file.path))
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("htpasswd, line 2: ") && error.contains(reason),
             "{error}"
@@ -364,10 +376,10 @@ fn files_and_options_that_cannot_work_are_told() {
             "{error}"
         );
     }
-    let file = file(&good);
+    let password_file = password_file(&valid_line);
     let realm = HttpBasicConfig {
         realm: "a\"b".to_owned(),
-        ..config(&file.path)
+        ..config(&password_file.path)
     };
     assert!(
         authenticator(realm)

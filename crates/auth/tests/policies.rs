@@ -37,12 +37,12 @@ fn allows(check: &str, parts: IdentityParts) -> bool {
 }
 
 /// The message for a file with `check` as the rule of listing traits.
-fn mistake(check: &str) -> String {
+fn error_for(check: &str) -> String {
     load(&format!("placement:traits:list: {check}")).unwrap_err()
 }
 
 #[test]
-fn defaults_allow_what_the_profiles_of_the_conformance_suite_say() {
+fn defaults_allow_what_the_profiles_of_the_conformance_suite_expect() {
     for (enforce_new_defaults, admin_reshapes) in [(true, false), (false, true)] {
         let config = PolicyConfig {
             enforce_new_defaults,
@@ -52,45 +52,50 @@ fn defaults_allow_what_the_profiles_of_the_conformance_suite_say() {
         assert!(warnings.is_empty());
         let of_placement = Rule::ALL.iter().filter(|rule| !rule.is_of_compute());
         for &rule in of_placement {
-            let may = |roles: &[&str], target: &Target<'_>| {
+            let is_allowed = |roles: &[&str], target: &Target<'_>| {
                 policy
                     .authorize(rule, &Identity::new(caller(roles)), target)
                     .is_ok()
             };
-            let (own, other) = (Target::project(Some("p1")), Target::project(Some("p2")));
+            let (own_project, other_project) =
+                (Target::project(Some("p1")), Target::project(Some("p2")));
             let admin = rule != Rule::ReshaperReshape || admin_reshapes;
-            assert_eq!(may(&["admin"], &other), admin, "{rule}");
-            assert_eq!(may(&["Admin"], &other), admin, "{rule}");
-            // Repairs are for operators: what they repair may be a service's own fault.
+            assert_eq!(is_allowed(&["admin"], &other_project), admin, "{rule}");
+            assert_eq!(is_allowed(&["Admin"], &other_project), admin, "{rule}");
+            // Only operators may repair, because a fault of a service may be what is repaired.
             let service = rule != Rule::AuditRepair;
-            assert_eq!(may(&["service"], &other), service, "{rule}");
+            assert_eq!(is_allowed(&["service"], &other_project), service, "{rule}");
             assert_eq!(
-                may(&["member", "reader"], &own),
+                is_allowed(&["member", "reader"], &own_project),
                 rule == Rule::TotalUsages,
                 "{rule}"
             );
-            assert!(!may(&["member", "reader"], &other), "{rule}");
-            assert!(!may(&["reader"], &Target::project(None)), "{rule}");
-            assert!(!may(&[], &own), "{rule}");
+            assert!(!is_allowed(&["member", "reader"], &other_project), "{rule}");
+            assert!(!is_allowed(&["reader"], &Target::project(None)), "{rule}");
+            assert!(!is_allowed(&[], &own_project), "{rule}");
         }
     }
 }
 
 #[test]
-fn defaults_of_the_compute_api_tell_administrators_members_readers_and_owners_apart() {
+fn defaults_of_the_compute_api_differ_for_administrators_members_readers_and_owners() {
     let (policy, _) = Policy::load(&PolicyConfig::default()).unwrap();
-    let may = |rule, roles: &[&str], project: &str, user: &str| {
+    let is_allowed = |rule, roles: &[&str], project: &str, user: &str| {
         let target = Target::project(Some(project)).with("user_id", Some(user));
         let caller = Identity::new(caller(roles));
         policy.authorize(rule, &caller, &target).is_ok()
     };
     for &rule in Rule::ALL.iter().filter(|rule| rule.is_of_compute()) {
-        assert!(may(rule, &["admin"], "p2", "u2"), "{rule}");
+        assert!(is_allowed(rule, &["admin"], "p2", "u2"), "{rule}");
         let is_open = rule.default().check == "@";
-        assert_eq!(may(rule, &[], "p2", "u2"), is_open, "{rule}");
-        assert_eq!(may(rule, &["service"], "p2", "u2"), is_open, "{rule}");
+        assert_eq!(is_allowed(rule, &[], "p2", "u2"), is_open, "{rule}");
         assert_eq!(
-            may(rule, &["member", "reader"], "p2", "u2"),
+            is_allowed(rule, &["service"], "p2", "u2"),
+            is_open,
+            "{rule}"
+        );
+        assert_eq!(
+            is_allowed(rule, &["member", "reader"], "p2", "u2"),
             is_open,
             "{rule}"
         );
@@ -102,23 +107,28 @@ fn defaults_of_the_compute_api_tell_administrators_members_readers_and_owners_ap
         (Rule::KeypairsShow, true, true),
         (Rule::HostAggregatesIndex, false, false),
     ] {
-        assert_eq!(may(rule, &["reader"], "p1", "u1"), reader, "{rule}");
+        assert_eq!(is_allowed(rule, &["reader"], "p1", "u1"), reader, "{rule}");
         assert_eq!(
-            may(rule, &["member", "reader"], "p1", "u1"),
+            is_allowed(rule, &["member", "reader"], "p1", "u1"),
             member,
             "{rule}"
         );
     }
-    assert!(!may(Rule::KeypairsShow, &["member", "reader"], "p1", "u2"));
+    assert!(!is_allowed(
+        Rule::KeypairsShow,
+        &["member", "reader"],
+        "p1",
+        "u2"
+    ));
 }
 
 #[test]
 fn system_and_domain_scope_are_refused_whatever_the_rule_says() {
-    let open: String = Rule::ALL
+    let everybody: String = Rule::ALL
         .iter()
         .map(|rule| format!("\"{rule}\": \"@\"\n"))
         .collect();
-    let (policy, warnings) = load(&open).unwrap();
+    let (policy, warnings) = load(&everybody).unwrap();
     assert!(warnings.is_empty());
     let system = IdentityParts {
         system_scope: Some("all".to_owned()),
@@ -150,11 +160,11 @@ fn system_and_domain_scope_are_refused_whatever_the_rule_says() {
     let text = "Policy does not allow placement:usages to be performed.";
     assert_eq!(refused.unwrap_err().to_string(), text);
 
-    let lax = PolicyConfig {
+    let without_scope_check = PolicyConfig {
         enforce_scope: false,
         ..PolicyConfig::default()
     };
-    let (policy, _) = Policy::load(&lax).unwrap();
+    let (policy, _) = Policy::load(&without_scope_check).unwrap();
     assert!(
         policy
             .authorize_own(Rule::TraitsList, &Identity::new(system))
@@ -165,7 +175,7 @@ fn system_and_domain_scope_are_refused_whatever_the_rule_says() {
 #[test]
 fn checks_compare_credentials_with_texts_and_targets() {
     let user = || caller(&["reader", "Member"]);
-    for yes in [
+    for allowing in [
         "@",
         "",
         "role:MEMBER",
@@ -185,14 +195,17 @@ fn checks_compare_credentials_with_texts_and_targets() {
         "not not role:reader",
         "user_id:u%% or user_id:%(user_id)s",
     ] {
-        if yes.contains(")AND") {
+        if allowing.contains(")AND") {
             // Words are separated by spaces only, as in oslo.policy.
-            assert!(mistake(&format!("\"{yes}\"")).contains("expected"), "{yes}");
+            assert!(
+                error_for(&format!("\"{allowing}\"")).contains("expected"),
+                "{allowing}"
+            );
             continue;
         }
-        assert!(allows(yes, user()), "{yes}");
+        assert!(allows(allowing, user()), "{allowing}");
     }
-    for no in [
+    for denying in [
         "!",
         "role:admin",
         "not role:reader",
@@ -207,7 +220,7 @@ fn checks_compare_credentials_with_texts_and_targets() {
         "role:reader and ( role:admin or ! )",
         "domain_id:",
     ] {
-        assert!(!allows(no, user()), "{no}");
+        assert!(!allows(denying, user()), "{denying}");
     }
     let admin = IdentityParts {
         is_admin: Some(true),
@@ -217,7 +230,7 @@ fn checks_compare_credentials_with_texts_and_targets() {
 }
 
 #[test]
-fn a_file_may_be_yaml_or_json_and_hold_the_old_lists() {
+fn a_file_may_be_yaml_or_json_and_have_rules_in_list_form() {
     let reader = Identity::new(caller(&["reader"]));
     for text in [
         "placement:traits:list: role:reader",
@@ -256,7 +269,7 @@ fn a_file_may_be_yaml_or_json_and_hold_the_old_lists() {
 }
 
 #[test]
-fn mistakes_name_the_file_the_rule_and_the_place() {
+fn errors_name_the_file_the_rule_and_the_position() {
     for (check, message) in [
         (
             "role:admin and",
@@ -313,7 +326,7 @@ fn mistakes_name_the_file_the_rule_and_the_place() {
             "a list must hold texts and lists of texts, not a number",
         ),
     ] {
-        let text = mistake(check);
+        let text = error_for(check);
         let start = "p.yaml, line 1, rule \"placement:traits:list\": ";
         assert!(
             text.starts_with(start) && text.contains(message),
@@ -323,7 +336,7 @@ fn mistakes_name_the_file_the_rule_and_the_place() {
 }
 
 #[test]
-fn files_that_hold_no_rules_are_refused_and_all_wrong_rules_told() {
+fn files_without_rules_are_refused_and_all_wrong_rules_are_listed() {
     assert!(load("a: @b").unwrap_err().starts_with("p.yaml: "));
     assert!(
         load("just words")
@@ -337,27 +350,27 @@ fn files_that_hold_no_rules_are_refused_and_all_wrong_rules_told() {
     );
     let twice = load("admin_api: '@'\nadmin_api: '!'").unwrap_err();
     assert!(twice.contains("duplicate"), "{twice}");
-    let all = load("service_api: '('\nadmin_api: x\n").unwrap_err();
-    assert_eq!(all.lines().count(), 2, "{all}");
+    let errors = load("service_api: '('\nadmin_api: x\n").unwrap_err();
+    assert_eq!(errors.lines().count(), 2, "{errors}");
     assert!(
-        all.starts_with("p.yaml, line 1, rule \"service_api\""),
-        "{all}"
+        errors.starts_with("p.yaml, line 1, rule \"service_api\""),
+        "{errors}"
     );
 }
 
 #[test]
-fn circles_and_rules_without_end_are_refused() {
-    let circle =
+fn cycles_and_too_costly_rules_are_refused() {
+    let cycle =
         load("a: not rule:b\nb: role:x or rule:c\nc: rule:a\nadmin_api: rule:a").unwrap_err();
-    assert_eq!(circle.lines().count(), 1, "{circle}");
+    assert_eq!(cycle.lines().count(), 1, "{cycle}");
     assert!(
-        circle.contains("refers to itself: a -> b -> c -> a"),
-        "{circle}"
+        cycle.contains("refers to itself: a -> b -> c -> a"),
+        "{cycle}"
     );
-    let own = load("admin_api: rule:admin_api").unwrap_err();
+    let self_reference = load("admin_api: rule:admin_api").unwrap_err();
     assert!(
-        own.contains("refers to itself: admin_api -> admin_api"),
-        "{own}"
+        self_reference.contains("refers to itself: admin_api -> admin_api"),
+        "{self_reference}"
     );
 
     let chain = |links: usize| -> String {
@@ -382,7 +395,7 @@ fn circles_and_rules_without_end_are_refused() {
 }
 
 #[test]
-fn odd_things_are_warned_about() {
+fn unused_rules_and_impossible_checks_are_warned_about() {
     let (_, warnings) = load(
         "# mine\nplacement:trait:list: role:a\n\
          placement:traits:list: user:%(user_id)s or project_id:%(tenant_id)s\n\
@@ -404,7 +417,7 @@ fn odd_things_are_warned_about() {
 }
 
 #[test]
-fn the_sample_changes_nothing_until_its_comments_go() {
+fn the_sample_has_every_rule_commented_out() {
     let sample = sample_policy();
     assert!(
         sample
@@ -427,8 +440,8 @@ fn the_sample_changes_nothing_until_its_comments_go() {
     );
     assert!(sample.contains("# PUT  /resource_providers/{uuid}/inventories/{resource_class}\n"));
     assert!(sample.contains("# With enforce_new_defaults off also: role:admin\n"));
-    for (at, &rule) in Rule::ALL.iter().enumerate() {
-        assert_eq!(rule as usize, at);
+    for (index, &rule) in Rule::ALL.iter().enumerate() {
+        assert_eq!(rule as usize, index);
         assert_eq!(Rule::from_name(rule.name()), Some(rule));
     }
 }

@@ -1,8 +1,7 @@
 //! Compares `noauth2` and the policies with the answers of the reference.
 //!
-//! `data/oslo_policy_cases.json` was printed by `oslo_policy_cases.py` from openstack-placement 16.0.0
-//! and oslo.policy 6.0.1: who a caller is for random headers, and what random policy files let those
-//! callers do.
+//! `oslo_policy_cases.py` generated `data/oslo_policy_cases.json` with openstack-placement 16.0.0 and
+//! oslo.policy 6.0.1: the identities for random headers, and what random policy files allow them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +16,7 @@ fn cases() -> Value {
     serde_json::from_str(include_str!("data/oslo_policy_cases.json")).unwrap()
 }
 
-async fn identify(headers: &Value) -> Option<Identity> {
+async fn authenticate(headers: &Value) -> Option<Identity> {
     let headers: Vec<(&str, &str)> = headers
         .as_array()
         .unwrap()
@@ -33,9 +32,9 @@ async fn identify(headers: &Value) -> Option<Identity> {
 }
 
 /// The identity in the form of the reference's context.
-fn values(identity: &Identity) -> Value {
-    let own = identity.parts();
-    let service = own.service.as_deref().cloned().unwrap_or_default();
+fn context_values(identity: &Identity) -> Value {
+    let parts = identity.parts();
+    let service = parts.service.as_deref().cloned().unwrap_or_default();
     let ServiceIdentity {
         user_id,
         user_domain_id,
@@ -44,10 +43,10 @@ fn values(identity: &Identity) -> Value {
         roles,
     } = service;
     json!({
-        "user_id": own.user_id, "user_domain_id": own.user_domain_id,
-        "system_scope": own.system_scope, "domain_id": own.domain_id,
-        "project_id": own.project_id, "project_domain_id": own.project_domain_id,
-        "roles": own.roles, "is_admin_project": own.is_admin_project,
+        "user_id": parts.user_id, "user_domain_id": parts.user_domain_id,
+        "system_scope": parts.system_scope, "domain_id": parts.domain_id,
+        "project_id": parts.project_id, "project_domain_id": parts.project_domain_id,
+        "roles": parts.roles, "is_admin_project": parts.is_admin_project,
         "service_user_id": user_id, "service_user_domain_id": user_domain_id,
         "service_project_id": project_id, "service_project_domain_id": project_domain_id,
         "service_roles": roles,
@@ -55,15 +54,15 @@ fn values(identity: &Identity) -> Value {
 }
 
 #[tokio::test]
-async fn noauth2_makes_of_headers_what_the_reference_makes_of_them() {
-    let mut known = 0;
+async fn noauth2_identifies_callers_as_the_reference() {
+    let mut identified = 0;
     for case in cases()["identities"].as_array().unwrap() {
-        let identity = identify(&case["headers"]).await;
-        let ours = identity.map_or(Value::Null, |identity| values(&identity));
-        assert_eq!(ours, case["values"], "{}", case["headers"]);
-        known += usize::from(!ours.is_null());
+        let identity = authenticate(&case["headers"]).await;
+        let own_result = identity.map_or(Value::Null, |identity| context_values(&identity));
+        assert_eq!(own_result, case["values"], "{}", case["headers"]);
+        identified += usize::from(!own_result.is_null());
     }
-    assert!(known > 30);
+    assert!(identified > 30);
 }
 
 #[tokio::test]
@@ -71,7 +70,7 @@ async fn policies_allow_what_the_reference_allows() {
     let cases = cases();
     let mut identities = Vec::new();
     for case in cases["identities"].as_array().unwrap() {
-        identities.push(identify(&case["headers"]).await);
+        identities.push(authenticate(&case["headers"]).await);
     }
     let rules: Vec<Rule> = cases["rules"]
         .as_array()
@@ -87,8 +86,8 @@ async fn policies_allow_what_the_reference_allows() {
         };
         let text = case["rules"].to_string();
         let loaded = Policy::from_text(&config, Path::new("policy.yaml"), &text);
-        // What the reference logs as a complaint, or fails at with a 500, is refused here.
-        let fails = case["answers"].as_array().is_some_and(|answers| {
+        // Files for which the reference logs a complaint, or answers 500, are refused here.
+        let fails_in_reference = case["answers"].as_array().is_some_and(|answers| {
             answers
                 .iter()
                 .any(|line| line.as_str().is_some_and(|line| line.contains('x')))
@@ -96,9 +95,9 @@ async fn policies_allow_what_the_reference_allows() {
         let (policy, _) = match loaded {
             Ok(loaded) => loaded,
             Err(error) => {
-                let complains = case["refused"].as_bool().unwrap();
+                let is_logged_by_reference = case["refused"].as_bool().unwrap();
                 assert!(
-                    complains || fails || unlike_the_reference(&text),
+                    is_logged_by_reference || fails_in_reference || is_unsupported(&text),
                     "{text}\n{error}"
                 );
                 refused += 1;
@@ -119,12 +118,12 @@ async fn policies_allow_what_the_reference_allows() {
                     Target::project(None),
                 ];
                 for target in &targets {
-                    let theirs = answers.next().unwrap();
-                    let ours = policy.authorize(rule, identity, target).is_ok();
-                    if theirs != 'x' {
+                    let reference_result = answers.next().unwrap();
+                    let own_result = policy.authorize(rule, identity, target).is_ok();
+                    if reference_result != 'x' {
                         assert_eq!(
-                            ours,
-                            theirs == '1',
+                            own_result,
+                            reference_result == '1',
                             "{rule} {target:?} {identity:?}\n{text}"
                         );
                         compared += 1;
@@ -139,11 +138,11 @@ async fn policies_allow_what_the_reference_allows() {
     );
 }
 
-/// Files that the reference accepts although they cannot work in every case.
-fn unlike_the_reference(text: &str) -> bool {
-    // It asks other servers, fills a whole target in for %s, and does not look for unknown rules
-    // behind "not".
+/// Whether a policy file has something that the reference accepts and that is refused here.
+fn is_unsupported(text: &str) -> bool {
+    // The reference queries other servers, replaces %s by the whole target, and ignores unknown rules
+    // after "not".
     ["http", "user_id:%s", "rule:nowhere"]
         .iter()
-        .any(|odd| text.contains(odd))
+        .any(|unsupported| text.contains(unsupported))
 }

@@ -57,7 +57,7 @@ fn is_unavailable(answer: &Result<Arc<Identity>, AuthError>) -> bool {
 }
 
 #[tokio::test]
-async fn a_good_token_gives_its_identity_and_is_asked_about_once() {
+async fn a_valid_token_has_an_identity_and_is_validated_once() {
     let keystone = FakeKeystone::start().await;
     keystone.know(
         "t-project",
@@ -66,13 +66,13 @@ async fn a_good_token_gives_its_identity_and_is_asked_about_once() {
     let auth = authenticator(config(&keystone)).unwrap();
     for given in ["t-project", "  t-project\t", "t-project"] {
         let identity = send(&auth, given).await.unwrap();
-        let own = identity.parts();
-        assert_eq!(own.user_id.as_deref(), Some("u1"));
-        assert_eq!(own.user_domain_id.as_deref(), Some("d1"));
-        assert_eq!(own.project_id.as_deref(), Some("p1"));
-        assert_eq!(own.project_domain_id.as_deref(), Some("d2"));
-        assert_eq!(own.roles, ["admin", "member"]);
-        assert!(own.is_admin_project && own.is_admin.is_none() && own.service.is_none());
+        let parts = identity.parts();
+        assert_eq!(parts.user_id.as_deref(), Some("u1"));
+        assert_eq!(parts.user_domain_id.as_deref(), Some("d1"));
+        assert_eq!(parts.project_id.as_deref(), Some("p1"));
+        assert_eq!(parts.project_domain_id.as_deref(), Some("d2"));
+        assert_eq!(parts.roles, ["admin", "member"]);
+        assert!(parts.is_admin_project && parts.is_admin.is_none() && parts.service.is_none());
         assert_eq!(identity.scope(), Scope::Project);
     }
     assert_eq!((keystone.logins(), keystone.validations()), (1, 1));
@@ -98,7 +98,7 @@ async fn a_good_token_gives_its_identity_and_is_asked_about_once() {
 }
 
 #[tokio::test]
-async fn scopes_of_tokens_are_told_apart() {
+async fn tokens_have_the_scopes_of_system_domain_and_project() {
     let keystone = FakeKeystone::start().await;
     keystone.know(
         "system",
@@ -124,7 +124,7 @@ async fn scopes_of_tokens_are_told_apart() {
 }
 
 #[tokio::test]
-async fn unknown_expired_and_impossible_tokens_are_refused() {
+async fn unknown_expired_and_malformed_tokens_are_rejected() {
     let keystone = FakeKeystone::start().await;
     keystone.know(
         "expired",
@@ -133,28 +133,25 @@ async fn unknown_expired_and_impossible_tokens_are_refused() {
     let rules = json!({"application_credential": {"id": "c", "access_rules": []}});
     keystone.know("restricted", token(rules));
     let auth = authenticator(config(&keystone)).unwrap();
-    for bad in ["unknown", "expired", "restricted"] {
+    for name in ["unknown", "expired", "restricted"] {
         for _ in 0..3 {
-            assert_eq!(send(&auth, bad).await.unwrap_err(), unauthorized(), "{bad}");
+            let error = send(&auth, name).await.unwrap_err();
+            assert_eq!(error, unauthorized(), "{name}");
         }
     }
-    assert_eq!(
-        keystone.validations(),
-        3,
-        "refusals are remembered for a while"
-    );
-    for impossible in ["", " ", "a b", "ü", "x\u{7f}", "a".repeat(9000).as_str()] {
-        assert_eq!(send(&auth, impossible).await.unwrap_err(), unauthorized());
+    assert_eq!(keystone.validations(), 3, "rejections are cached");
+    for malformed in ["", " ", "a b", "ü", "x\u{7f}", "a".repeat(9000).as_str()] {
+        assert_eq!(send(&auth, malformed).await.unwrap_err(), unauthorized());
     }
-    let nothing: [(&str, &str); 0] = [];
+    let no_headers: [(&str, &str); 0] = [];
     assert_eq!(
-        auth.authenticate(&nothing, None).await.unwrap_err(),
+        auth.authenticate(&no_headers, None).await.unwrap_err(),
         unauthorized()
     );
-    let two = auth
+    let repeated_header = auth
         .authenticate(&[("X-Auth-Token", "a"), ("X-Auth-Token", "b")], None)
         .await;
-    assert_eq!(two.unwrap_err(), unauthorized());
+    assert_eq!(repeated_header.unwrap_err(), unauthorized());
     assert_eq!(
         keystone.validations(),
         4,
@@ -181,7 +178,7 @@ async fn without_a_cache_a_revoked_token_is_refused_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_requests_with_one_token_ask_once() {
+async fn concurrent_requests_with_one_token_share_a_validation() {
     let keystone = FakeKeystone::start().await;
     keystone.know("t", token(json!({})));
     keystone.hold();
@@ -200,7 +197,7 @@ async fn many_requests_with_one_token_ask_once() {
 }
 
 #[tokio::test]
-async fn the_service_users_token_is_renewed_when_it_is_refused_or_about_to_end() {
+async fn the_service_users_token_is_renewed_when_rejected_or_before_it_expires() {
     let keystone = FakeKeystone::start().await;
     for name in ["a", "b", "c"] {
         keystone.know(name, token(json!({})));
@@ -211,22 +208,22 @@ async fn the_service_users_token_is_renewed_when_it_is_refused_or_about_to_end()
     assert!(send(&auth, "b").await.is_ok());
     assert_eq!((keystone.logins(), keystone.validations()), (2, 3));
 
-    let short = FakeKeystone::start().await;
-    short.logins_last(Duration::from_secs(60));
-    short.know("a", token(json!({})));
-    short.know("b", token(json!({})));
-    let auth = authenticator(config(&short)).unwrap();
+    let short_lived = FakeKeystone::start().await;
+    short_lived.logins_last(Duration::from_secs(60));
+    short_lived.know("a", token(json!({})));
+    short_lived.know("b", token(json!({})));
+    let auth = authenticator(config(&short_lived)).unwrap();
     assert!(send(&auth, "a").await.is_ok());
     assert!(send(&auth, "b").await.is_ok());
-    assert_eq!(short.logins(), 2);
+    assert_eq!(short_lived.logins(), 2);
     // A failed renewal is harmless while the old token is valid.
-    short.know("c", token(json!({})));
-    short.set_password("changed");
+    short_lived.know("c", token(json!({})));
+    short_lived.set_password("changed");
     assert!(send(&auth, "c").await.is_ok());
 }
 
 #[tokio::test]
-async fn a_keystone_that_does_not_answer_well_is_unavailable() {
+async fn errors_and_time_outs_of_keystone_make_it_unavailable() {
     let keystone = FakeKeystone::start().await;
     keystone.know("t", token(json!({})));
     let auth = authenticator(config(&keystone)).unwrap();
@@ -239,25 +236,25 @@ async fn a_keystone_that_does_not_answer_well_is_unavailable() {
     assert!(is_unavailable(&send(&auth, "odd").await));
     assert!(send(&auth, "t").await.is_ok(), "it is back");
 
-    // No server listens there.
-    let closed = KeystoneConfig {
+    // No server listens at this address.
+    let unreachable = KeystoneConfig {
         auth_url: keystone::closed_url().await,
         ..config(&keystone)
     };
-    let auth = authenticator(closed).unwrap();
+    let auth = authenticator(unreachable).unwrap();
     assert!(is_unavailable(&send(&auth, "t").await));
 
     keystone.hold();
-    let slow = KeystoneConfig {
+    let slow_config = KeystoneConfig {
         request_timeout_ms: 50,
         ..config(&keystone)
     };
-    let auth = authenticator(slow).unwrap();
+    let auth = authenticator(slow_config).unwrap();
     assert!(is_unavailable(&send(&auth, "t").await));
 }
 
 #[tokio::test]
-async fn a_refused_service_user_is_not_tried_again_and_again() {
+async fn a_rejected_service_user_logs_in_again_only_after_a_pause() {
     let keystone = FakeKeystone::start().await;
     keystone.set_password("other");
     let auth = authenticator(config(&keystone)).unwrap();
@@ -270,7 +267,7 @@ async fn a_refused_service_user_is_not_tried_again_and_again() {
 }
 
 #[tokio::test]
-async fn service_tokens_must_be_good_and_let_expired_tokens_pass() {
+async fn service_tokens_must_be_valid_and_allow_expired_user_tokens() {
     let keystone = FakeKeystone::start().await;
     let nova = json!({
         "user": {"id": "nova", "domain": {"id": "d1"}}, "roles": [{"id": "r", "name": "service"}],
@@ -325,11 +322,11 @@ async fn service_tokens_must_be_good_and_let_expired_tokens_pass() {
             .is_none()
     );
 
-    let lax = KeystoneConfig {
+    let lax_config = KeystoneConfig {
         service_token_roles_required: false,
         ..config(&keystone)
     };
-    let auth = authenticator(lax).unwrap();
+    let auth = authenticator(lax_config).unwrap();
     assert!(
         send(&auth, "user", "user")
             .await
@@ -345,7 +342,7 @@ async fn service_tokens_must_be_good_and_let_expired_tokens_pass() {
 }
 
 #[tokio::test]
-async fn the_service_user_logs_in_as_the_configuration_says() {
+async fn the_service_user_logs_in_with_the_configured_scope_and_password() {
     let keystone = FakeKeystone::start().await;
     keystone.know("t", token(json!({})));
     let dir = tempfile::tempdir().unwrap();
@@ -375,42 +372,43 @@ async fn the_service_user_logs_in_as_the_configuration_says() {
 }
 
 #[tokio::test]
-async fn options_that_cannot_work_are_told_and_secrets_are_not() {
+async fn invalid_options_are_errors_that_show_no_secrets() {
     let keystone = FakeKeystone::start().await;
-    let good = || config(&keystone);
+    let valid = || config(&keystone);
     let dir = tempfile::tempdir().unwrap();
     let empty = dir.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();
-    let with = |change: &dyn Fn(&mut KeystoneConfig)| {
-        let mut config = good();
+    let error = |change: &dyn Fn(&mut KeystoneConfig)| {
+        let mut config = valid();
         change(&mut config);
         authenticator(config).unwrap_err().to_string()
     };
     assert_eq!(
-        with(&|c| c.auth_url.clear()),
+        error(&|c| c.auth_url.clear()),
         "keystone needs the option auth_url"
     );
     assert_eq!(
-        with(&|c| c.username.clear()),
+        error(&|c| c.username.clear()),
         "keystone needs the option username"
     );
     assert_eq!(
-        with(&|c| c.password = Secret::default()),
+        error(&|c| c.password = Secret::default()),
         "keystone needs the option password"
     );
-    assert!(with(&|c| c.auth_url = "keystone:5000".to_owned()).starts_with("auth_url: must start"));
-    assert!(with(&|c| c.auth_url = "http://".to_owned()).starts_with("auth_url: is not a URL"));
-    let secret = with(&|c| c.auth_url = "http://me:hidden@keystone/".to_owned());
+    let no_scheme = error(&|c| c.auth_url = "keystone:5000".to_owned());
+    assert!(no_scheme.starts_with("auth_url: must start"));
+    assert!(error(&|c| c.auth_url = "http://".to_owned()).starts_with("auth_url: is not a URL"));
+    let secret = error(&|c| c.auth_url = "http://me:hidden@keystone/".to_owned());
     assert!(
         secret.starts_with("auth_url: must not contain a password") && !secret.contains("hidden")
     );
-    assert!(with(&|c| c.cafile = Some(empty.clone())).contains("holds no certificates"));
+    assert!(error(&|c| c.cafile = Some(empty.clone())).contains("holds no certificates"));
     assert!(
-        with(&|c| c.password_file = Some(empty.clone())).starts_with("password_file: give either")
+        error(&|c| c.password_file = Some(empty.clone())).starts_with("password_file: give either")
     );
-    assert!(with(&|c| c.www_authenticate_uri = "a\r\nb".to_owned()).contains("is not a URL"));
+    assert!(error(&|c| c.www_authenticate_uri = "a\r\nb".to_owned()).contains("is not a URL"));
 
-    let debug = format!("{:?} {:?}", good(), authenticator(good()).unwrap());
+    let debug = format!("{:?} {:?}", valid(), authenticator(valid()).unwrap());
     assert!(
         !debug.contains("sesame") && debug.contains("***"),
         "{debug}"
@@ -425,13 +423,13 @@ async fn options_that_cannot_work_are_told_and_secrets_are_not() {
     );
 }
 
-/// The addresses of the attackers, of the known user, and of the new one.
-fn from(last: u8) -> Option<IpAddr> {
-    Some([192, 0, 2, last].into())
+/// An address: the attackers have 1, the verified user 2, the new user 3.
+fn address(last_octet: u8) -> Option<IpAddr> {
+    Some([192, 0, 2, last_octet].into())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn made_up_tokens_at_full_speed_hold_up_neither_known_nor_new_users() {
+async fn invented_tokens_at_full_speed_delay_neither_verified_nor_new_ones() {
     let keystone = FakeKeystone::start().await;
     keystone.know("known", token(json!({})));
     keystone.know("new", token(json!({})));
@@ -444,19 +442,19 @@ async fn made_up_tokens_at_full_speed_hold_up_neither_known_nor_new_users() {
         ..config(&keystone)
     };
     let auth = Arc::new(authenticator(config).unwrap());
-    send_from(&auth, "known", from(2)).await.unwrap();
+    send_from(&auth, "known", address(2)).await.unwrap();
 
-    let over = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::new(AtomicBool::new(false));
     let attackers: Vec<_> = (0..64)
         .map(|number: u32| {
-            let (auth, over) = (Arc::clone(&auth), Arc::clone(&over));
+            let (auth, is_over) = (Arc::clone(&auth), Arc::clone(&is_over));
             tokio::spawn(async move {
                 for guess in 0.. {
-                    if over.load(Ordering::Relaxed) {
+                    if is_over.load(Ordering::Relaxed) {
                         break;
                     }
-                    let made_up = format!("{number}-{guess}");
-                    match send_from(&auth, &made_up, from(1)).await {
+                    let invented = format!("{number}-{guess}");
+                    match send_from(&auth, &invented, address(1)).await {
                         Ok(_) => panic!("nobody has that token"),
                         Err(AuthError::TooMany { .. }) => {
                             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -470,20 +468,20 @@ async fn made_up_tokens_at_full_speed_hold_up_neither_known_nor_new_users() {
     let mut longest = Duration::ZERO;
     let end = Instant::now() + Duration::from_millis(2500);
     while Instant::now() < end {
-        // The cache entry expires, so the token is validated again meanwhile, before the others.
-        for source in [from(2), from(1)] {
-            let began = Instant::now();
+        // The cache entry expires, so the token is validated again meanwhile, with priority.
+        for source in [address(2), address(1)] {
+            let start = Instant::now();
             send_from(&auth, "known", source).await.unwrap();
-            longest = longest.max(began.elapsed());
+            longest = longest.max(start.elapsed());
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(longest < Duration::from_millis(250), "{longest:?}");
-    let began = Instant::now();
-    send_from(&auth, "new", from(3)).await.unwrap();
-    let took = began.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
-    over.store(true, Ordering::Relaxed);
+    let start = Instant::now();
+    send_from(&auth, "new", address(3)).await.unwrap();
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
+    is_over.store(true, Ordering::Relaxed);
     for attacker in attackers {
         attacker.abort();
         let _ = attacker.await;
@@ -494,7 +492,7 @@ async fn made_up_tokens_at_full_speed_hold_up_neither_known_nor_new_users() {
 }
 
 #[tokio::test]
-async fn refused_tokens_push_no_good_ones_out() {
+async fn rejected_tokens_evict_no_valid_ones() {
     let keystone = FakeKeystone::start().await;
     keystone.know("good", token(json!({})));
     let config = KeystoneConfig {
@@ -506,8 +504,8 @@ async fn refused_tokens_push_no_good_ones_out() {
     let auth = authenticator(config).unwrap();
     assert!(send(&auth, "good").await.is_ok());
     for number in 0..100 {
-        let made_up = format!("made-up-{number}");
-        assert_eq!(send(&auth, &made_up).await.unwrap_err(), unauthorized());
+        let invented = format!("made-up-{number}");
+        assert_eq!(send(&auth, &invented).await.unwrap_err(), unauthorized());
     }
     // A caller with many valid tokens evicts none that is in use.
     for number in 0..100 {

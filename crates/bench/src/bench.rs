@@ -1,6 +1,5 @@
 //! The benchmarks: they measure a running server, and the project's own performance targets.
 
-mod bar;
 mod boots;
 mod cold;
 mod connection;
@@ -8,14 +7,15 @@ mod destinations;
 mod durable;
 mod durable_tls;
 mod endpoint;
-mod figures;
 mod fleet;
 mod http;
+mod phase;
+mod phase_results;
 mod races;
 mod refusals;
 mod requests;
-mod run;
 mod server_process;
+mod targets;
 
 use clap::Subcommand;
 

@@ -1,8 +1,8 @@
 //! The program `placewright-bench`: benchmarks, and the replay of traces.
 //!
-//! It measures servers from outside, and starts those of its own from the program `placewright` beside
-//! it. What is measured in this process (races, refusals) is the product's own code.
-//! `placewright bench` and `placewright replay` are names for it.
+//! It measures servers over the network; the servers that it starts are the program `placewright` in its
+//! own folder. Some benchmarks (races, refusals) measure the product's code in this process.
+//! `placewright bench` and `placewright replay` run this program.
 
 #[macro_use(outln)]
 extern crate placewright_roles;
@@ -31,15 +31,15 @@ enum Command {
     Replay(replay::Replay),
 }
 
-/// Runs the command that the arguments of this process ask for. Not met targets end with 1, as errors
-/// do; errors in the user's files with 2, as a wrong command line does.
+/// Runs the command in the arguments of this process. The exit code is 1 for errors and for targets that
+/// were not met, and 2 for errors in the user's files, as for a wrong command line.
 #[must_use]
 pub fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let result = match Cli::parse().command {
         Command::Bench(command) => command.run(),
         Command::Replay(replay) => replay.run(),
     };
-    match done {
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

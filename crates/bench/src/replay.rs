@@ -2,14 +2,14 @@
 
 pub(crate) mod api;
 mod chart;
-pub(crate) mod drive;
 pub(crate) mod flavors;
 pub(crate) mod fleet;
 mod progress;
-pub(crate) mod progress_table;
+pub(crate) mod replay_run;
 mod report;
 mod retries;
 pub(crate) mod servers;
+pub(crate) mod task_progress;
 #[cfg(test)]
 mod tests;
 pub(crate) mod usage;
@@ -27,11 +27,11 @@ use tokio::sync::watch;
 
 use crate::arguments::positive;
 use api::{Access, Api};
-use drive::{PaceOptions, ReplayRun, ServerPlan};
 use flavors::Flavors;
-use progress::Progress;
-use progress_table::TaskProgress;
-use report::{Report, Run};
+use progress::ProgressDisplay;
+use replay_run::{PaceOptions, ReplayRun, ServerPlan};
+use report::{FinishedRun, Report};
+use task_progress::TaskProgress;
 use usage::{Amounts, Sample, percent};
 
 /// Arguments of `placewright replay`.
@@ -119,19 +119,19 @@ impl Replay {
         let api = Arc::new(Api::new(&self.access, connections)?);
         let wait = Duration::from_secs(self.wait);
         let fleet = fleet::wait_for(&api, nodes, wait).await?;
-        let beyond = fleet.beyond(nodes);
-        if beyond > 0 {
+        let additional_hosts = fleet.additional_hosts(nodes);
+        if additional_hosts > 0 {
             eprintln!(
-                "the installation has {beyond} more hosts than the nodes file: shares are of the file's"
+                "the installation has {additional_hosts} more hosts than the nodes file: shares are of the file's"
             );
         }
-        let works = self.works(&api, tasks).await?;
+        let plans = self.plans(&api, tasks).await?;
         let stop = on_interrupt();
-        let board = Arc::new(TaskProgress::new(works.len(), self.in_flight as usize));
-        let drive = Arc::new(ReplayRun {
+        let task_progress = Arc::new(TaskProgress::new(plans.len(), self.in_flight as usize));
+        let replay_run = Arc::new(ReplayRun {
             api: Arc::clone(&api),
-            works: works.into(),
-            board: Arc::clone(&board),
+            plans: plans.into(),
+            task_progress: Arc::clone(&task_progress),
             pace: PaceOptions {
                 connections,
                 patience: Duration::from_secs(self.patience),
@@ -140,73 +140,73 @@ impl Replay {
             start: Instant::now(),
         });
         let totals = usage::totals(nodes);
-        let samples = run_sampled(&drive, &totals).await;
-        let time = last_end(&drive, &board);
-        let report = Report::new(Run {
-            works: &drive.works,
-            entries: &board.entries(),
+        let samples = run_sampled(&replay_run, &totals).await;
+        let time = last_end(&replay_run, &task_progress);
+        let report = Report::new(FinishedRun {
+            plans: &replay_run.plans,
+            task_states: &task_progress.task_states(),
             samples: &samples,
             totals: &totals,
             hosts: nodes.len(),
             time,
             stopped: *stop.borrow(),
-            retries: retries(&api, &board, connections).await,
+            retries: count_retries(&api, &task_progress, connections).await,
         });
         self.write(&report, &totals, &samples)?;
         if self.clean_up {
-            clean_up(&api, &board, connections).await;
+            clean_up(&api, &task_progress, connections).await;
         }
         Ok(report.is_settled() && !report.stopped)
     }
 
     /// The servers to create, with their times and the installation's flavors.
-    async fn works(&self, api: &Api, tasks: &[Task]) -> anyhow::Result<Vec<ServerPlan>> {
+    async fn plans(&self, api: &Api, tasks: &[Task]) -> anyhow::Result<Vec<ServerPlan>> {
         let mut flavors = Flavors::read(api).await?;
         let mut ids = BTreeMap::new();
         let first_s = tasks.first().map_or(0, |task| task.created_s);
-        let at = |time_s: u64| {
+        let time_of = |time_s: u64| {
             let speed = self.speed?;
             #[expect(clippy::cast_precision_loss, reason = "times of traces are small")]
             let seconds = time_s.saturating_sub(first_s) as f64 / speed;
             Duration::try_from_secs_f64(seconds).ok()
         };
-        let mut works = Vec::with_capacity(tasks.len());
+        let mut plans = Vec::with_capacity(tasks.len());
         for task in tasks {
-            let wanted = flavor(task);
-            let flavor = match ids.get(&wanted) {
+            let flavor_spec = flavor(task);
+            let flavor = match ids.get(&flavor_spec) {
                 Some(id) => Arc::clone(id),
                 None => {
-                    let id = flavors.ensure(api, &wanted).await?;
-                    ids.insert(wanted, Arc::clone(&id));
+                    let id = flavors.ensure(api, &flavor_spec).await?;
+                    ids.insert(flavor_spec, Arc::clone(&id));
                     id
                 }
             };
-            works.push(ServerPlan {
+            plans.push(ServerPlan {
                 name: task.name.clone(),
                 flavor,
-                create_at: at(task.created_s).unwrap_or_default(),
-                delete_at: task.deleted_s.filter(|_| !self.no_delete).and_then(at),
+                create_at: time_of(task.created_s).unwrap_or_default(),
+                delete_at: task.deleted_s.filter(|_| !self.no_delete).and_then(time_of),
             });
         }
         eprintln!(
             "{} tasks of {} flavors, {} of them new",
             tasks.len(),
             ids.len(),
-            flavors.made
+            flavors.created_count
         );
-        Ok(works)
+        Ok(plans)
     }
 
     fn write(&self, report: &Report, totals: &Amounts, samples: &[Sample]) -> anyhow::Result<()> {
         print(&report.to_text())?;
-        let at = || format!("the folder {}", self.out.display());
-        std::fs::create_dir_all(&self.out).with_context(at)?;
+        let folder_text = || format!("the folder {}", self.out.display());
+        std::fs::create_dir_all(&self.out).with_context(folder_text)?;
         let name = self.tasks.file_name().unwrap_or_default();
         let title = format!("{}, {} hosts", name.to_string_lossy(), report.hosts);
         let picture = chart::draw(&title, report.tasks, totals, samples);
-        std::fs::write(self.out.join("fill.svg"), picture).with_context(at)?;
+        std::fs::write(self.out.join("fill.svg"), picture).with_context(folder_text)?;
         let json = serde_json::to_string_pretty(report)?;
-        std::fs::write(self.out.join("report.json"), json).with_context(at)?;
+        std::fs::write(self.out.join("report.json"), json).with_context(folder_text)?;
         let out = self.out.display();
         print(&format!(
             "\nfill over time: {out}/fill.svg   figures: {out}/report.json\n"
@@ -220,60 +220,60 @@ fn on_interrupt() -> watch::Receiver<bool> {
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             eprintln!("stopping: nothing more is asked for (once more to leave at once)");
-            // The receiver lives as long as the run.
+            // An error means that the run has ended.
             let _ = stop.send(true);
             if tokio::signal::ctrl_c().await.is_ok() {
                 std::process::exit(130);
             }
         }
-        // The sender is kept, because dropping it would look like a stop.
+        // This task never ends, because dropping the sender would count as a stop.
         std::future::pending::<()>().await;
     });
     stopped
 }
 
-/// Runs to the end and takes samples throughout, with one at the start and one at the end.
-async fn run_sampled(drive: &Arc<ReplayRun>, totals: &Amounts) -> Vec<Sample> {
-    let mut progress = Progress::new(drive.works.len());
+/// Runs the replay and takes samples during it, the first at the start and the last at the end.
+async fn run_sampled(replay_run: &Arc<ReplayRun>, totals: &Amounts) -> Vec<Sample> {
+    let mut progress = ProgressDisplay::new(replay_run.plans.len());
     let mut samples = Vec::new();
     let mut project = None;
-    let running = Arc::clone(drive);
-    samples.push(sample(drive, &mut project).await);
+    let running = Arc::clone(replay_run);
+    samples.push(sample(replay_run, &mut project).await);
     let mut run = tokio::spawn(async move { running.run().await });
     let mut interval = SAMPLE_INTERVAL_MIN;
     loop {
-        let ended = tokio::select! {
+        let is_over = tokio::select! {
             _ = &mut run => true,
             () = tokio::time::sleep(interval) => false,
         };
         interval = (interval * 11 / 10).min(SAMPLE_INTERVAL);
-        let sample = sample(drive, &mut project).await;
+        let sample = sample(replay_run, &mut project).await;
         let shares = totals.iter().map(|(class, total)| {
             let used = sample.used.get(class).copied().unwrap_or(0);
             (class.as_str(), percent(used, *total))
         });
-        let fullest = shares.max_by(|one, other| one.1.total_cmp(&other.1));
-        progress.show(&sample.counts, fullest);
+        let highest_share = shares.max_by(|left, right| left.1.total_cmp(&right.1));
+        progress.show(&sample.counts, highest_share);
         samples.push(sample);
-        if ended {
+        if is_over {
             progress.finish();
             return samples;
         }
     }
 }
 
-/// Takes a sample of the installation. `project` is found with the first server.
-async fn sample(drive: &ReplayRun, project: &mut Option<String>) -> Sample {
-    let counts = drive.board.counts();
-    let at_s = drive.start.elapsed().as_secs_f64();
+/// Takes a sample of the installation. `project` is set once the first server shows it.
+async fn sample(replay_run: &ReplayRun, project: &mut Option<String>) -> Sample {
+    let counts = replay_run.task_progress.counts();
+    let at_s = replay_run.start.elapsed().as_secs_f64();
     if project.is_none()
-        && let Some(server) = drive.board.any_server()
-        && let Ok(shown) = servers::show(&drive.api, server).await
+        && let Some(server) = replay_run.task_progress.any_server()
+        && let Ok(shown) = servers::show(&replay_run.api, server).await
     {
         *project = Some(shown.tenant_id);
     }
     let used = match project {
-        Some(project) => usage::of_project(&drive.api, project).await,
+        Some(project) => usage::project_usage(&replay_run.api, project).await,
         None => Ok(Amounts::new()),
     };
     let used = used.unwrap_or_else(|error| {
@@ -284,21 +284,23 @@ async fn sample(drive: &ReplayRun, project: &mut Option<String>) -> Sample {
 }
 
 /// The time from the start to the end of the last task that ended.
-fn last_end(drive: &ReplayRun, board: &TaskProgress) -> Duration {
-    board.last_end().map_or(Duration::ZERO, |at| {
-        at.saturating_duration_since(drive.start)
+fn last_end(replay_run: &ReplayRun, task_progress: &TaskProgress) -> Duration {
+    task_progress.last_end().map_or(Duration::ZERO, |time| {
+        time.saturating_duration_since(replay_run.start)
     })
 }
 
 /// Counts the retried builds of servers that still exist.
-async fn retries(
+async fn count_retries(
     api: &Arc<Api>,
-    board: &TaskProgress,
+    task_progress: &TaskProgress,
     connections: usize,
 ) -> Option<retries::BuildRetries> {
-    let entries = board.entries();
-    let there = entries.iter().filter(|entry| !entry.deleted);
-    let servers = there.filter_map(|entry| entry.server).collect();
+    let task_states = task_progress.task_states();
+    let existing = task_states.iter().filter(|task_state| !task_state.deleted);
+    let servers = existing
+        .filter_map(|task_state| task_state.server)
+        .collect();
     match retries::count(api, servers, connections).await {
         Ok(retries) => Some(retries),
         Err(error) => {
@@ -308,25 +310,29 @@ async fn retries(
     }
 }
 
-/// Deletes the servers that are left.
-pub(crate) async fn clean_up(api: &Arc<Api>, board: &TaskProgress, connections: usize) {
-    let entries = board.entries();
-    let left = entries.iter().filter(|entry| !entry.deleted);
-    let mut left = left.filter_map(|entry| entry.server).collect::<Vec<_>>();
+/// Deletes the servers of the run that still exist.
+pub(crate) async fn clean_up(api: &Arc<Api>, task_progress: &TaskProgress, connections: usize) {
+    let task_states = task_progress.task_states();
+    let remaining_servers = task_states.iter().filter(|task_state| !task_state.deleted);
+    let mut remaining_servers = remaining_servers
+        .filter_map(|task_state| task_state.server)
+        .collect::<Vec<_>>();
     let mut deletions = tokio::task::JoinSet::new();
     let mut failed = 0_u32;
-    let mut first = None;
-    while let Some(server) = left.pop() {
+    let mut first_error = None;
+    while let Some(server) = remaining_servers.pop() {
         let api = Arc::clone(api);
         deletions.spawn(async move { servers::delete(&api, server).await });
-        while deletions.len() >= connections || (left.is_empty() && !deletions.is_empty()) {
+        while deletions.len() >= connections
+            || (remaining_servers.is_empty() && !deletions.is_empty())
+        {
             if let Some(Ok(Err(error))) = deletions.join_next().await {
                 failed += 1;
-                first.get_or_insert(error);
+                first_error.get_or_insert(error);
             }
         }
     }
-    if let Some(error) = first {
+    if let Some(error) = first_error {
         eprintln!("{failed} servers are left, the first because of: {error}");
     }
 }

@@ -1,6 +1,6 @@
 //! What commands of placement change of what consumers hold, for the audit log.
 
-use placewright_audit_log::Held;
+use placewright_audit_log::HeldAllocations;
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerUuid, Intent, Outcome,
 };
@@ -9,7 +9,7 @@ use placewright_placement::{
 /// which takes it away.
 pub(crate) enum Asked {
     /// All of it.
-    All(Vec<Held>),
+    All(Vec<HeldAllocations>),
     /// Of each intent the candidate that it gets.
     First(Vec<Intent>),
 }
@@ -28,7 +28,7 @@ impl Asked {
     }
 
     /// What they hold now that it was carried out.
-    pub(crate) fn after(self, outcome: &Outcome) -> Vec<Held> {
+    pub(crate) fn after(self, outcome: &Outcome) -> Vec<HeldAllocations> {
         let intents = match self {
             Self::All(held) => return held,
             Self::First(intents) => intents,
@@ -50,7 +50,7 @@ impl Asked {
     }
 }
 
-fn of_claim(claim: &ConsumerClaim) -> Held {
+fn of_claim(claim: &ConsumerClaim) -> HeldAllocations {
     let owner = Some((claim.project.as_str(), claim.user.as_str()));
     held(claim.consumer, owner, &claim.allocations)
 }
@@ -59,10 +59,10 @@ fn held(
     consumer: ConsumerUuid,
     owner: Option<(&str, &str)>,
     allocations: &[AllocationRequest],
-) -> Held {
+) -> HeldAllocations {
     // Who holds nothing is no consumer any more, and has no owner.
     let owner = owner.filter(|_| !allocations.is_empty());
-    Held {
+    HeldAllocations {
         consumer: consumer.to_string(),
         // It is known once the command was carried out.
         sequence: 0,

@@ -71,7 +71,7 @@ impl DestinationsHandle {
         request: DestinationsRequest,
     ) -> Result<Destinations, DestinationsError> {
         let selecting = SelectionRequest::new(Arc::clone(&self.shared), request);
-        let note = placewright_audit_log::current();
+        let note = placewright_audit_log::current_note();
         let running = tokio::spawn(placewright_audit_log::scope(note, selecting.run()));
         running
             .await

@@ -112,13 +112,13 @@ impl ControlHandle {
         command: super_conductor::Command,
     ) -> impl Future<Output = Answer> + Send + use<> {
         let at = self.now();
-        let note = placewright_audit_log::current();
+        let note = placewright_audit_log::current_note();
         let command = control::Command::Conductor { command, at };
         let answered = self.shared.engine.submit_with_sequence(command);
         async move {
             let (answer, sequence) = answered.await;
             if let (Some(note), Some(sequence)) = (note, sequence) {
-                note.journaled(sequence, []);
+                note.add_entry(sequence, []);
             }
             match answer? {
                 Ok(Outcome::Conductor(outcome)) => Ok(Ok(outcome)),

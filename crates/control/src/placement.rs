@@ -79,7 +79,7 @@ impl Placement {
     /// The engine could not carry it out. The log has why.
     pub async fn submit(&self, command: Command) -> Result<Result<Outcome, Refusal>, NotMade> {
         let is_claim = matches!(command, Command::Claim { .. } | Command::ClaimFirst { .. });
-        let note = placewright_audit_log::current();
+        let note = placewright_audit_log::current_note();
         let asked = note.is_some().then(|| Asked::of(&command));
         let (result, sequence) = submit_with_sequence(&self.engine, command).await;
         let result = result.map_err(|error| NotMade::of(&error))?;
@@ -87,7 +87,7 @@ impl Placement {
         if let (Some(note), Some(asked), Ok(outcome), Some(sequence)) =
             (note, asked, &result, sequence)
         {
-            note.journaled(sequence, asked.after(outcome));
+            note.add_entry(sequence, asked.after(outcome));
         }
         self.metrics.count(is_claim, &result);
         Ok(result)

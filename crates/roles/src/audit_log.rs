@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use placewright_audit_log::{
-    AuditLog, AuditLogMetrics, AuditLogOptions, Destination, for_process, set_for_process,
+    AuditLog, AuditLogMetrics, AuditLogOptions, Destination, process_log, set_process_log,
 };
 use prometheus_client::registry::Registry;
 
@@ -37,14 +37,14 @@ pub(crate) fn start(
     let started = AuditLog::start(&options, AuditLogMetrics::new(registry));
     let log = started.map_err(|error| ConfigErrors(vec![format!("[audit] {}", chain(&error))]))?;
     if let Some(log) = &log {
-        set_for_process(log);
+        set_process_log(log);
     }
     Ok(log)
 }
 
 /// Writes the lines that the audit log of the process has queued. Called at the end of the process.
 pub(crate) fn close() {
-    if let Some(log) = for_process() {
+    if let Some(log) = process_log() {
         log.close();
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::SystemTime;
 
-use placewright_audit_log::{Caller, Event, Noted, Outcome, Reason};
+use placewright_audit_log::{Caller, Event, Outcome, Reason, RequestNotes};
 use tonic::Status;
 
 /// The most refusals that are logged in one second, so that refused callers cannot fill the disk.
@@ -44,7 +44,7 @@ pub(crate) fn handshake(remote: SocketAddr, why: &impl Display) {
 
 /// Writes a refusal to the audit log of the process, if it has one.
 fn audit(remote: Option<SocketAddr>, name: Option<String>, (what, code): (&str, &str), text: &str) {
-    let Some(log) = placewright_audit_log::for_process() else {
+    let Some(log) = placewright_audit_log::process_log() else {
         return;
     };
     log.offer(Event {
@@ -67,7 +67,7 @@ fn audit(remote: Option<SocketAddr>, name: Option<String>, (what, code): (&str, 
             text: Some(text.to_owned()),
         },
         location: None,
-        noted: Noted::default(),
+        noted: RequestNotes::default(),
     });
 }
 

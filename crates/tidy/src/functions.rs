@@ -6,49 +6,50 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::source::SourceFile;
 
-/// A function that has a body.
+/// A function with a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// Its name. Further functions of one name in one file are numbered: `new#2`.
+    /// The name. Further functions with the same name in a file have a number: `new#2`.
     pub name: String,
-    /// The lines from `fn` to the closing brace, comments and blank lines included.
+    /// The number of lines from `fn` to the closing brace, with comments and blank lines.
     pub lines: usize,
 }
 
-/// All functions of a file, nested ones and methods included, in their order.
+/// All functions of a file in order, with nested functions and methods.
 ///
 /// # Errors
 ///
-/// If the file is not made of Rust's tokens. The text names the file.
+/// If the file cannot be split into Rust tokens. The text names the file.
 pub fn functions(file: &SourceFile) -> Result<Vec<Function>, String> {
     let stream: TokenStream = file
         .text
         .parse()
         .map_err(|error| format!("{}: {error}", file.path))?;
-    let mut found = Vec::new();
-    gather(stream, &mut found);
-    number(&mut found);
-    Ok(found)
+    let mut functions = Vec::new();
+    collect_functions(stream, &mut functions);
+    number_repeated_names(&mut functions);
+    Ok(functions)
 }
 
-fn gather(stream: TokenStream, found: &mut Vec<Function>) {
+fn collect_functions(stream: TokenStream, functions: &mut Vec<Function>) {
     let tokens: Vec<TokenTree> = stream.into_iter().collect();
-    for (at, token) in tokens.iter().enumerate() {
+    for (index, token) in tokens.iter().enumerate() {
         if let TokenTree::Group(group) = token {
-            gather(group.stream(), found);
+            collect_functions(group.stream(), functions);
             continue;
         }
-        // `fn` without a name is the type of a pointer.
-        let (TokenTree::Ident(keyword), Some(TokenTree::Ident(name))) = (token, tokens.get(at + 1))
+        // `fn` without a name is the type of a function pointer.
+        let (TokenTree::Ident(keyword), Some(TokenTree::Ident(name))) =
+            (token, tokens.get(index + 1))
         else {
             continue;
         };
         if *keyword != "fn" {
             continue;
         }
-        if let Some(end) = end_of_body(&tokens[at..]) {
+        if let Some(end) = end_of_body(&tokens[index..]) {
             let lines = (end + 1).saturating_sub(keyword.span().start().line);
-            found.push(Function {
+            functions.push(Function {
                 name: name.to_string(),
                 lines,
             });
@@ -56,7 +57,7 @@ fn gather(stream: TokenStream, found: &mut Vec<Function>) {
     }
 }
 
-/// The line of the brace that closes the body of the function at the first token, if it has one.
+/// The line of the brace that closes the body of the function at the first token; none without a body.
 fn end_of_body(tokens: &[TokenTree]) -> Option<usize> {
     for token in tokens {
         match token {
@@ -70,10 +71,10 @@ fn end_of_body(tokens: &[TokenTree]) -> Option<usize> {
     None
 }
 
-fn number(found: &mut [Function]) {
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    for function in found {
-        let count = seen.entry(function.name.clone()).or_default();
+fn number_repeated_names(functions: &mut [Function]) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for function in functions {
+        let count = counts.entry(function.name.clone()).or_default();
         *count += 1;
         if *count > 1 {
             function.name = format!("{}#{count}", function.name);

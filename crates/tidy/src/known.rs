@@ -1,117 +1,124 @@
-//! Lists of what is known to be wrong today, which only get shorter.
+//! Lists of the present exceptions from limits. The lists only get shorter.
 //!
-//! A list is a file of `known/`, a line for each entry: a number, a space, and what the number is
-//! about. A test measures the same anew and calls [`hold`].
+//! A list is a file of `known/` with a line for each exception: a size, a space, and the name of what
+//! has that size. A test measures the present sizes and calls [`check_list`].
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What was measured, or what a list says: a number for each name.
-pub type Entries = BTreeMap<String, usize>;
+/// Sizes by name, as measured or as in a list.
+pub type Sizes = BTreeMap<String, usize>;
 
-/// The variable that has the lists written. With `1` they take what got smaller, and what was only
-/// moved or renamed; what grew stays out of them and fails. With `accept` they take everything, for
-/// whoever merges work that was measured apart.
+/// The environment variable with which the lists are written. With `1`, sizes that got smaller and names
+/// that were only moved or renamed are written, and what grew still fails. With `accept`, all measured
+/// sizes are written; this is for merges of branches that changed the lists separately.
 pub const UPDATE: &str = "UPDATE_RATCHET";
 
-/// Compares what was `found` with the list `name`, and writes the list if [`UPDATE`] says so.
+/// Compares the measured sizes with the list `name`, and writes the list if [`UPDATE`] is set.
 ///
 /// # Errors
 ///
-/// If something grew or is new, if the list says more than there is, or if the list cannot be read
-/// or written. The text says what to do.
-pub fn hold(name: &str, found: &Entries) -> Result<(), String> {
+/// If a size grew or a name is new, if the list has a larger size or a name that no longer exists, or
+/// if the list cannot be read or written. The text says what to do.
+pub fn check_list(name: &str, measured: &Sizes) -> Result<(), String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("known")
         .join(name);
-    let text = fs::read_to_string(&path).map_err(|error| cannot(&path, &error))?;
-    let known = parse(&text).map_err(|line| format!("{}: `{line}`", path.display()))?;
-    let next = match std::env::var(UPDATE).as_deref() {
-        Err(_) => known,
-        Ok("accept") => found.clone(),
-        Ok(_) => ratchet(&known, found),
+    let text = fs::read_to_string(&path).map_err(|error| file_error(&path, &error))?;
+    let listed = parse(&text).map_err(|line| format!("{}: `{line}`", path.display()))?;
+    let updated = match std::env::var(UPDATE).as_deref() {
+        Err(_) => listed,
+        Ok("accept") => measured.clone(),
+        Ok(_) => ratchet(&listed, measured),
     };
     if std::env::var_os(UPDATE).is_some() {
-        fs::write(&path, print(&text, &next)).map_err(|error| cannot(&path, &error))?;
+        fs::write(&path, print(&text, &updated)).map_err(|error| file_error(&path, &error))?;
     }
-    let wrong = compare(&next, found);
-    if wrong.is_empty() {
+    let differences = compare(&updated, measured);
+    if differences.is_empty() {
         Ok(())
     } else {
-        Err(advice(&path, &wrong))
+        Err(advice(&path, &differences))
     }
 }
 
-/// The list after what was `found`: lower where that is lower, without what is gone, and with what
-/// was moved. An entry counts as moved if one that is gone was at least as large; each of those
-/// makes room for one.
+/// The list after a measurement: with sizes that got smaller, without names that no longer exist, and
+/// with names that were moved. A new name counts as moved if a removed name had at least its size; each
+/// removed name allows one new name.
 #[must_use]
-pub fn ratchet(known: &Entries, found: &Entries) -> Entries {
-    let mut next = Entries::new();
+pub fn ratchet(listed: &Sizes, measured: &Sizes) -> Sizes {
+    let mut updated = Sizes::new();
     let mut new = Vec::new();
-    for (name, &size) in found {
-        match known.get(name) {
+    for (name, &size) in measured {
+        match listed.get(name) {
             Some(&limit) => {
-                next.insert(name.clone(), size.min(limit));
+                updated.insert(name.clone(), size.min(limit));
             }
             None => new.push((size, name)),
         }
     }
-    let gone = known.iter().filter(|(name, _)| !found.contains_key(*name));
-    let mut room: Vec<usize> = gone.map(|(_, &size)| size).collect();
-    room.sort_unstable();
+    let removed = listed
+        .iter()
+        .filter(|(name, _)| !measured.contains_key(*name));
+    let mut removed_sizes: Vec<usize> = removed.map(|(_, &size)| size).collect();
+    removed_sizes.sort_unstable();
     new.sort_unstable_by(|a, b| b.cmp(a));
     for (size, name) in new {
-        if let Some(at) = room.iter().position(|&limit| limit >= size) {
-            room.remove(at);
-            next.insert(name.clone(), size);
+        if let Some(index) = removed_sizes.iter().position(|&limit| limit >= size) {
+            removed_sizes.remove(index);
+            updated.insert(name.clone(), size);
         }
     }
-    next
+    updated
 }
 
-/// What is wrong with the list `known`, now that this was `found`: a line each.
+/// The differences between the list and a measurement, a line for each.
 #[must_use]
-pub fn compare(known: &Entries, found: &Entries) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for (name, &size) in found {
-        match known.get(name) {
-            None => wrong.push(format!("new: {name}: {size}")),
+pub fn compare(listed: &Sizes, measured: &Sizes) -> Vec<String> {
+    let mut differences = Vec::new();
+    for (name, &size) in measured {
+        match listed.get(name) {
+            None => differences.push(format!("new: {name}: {size}")),
             Some(&limit) if size > limit => {
-                wrong.push(format!("grew: {name}: {size}, at most {limit}"));
+                differences.push(format!("grew: {name}: {size}, at most {limit}"));
             }
             Some(&limit) if size < limit => {
-                wrong.push(format!(
+                differences.push(format!(
                     "better: {name}: {size}, the list still says {limit}"
                 ));
             }
             Some(_) => {}
         }
     }
-    let gone = known.iter().filter(|(name, _)| !found.contains_key(*name));
-    wrong.extend(gone.map(|(name, size)| format!("gone: {name}, which the list has with {size}")));
-    wrong
+    let removed = listed
+        .iter()
+        .filter(|(name, _)| !measured.contains_key(*name));
+    differences.extend(
+        removed.map(|(name, size)| format!("gone: {name}, which the list has with {size}")),
+    );
+    differences
 }
 
-fn advice(path: &Path, wrong: &[String]) -> String {
+/// The text for somebody whose change made the list differ.
+fn advice(path: &Path, differences: &[String]) -> String {
     let list = PathBuf::from("crates/tidy/known").join(path.file_name().unwrap_or_default());
     format!(
         "\n{}\n\n\
          Make what is `new` or `grew` smaller, or part it. What is better, gone, moved or renamed \
          goes into {} with\n\n    {UPDATE}=1 cargo test -p placewright-tidy\n\n\
          and is committed with the change.\n",
-        wrong.join("\n"),
+        differences.join("\n"),
         list.display(),
     )
 }
 
-fn cannot(path: &Path, error: &std::io::Error) -> String {
+fn file_error(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// The entries of a list, or the first line that is none.
-fn parse(text: &str) -> Result<Entries, &str> {
+/// The sizes in a list, or the first line that is not valid.
+fn parse(text: &str) -> Result<Sizes, &str> {
     let lines = text
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -123,9 +130,9 @@ fn parse(text: &str) -> Result<Entries, &str> {
         .collect()
 }
 
-/// The list as a file, with the comments that `before` begins with.
-fn print(before: &str, entries: &Entries) -> String {
-    let comments = before
+/// The text of a list, with the comments of its previous text.
+fn print(previous_text: &str, entries: &Sizes) -> String {
+    let comments = previous_text
         .lines()
         .filter(|line| line.starts_with('#'))
         .map(str::to_owned);
@@ -135,9 +142,9 @@ fn print(before: &str, entries: &Entries) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entries, compare, ratchet};
+    use super::{Sizes, compare, ratchet};
 
-    fn entries(entries: &[(&str, usize)]) -> Entries {
+    fn entries(entries: &[(&str, usize)]) -> Sizes {
         entries
             .iter()
             .map(|&(name, size)| (name.to_owned(), size))
@@ -145,39 +152,39 @@ mod tests {
     }
 
     #[test]
-    fn what_shrinks_or_moves_is_taken_over() {
-        let known = entries(&[("a.rs", 600), ("b.rs", 700), ("c.rs", 800)]);
-        let found = entries(&[("a.rs", 550), ("moved/b.rs", 700)]);
-        let next = ratchet(&known, &found);
-        assert_eq!(next, found);
-        assert!(compare(&next, &found).is_empty());
+    fn smaller_sizes_and_moved_names_are_written() {
+        let listed = entries(&[("a.rs", 600), ("b.rs", 700), ("c.rs", 800)]);
+        let measured = entries(&[("a.rs", 550), ("moved/b.rs", 700)]);
+        let updated = ratchet(&listed, &measured);
+        assert_eq!(updated, measured);
+        assert!(compare(&updated, &measured).is_empty());
     }
 
     #[test]
-    fn what_grows_or_is_new_fails_whatever_is_taken_over() {
-        let known = entries(&[("a.rs", 600), ("b.rs", 700)]);
-        let found = entries(&[("a.rs", 601), ("b.rs", 700), ("new.rs", 510)]);
-        let next = ratchet(&known, &found);
-        assert_eq!(next, known);
+    fn larger_sizes_and_new_names_fail() {
+        let listed = entries(&[("a.rs", 600), ("b.rs", 700)]);
+        let measured = entries(&[("a.rs", 601), ("b.rs", 700), ("new.rs", 510)]);
+        let updated = ratchet(&listed, &measured);
+        assert_eq!(updated, listed);
         assert_eq!(
-            compare(&next, &found),
+            compare(&updated, &measured),
             ["grew: a.rs: 601, at most 600", "new: new.rs: 510"],
         );
     }
 
     #[test]
-    fn one_that_is_gone_makes_room_for_one_of_its_size() {
-        let known = entries(&[("a.rs", 600)]);
-        let found = entries(&[("b.rs", 600), ("c.rs", 550)]);
-        assert_eq!(ratchet(&known, &found), entries(&[("b.rs", 600)]));
-        assert_eq!(ratchet(&known, &entries(&[("b.rs", 601)])), Entries::new());
+    fn a_removed_name_allows_one_new_name_of_its_size() {
+        let listed = entries(&[("a.rs", 600)]);
+        let measured = entries(&[("b.rs", 600), ("c.rs", 550)]);
+        assert_eq!(ratchet(&listed, &measured), entries(&[("b.rs", 600)]));
+        assert_eq!(ratchet(&listed, &entries(&[("b.rs", 601)])), Sizes::new());
     }
 
     #[test]
-    fn a_list_that_says_too_much_fails() {
-        let known = entries(&[("a.rs", 600), ("b.rs", 700)]);
-        let found = entries(&[("a.rs", 590)]);
-        let wrong = compare(&known, &found);
-        assert_eq!(wrong.len(), 2, "{wrong:?}");
+    fn a_list_with_too_large_sizes_or_removed_names_fails() {
+        let listed = entries(&[("a.rs", 600), ("b.rs", 700)]);
+        let measured = entries(&[("a.rs", 590)]);
+        let differences = compare(&listed, &measured);
+        assert_eq!(differences.len(), 2, "{differences:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Which crate of the workspace uses which, as their manifests say.
+//! The dependencies between the crates of the workspace, from their manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,14 +6,14 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-/// What the names of the workspace's crates begin with.
+/// The prefix of the names of the workspace's crates.
 const PREFIX: &str = "placewright-";
 
-/// What one crate uses, apart from its tests and its build script.
+/// The dependencies of a crate, without those of its tests and its build script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Uses {
-    /// The crates of this workspace, without the prefix of their names.
-    pub own: BTreeSet<String>,
+pub struct Dependencies {
+    /// The crates of the workspace, without the prefix of their names.
+    pub workspace: BTreeSet<String>,
     /// All other crates.
     pub others: BTreeSet<String>,
 }
@@ -22,9 +22,9 @@ pub struct Uses {
 ///
 /// # Errors
 ///
-/// If a manifest cannot be read. The text names it.
-pub fn crates(root: &Path) -> Result<BTreeMap<String, Uses>, String> {
-    let mut found = BTreeMap::new();
+/// If a manifest cannot be read or parsed. The text names it.
+pub fn crates(root: &Path) -> Result<BTreeMap<String, Dependencies>, String> {
+    let mut crates = BTreeMap::new();
     let entries = fs::read_dir(root.join("crates")).map_err(|error| error.to_string())?;
     for entry in entries {
         let path = entry
@@ -34,67 +34,76 @@ pub fn crates(root: &Path) -> Result<BTreeMap<String, Uses>, String> {
         if !path.is_file() {
             continue;
         }
-        let manifest = table(&path)?;
+        let manifest = read_toml(&path)?;
         let name = manifest
             .get("package")
             .and_then(|package| package.get("name"))
             .and_then(Value::as_str)
             .ok_or_else(|| format!("{} names no package", path.display()))?;
-        found.insert(short(name).to_owned(), uses(&manifest));
+        crates.insert(
+            without_prefix(name).to_owned(),
+            parse_dependencies(&manifest),
+        );
     }
-    Ok(found)
+    Ok(crates)
 }
 
-/// A file of TOML.
+/// Reads a TOML file.
 ///
 /// # Errors
 ///
-/// If it cannot be read. The text names it.
-pub fn table(path: &Path) -> Result<Table, String> {
+/// If it cannot be read or parsed. The text names it.
+pub fn read_toml(path: &Path) -> Result<Table, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     text.parse()
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Everything of the workspace that a crate uses, directly or through others.
+/// All crates of the workspace on which a crate depends, directly or through others.
 #[must_use]
-pub fn closure(crates: &BTreeMap<String, Uses>, name: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut open = vec![name.to_owned()];
-    while let Some(next) = open.pop() {
-        for used in crates.get(&next).into_iter().flat_map(|uses| &uses.own) {
-            if found.insert(used.clone()) {
-                open.push(used.clone());
+pub fn closure(crates: &BTreeMap<String, Dependencies>, name: &str) -> BTreeSet<String> {
+    let mut closure = BTreeSet::new();
+    let mut pending = vec![name.to_owned()];
+    while let Some(name) = pending.pop() {
+        for dependency in crates
+            .get(&name)
+            .into_iter()
+            .flat_map(|dependencies| &dependencies.workspace)
+        {
+            if closure.insert(dependency.clone()) {
+                pending.push(dependency.clone());
             }
         }
     }
-    found
+    closure
 }
 
-fn uses(manifest: &Table) -> Uses {
-    let mut uses = Uses::default();
+fn parse_dependencies(manifest: &Table) -> Dependencies {
+    let mut dependencies = Dependencies::default();
     let platforms = manifest.get("target").and_then(Value::as_table);
     let tables = platforms
         .into_iter()
         .flat_map(Table::values)
         .filter_map(Value::as_table);
     for table in std::iter::once(manifest).chain(tables) {
-        let Some(dependencies) = table.get("dependencies").and_then(Value::as_table) else {
+        let Some(entries) = table.get("dependencies").and_then(Value::as_table) else {
             continue;
         };
-        for (name, value) in dependencies {
-            // A dependency may have another name in the code than in the registry.
+        for (name, value) in entries {
+            // A dependency may be renamed; `package` is its name in the registry.
             let name = value.get("package").and_then(Value::as_str).unwrap_or(name);
             if name.starts_with(PREFIX) {
-                uses.own.insert(short(name).to_owned());
+                dependencies
+                    .workspace
+                    .insert(without_prefix(name).to_owned());
             } else {
-                uses.others.insert(name.to_owned());
+                dependencies.others.insert(name.to_owned());
             }
         }
     }
-    uses
+    dependencies
 }
 
-fn short(name: &str) -> &str {
+fn without_prefix(name: &str) -> &str {
     name.strip_prefix(PREFIX).unwrap_or(name)
 }

@@ -1,12 +1,12 @@
-//! Which module of a crate uses which, and the circles among them.
+//! The uses between the modules of a crate, and the cycles among them.
 //!
-//! A module here is a file of `src/`; modules written inside a file belong to it. Module A uses
-//! module B if a path in A names something that is defined in B: re-exports are followed to the
-//! definition, and do not count as a use by the module that re-exports. A module and what is inside
-//! of it are one subject, so that either may use the other. Tests do not count.
+//! A module here is a file of `src/`; inline modules belong to the module of their file. Module A uses
+//! module B if a path in A names something that is defined in B. Re-exports are followed to the
+//! definition, and are no use by the module that re-exports. A module and its children may use each
+//! other. Tests are ignored.
 //!
-//! Paths are read off the tokens, so names that a macro makes are not seen: a path that cannot be
-//! followed counts as a use of the last module that it goes through.
+//! Paths are read from tokens, so names that a macro generates are not seen. A path that cannot be
+//! resolved to a definition is a use of the last module that it names.
 
 mod parse;
 mod resolve;
@@ -19,33 +19,33 @@ use parse::Parser;
 /// A module: a file, or part of one.
 #[derive(Debug, Default)]
 struct Module {
-    /// Its path in the crate, as `a::b`. Empty for the root.
+    /// The path in the crate, such as `a::b`; empty for the root.
     path: String,
-    /// The module around it. The root has itself.
+    /// The parent module; of the root, the root itself.
     parent: usize,
-    /// The module whose file it is in: itself, if it has one of its own.
-    owner: usize,
-    /// The modules in it.
+    /// The module whose file has its code: itself, unless it is an inline module.
+    file_module: usize,
+    /// The child modules by name.
     children: BTreeMap<String, usize>,
     /// The names that it defines.
     items: BTreeSet<String>,
-    /// What its `use` declarations name.
+    /// The imports of its `use` declarations.
     imports: Vec<Import>,
-    /// All other paths of at least two names.
+    /// All other paths with at least two names.
     paths: BTreeSet<Vec<String>>,
-    /// Every name outside of `use` declarations.
+    /// All names outside of `use` declarations.
     words: BTreeSet<String>,
 }
 
-/// One name that a `use` declaration brings in, or a glob.
+/// A name, or a glob, that a `use` declaration imports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Import {
-    /// Where it comes from, as written.
+    /// The path as written.
     path: Vec<String>,
-    /// The name that it has here; `None` for a glob.
+    /// The name in the importing module; `None` for a glob.
     name: Option<String>,
-    /// Whether it is visible outside of the module.
-    public: bool,
+    /// Whether it is visible outside of the module, as a re-export.
+    is_public: bool,
 }
 
 /// The modules of one crate.
@@ -54,12 +54,12 @@ pub struct Modules {
     modules: Vec<Module>,
 }
 
-/// Modules of which each uses each other, directly or through others.
+/// Modules of which each uses all others, directly or through others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Circle {
-    /// Their paths in the crate, ordered. The root of the crate is `crate`.
+pub struct Cycle {
+    /// The paths of the modules in the crate, sorted. The root is `crate`.
     pub members: Vec<String>,
-    /// Which of them uses which, and the first path that says so.
+    /// The uses between them: the using module, the used one, and the first path that is a use.
     pub uses: Vec<(String, String, String)>,
 }
 
@@ -68,7 +68,7 @@ impl Modules {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or is not made of Rust's tokens. The text names it.
+    /// If a file cannot be read, or cannot be split into Rust tokens. The text names it.
     pub fn read(root: &Path) -> Result<Self, String> {
         let mut parser = Parser::default();
         parser.file(root)?;
@@ -77,51 +77,51 @@ impl Modules {
         })
     }
 
-    /// How many modules have a file.
+    /// The number of modules that have a file.
     #[must_use]
     pub fn files(&self) -> usize {
         self.modules
             .iter()
             .enumerate()
-            .filter(|(at, module)| module.owner == *at)
+            .filter(|(index, module)| module.file_module == *index)
             .count()
     }
 
-    /// The circles among the modules, the largest first.
+    /// The cycles among the modules, the largest first.
     #[must_use]
-    pub fn circles(&self) -> Vec<Circle> {
+    pub fn cycles(&self) -> Vec<Cycle> {
         let uses = self.uses();
-        let reach: Vec<BTreeSet<usize>> = (0..self.modules.len())
-            .map(|from| reachable(&uses, from))
+        let reachable_from: Vec<BTreeSet<usize>> = (0..self.modules.len())
+            .map(|start| reachable_modules(&uses, start))
             .collect();
-        let mut done: BTreeSet<usize> = BTreeSet::new();
-        let mut circles = Vec::new();
-        for from in 0..self.modules.len() {
-            if !reach[from].contains(&from) || done.contains(&from) {
+        let mut assigned: BTreeSet<usize> = BTreeSet::new();
+        let mut cycles = Vec::new();
+        for start in 0..self.modules.len() {
+            if !reachable_from[start].contains(&start) || assigned.contains(&start) {
                 continue;
             }
-            let members: BTreeSet<usize> = reach[from]
+            let members: BTreeSet<usize> = reachable_from[start]
                 .iter()
                 .copied()
-                .filter(|&to| reach[to].contains(&from))
+                .filter(|&target| reachable_from[target].contains(&start))
                 .collect();
-            done.extend(&members);
-            circles.push(self.circle(&members, &uses));
+            assigned.extend(&members);
+            cycles.push(self.cycle(&members, &uses));
         }
-        circles.sort_by_key(|circle| std::cmp::Reverse(circle.members.len()));
-        circles
+        cycles.sort_by_key(|cycle| std::cmp::Reverse(cycle.members.len()));
+        cycles
     }
 
-    fn circle(&self, members: &BTreeSet<usize>, uses: &Uses) -> Circle {
+    fn cycle(&self, members: &BTreeSet<usize>, uses: &ModuleUses) -> Cycle {
         let mut names: Vec<String> = members.iter().map(|&member| self.name(member)).collect();
         names.sort();
-        let inner = uses
+        let cycle_uses = uses
             .iter()
-            .filter(|((from, to), _)| members.contains(from) && members.contains(to));
-        let uses = inner
-            .map(|(&(from, to), path)| (self.name(from), self.name(to), path.join("::")))
+            .filter(|((start, target), _)| members.contains(start) && members.contains(target));
+        let uses = cycle_uses
+            .map(|(&(start, target), path)| (self.name(start), self.name(target), path.join("::")))
             .collect();
-        Circle {
+        Cycle {
             members: names,
             uses,
         }
@@ -135,19 +135,19 @@ impl Modules {
     }
 }
 
-/// Which module uses which, with a path that says so.
-type Uses = BTreeMap<(usize, usize), Vec<String>>;
+/// The uses between modules by their indexes, with a path that is a use.
+type ModuleUses = BTreeMap<(usize, usize), Vec<String>>;
 
-/// What can be reached from a module in one step or more.
-fn reachable(uses: &Uses, from: usize) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
-    let mut open = vec![from];
-    while let Some(next) = open.pop() {
-        for (&(_, to), _) in uses.range((next, 0)..=(next, usize::MAX)) {
-            if found.insert(to) {
-                open.push(to);
+/// The modules that a module uses, directly or through others.
+fn reachable_modules(uses: &ModuleUses, start: usize) -> BTreeSet<usize> {
+    let mut reachable = BTreeSet::new();
+    let mut pending = vec![start];
+    while let Some(module) = pending.pop() {
+        for (&(_, target), _) in uses.range((module, 0)..=(module, usize::MAX)) {
+            if reachable.insert(target) {
+                pending.push(target);
             }
         }
     }
-    found
+    reachable
 }

@@ -7,25 +7,29 @@ use std::path::{Path, PathBuf};
 /// A Rust source file.
 #[derive(Debug, Clone)]
 pub struct SourceFile {
-    /// Its path from the root of the workspace, with `/` between the parts.
+    /// The path from the root of the workspace, with `/` between the parts.
     pub path: String,
-    /// What it contains.
+    /// The contents of the file.
     pub text: String,
 }
 
 impl SourceFile {
-    /// How many lines it has.
+    /// The number of lines.
     #[must_use]
     pub fn lines(&self) -> usize {
         self.text.lines().count()
     }
 }
 
-/// The root of the workspace that this crate belongs to.
+/// The root directory of the workspace.
 #[must_use]
 pub fn workspace() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+    let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_directory
+        .ancestors()
+        .nth(2)
+        .unwrap_or(crate_directory)
+        .to_path_buf()
 }
 
 /// All Rust files below `crates/`: sources, tests, examples and benches, ordered by path.
@@ -35,7 +39,7 @@ pub fn workspace() -> PathBuf {
 /// If a directory or a file cannot be read.
 pub fn rust_files(root: &Path) -> io::Result<Vec<SourceFile>> {
     let mut paths = Vec::new();
-    gather(&root.join("crates"), &mut paths)?;
+    collect_paths(&root.join("crates"), &mut paths)?;
     paths.sort();
     paths
         .into_iter()
@@ -48,14 +52,14 @@ pub fn rust_files(root: &Path) -> io::Result<Vec<SourceFile>> {
         .collect()
 }
 
-fn gather(directory: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
+fn collect_paths(directory: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let path = entry.path();
         if entry.file_type()?.is_dir() {
-            // A crate that was built on its own has a target directory.
+            // The target directory of a crate that was built without the workspace.
             if entry.file_name() != "target" {
-                gather(&path, paths)?;
+                collect_paths(&path, paths)?;
             }
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             paths.push(path);

@@ -1,20 +1,20 @@
-//! Arrows only go down: between crates, by the table "Levels" of ARCHITECTURE.md, and between the
-//! modules of a crate, which use one another in no circle.
+//! Dependencies only go down: between crates, by the table "Levels" of ARCHITECTURE.md. Between the
+//! modules of a crate they have no cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use placewright_tidy::known::{Entries, hold};
-use placewright_tidy::manifests::{self, Uses};
-use placewright_tidy::mentions::mentions;
-use placewright_tidy::modules::{Circle, Modules};
+use placewright_tidy::known::{Sizes, check_list};
+use placewright_tidy::manifests::{self, Dependencies};
+use placewright_tidy::mentions::count_mentions;
+use placewright_tidy::modules::{Cycle, Modules};
 use placewright_tidy::source::{rust_files, workspace};
 
 /// The level of the services that speak HTTP, in the table of levels.
 const HTTP_LEVEL: &str = "APIs";
 
-/// What only a service or a client that speaks HTTP needs.
-const HTTP: [&str; 10] = [
+/// Crates that only a service or a client that speaks HTTP needs.
+const HTTP_CRATES: [&str; 10] = [
     "axum",
     "http",
     "http-body",
@@ -27,8 +27,8 @@ const HTTP: [&str; 10] = [
     "tower",
 ];
 
-/// The crates that do without the scheduler: they decide nothing about places.
-const NO_SCHEDULER: [&str; 3] = ["agent", "cell", "client"];
+/// The crates that must not depend on the scheduler, because they select no hosts.
+const CRATES_WITHOUT_SCHEDULER: [&str; 3] = ["agent", "cell", "client"];
 
 /// The commands that claim a ranked candidate.
 const CLAIMS: [[&str; 2]; 2] = [["Command", "ClaimFirst"], ["Command", "Place"]];
@@ -69,7 +69,7 @@ fn levels() -> Vec<(String, BTreeSet<String>)> {
     levels
 }
 
-fn crates() -> BTreeMap<String, Uses> {
+fn crates() -> BTreeMap<String, Dependencies> {
     manifests::crates(&workspace()).expect("the manifests can be read")
 }
 
@@ -83,66 +83,66 @@ fn every_crate_has_one_level() {
             }
         }
     }
-    let there: BTreeSet<String> = crates().into_keys().collect();
+    let existing: BTreeSet<String> = crates().into_keys().collect();
     let listed: BTreeSet<String> = listed.into_keys().collect();
-    let missing: Vec<_> = there.difference(&listed).collect();
-    let gone: Vec<_> = listed.difference(&there).collect();
+    let missing: Vec<_> = existing.difference(&listed).collect();
+    let removed: Vec<_> = listed.difference(&existing).collect();
     assert!(
-        missing.is_empty() && gone.is_empty(),
-        "the table \"Levels\" of ARCHITECTURE.md lacks {missing:?}, and names {gone:?}, which do \
+        missing.is_empty() && removed.is_empty(),
+        "the table \"Levels\" of ARCHITECTURE.md lacks {missing:?}, and names {removed:?}, which do \
          not exist"
     );
 }
 
 #[test]
-fn no_crate_uses_one_above_it() {
+fn no_crate_depends_on_one_of_a_higher_level() {
     let levels = levels();
     let level = |name: &str| levels.iter().position(|(_, crates)| crates.contains(name));
-    let mut up = Vec::new();
-    for (name, uses) in crates() {
-        for used in uses.own {
-            if level(&used) < level(&name) {
-                up.push(format!("{name} uses {used}"));
+    let mut upward = Vec::new();
+    for (name, dependencies) in crates() {
+        for dependency in dependencies.workspace {
+            if level(&dependency) < level(&name) {
+                upward.push(format!("{name} uses {dependency}"));
             }
         }
     }
-    assert!(up.is_empty(), "arrows up: {up:#?}");
+    assert!(upward.is_empty(), "arrows up: {upward:#?}");
 }
 
 #[test]
-fn what_is_below_the_apis_knows_no_http() {
+fn crates_below_the_apis_do_not_depend_on_http() {
     let crates = crates();
     let levels = levels();
     let (_, apis) = levels
         .iter()
         .find(|(name, _)| name == HTTP_LEVEL)
         .expect("APIs are a level");
-    let mut found = Vec::new();
-    let mut below = manifests::closure(&crates, "control");
-    below.insert("control".to_owned());
-    for name in below {
+    let mut violations = Vec::new();
+    let mut linked = manifests::closure(&crates, "control");
+    linked.insert("control".to_owned());
+    for name in linked {
         if apis.contains(&name) {
-            found.push(format!("control links {name}"));
+            violations.push(format!("control links {name}"));
         } else {
-            for used in crates[&name]
+            for dependency in crates[&name]
                 .others
                 .iter()
-                .filter(|used| HTTP.contains(&used.as_str()))
+                .filter(|dependency| HTTP_CRATES.contains(&dependency.as_str()))
             {
-                found.push(format!("control links {used} through {name}"));
+                violations.push(format!("control links {dependency} through {name}"));
             }
         }
     }
-    assert!(found.is_empty(), "{found:#?}");
+    assert!(violations.is_empty(), "{violations:#?}");
 }
 
 #[test]
 fn agents_and_cells_do_not_link_the_scheduler() {
     let crates = crates();
     let links_scheduler = |name| manifests::closure(&crates, name).contains("scheduler");
-    // A scheduler that nothing links would have another name.
+    // If nothing linked a crate with this name, the scheduler would have another name.
     assert!(links_scheduler("control"), "control links no `scheduler`");
-    for name in NO_SCHEDULER {
+    for name in CRATES_WITHOUT_SCHEDULER {
         assert!(
             crates.contains_key(name),
             "no crate `{name}`: name its successor here"
@@ -151,50 +151,50 @@ fn agents_and_cells_do_not_link_the_scheduler() {
     }
 }
 
-/// To rank, claim, and go on to the next candidate is one piece of code, for all that need it.
+/// Only the placer ranks, claims, and goes on to the next candidate; everything else uses it.
 #[test]
-fn ranked_candidates_are_claimed_in_one_place() {
-    let mut found = Entries::new();
+fn only_the_placer_claims_ranked_candidates() {
+    let mut violations = Sizes::new();
     for file in rust_files(&workspace()).expect("the sources can be read") {
-        let product = file.path.contains("/src/") && !file.path.ends_with("/tests.rs");
-        if !product
+        let is_product = file.path.contains("/src/") && !file.path.ends_with("/tests.rs");
+        if !is_product
             || DECIDERS
                 .iter()
                 .any(|decider| file.path.starts_with(decider))
         {
             continue;
         }
-        let named = CLAIMS
+        let count = CLAIMS
             .iter()
-            .map(|path| mentions(&file, path).expect("it is Rust"));
-        let named: usize = named.sum();
-        if named > 0 {
-            found.insert(file.path, named);
+            .map(|path| count_mentions(&file, path).expect("it is Rust"));
+        let count: usize = count.sum();
+        if count > 0 {
+            violations.insert(file.path, count);
         }
     }
-    if let Err(advice) = hold("claims.txt", &found) {
+    if let Err(advice) = check_list("claims.txt", &violations) {
         panic!("{advice}");
     }
 }
 
 #[test]
-fn no_modules_of_a_crate_use_one_another_in_a_circle() {
-    let mut found = String::new();
+fn modules_of_a_crate_have_no_cycles() {
+    let mut violations = String::new();
     for (name, modules) in all_modules() {
-        for circle in modules.circles() {
-            found += &format!("{name}: {}\n", describe(&circle));
+        for cycle in modules.cycles() {
+            violations += &format!("{name}: {}\n", describe(&cycle));
         }
     }
     assert!(
-        found.is_empty(),
-        "circles:\n{found}What closes one is shown by\n\n    \
-         cargo run -p placewright-tidy --example circles CRATE\n"
+        violations.is_empty(),
+        "cycles:\n{violations}What closes one is shown by\n\n    \
+         cargo run -p placewright-tidy --example cycles CRATE\n"
     );
 }
 
 /// The modules of each crate's library and program, by the crate's folder.
 fn all_modules() -> Vec<(String, Modules)> {
-    let mut found = Vec::new();
+    let mut crates = Vec::new();
     let folders = fs::read_dir(workspace().join("crates")).expect("it can be read");
     for folder in folders {
         let folder = folder.expect("it can be read").path();
@@ -206,19 +206,15 @@ fn all_modules() -> Vec<(String, Modules)> {
                     .to_string_lossy()
                     .into_owned();
                 let modules = Modules::read(&root).expect("the modules can be read");
-                found.push((name, modules));
+                crates.push((name, modules));
             }
         }
     }
-    let files: usize = found.iter().map(|(_, modules)| modules.files()).sum();
+    let files: usize = crates.iter().map(|(_, modules)| modules.files()).sum();
     assert!(files > 300, "only {files} modules found");
-    found
+    crates
 }
 
-fn describe(circle: &Circle) -> String {
-    format!(
-        "{} files: {}",
-        circle.members.len(),
-        circle.members.join(" ")
-    )
+fn describe(cycle: &Cycle) -> String {
+    format!("{} files: {}", cycle.members.len(), cycle.members.join(" "))
 }

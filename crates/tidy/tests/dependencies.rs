@@ -1,15 +1,15 @@
-//! Licences, banned crates and sources of all dependencies, by `deny.toml`. The same is checked by
-//! `cargo deny check`, which is not installed everywhere.
+//! Checks the licences, banned crates and sources of all dependencies with `deny.toml`, as
+//! `cargo deny check` does, which is not installed everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use placewright_tidy::manifests::table;
+use placewright_tidy::manifests::read_toml;
 use placewright_tidy::source::workspace;
 use toml::{Table, Value};
 
-fn deny(section: &str, key: &str) -> Vec<Value> {
-    let file = table(&workspace().join("deny.toml")).expect("it can be read");
+fn deny_list(section: &str, key: &str) -> Vec<Value> {
+    let file = read_toml(&workspace().join("deny.toml")).expect("it can be read");
     let list = file
         .get(section)
         .and_then(|section| section.get(key))
@@ -26,8 +26,8 @@ fn texts(values: Vec<Value>) -> BTreeSet<String> {
 }
 
 /// The packages of Cargo.lock.
-fn locked() -> Vec<Table> {
-    let lock = table(&workspace().join("Cargo.lock")).expect("it can be read");
+fn locked_packages() -> Vec<Table> {
+    let lock = read_toml(&workspace().join("Cargo.lock")).expect("it can be read");
     let packages = lock
         .get("package")
         .and_then(Value::as_array)
@@ -45,17 +45,17 @@ fn text<'p>(package: &'p Table, key: &str) -> &'p str {
 /// The licence of every package that is built on this platform, by name and version.
 fn licences() -> BTreeMap<String, String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
-    let about = Command::new(rustc)
+    let version_text = Command::new(rustc)
         .arg("-vV")
         .output()
         .expect("rustc runs")
         .stdout;
-    let about = String::from_utf8_lossy(&about);
-    let host = about
+    let version_text = String::from_utf8_lossy(&version_text);
+    let host = version_text
         .lines()
         .find_map(|line| line.strip_prefix("host: "))
         .expect("it says so");
-    // Only what is built here has been downloaded for certain.
+    // Only the packages for this platform are certain to be downloaded.
     let output = Command::new(env!("CARGO"))
         .args([
             "metadata",
@@ -75,30 +75,33 @@ fn licences() -> BTreeMap<String, String> {
     );
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
     let packages = metadata["packages"].as_array().expect("it has packages");
-    let entry = |package: &serde_json::Value| {
-        let part = |key: &str| package[key].as_str().unwrap_or("none").to_owned();
+    let name_and_licence = |package: &serde_json::Value| {
+        let text_of = |key: &str| package[key].as_str().unwrap_or("none").to_owned();
         (
-            format!("{} {}", part("name"), part("version")),
-            part("license"),
+            format!("{} {}", text_of("name"), text_of("version")),
+            text_of("license"),
         )
     };
-    packages.iter().map(entry).collect()
+    packages.iter().map(name_and_licence).collect()
 }
 
-/// Whether an expression of licences, as in SPDX and as in older manifests, can be met with those
-/// that are allowed. `AND` binds more tightly than `OR`.
+/// Whether allowed licences satisfy an expression, which is as in SPDX or, in older manifests, with `/`
+/// for `OR`. `AND` binds more tightly than `OR`.
 fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let expression = expression.replace('/', " OR ");
-    if let Some((before, inner, after)) = innermost(&expression) {
-        // What is in brackets counts as one licence, which is allowed or not.
+    if let Some((before_brackets, inner, after_brackets)) = split_innermost_brackets(&expression) {
+        // The expression in brackets is replaced by a marker for one licence, which is allowed or not.
         let mut allowed = allowed.clone();
-        let verdict = if is_allowed(inner, &allowed) {
+        let marker = if is_allowed(inner, &allowed) {
             "yes"
         } else {
             "no"
         };
         allowed.insert("yes".to_owned());
-        return is_allowed(&format!("{before} {verdict} {after}"), &allowed);
+        return is_allowed(
+            &format!("{before_brackets} {marker} {after_brackets}"),
+            &allowed,
+        );
     }
     expression.split(" OR ").any(|choice| {
         choice
@@ -107,7 +110,7 @@ fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
     })
 }
 
-fn innermost(expression: &str) -> Option<(&str, &str, &str)> {
+fn split_innermost_brackets(expression: &str) -> Option<(&str, &str, &str)> {
     let close = expression.find(')')?;
     let open = expression[..close].rfind('(')?;
     Some((
@@ -118,29 +121,29 @@ fn innermost(expression: &str) -> Option<(&str, &str, &str)> {
 }
 
 #[test]
-fn every_licence_is_one_of_those_allowed() {
-    let allowed = texts(deny("licenses", "allow"));
+fn every_licence_is_allowed() {
+    let allowed = texts(deny_list("licenses", "allow"));
     let licences = licences();
     assert!(licences.len() > 100, "only {} packages", licences.len());
-    let refused: Vec<_> = licences
+    let disallowed: Vec<_> = licences
         .iter()
         .filter(|(_, licence)| !is_allowed(licence, &allowed))
         .collect();
     assert!(
-        refused.is_empty(),
-        "deny.toml does not allow the licences of {refused:#?}"
+        disallowed.is_empty(),
+        "deny.toml does not allow the licences of {disallowed:#?}"
     );
 }
 
 #[test]
 fn no_banned_crate_is_locked() {
-    let banned: BTreeSet<String> = deny("bans", "deny")
+    let banned: BTreeSet<String> = deny_list("bans", "deny")
         .iter()
         .filter_map(|ban| Some(ban.get("crate")?.as_str()?.to_owned()))
         .collect();
     assert!(!banned.is_empty(), "deny.toml bans nothing");
-    let locked = locked();
-    let found: Vec<&str> = locked
+    let locked_packages = locked_packages();
+    let found: Vec<&str> = locked_packages
         .iter()
         .map(|package| text(package, "name"))
         .filter(|name| banned.contains(*name))
@@ -152,12 +155,12 @@ fn no_banned_crate_is_locked() {
 }
 
 #[test]
-fn everything_comes_from_the_registries_allowed() {
-    let allowed: BTreeSet<String> = texts(deny("sources", "allow-registry"))
+fn every_package_comes_from_an_allowed_registry() {
+    let allowed: BTreeSet<String> = texts(deny_list("sources", "allow-registry"))
         .into_iter()
         .map(|registry| format!("registry+{registry}"))
         .collect();
-    for package in locked() {
+    for package in locked_packages() {
         let (name, source) = (text(&package, "name"), text(&package, "source"));
         if source.is_empty() {
             assert!(
@@ -171,7 +174,7 @@ fn everything_comes_from_the_registries_allowed() {
 }
 
 #[test]
-fn expressions_of_licences_are_understood() {
+fn licence_expressions_are_evaluated() {
     let allowed = [
         "MIT",
         "Apache-2.0",

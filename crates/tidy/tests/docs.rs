@@ -1,4 +1,4 @@
-//! What the pages for contributors, and the one on security, name is there.
+//! The paths and files that the pages for contributors, and the page on security, name exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use placewright_tidy::manifests;
 use placewright_tidy::source::workspace;
 
-/// Decision records are not among them: what they name was there when they were made.
+/// The checked pages. Decision records are not among them: they name what existed when they were made.
 const PAGES: [&str; 7] = [
     "README.md",
     "ARCHITECTURE.md",
@@ -18,18 +18,18 @@ const PAGES: [&str; 7] = [
     "tests/README.md",
 ];
 
-/// The pages that name source files without the way to them.
-const MAPS: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/ranking.md"];
+/// The pages that name source files without their folders.
+const PAGES_WITH_FILE_NAMES: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/ranking.md"];
 
-/// What a path from the root of the workspace begins with.
+/// The prefixes of paths from the root of the workspace.
 const FOLDERS: [&str; 5] = ["crates/", "tests/", "docs/", "packaging/", "examples/"];
 
 fn read(page: &str) -> String {
     fs::read_to_string(workspace().join(page)).expect("it can be read")
 }
 
-/// What is written as code on one line, and where links go.
-fn quoted(page: &str) -> BTreeSet<String> {
+/// The texts in code quotes on one line, and the targets of links.
+fn code_and_links(page: &str) -> BTreeSet<String> {
     let code = page
         .lines()
         .flat_map(|line| line.split('`').skip(1).step_by(2));
@@ -41,51 +41,59 @@ fn quoted(page: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_path_that_a_page_names_exists() {
-    let mut gone = Vec::new();
+fn every_path_in_a_page_exists() {
+    let mut missing = Vec::new();
     for page in PAGES {
-        for quoted in quoted(&read(page)) {
-            // A path may have arguments behind it, and may stand for several with `*`.
+        for quoted in code_and_links(&read(page)) {
+            // Arguments may follow a path, and a path with `*` stands for several files.
             let path = quoted.split_whitespace().next().unwrap_or_default();
-            // The map of a crate names its own tests.
-            let is_of_crate = path.starts_with("tests/") && path.ends_with(".rs");
-            let is_path = !is_of_crate && FOLDERS.iter().any(|folder| path.starts_with(folder));
+            // A path of tests is relative to the crate that the page describes.
+            let is_relative_to_crate = path.starts_with("tests/") && path.ends_with(".rs");
+            let is_path =
+                !is_relative_to_crate && FOLDERS.iter().any(|folder| path.starts_with(folder));
             let path = path.split('*').next().unwrap_or_default();
             if is_path && !workspace().join(path).exists() {
-                gone.push(format!("{page} names {path}"));
+                missing.push(format!("{page} names {path}"));
             }
         }
     }
-    assert!(gone.is_empty(), "not there any more:\n{}", gone.join("\n"));
+    assert!(
+        missing.is_empty(),
+        "not there any more:\n{}",
+        missing.join("\n")
+    );
 }
 
 /// The paths of all source files from the root of the workspace.
-fn sources(folder: &Path, found: &mut Vec<String>) {
+fn collect_files(folder: &Path, files: &mut Vec<String>) {
     for entry in fs::read_dir(folder).expect("it can be read") {
         let path = entry.expect("it can be read").path();
         if path.is_dir() {
-            sources(&path, found);
+            collect_files(&path, files);
         } else {
-            found.push(path.to_string_lossy().into_owned());
+            files.push(path.to_string_lossy().into_owned());
         }
     }
 }
 
 #[test]
-fn every_source_file_that_a_map_names_exists() {
+fn every_source_file_in_a_page_exists() {
     let mut files = Vec::new();
-    sources(&workspace().join("crates"), &mut files);
-    let is_there = |name: &str| files.iter().any(|file| file.ends_with(&format!("/{name}")));
-    let of_page = |page: &str| -> Vec<String> {
-        quoted(&read(page))
+    collect_files(&workspace().join("crates"), &mut files);
+    let exists = |name: &str| files.iter().any(|file| file.ends_with(&format!("/{name}")));
+    let missing_files_of = |page: &str| -> Vec<String> {
+        code_and_links(&read(page))
             .into_iter()
             .filter(|quoted| quoted.ends_with(".rs") && !quoted.contains([' ', '*', '{']))
-            .filter(|name| !is_there(name.trim_start_matches("../")))
+            .filter(|name| !exists(name.trim_start_matches("../")))
             .map(|name| format!("{page} names {name}"))
             .collect()
     };
-    let gone: Vec<String> = MAPS.into_iter().flat_map(of_page).collect();
-    assert!(gone.is_empty(), "not there any more: {gone:?}");
+    let missing: Vec<String> = PAGES_WITH_FILE_NAMES
+        .into_iter()
+        .flat_map(missing_files_of)
+        .collect();
+    assert!(missing.is_empty(), "not there any more: {missing:?}");
 }
 
 #[test]
@@ -112,9 +120,9 @@ fn every_decision_is_listed_and_numbered() {
         .collect();
     names.retain(|name| name != "README.md");
     names.sort();
-    for (at, name) in names.iter().enumerate() {
+    for (index, name) in names.iter().enumerate() {
         assert!(
-            name.starts_with(&format!("{:04}-", at + 1)),
+            name.starts_with(&format!("{:04}-", index + 1)),
             "{name} has another number"
         );
         assert!(

@@ -1,12 +1,12 @@
-//! Which module uses which, and which use one another in a circle.
+//! The uses between modules, and the cycles among them.
 
 use std::fs;
 
-use placewright_tidy::modules::{Circle, Modules};
+use placewright_tidy::modules::{Cycle, Modules};
 use tempfile::TempDir;
 
-/// Writes files, the first of which is the root of a crate, and reads its circles.
-fn circles(files: &[(&str, &str)]) -> Vec<Circle> {
+/// Writes files, of which the first is the root of a crate, and returns the cycles of the crate.
+fn cycles(files: &[(&str, &str)]) -> Vec<Cycle> {
     let folder = TempDir::new().expect("there is room");
     for (path, text) in files {
         let path = folder.path().join(path);
@@ -15,19 +15,16 @@ fn circles(files: &[(&str, &str)]) -> Vec<Circle> {
     }
     let modules = Modules::read(&folder.path().join(files[0].0)).expect("it can be read");
     assert_eq!(modules.files(), files.len());
-    modules.circles()
+    modules.cycles()
 }
 
-fn members(circles: &[Circle]) -> Vec<String> {
-    circles
-        .iter()
-        .map(|circle| circle.members.join(" "))
-        .collect()
+fn members(cycles: &[Cycle]) -> Vec<String> {
+    cycles.iter().map(|cycle| cycle.members.join(" ")).collect()
 }
 
 #[test]
-fn two_that_use_each_other_are_a_circle() {
-    let found = circles(&[
+fn two_modules_that_use_each_other_are_a_cycle() {
+    let cycles_found = cycles(&[
         ("lib.rs", "mod a; mod b; mod c; pub use a::A;"),
         (
             "a.rs",
@@ -36,9 +33,9 @@ fn two_that_use_each_other_are_a_circle() {
         ("b.rs", "pub struct B; fn f(_: &super::a::A) {}"),
         ("c.rs", "pub struct C;"),
     ]);
-    assert_eq!(members(&found), ["a b"]);
+    assert_eq!(members(&cycles_found), ["a b"]);
     assert_eq!(
-        found[0].uses,
+        cycles_found[0].uses,
         [
             ("a".to_owned(), "b".to_owned(), "crate::b::B".to_owned()),
             ("b".to_owned(), "a".to_owned(), "super::a::A".to_owned()),
@@ -48,7 +45,7 @@ fn two_that_use_each_other_are_a_circle() {
 
 #[test]
 fn a_re_export_is_no_use_and_leads_to_the_definition() {
-    let found = circles(&[
+    let cycles_found = cycles(&[
         (
             "lib.rs",
             "mod a; mod b; pub use a::{A as First, Other}; pub use b::*; pub struct Root;",
@@ -62,23 +59,23 @@ fn a_re_export_is_no_use_and_leads_to_the_definition() {
             "use crate::{First, Other}; pub struct B(First, Other); type R = super::Root;",
         ),
     ]);
-    assert_eq!(members(&found), [""; 0]);
+    assert_eq!(members(&cycles_found), [""; 0]);
 }
 
 #[test]
 fn a_re_export_that_is_also_used_is_a_use() {
-    let found = circles(&[
+    let cycles_found = cycles(&[
         ("lib.rs", "mod a; mod b; mod c;"),
         ("a.rs", "pub struct A(Option<Box<crate::b::B>>);"),
         ("b.rs", "pub use crate::a::A; pub struct B(A);"),
         ("c.rs", "pub use crate::b::A;"),
     ]);
-    assert_eq!(members(&found), ["a b"]);
+    assert_eq!(members(&cycles_found), ["a b"]);
 }
 
 #[test]
-fn a_module_and_its_child_are_one_subject() {
-    let found = circles(&[
+fn a_module_and_its_child_may_use_each_other() {
+    let cycles_found = cycles(&[
         ("main.rs", "mod a; mod b; fn main() { a::run() }"),
         (
             "a.rs",
@@ -90,23 +87,23 @@ fn a_module_and_its_child_are_one_subject() {
         ),
         ("b.rs", "pub fn go() { crate::main() }"),
     ]);
-    assert_eq!(members(&found), [""; 0]);
+    assert_eq!(members(&cycles_found), [""; 0]);
 }
 
 #[test]
-fn a_child_can_close_a_circle() {
-    let found = circles(&[
+fn a_child_can_close_a_cycle() {
+    let cycles_found = cycles(&[
         ("lib.rs", "mod a; mod b;"),
         ("a.rs", "mod inner; pub fn help() {}"),
         ("a/inner.rs", "pub fn go() { crate::b::go() }"),
         ("b.rs", "pub fn go() { crate::a::inner::go() }"),
     ]);
-    assert_eq!(members(&found), ["a::inner b"]);
+    assert_eq!(members(&cycles_found), ["a::inner b"]);
 }
 
 #[test]
-fn tests_and_other_crates_do_not_count() {
-    let found = circles(&[
+fn tests_and_other_crates_are_ignored() {
+    let cycles_found = cycles(&[
         ("lib.rs", "mod a; mod b; use std::fmt;"),
         (
             "a.rs",
@@ -118,15 +115,15 @@ fn tests_and_other_crates_do_not_count() {
             "use super::fmt; pub struct B(crate::a::A); impl fmt::Debug for B {}",
         ),
     ]);
-    assert_eq!(members(&found), [""; 0]);
+    assert_eq!(members(&cycles_found), [""; 0]);
 }
 
 #[test]
 fn modules_inside_a_file_belong_to_it() {
-    let found = circles(&[
+    let cycles_found = cycles(&[
         ("lib.rs", "mod a; mod c;"),
         ("a.rs", "pub mod b { pub fn f() { super::super::c::f() } }"),
         ("c.rs", "pub fn f() { if false { crate::a::b::f() } }"),
     ]);
-    assert_eq!(members(&found), ["a c"]);
+    assert_eq!(members(&cycles_found), ["a c"]);
 }

@@ -1,4 +1,4 @@
-//! What the page on security names is there: options, and where its links lead. That its paths exist is
+//! The options that the page on security names, and the targets of its links, exist. Its paths are
 //! tested with those of other pages (`docs.rs`).
 
 use std::collections::BTreeSet;
@@ -10,13 +10,13 @@ fn read(page: &str) -> String {
     fs::read_to_string(workspace().join(page)).expect("it can be read")
 }
 
-/// What is written as code on one line.
-fn quoted(page: &str) -> impl Iterator<Item = &str> {
+/// The texts in code quotes on one line.
+fn code_texts(page: &str) -> impl Iterator<Item = &str> {
     page.lines()
         .flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
-/// The options, as docs/configuration.md lists them; a test of the program compares it with the table.
+/// The options in docs/configuration.md, which a test of the program compares with the table of options.
 fn options() -> BTreeSet<String> {
     let page = read("docs/configuration.md");
     let headings = page.lines().filter_map(|line| line.strip_prefix("### "));
@@ -24,7 +24,7 @@ fn options() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_option_that_the_page_on_security_names_exists() {
+fn every_option_in_the_page_on_security_exists() {
     let options = options();
     let section = |name: &str| name.split_once('.').map(|(section, _)| section.to_owned());
     let sections: BTreeSet<String> = options.iter().filter_map(|name| section(name)).collect();
@@ -32,35 +32,39 @@ fn every_option_that_the_page_on_security_names_exists() {
         key.bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
     };
-    let mut named = BTreeSet::new();
+    let mut named_options = BTreeSet::new();
     let page = read("docs/security.md");
-    for quoted in quoted(&page) {
-        // `section.key`, perhaps with a value behind it.
+    for quoted in code_texts(&page) {
+        // `section.key`, perhaps followed by a value.
         let name = quoted.split_whitespace().next().unwrap_or_default();
         if let Some((section, key)) = name.split_once('.')
             && sections.contains(section)
             && is_key(key)
         {
-            named.insert(name.to_owned());
+            named_options.insert(name.to_owned());
         }
     }
-    let gone: Vec<_> = named.difference(&options).collect();
+    let missing: Vec<_> = named_options.difference(&options).collect();
     assert!(
-        gone.is_empty(),
-        "docs/security.md names {gone:?}, which are no options"
+        missing.is_empty(),
+        "docs/security.md names {missing:?}, which are no options"
     );
-    assert!(named.len() > 40, "few options are found: {named:?}");
+    assert!(
+        named_options.len() > 40,
+        "few options are found: {named_options:?}"
+    );
 }
 
-/// What a link to a heading says behind `#`.
+/// The part after `#` in a link to a heading.
 fn anchor(heading: &str) -> String {
-    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
-    let text: String = heading.chars().filter(kept).collect();
+    let is_in_anchor =
+        |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    let text: String = heading.chars().filter(is_in_anchor).collect();
     text.trim().to_lowercase().replace(' ', "-")
 }
 
 #[test]
-fn the_links_of_the_page_on_security_lead_somewhere() {
+fn the_links_of_the_page_on_security_have_targets() {
     let page = read("docs/security.md");
     let mut broken = Vec::new();
     for link in page
@@ -68,7 +72,7 @@ fn the_links_of_the_page_on_security_lead_somewhere() {
         .skip(1)
         .filter_map(|rest| rest.split(')').next())
     {
-        let (file, wanted) = link.split_once('#').unwrap_or((link, ""));
+        let (file, heading_anchor) = link.split_once('#').unwrap_or((link, ""));
         let path = match file {
             "" => "docs/security.md".to_owned(),
             file => format!("docs/{file}"),
@@ -79,8 +83,9 @@ fn the_links_of_the_page_on_security_lead_somewhere() {
         }
         let target = read(&path);
         let mut headings = target.lines().filter(|line| line.starts_with('#'));
-        let is_there = headings.any(|line| anchor(line.trim_start_matches('#')) == wanted);
-        if !wanted.is_empty() && !is_there {
+        let has_heading =
+            headings.any(|line| anchor(line.trim_start_matches('#')) == heading_anchor);
+        if !heading_anchor.is_empty() && !has_heading {
             broken.push(link);
         }
     }

@@ -1,5 +1,5 @@
-//! The ways through the code that ARCHITECTURE.md draws: their files exist, and none is entered again
-//! after it was left, unless the page says why.
+//! The drawing of ARCHITECTURE.md that shows the files that a request passes (its ways): the files exist,
+//! and none is entered twice, unless the page says why.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,15 +11,15 @@ const HEADING: &str = "\n## Three ways through the code, file by file\n";
 
 /// A file on a way.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entered {
-    krate: String,
+struct VisitedFile {
+    crate_name: String,
     /// Its path in the crate's sources.
     path: String,
     /// Whether the page marks it as entered more than once.
     is_marked: bool,
 }
 
-/// The drawing and the text below it.
+/// The drawing, and the text below it.
 fn section() -> (String, String) {
     let page = fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("it can be read");
     let (_, section) = page.split_once(HEADING).expect("the page has the section");
@@ -33,80 +33,83 @@ fn section() -> (String, String) {
     )
 }
 
-/// The ways by their headings: the files of each, in order. A line goes on in the crate of the line
-/// before it, unless it begins with the name of another.
-fn ways(drawing: &str) -> BTreeMap<String, Vec<Entered>> {
+/// The files of each way in order, by the way's heading. A line that does not begin with the name of a
+/// crate continues in the crate of the line before it.
+fn files_by_way(drawing: &str) -> BTreeMap<String, Vec<VisitedFile>> {
     let crates = manifests::crates(&workspace()).expect("the manifests can be read");
-    let mut ways: BTreeMap<String, Vec<Entered>> = BTreeMap::new();
-    let (mut way, mut krate) = (String::new(), String::new());
+    let mut files_by_way: BTreeMap<String, Vec<VisitedFile>> = BTreeMap::new();
+    let (mut way, mut crate_name) = (String::new(), String::new());
     for line in drawing.lines().filter(|line| !line.trim().is_empty()) {
         if !line.starts_with(' ') {
             line.clone_into(&mut way);
             continue;
         }
         let words: Vec<&str> = line.split([' ', ',', ';']).collect();
-        let first = words.iter().find(|word| !word.is_empty());
-        if let Some(first) = first.filter(|first| crates.contains_key(**first)) {
-            (*first).clone_into(&mut krate);
+        let first_word = words.iter().find(|word| !word.is_empty());
+        if let Some(first_word) = first_word.filter(|first_word| crates.contains_key(**first_word))
+        {
+            (*first_word).clone_into(&mut crate_name);
         }
         let files = words.iter().filter_map(|word| {
             let path = word.trim_end_matches('*');
-            path.ends_with(".rs").then(|| Entered {
-                krate: krate.clone(),
+            path.ends_with(".rs").then(|| VisitedFile {
+                crate_name: crate_name.clone(),
                 path: path.to_owned(),
                 is_marked: path.len() < word.len(),
             })
         });
-        ways.entry(way.clone()).or_default().extend(files);
+        files_by_way.entry(way.clone()).or_default().extend(files);
     }
-    assert_eq!(ways.len(), 3, "{:?}", ways.keys());
-    for (way, files) in &ways {
+    assert_eq!(files_by_way.len(), 3, "{:?}", files_by_way.keys());
+    for (way, files) in &files_by_way {
         assert!(files.len() > 15, "{way} has {} files", files.len());
     }
-    ways
+    files_by_way
 }
 
 #[test]
 fn every_file_of_a_way_exists() {
     let (drawing, _) = section();
-    let mut gone = BTreeSet::new();
-    for entered in ways(&drawing).into_values().flatten() {
-        let file = format!("crates/{}/src/{}", entered.krate, entered.path);
+    let mut missing = BTreeSet::new();
+    for visited in files_by_way(&drawing).into_values().flatten() {
+        let file = format!("crates/{}/src/{}", visited.crate_name, visited.path);
         if !workspace().join(&file).is_file() {
-            gone.insert(file);
+            missing.insert(file);
         }
     }
     assert!(
-        gone.is_empty(),
-        "ARCHITECTURE.md draws ways through {gone:#?}"
+        missing.is_empty(),
+        "ARCHITECTURE.md draws ways through {missing:#?}"
     );
 }
 
 #[test]
-fn no_file_is_entered_again_without_a_reason() {
+fn no_file_is_entered_twice_without_a_reason() {
     let (drawing, text) = section();
-    let mut wrong = Vec::new();
-    for (way, files) in ways(&drawing) {
+    let mut violations = Vec::new();
+    for (way, files) in files_by_way(&drawing) {
         let mut visits: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
-        for entered in &files {
-            let (times, marked) = visits.entry((&entered.krate, &entered.path)).or_default();
-            *times += 1;
-            *marked += usize::from(entered.is_marked);
+        for visited in &files {
+            let (visit_count, marked_count) = visits
+                .entry((&visited.crate_name, &visited.path))
+                .or_default();
+            *visit_count += 1;
+            *marked_count += usize::from(visited.is_marked);
         }
-        for ((krate, path), (times, marked)) in visits {
-            match (times, marked) {
+        for ((crate_name, path), (visit_count, marked_count)) in visits {
+            match (visit_count, marked_count) {
                 (1, 0) => {}
-                (2.., _) if times == marked => {
+                (2.., _) if visit_count == marked_count => {
                     if !text.contains(&format!("`{path}`")) {
-                        wrong.push(format!("{way}: no reason for {krate} {path}"));
+                        violations.push(format!("{way}: no reason for {crate_name} {path}"));
                     }
                 }
-                (1, _) => wrong.push(format!("{way}: {krate} {path} is entered once")),
-                _ => wrong.push(format!(
-                    "{way}: {krate} {path} comes {times} times, {marked} with *"
+                (1, _) => violations.push(format!("{way}: {crate_name} {path} is entered once")),
+                _ => violations.push(format!(
+                    "{way}: {crate_name} {path} comes {visit_count} times, {marked_count} with *"
                 )),
             }
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(violations.is_empty(), "{violations:#?}");
 }

@@ -1,16 +1,16 @@
-//! Makes the small trace that ships with the project, the same one every time.
+//! Generates the small trace that is part of the project. The result is the same each time.
 //!
 //! `cargo run -p placewright-trace --example generate -- crates/trace/data`
 //!
-//! 60 machines, 52 of them with 192 GPUs of three models, and 400 tasks of two days. A quarter of the
-//! tasks need no GPU, half of them a part of one. All together ask for a little more GPU than there
-//! is, so that a replay without deletions ends with refusals.
+//! It has 60 machines, 52 of them with 192 GPUs of three models, and 400 tasks in two days. A third of
+//! the tasks need no GPU, half of them a part of one. Together they request a little more GPU than the
+//! machines have, so that a replay without deletions ends with refusals.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The machines: count, CPU in thousandths of a core, memory in MiB, GPUs, their model.
+/// Groups of equal machines: count, CPU in thousandths of a core, memory in MiB, GPUs, GPU model.
 const NODES: [(u32, u32, u32, u32, &str); 4] = [
     (8, 64_000, 262_144, 0, ""),
     (24, 48_000, 196_608, 2, "T4"),
@@ -18,11 +18,11 @@ const NODES: [(u32, u32, u32, u32, &str); 4] = [
     (8, 96_000, 524_288, 8, "V100"),
 ];
 const TASKS: u32 = 400;
-/// The time in which tasks are submitted.
-const SUBMITTED_S: u64 = 2 * 24 * 3600;
-/// Parts of a GPU that tasks ask for.
+/// The time in which tasks are submitted, in seconds.
+const SUBMISSION_TIME_S: u64 = 2 * 24 * 3600;
+/// The parts of a GPU that tasks request, in thousandths.
 const SHARES: [u32; 6] = [100, 200, 250, 400, 500, 800];
-/// CPU in thousandths and memory in MiB that tasks ask for.
+/// The CPU in thousandths of a core and the memory in MiB that tasks request.
 const SIZES: [(u32, u32); 5] = [
     (2_000, 8_192),
     (4_000, 16_384),
@@ -32,9 +32,9 @@ const SIZES: [(u32, u32); 5] = [
 ];
 
 /// A pseudo-random generator with a fixed seed.
-struct Numbers(u64);
+struct RandomNumbers(u64);
 
-impl Numbers {
+impl RandomNumbers {
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -42,43 +42,45 @@ impl Numbers {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end
     }
 
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        let index = usize::try_from(self.below(all.len() as u64)).unwrap_or(0);
-        all[index]
+    fn choose<T: Copy>(&mut self, choices: &[T]) -> T {
+        let index = usize::try_from(self.below(choices.len() as u64)).unwrap_or(0);
+        choices[index]
     }
 }
 
 fn nodes() -> String {
     let mut text = "sn,cpu_milli,memory_mib,gpu,model\n".to_owned();
-    let kinds = NODES.iter().flat_map(|kind| (0..kind.0).map(move |_| kind));
-    for (number, (_, cpu, memory, gpus, model)) in kinds.enumerate() {
+    let machine_groups = NODES
+        .iter()
+        .flat_map(|group| (0..group.0).map(move |_| group));
+    for (number, (_, cpu, memory, gpus, model)) in machine_groups.enumerate() {
         let _ = writeln!(text, "node-{number:02},{cpu},{memory},{gpus},{model}");
     }
     text
 }
 
-fn tasks(numbers: &mut Numbers) -> String {
+fn tasks(random: &mut RandomNumbers) -> String {
     let header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time";
     let mut text = format!("{header}\n");
     for number in 0..TASKS {
-        let (cpu, memory) = numbers.one_of(&SIZES);
-        let (gpus, share) = match numbers.below(100) {
+        let (cpu, memory) = random.choose(&SIZES);
+        let (gpus, gpu_milli) = match random.below(100) {
             0..33 => (0, 0),
-            33..82 => (1, numbers.one_of(&SHARES)),
+            33..82 => (1, random.choose(&SHARES)),
             82..96 => (1, 1000),
-            _ => (numbers.one_of(&[2, 4, 8]), 1000),
+            _ => (random.choose(&[2, 4, 8]), 1000),
         };
-        let spec = match numbers.below(100) {
+        let gpu_spec = match random.below(100) {
             0..12 if gpus == 1 => "T4",
             12..20 if gpus == 1 => "A10|T4",
             20..33 if gpus > 0 && gpus < 8 => "A10|V100",
             _ => "",
         };
-        let created = SUBMITTED_S * u64::from(number) / u64::from(TASKS) + numbers.below(400);
-        let deleted = created + 3600 + numbers.below(40 * 3600);
+        let created = SUBMISSION_TIME_S * u64::from(number) / u64::from(TASKS) + random.below(400);
+        let deleted = created + 3600 + random.below(40 * 3600);
         let _ = writeln!(
             text,
-            "task-{number:03},{cpu},{memory},{gpus},{share},{spec},{created},{deleted}"
+            "task-{number:03},{cpu},{memory},{gpus},{gpu_milli},{gpu_spec},{created},{deleted}"
         );
     }
     text
@@ -90,8 +92,8 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let folder = Path::new(&folder);
-    let mut numbers = Numbers(0x706c_6163_6577_7269);
-    let files = [("nodes.csv", nodes()), ("tasks.csv", tasks(&mut numbers))];
+    let mut random = RandomNumbers(0x706c_6163_6577_7269);
+    let files = [("nodes.csv", nodes()), ("tasks.csv", tasks(&mut random))];
     for (name, text) in files {
         let file = folder.join(name);
         if let Err(error) = std::fs::write(&file, text) {

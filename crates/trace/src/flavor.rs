@@ -1,4 +1,4 @@
-//! A task as a flavor: what it needs as extra specs of the compute API.
+//! A task as a flavor: its requirements as extra specs of the compute API.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ pub struct Flavor {
 /// The flavor of a task.
 ///
 /// CPU and memory are in the group without a suffix. Each GPU is a group of its own (`_GPU1`,
-/// `_GPU2`, …), and all on different providers. One model is a required trait; of several, any
-/// is accepted: `placewright:any_trait_GPU1`.
+/// `_GPU2`, …), and all groups are served by different providers. A single model is a required trait; of
+/// several models, each is acceptable: `placewright:any_trait_GPU1`.
 #[must_use]
 pub fn flavor(task: &Task) -> Flavor {
     let mut extra_specs = BTreeMap::new();
     let mut add = |key: String, value: String| extra_specs.insert(key, value);
-    // CPU is claimed in thousandths of a core only.
+    // CPU is claimed only in thousandths of a core, so no VCPU is claimed.
     add("resources:VCPU".to_owned(), "0".to_owned());
     add(format!("resources:{MILLI_CPU}"), task.cpu_milli.to_string());
     add(
@@ -47,8 +47,11 @@ pub fn flavor(task: &Task) -> Flavor {
         );
         match &*traits {
             [] => None,
-            [one] => add(format!("trait_GPU{number}:{one}"), "required".to_owned()),
-            any => add(format!("placewright:any_trait_GPU{number}"), any.join(",")),
+            [model] => add(format!("trait_GPU{number}:{model}"), "required".to_owned()),
+            models => add(
+                format!("placewright:any_trait_GPU{number}"),
+                models.join(","),
+            ),
         };
     }
     if task.gpus > 1 {

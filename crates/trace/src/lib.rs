@@ -1,15 +1,15 @@
 //! Traces of a cluster: its machines and the tasks that were submitted to it, from CSV files.
 //!
 //! The format is that of the public traces `cluster-trace-gpu-v2023`: columns are found by the names
-//! in the first row, in any order, and columns that nobody needs are ignored. A file that is wrong is
-//! refused with its name, the line and the column.
+//! in the first row, in any order, and other columns are ignored. The error for an invalid file names
+//! the file, the line and the column.
 //!
 //! - [`nodes`] reads machines; a machine becomes a tree of resource [`provider`]s.
 //! - [`tasks`] reads tasks; a task becomes a server of a [`flavor`].
 //!
-//! Nothing is lost on the way. CPU is a custom class in thousandths of a core, because tasks ask for
-//! parts of cores. Each GPU is a provider of its own with 1,000 units, because tasks ask for parts of
-//! one GPU, or for several whole ones that must be different ones. The model of a GPU is a trait.
+//! The conversion loses no requirement. CPU is a custom class in thousandths of a core, because tasks
+//! request parts of cores. Each GPU is a provider of its own with 1,000 units, because a task requests a
+//! part of one GPU, or several whole GPUs, which must be different ones. The model of a GPU is a trait.
 //!
 //! ```
 //! # use std::path::Path;

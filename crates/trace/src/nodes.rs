@@ -17,11 +17,11 @@ pub struct Node {
     pub memory_mib: u32,
     /// The number of GPUs, all of one model.
     pub gpus: u32,
-    /// The model of the GPUs; `None` if the file does not say.
+    /// The model of the GPUs; `None` if the file has no model.
     pub gpu_model: Option<String>,
 }
 
-/// An upper bound of the GPUs of a machine: a larger number is a mistake in the file.
+/// The most GPUs of a machine: a larger number is a mistake in the file.
 const GPUS_MAX: u32 = 1024;
 
 /// Reads the machines of a file, in its order.
@@ -30,36 +30,36 @@ const GPUS_MAX: u32 = 1024;
 ///
 /// [`TraceError`] for a file that cannot be read or is wrong.
 pub fn read(file: &Path) -> Result<Vec<Node>, TraceError> {
-    let reader = File::open(file).map_err(|why| TraceError::Unreadable {
+    let reader = File::open(file).map_err(|error| TraceError::Unreadable {
         file: file.to_owned(),
-        why,
+        error,
     })?;
     parse(file, reader)
 }
 
-/// Reads machines from any reader; `file` is its name in errors.
+/// Parses machines; errors name `file`.
 ///
 /// # Errors
 ///
-/// [`TraceError`] for what is wrong with it.
+/// [`TraceError`] for invalid CSV or a wrong value.
 pub fn parse(file: &Path, reader: impl Read) -> Result<Vec<Node>, TraceError> {
     let table = Table::read(file, reader)?;
     let name = table.column("sn")?;
     let cpu = table.column("cpu_milli")?;
     let memory = table.column("memory_mib")?;
     let gpus = table.column("gpu")?;
-    let model = table.column_if_any("model");
+    let model = table.optional_column("model");
     table.check_unique(name)?;
     let mut nodes = Vec::new();
     for row in table.rows() {
-        let gpus = row.at_most(gpus, GPUS_MAX)?;
-        let named = gpus > 0 && !row.text(model).is_empty();
+        let gpus = row.number_up_to(gpus, GPUS_MAX)?;
+        let has_model = gpus > 0 && !row.text(model).is_empty();
         nodes.push(Node {
             name: row.name(name)?,
             cpu_milli: row.amount(cpu)?,
             memory_mib: row.amount(memory)?,
             gpus,
-            gpu_model: named.then(|| row.name(model)).transpose()?,
+            gpu_model: has_model.then(|| row.name(model)).transpose()?,
         });
     }
     Ok(nodes)

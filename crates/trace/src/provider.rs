@@ -16,13 +16,13 @@ pub struct Provider {
     pub traits: Vec<String>,
 }
 
-/// Disk of every machine in GiB: traces do not include disk, so it must never be the bottleneck.
+/// The disk of every machine in GiB: so large that it never limits, because traces have no disk.
 const DISK_GB_TOTAL: u32 = 1_000_000;
 
-/// The providers of a machine, the root first. A total of 0 is left out.
+/// The providers of a machine, the root first. Inventories with a total of 0 are left out.
 #[must_use]
 pub fn providers(node: &Node) -> Vec<Provider> {
-    let all = [
+    let totals = [
         (MILLI_CPU, node.cpu_milli),
         (MEMORY_MB, node.memory_mib),
         (DISK_GB, DISK_GB_TOTAL),
@@ -30,7 +30,7 @@ pub fn providers(node: &Node) -> Vec<Provider> {
     let root = Provider {
         name: node.name.clone(),
         parent: None,
-        inventories: all.into_iter().filter(|(_, total)| *total > 0).collect(),
+        inventories: totals.into_iter().filter(|(_, total)| *total > 0).collect(),
         traits: Vec::new(),
     };
     let gpus = (0..node.gpus).map(|number| Provider {

@@ -10,30 +10,30 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum TraceError {
     /// The file cannot be read.
-    #[error("{}: {why}", file.display())]
+    #[error("{}: {error}", file.display())]
     Unreadable {
         /// The file that was to be read.
         file: PathBuf,
         /// The error of the file system.
-        why: std::io::Error,
+        error: std::io::Error,
     },
     /// A line is not valid CSV, or has another number of values than the header.
-    #[error("{}: {why}", file.display())]
+    #[error("{}: {error}", file.display())]
     NotCsv {
         /// The file that was read.
         file: PathBuf,
         /// The error of the CSV parser, which names the line.
-        why: csv::Error,
+        error: csv::Error,
     },
     /// The header lacks a column.
-    #[error("{}, line 1: there is no column {column}; the columns are {}", file.display(), found.join(", "))]
+    #[error("{}, line 1: there is no column {column}; the columns are {}", file.display(), available.join(", "))]
     NoColumn {
         /// The file that was read.
         file: PathBuf,
         /// The name of the missing column.
         column: &'static str,
-        /// The names of the columns that are there.
-        found: Vec<String>,
+        /// The names of the columns in the header.
+        available: Vec<String>,
     },
     /// A value is wrong.
     #[error("{}, line {line}, column {column}: {reason}", file.display())]
@@ -65,14 +65,14 @@ pub(crate) struct Table<'a> {
     rows: Vec<(u64, csv::StringRecord)>,
 }
 
-/// One row with its line number.
+/// A row with its line number.
 pub(crate) struct Row<'a> {
     table: &'a Table<'a>,
     line: u64,
     record: &'a csv::StringRecord,
 }
 
-/// The index of a column; `None` for an optional one that is missing.
+/// The index of a column; `None` for an optional column that the file lacks.
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     name: &'static str,
@@ -80,10 +80,11 @@ pub(crate) struct Column {
 }
 
 impl<'a> Table<'a> {
+    /// Reads a CSV file with a header.
     pub(crate) fn read(file: &'a Path, reader: impl Read) -> Result<Self, TraceError> {
-        let not_csv = |why| TraceError::NotCsv {
+        let not_csv = |error| TraceError::NotCsv {
             file: file.to_owned(),
-            why,
+            error,
         };
         let mut reader = csv::ReaderBuilder::new()
             .trim(csv::Trim::All)
@@ -104,20 +105,23 @@ impl<'a> Table<'a> {
 
     /// Finds a column that is required.
     pub(crate) fn column(&self, name: &'static str) -> Result<Column, TraceError> {
-        let column = self.column_if_any(name);
+        let column = self.optional_column(name);
         if column.index.is_some() {
             return Ok(column);
         }
         Err(TraceError::NoColumn {
             file: self.file.to_owned(),
             column: name,
-            found: self.header.iter().map(str::to_owned).collect(),
+            available: self.header.iter().map(str::to_owned).collect(),
         })
     }
 
-    /// An optional column: if it is missing, all its values are empty.
-    pub(crate) fn column_if_any(&self, name: &'static str) -> Column {
-        let index = self.header.iter().position(|found| found == name);
+    /// Finds an optional column; if the file lacks it, all its values are empty.
+    pub(crate) fn optional_column(&self, name: &'static str) -> Column {
+        let index = self
+            .header
+            .iter()
+            .position(|column_name| column_name == name);
         Column { name, index }
     }
 
@@ -129,14 +133,16 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Refuses a name that occurs in two rows.
+    /// Checks that no two rows have the same name in a column.
     pub(crate) fn check_unique(&self, column: Column) -> Result<(), TraceError> {
-        let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut line_by_name: BTreeMap<&str, u64> = BTreeMap::new();
         for row in self.rows() {
             let line = row.line;
             let name = column.index.and_then(|index| row.record.get(index));
-            if let Some(before) = seen.insert(name.unwrap_or_default(), line) {
-                return Err(row.wrong(column, format!("line {before} has the same name")));
+            if let Some(previous_line) = line_by_name.insert(name.unwrap_or_default(), line) {
+                return Err(
+                    row.value_error(column, format!("line {previous_line} has the same name"))
+                );
             }
         }
         Ok(())
@@ -154,27 +160,27 @@ impl<'a> Row<'a> {
     pub(crate) fn name(&self, column: Column) -> Result<String, TraceError> {
         let text = self.text(column);
         if text.is_empty() {
-            return Err(self.wrong(column, "it is empty".to_owned()));
+            return Err(self.value_error(column, "it is empty".to_owned()));
         }
         if text.chars().count() > NAME_LENGTH_MAX || text.chars().any(char::is_control) {
             let reason = format!("a name has 1 to {NAME_LENGTH_MAX} printable characters");
-            return Err(self.wrong(column, reason));
+            return Err(self.value_error(column, reason));
         }
         Ok(text.to_owned())
     }
 
     /// An amount of a resource; an empty value is 0.
     pub(crate) fn amount(&self, column: Column) -> Result<u32, TraceError> {
-        self.at_most(column, AMOUNT_MAX)
+        self.number_up_to(column, AMOUNT_MAX)
     }
 
-    /// A number up to `max`; an empty value is 0.
-    pub(crate) fn at_most(&self, column: Column, max: u32) -> Result<u32, TraceError> {
+    /// A number up to `limit`; an empty value is 0.
+    pub(crate) fn number_up_to(&self, column: Column, limit: u32) -> Result<u32, TraceError> {
         let number = self.number(column)?.unwrap_or(0);
         u32::try_from(number)
             .ok()
-            .filter(|number| *number <= max)
-            .ok_or_else(|| self.wrong(column, format!("{number} is more than {max}")))
+            .filter(|number| *number <= limit)
+            .ok_or_else(|| self.value_error(column, format!("{number} is more than {limit}")))
     }
 
     /// A whole number; `None` for an empty value.
@@ -184,18 +190,18 @@ impl<'a> Row<'a> {
             return Ok(None);
         }
         // Some tools write whole numbers with a fraction of zeros.
-        let whole = match text.split_once('.') {
-            Some((whole, zeros)) if zeros.bytes().all(|digit| digit == b'0') => whole,
+        let integer_part = match text.split_once('.') {
+            Some((integer_part, zeros)) if zeros.bytes().all(|digit| digit == b'0') => integer_part,
             _ => text,
         };
-        match whole.parse() {
+        match integer_part.parse() {
             Ok(number) => Ok(Some(number)),
-            Err(_) => Err(self.wrong(column, format!("{text:?} is no whole number"))),
+            Err(_) => Err(self.value_error(column, format!("{text:?} is no whole number"))),
         }
     }
 
     /// An error about a value of this row.
-    pub(crate) fn wrong(&self, column: Column, reason: String) -> TraceError {
+    pub(crate) fn value_error(&self, column: Column, reason: String) -> TraceError {
         TraceError::BadValue {
             file: self.table.file.to_owned(),
             line: self.line,
@@ -205,5 +211,5 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The longest name in characters. Names that are derived from it still fit their own limits.
+/// The longest name in characters. It is short enough for the limits of names that are derived from it.
 const NAME_LENGTH_MAX: usize = 200;

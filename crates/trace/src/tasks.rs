@@ -16,7 +16,7 @@ pub struct Task {
     pub cpu_milli: u32,
     /// Memory of the task in MiB.
     pub memory_mib: u32,
-    /// The number of different GPUs that it needs.
+    /// The number of GPUs that it needs, all different.
     pub gpus: u32,
     /// The share of each GPU in thousandths; 0 if it needs none.
     pub gpu_milli: u32,
@@ -24,13 +24,14 @@ pub struct Task {
     pub gpu_models: Vec<String>,
     /// The time of submission in seconds of the trace.
     pub created_s: u64,
-    /// The time of departure in seconds of the trace; `None` if the trace does not say.
+    /// The time of departure in seconds of the trace; `None` if the trace has none.
     pub deleted_s: Option<u64>,
 }
 
-/// An upper bound of the GPUs of a task.
+/// The most GPUs of a task: a larger number is a mistake in the file.
 const GPUS_MAX: u32 = 1024;
-/// Long enough for a list of many models, short enough for a flavor's name.
+/// The longest list of GPU models in characters, so that the flavor's name, which contains it, fits
+/// the limit of names.
 const GPU_SPEC_LENGTH_MAX: usize = 150;
 
 /// Reads the tasks of a file in the order in which they were submitted; tasks of one second keep
@@ -40,18 +41,18 @@ const GPU_SPEC_LENGTH_MAX: usize = 150;
 ///
 /// [`TraceError`] for a file that cannot be read or is wrong.
 pub fn read(file: &Path) -> Result<Vec<Task>, TraceError> {
-    let reader = File::open(file).map_err(|why| TraceError::Unreadable {
+    let reader = File::open(file).map_err(|error| TraceError::Unreadable {
         file: file.to_owned(),
-        why,
+        error,
     })?;
     parse(file, reader)
 }
 
-/// Reads tasks from any reader, as [`read`] does; `file` is its name in errors.
+/// Parses tasks in the order in which they were submitted; errors name `file`.
 ///
 /// # Errors
 ///
-/// [`TraceError`] for what is wrong with it.
+/// [`TraceError`] for invalid CSV or a wrong value.
 pub fn parse(file: &Path, reader: impl Read) -> Result<Vec<Task>, TraceError> {
     let table = Table::read(file, reader)?;
     let name = table.column("name")?;
@@ -59,19 +60,19 @@ pub fn parse(file: &Path, reader: impl Read) -> Result<Vec<Task>, TraceError> {
     let memory = table.column("memory_mib")?;
     let gpus = table.column("num_gpu")?;
     let gpu_milli = table.column("gpu_milli")?;
-    let gpu_spec = table.column_if_any("gpu_spec");
+    let gpu_spec = table.optional_column("gpu_spec");
     let created = table.column("creation_time")?;
-    let deleted = table.column_if_any("deletion_time");
+    let deleted = table.optional_column("deletion_time");
     table.check_unique(name)?;
     let mut tasks = Vec::new();
     for row in table.rows() {
-        let gpus = row.at_most(gpus, GPUS_MAX)?;
+        let gpus = row.number_up_to(gpus, GPUS_MAX)?;
         let created_s = row
             .number(created)?
-            .ok_or_else(|| row.wrong(created, "it is empty".to_owned()))?;
+            .ok_or_else(|| row.value_error(created, "it is empty".to_owned()))?;
         let deleted_s = row.number(deleted)?;
         if deleted_s.is_some_and(|deleted_s| deleted_s < created_s) {
-            return Err(row.wrong(deleted, "it is before creation_time".to_owned()));
+            return Err(row.value_error(deleted, "it is before creation_time".to_owned()));
         }
         tasks.push(Task {
             name: row.name(name)?,
@@ -81,12 +82,12 @@ pub fn parse(file: &Path, reader: impl Read) -> Result<Vec<Task>, TraceError> {
             gpu_milli: if gpus == 0 {
                 0
             } else {
-                share(&row, gpu_milli)?
+                parse_gpu_share(&row, gpu_milli)?
             },
             gpu_models: if gpus == 0 {
                 Vec::new()
             } else {
-                models(&row, gpu_spec)?
+                parse_models(&row, gpu_spec)?
             },
             created_s,
             deleted_s,
@@ -96,20 +97,20 @@ pub fn parse(file: &Path, reader: impl Read) -> Result<Vec<Task>, TraceError> {
     Ok(tasks)
 }
 
-fn share(row: &Row<'_>, column: Column) -> Result<u32, TraceError> {
-    let share = row.at_most(column, GPU_MILLI_TOTAL)?;
+fn parse_gpu_share(row: &Row<'_>, column: Column) -> Result<u32, TraceError> {
+    let share = row.number_up_to(column, GPU_MILLI_TOTAL)?;
     if share == 0 {
         let reason = format!("a task with GPUs takes 1 to {GPU_MILLI_TOTAL} of each");
-        return Err(row.wrong(column, reason));
+        return Err(row.value_error(column, reason));
     }
     Ok(share)
 }
 
-fn models(row: &Row<'_>, column: Column) -> Result<Vec<String>, TraceError> {
+fn parse_models(row: &Row<'_>, column: Column) -> Result<Vec<String>, TraceError> {
     let text = row.text(column);
     if text.chars().count() > GPU_SPEC_LENGTH_MAX {
         let reason = format!("it has more than {GPU_SPEC_LENGTH_MAX} characters");
-        return Err(row.wrong(column, reason));
+        return Err(row.value_error(column, reason));
     }
     let mut models: Vec<String> = text
         .split('|')

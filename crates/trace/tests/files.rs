@@ -21,18 +21,18 @@ fn node_text(text: &str) -> Result<Vec<nodes::Node>, String> {
 
 #[test]
 fn columns_are_found_by_name_and_unknown_ones_ignored() {
-    let read =
+    let parsed =
         node_text("model,colour,gpu,memory_mib,cpu_milli,sn\nT4,red,2,10,2000,a\n,,0,5,1,b\n");
-    let read = read.unwrap();
-    assert_eq!((read[0].cpu_milli, read[0].gpus), (2000, 2));
-    assert_eq!(read[0].gpu_model.as_deref(), Some("T4"));
-    assert_eq!(read[1].gpu_model, None);
+    let parsed = parsed.unwrap();
+    assert_eq!((parsed[0].cpu_milli, parsed[0].gpus), (2000, 2));
+    assert_eq!(parsed[0].gpu_model.as_deref(), Some("T4"));
+    assert_eq!(parsed[1].gpu_model, None);
 }
 
 #[test]
 fn a_machine_becomes_a_tree_with_a_provider_for_each_gpu() {
-    let read = node_text("sn,cpu_milli,memory_mib,gpu,model\na,2000,10,2,V100-m16\n").unwrap();
-    let tree = providers(&read[0]);
+    let parsed = node_text("sn,cpu_milli,memory_mib,gpu,model\na,2000,10,2,V100-m16\n").unwrap();
+    let tree = providers(&parsed[0]);
     let names: Vec<_> = tree.iter().map(|provider| &*provider.name).collect();
     assert_eq!(names, ["a", "a_gpu_0", "a_gpu_1"]);
     assert_eq!(tree[0].parent, None);
@@ -43,8 +43,8 @@ fn a_machine_becomes_a_tree_with_a_provider_for_each_gpu() {
 
 #[test]
 fn tasks_come_in_the_order_of_their_submission() {
-    let read = task_lines("c,1,1,0,0,,LS,9,10\na,1,1,0,0,,LS,3,\nb,1,1,0,0,,LS,9,9.0\n").unwrap();
-    let order: Vec<_> = read
+    let parsed = task_lines("c,1,1,0,0,,LS,9,10\na,1,1,0,0,,LS,3,\nb,1,1,0,0,,LS,9,9.0\n").unwrap();
+    let order: Vec<_> = parsed
         .iter()
         .map(|task| (&*task.name, task.deleted_s))
         .collect();
@@ -53,10 +53,10 @@ fn tasks_come_in_the_order_of_their_submission() {
 
 #[test]
 fn a_task_becomes_a_flavor_with_a_group_for_each_gpu() {
-    let read = task_lines(
+    let parsed = task_lines(
         "a,1500,64,2,1000,T4|A10|T4,LS,0,1\nb,1500,64,1,460,T4,LS,0,1\nc,1500,64,0,0,,LS,0,1\n",
     );
-    let flavors: Vec<_> = read.unwrap().iter().map(flavor).collect();
+    let flavors: Vec<_> = parsed.unwrap().iter().map(flavor).collect();
     let specs = |index: usize| -> Vec<String> {
         let specs = flavors[index].extra_specs.iter();
         specs.map(|(key, value)| format!("{key}={value}")).collect()
@@ -82,7 +82,7 @@ fn a_task_becomes_a_flavor_with_a_group_for_each_gpu() {
 }
 
 #[test]
-fn what_is_wrong_is_named_by_file_line_and_column() {
+fn errors_name_the_file_the_line_and_the_column() {
     let header = "sn,cpu_milli,memory_mib,gpu,model\n";
     let nodes = [
         (
@@ -111,9 +111,9 @@ fn what_is_wrong_is_named_by_file_line_and_column() {
             "nodes.csv: CSV error: record 1 (line: 2, byte: 34): found record",
         ),
     ];
-    for (text, wanted) in nodes {
+    for (text, expected) in nodes {
         let error = node_text(&text).unwrap_err();
-        assert!(error.contains(wanted), "{error} lacks {wanted}");
+        assert!(error.contains(expected), "{error} lacks {expected}");
     }
     let tasks = [
         (
@@ -134,21 +134,24 @@ fn what_is_wrong_is_named_by_file_line_and_column() {
             "column num_gpu: 99999 is more than",
         ),
     ];
-    for (lines, wanted) in tasks {
+    for (lines, expected) in tasks {
         let error = task_lines(lines).unwrap_err();
-        assert!(error.contains(wanted), "{error} lacks {wanted}");
+        assert!(error.contains(expected), "{error} lacks {expected}");
     }
     let error = nodes::read(Path::new("/nowhere/nodes.csv")).unwrap_err();
     assert!(error.to_string().starts_with("/nowhere/nodes.csv: "));
 }
 
 #[test]
-fn the_trace_of_the_project_asks_for_a_little_more_than_there_is() {
+fn the_trace_of_the_project_requests_a_little_more_than_available() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
     let nodes = nodes::read(&data.join("nodes.csv")).unwrap();
     let tasks = tasks::read(&data.join("tasks.csv")).unwrap();
     assert_eq!((nodes.len(), tasks.len()), (60, 400));
-    let have: u32 = nodes.iter().map(|node| node.gpus * 1000).sum();
-    let asked: u32 = tasks.iter().map(|task| task.gpus * task.gpu_milli).sum();
-    assert!(have < asked && asked < have * 3 / 2, "{asked} of {have}");
+    let available: u32 = nodes.iter().map(|node| node.gpus * 1000).sum();
+    let requested: u32 = tasks.iter().map(|task| task.gpus * task.gpu_milli).sum();
+    assert!(
+        available < requested && requested < available * 3 / 2,
+        "{requested} of {available}"
+    );
 }

@@ -1,4 +1,5 @@
-//! A cache of responses for the case that the same query comes again before anything has changed.
+//! The caches of whole responses and of provider summaries. A whole response is valid until
+//! something changes that candidates depend on.
 
 use std::collections::HashMap;
 
@@ -15,13 +16,16 @@ const BYTES_MAX: usize = 16 << 20;
 /// The caches of whole responses and of summaries.
 #[derive(Debug, Default)]
 pub(crate) struct CandidateCaches {
-    pub(crate) answers: ResponseCache,
+    pub(crate) responses: ResponseCache,
     pub(crate) summaries: SummaryCache,
 }
 
+/// The key of a cached response: its microversion and its query string.
+pub(crate) type CacheKey<'q> = (Microversion, &'q str);
+
 /// Whole responses by microversion and query.
 ///
-/// All are of one state; the first query after a change clears the cache.
+/// All are of one version of the state; the first response of another version clears the cache.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseCache(Mutex<CacheOfVersion>);
 
@@ -33,8 +37,8 @@ struct CacheOfVersion {
     bytes: usize,
 }
 
-/// The version of everything that candidates depend on: the counters of the log of changed trees,
-/// which only increase.
+/// The version of everything that candidates depend on: the counters of the tree change log, which
+/// only increase.
 type StateVersion = (u64, u64, u64);
 
 fn version_of(state: &State) -> StateVersion {
@@ -44,29 +48,29 @@ fn version_of(state: &State) -> StateVersion {
 
 impl ResponseCache {
     /// The cached response to a query on this state.
-    pub(crate) fn get(&self, state: &State, asked: (Microversion, &str)) -> Option<Bytes> {
-        let kept = self.0.lock();
-        if kept.version != version_of(state) {
+    pub(crate) fn get(&self, state: &State, key: CacheKey<'_>) -> Option<Bytes> {
+        let cache = self.0.lock();
+        if cache.version != version_of(state) {
             return None;
         }
-        kept.by_query.get(&asked.0)?.get(asked.1).cloned()
+        cache.by_query.get(&key.0)?.get(key.1).cloned()
     }
 
     /// Caches a response of this state.
-    pub(crate) fn put(&self, state: &State, asked: (Microversion, &str), answer: Bytes) {
-        let bytes = asked.1.len() + answer.len();
+    pub(crate) fn put(&self, state: &State, key: CacheKey<'_>, response: Bytes) {
+        let bytes = key.1.len() + response.len();
         if bytes > BYTES_MAX {
             return;
         }
-        let mut kept = self.0.lock();
-        if kept.version != version_of(state) || kept.bytes + bytes > BYTES_MAX {
-            *kept = CacheOfVersion {
+        let mut cache = self.0.lock();
+        if cache.version != version_of(state) || cache.bytes + bytes > BYTES_MAX {
+            *cache = CacheOfVersion {
                 version: version_of(state),
                 ..CacheOfVersion::default()
             };
         }
-        kept.bytes += bytes;
-        let of_version = kept.by_query.entry(asked.0).or_default();
-        of_version.insert(asked.1.to_owned(), answer);
+        cache.bytes += bytes;
+        let responses_of_version = cache.by_query.entry(key.0).or_default();
+        responses_of_version.insert(key.1.to_owned(), response);
     }
 }

@@ -1,4 +1,4 @@
-//! Writes a large response piece by piece from what was collected before.
+//! Writes a large response in pieces, from candidates and summaries that were collected before.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,12 +16,12 @@ use crate::microversion::Microversion;
 /// The approximate size of a piece.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The part of the response that is written next.
+/// The part of the response that is written next; candidates and summaries by their index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Candidates(usize),
     Summaries(usize),
-    Nothing,
+    End,
 }
 
 /// A large response that is being written.
@@ -29,9 +29,9 @@ enum Part {
 pub(crate) struct Encoder {
     query: CandidateQuery,
     version: Microversion,
-    found: Candidates,
-    names: Copied,
-    gone: HashSet<ProviderId>,
+    candidates: Candidates,
+    names: CopiedNames,
+    deleted_providers: HashSet<ProviderId>,
     summaries: Vec<Bytes>,
     template: CandidateTemplate,
     writer: Writer,
@@ -40,12 +40,12 @@ pub(crate) struct Encoder {
 
 /// Names that were copied from the state, for use without its lock.
 #[derive(Debug)]
-struct Copied {
+struct CopiedNames {
     providers: FoundProviders,
     classes: HashMap<ClassId, Box<str>>,
 }
 
-impl Names for Copied {
+impl Names for CopiedNames {
     fn uuid(&self, provider: ProviderId) -> Option<Uuid> {
         self.providers.uuid(provider)
     }
@@ -59,10 +59,10 @@ impl Encoder {
     pub(crate) fn new(
         query: CandidateQuery,
         version: Microversion,
-        found: Candidates,
+        candidates: Candidates,
         providers: FoundProviders,
         classes: HashMap<ClassId, Box<str>>,
-        gone: HashSet<ProviderId>,
+        deleted_providers: HashSet<ProviderId>,
         summaries: Vec<Bytes>,
     ) -> Self {
         let mut writer = Writer::with_capacity(2 * PIECE_BYTES);
@@ -72,9 +72,9 @@ impl Encoder {
         Self {
             query,
             version,
-            found,
-            names: Copied { providers, classes },
-            gone,
+            candidates,
+            names: CopiedNames { providers, classes },
+            deleted_providers,
             summaries,
             template: CandidateTemplate::default(),
             writer,
@@ -82,23 +82,25 @@ impl Encoder {
         }
     }
 
-    /// Writes the next piece; none at the end.
-    pub(crate) fn piece(&mut self) -> Option<Vec<u8>> {
-        if self.part == Part::Nothing {
+    /// Writes the next piece of the response; none after the last.
+    pub(crate) fn next_piece(&mut self) -> Option<Vec<u8>> {
+        if self.part == Part::End {
             return None;
         }
-        while self.part != Part::Nothing && self.writer.written().len() < PIECE_BYTES {
-            self.go_on();
+        while self.part != Part::End && self.writer.written().len() < PIECE_BYTES {
+            self.write_next();
         }
         Some(self.writer.take())
     }
 
-    fn go_on(&mut self) {
+    fn write_next(&mut self) {
         let writer = &mut self.writer;
         match self.part {
             Part::Candidates(next) => {
-                if let Some(candidate) = self.found.get(next) {
-                    if self.gone.is_empty() || !names_any(&candidate, &self.gone) {
+                if let Some(candidate) = self.candidates.get(next) {
+                    if self.deleted_providers.is_empty()
+                        || !has_deleted_provider(&candidate, &self.deleted_providers)
+                    {
                         let (query, version) = (&self.query, self.version);
                         (self.template).write(writer, &self.names, query, &candidate, version);
                     }
@@ -108,7 +110,7 @@ impl Encoder {
                 writer.close_array();
                 writer.key("provider_summaries");
                 writer.open_object();
-                self.found = Candidates::default();
+                self.candidates = Candidates::default();
                 self.part = Part::Summaries(0);
             }
             Part::Summaries(next) => {
@@ -119,18 +121,22 @@ impl Encoder {
                 }
                 writer.close_object();
                 writer.close_object();
-                self.part = Part::Nothing;
+                self.part = Part::End;
             }
-            Part::Nothing => {}
+            Part::End => {}
         }
     }
 }
 
-fn names_any(candidate: &CandidateView<'_>, gone: &HashSet<ProviderId>) -> bool {
-    let amounts = candidate.allocations().iter();
-    let mapped = candidate.mappings().flatten();
-    amounts
-        .map(|held| &held.provider)
-        .chain(mapped)
-        .any(|id| gone.contains(id))
+/// Whether a candidate has one of these deleted providers.
+fn has_deleted_provider(
+    candidate: &CandidateView<'_>,
+    deleted_providers: &HashSet<ProviderId>,
+) -> bool {
+    let allocations = candidate.allocations().iter();
+    let mapped_providers = candidate.mappings().flatten();
+    allocations
+        .map(|allocation| &allocation.provider)
+        .chain(mapped_providers)
+        .any(|id| deleted_providers.contains(id))
 }

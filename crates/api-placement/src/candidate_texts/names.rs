@@ -1,4 +1,4 @@
-//! The names that a response has for the numbers of providers and resource classes.
+//! The names of providers and resource classes in a response, from the state or from copies.
 
 use placewright_http::json::Writer;
 use placewright_placement::{ClassId, ProviderId, State};

@@ -21,16 +21,16 @@ pub(crate) fn write_summary(
     writer.open_object();
     writer.key("resources");
     writer.open_object();
-    for record in &provider.inventories {
-        if requested.is_some_and(|requested| !requested.contains(&record.class)) {
+    for inventory in &provider.inventories {
+        if requested.is_some_and(|requested| !requested.contains(&inventory.class)) {
             continue;
         }
-        writer.plain_key(state.class_name(record.class));
+        writer.plain_key(state.class_name(inventory.class));
         writer.open_object();
         writer.plain_key("capacity");
-        writer.integer(record.capacity);
+        writer.integer(inventory.capacity);
         writer.plain_key("used");
-        writer.integer(record.used);
+        writer.integer(inventory.used);
         writer.close_object();
     }
     writer.close_object();

@@ -1,8 +1,8 @@
 //! A cache of provider summaries as JSON: they are most of a response, and most of the work of
 //! writing it.
 //!
-//! A claim changes a few hosts, and the summaries of all others stay valid. The state's log of
-//! changed trees tells which ones to write again.
+//! A claim changes a few hosts, and the summaries of all others stay valid. The state's tree change
+//! log says which summaries are outdated.
 
 use bytes::Bytes;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -16,7 +16,7 @@ use crate::microversion::Microversion;
 /// The most bytes of all cached summaries: about 100,000 providers.
 const BYTES_MAX: usize = 48 << 20;
 
-/// The cache of summaries, in the form since microversion 1.29.
+/// The cache of summaries, as they are written from microversion 1.29 on.
 ///
 /// Callers hold the state's lock while they use it, so that it cannot be behind or ahead of the
 /// state that another caller uses at the same time.
@@ -26,13 +26,14 @@ pub(crate) struct SummaryCache(RwLock<CachedSummaries>);
 /// The cached summaries, and which trees have changed since they were written.
 #[derive(Debug, Default)]
 struct CachedSummaries {
-    /// The position up to which the log of changed trees was followed.
+    /// The position of the tree change log up to which its changes were applied.
     position: u64,
+    /// The counter of structural changes in the log when it was last applied.
     structure: u64,
-    /// By the number of a root: the position at which its tree was last changed.
-    touched: Vec<u64>,
-    /// The cached texts by the number of the provider.
-    texts: Vec<Option<CachedSummary>>,
+    /// For each root, by its slot: the position of the log at which its tree last changed.
+    changed_at: Vec<u64>,
+    /// The cached summaries, by the provider's slot.
+    summaries: Vec<Option<CachedSummary>>,
     bytes: usize,
 }
 
@@ -40,7 +41,7 @@ struct CachedSummaries {
 #[derive(Debug)]
 struct CachedSummary {
     root: ProviderId,
-    /// The position of the log at which it was written.
+    /// The position of the tree change log when it was written.
     position: u64,
     /// The key and value as they appear in the object of all summaries.
     json: Bytes,
@@ -49,82 +50,82 @@ struct CachedSummary {
 impl SummaryCache {
     /// Writes the summaries of these providers as members of the open object.
     pub(crate) fn write(&self, writer: &mut Writer, state: &State, providers: &[ProviderId]) {
-        let mut new = Vec::new();
-        let texts = self.at(state.tree_changes());
+        let mut written_summaries = Vec::new();
+        let cache = self.read_at(state.tree_changes());
         for provider in providers {
-            if let Some(text) = texts.get(*provider) {
+            if let Some(text) = cache.get(*provider) {
                 writer.raw(text);
             } else {
                 let start = writer.next_at();
                 write_summary(writer, state, *provider, None, Microversion::MAX);
-                new.push((*provider, start..writer.written().len()));
+                written_summaries.push((*provider, start..writer.written().len()));
             }
         }
-        drop(texts);
-        if !new.is_empty() {
+        drop(cache);
+        if !written_summaries.is_empty() {
             let written = writer.written();
-            let new = new.into_iter();
-            let new = new
-                .filter_map(|(id, place)| Some((id, Bytes::copy_from_slice(written.get(place)?))));
-            self.0.write().keep(state, new);
+            let written_summaries = written_summaries.into_iter();
+            let written_summaries = written_summaries
+                .filter_map(|(id, range)| Some((id, Bytes::copy_from_slice(written.get(range)?))));
+            self.0.write().store(state, written_summaries);
         }
     }
 
-    /// The summaries of these providers for use without the state's lock, and how many of their
-    /// bytes are not shared with the cache.
-    pub(crate) fn gather(&self, state: &State, providers: &[ProviderId]) -> (Vec<Bytes>, usize) {
-        let mut new = Vec::new();
-        let mut all = Vec::with_capacity(providers.len());
+    /// Copies the summaries of these providers, for use without the state's lock. The number is how
+    /// many bytes of them are not shared with the cache.
+    pub(crate) fn collect(&self, state: &State, providers: &[ProviderId]) -> (Vec<Bytes>, usize) {
+        let mut written_summaries = Vec::new();
+        let mut summaries = Vec::with_capacity(providers.len());
         let mut bytes = 0;
-        let texts = self.at(state.tree_changes());
+        let cache = self.read_at(state.tree_changes());
         for provider in providers {
-            if let Some(text) = texts.get(*provider) {
-                all.push(text.clone());
+            if let Some(text) = cache.get(*provider) {
+                summaries.push(text.clone());
                 continue;
             }
             let mut writer = Writer::with_capacity(512);
             write_summary(&mut writer, state, *provider, None, Microversion::MAX);
             let text = Bytes::from(writer.finish());
             bytes += text.len();
-            new.push((*provider, text.clone()));
-            all.push(text);
+            written_summaries.push((*provider, text.clone()));
+            summaries.push(text);
         }
-        drop(texts);
-        if !new.is_empty() {
-            self.0.write().keep(state, new.into_iter());
+        drop(cache);
+        if !written_summaries.is_empty() {
+            self.0.write().store(state, written_summaries.into_iter());
         }
-        (all, bytes)
+        (summaries, bytes)
     }
 
-    /// The cache, brought up to date with the state of this log.
-    fn at(&self, log: &TreeChangeLog) -> RwLockReadGuard<'_, CachedSummaries> {
-        let texts = self.0.read();
-        if texts.is_at(log) {
-            return texts;
+    /// Read access to the cache, after the changes in this log were applied to it.
+    fn read_at(&self, log: &TreeChangeLog) -> RwLockReadGuard<'_, CachedSummaries> {
+        let cache = self.0.read();
+        if cache.is_current(log) {
+            return cache;
         }
-        drop(texts);
-        let mut texts = self.0.write();
-        texts.follow(log);
-        RwLockWriteGuard::downgrade(texts)
+        drop(cache);
+        let mut cache = self.0.write();
+        cache.catch_up(log);
+        RwLockWriteGuard::downgrade(cache)
     }
 }
 
 impl CachedSummaries {
-    fn is_at(&self, log: &TreeChangeLog) -> bool {
+    fn is_current(&self, log: &TreeChangeLog) -> bool {
         self.position == log.position() && self.structure == log.structure()
     }
 
-    /// Applies the log of changed trees; if it does not reach back far enough, the cache is
+    /// Applies the tree change log; if the log does not reach back far enough, the cache is
     /// cleared.
-    fn follow(&mut self, log: &TreeChangeLog) {
+    fn catch_up(&mut self, log: &TreeChangeLog) {
         match log.since(self.position) {
             Some(roots) if self.structure == log.structure() => {
                 for touch in roots {
-                    let place = touch.root.0 as usize;
-                    if self.touched.len() <= place {
-                        self.touched.resize(place + 1, 0);
+                    let slot = touch.root.0 as usize;
+                    if self.changed_at.len() <= slot {
+                        self.changed_at.resize(slot + 1, 0);
                     }
-                    self.touched[place] = log.position();
+                    self.changed_at[slot] = log.position();
                 }
             }
             _ => *self = Self::default(),
@@ -133,28 +134,33 @@ impl CachedSummaries {
         self.structure = log.structure();
     }
 
+    /// The summary of a provider, unless its tree changed since the summary was written.
     fn get(&self, provider: ProviderId) -> Option<&Bytes> {
-        let text = self.texts.get(provider.0 as usize)?.as_ref()?;
-        let touched = self.touched.get(text.root.0 as usize);
-        (touched.is_none_or(|position| *position <= text.position)).then_some(&text.json)
+        let summary = self.summaries.get(provider.0 as usize)?.as_ref()?;
+        let changed_at = self.changed_at.get(summary.root.0 as usize);
+        (changed_at.is_none_or(|position| *position <= summary.position)).then_some(&summary.json)
     }
 
     /// Caches summaries of this state.
-    fn keep(&mut self, state: &State, new: impl Iterator<Item = (ProviderId, Bytes)>) {
-        for (id, json) in new {
+    fn store(
+        &mut self,
+        state: &State,
+        written_summaries: impl Iterator<Item = (ProviderId, Bytes)>,
+    ) {
+        for (id, json) in written_summaries {
             let Some(provider) = state.provider(id) else {
                 continue;
             };
             let slot = id.0 as usize;
-            if self.texts.len() <= slot {
-                self.texts.resize_with(slot + 1, || None);
+            if self.summaries.len() <= slot {
+                self.summaries.resize_with(slot + 1, || None);
             }
-            self.bytes -= self.texts[slot].take().map_or(0, |old| old.json.len());
+            self.bytes -= self.summaries[slot].take().map_or(0, |old| old.json.len());
             if self.bytes + json.len() > BYTES_MAX {
                 continue;
             }
             self.bytes += json.len();
-            self.texts[slot] = Some(CachedSummary {
+            self.summaries[slot] = Some(CachedSummary {
                 root: provider.root,
                 position: state.tree_changes().position(),
                 json,

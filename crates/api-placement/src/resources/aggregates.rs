@@ -4,13 +4,13 @@ use placewright_http::json::Writer;
 use placewright_http::{ApiResult, Reply};
 use placewright_placement::{Command, Outcome};
 
-use crate::call::{self, RoutedRequest};
 use crate::json::Json;
 use crate::refusals::{self, RefusedOperation};
+use crate::routed_request::{self, RoutedRequest};
 use crate::schemas;
 
-fn reply<'a>(
-    call: &RoutedRequest<'_>,
+fn write_reply<'a>(
+    request: &RoutedRequest<'_>,
     aggregates: impl Iterator<Item = &'a str>,
     generation: u64,
 ) -> Reply {
@@ -22,64 +22,64 @@ fn reply<'a>(
         writer.text(aggregate);
     }
     writer.close_array();
-    if call.version.since(19) {
+    if request.version.since(19) {
         writer.plain_key("resource_provider_generation");
         writer.integer(generation);
     }
     writer.close_object();
-    // The time at which a provider became a member is not recorded.
-    Reply::json(writer).modified(call.has_cache_headers(), Some(call.now()))
+    // The state has no time at which a provider became a member, so the response has the present time.
+    Reply::json(writer).modified(request.has_cache_headers(), Some(request.received_s()))
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let uuid = call.provider_uuid()?;
-    let found = call
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let uuid = request.provider_uuid()?;
+    let found = request
         .read(|state| {
             let provider = state.provider_by_uuid(uuid)?;
             let names = provider
                 .aggregates
                 .iter()
                 .map(|id| state.aggregate_uuid(*id));
-            Some(reply(call, names, provider.generation))
+            Some(write_reply(request, names, provider.generation))
         })
         .await;
-    found.ok_or_else(|| refusals::provider_not_found(call.parameter()))
+    found.ok_or_else(|| refusals::provider_not_found(request.path_parameter()))
 }
 
-pub(crate) async fn set(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let provider = call.provider_uuid()?;
-    let body = call
-        .json_of_provider(provider, schemas::providers::aggregates(call.version))
+pub(crate) async fn set(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let provider = request.provider_uuid()?;
+    let body = request
+        .json_of_provider(provider, schemas::providers::aggregates(request.version))
         .await?;
-    let has_generation = call.version.since(19);
+    let has_generation = request.version.since(19);
     let listed = if has_generation {
         body.get("aggregates").unwrap_or(&Json::Null)
     } else {
         &body
     };
-    call.check_entries(listed.items().len(), "aggregates")?;
+    request.check_entries(listed.items().len(), "aggregates")?;
     let aggregates: Vec<String> = listed
         .items()
         .iter()
         .filter_map(Json::text)
         .map(str::to_owned)
         .collect();
-    let given = body.get("resource_provider_generation");
+    let generation = body.get("resource_provider_generation");
     let command = Command::SetAggregates {
         provider,
-        generation: has_generation.then(|| call::generation(given)),
+        generation: has_generation.then(|| routed_request::generation(generation)),
         aggregates: aggregates.clone(),
-        at: call.at,
+        at: request.received_at,
     };
-    let generation = match call
+    let generation = match request
         .submit(command, RefusedOperation::SetAggregates)
         .await?
     {
         Outcome::Generation(generation) => generation,
         _ => 0,
     };
-    Ok(reply(
-        call,
+    Ok(write_reply(
+        request,
         aggregates.iter().map(String::as_str),
         generation,
     ))

@@ -12,49 +12,49 @@ use placewright_placement::{
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use crate::call::{self, RoutedRequest};
 use crate::json::Json;
 use crate::refusals::{self, RefusedOperation};
+use crate::routed_request::{self, RoutedRequest};
 use crate::{schemas, uuids};
 
 /// The type of a consumer that was never given one.
 const UNKNOWN_TYPE: &str = "unknown";
 
-/// The name of the counted entries in an error about too many.
-const ENTRIES: &str = "allocations";
+/// What the entries of these requests are called in the error about too many.
+const ENTRY_KIND: &str = "allocations";
 
-/// Claims of several consumers, without those on providers whose UUID cannot exist.
+/// Claims of several consumers, up to the first that names a provider that cannot exist.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     pub(crate) consumers: Vec<ConsumerClaim>,
-    /// The first provider whose UUID is not canonical, so that it cannot exist.
-    unknown: Option<String>,
+    /// The first provider whose UUID is not in the canonical form, so that it cannot exist.
+    unknown_provider: Option<String>,
 }
 
 impl Claims {
     /// Adds a consumer with the members of its validated body.
     pub(crate) fn add(
         &mut self,
-        call: &RoutedRequest<'_>,
+        request: &RoutedRequest<'_>,
         consumer: ConsumerUuid,
         body: &Json<'_>,
     ) {
-        let options = &call.service.options;
-        let text = |key: &str, missing: &str| {
+        let options = &request.service.options;
+        let text = |key: &str, default: &str| {
             body.get(key)
                 .and_then(Json::text)
-                .unwrap_or(missing)
+                .unwrap_or(default)
                 .to_owned()
         };
         let generation = match body.get("consumer_generation") {
-            _ if !call.version.since(28) => ConsumerGeneration::Any,
+            _ if !request.version.since(28) => ConsumerGeneration::Any,
             None | Some(Json::Null) => ConsumerGeneration::Is(None),
-            given => ConsumerGeneration::Is(Some(call::generation(given))),
+            given => ConsumerGeneration::Is(Some(routed_request::generation(given))),
         };
         let consumer_type = body.get("consumer_type").and_then(Json::text);
         let allocations = match body.get("allocations") {
-            Some(Json::Array(items)) => self.of_list(items),
-            Some(object) => self.of_object(object),
+            Some(Json::Array(items)) => self.requests_of_list(items),
+            Some(object) => self.requests_of_object(object),
             None => Vec::new(),
         };
         self.consumers.push(ConsumerClaim {
@@ -67,22 +67,23 @@ impl Claims {
         });
     }
 
-    /// Parses the form before microversion 1.12. Of two entries for one provider the last counts.
-    fn of_list(&mut self, items: &[Json<'_>]) -> Vec<AllocationRequest> {
+    /// Parses allocations as a list, which is their form before microversion 1.12. Of two items for one
+    /// provider the last is used.
+    fn requests_of_list(&mut self, items: &[Json<'_>]) -> Vec<AllocationRequest> {
         let mut requests: Vec<AllocationRequest> = Vec::with_capacity(items.len());
-        let mut places: HashMap<Uuid, usize> = HashMap::with_capacity(items.len());
+        let mut indexes: HashMap<Uuid, usize> = HashMap::with_capacity(items.len());
         for item in items {
             let provider = item
                 .get("resource_provider")
                 .and_then(|provider| provider.get("uuid"));
             let provider = provider.and_then(Json::text).unwrap_or_default();
-            let Some(request) = self.request(provider, item) else {
+            let Some(request) = self.parse_request(provider, item) else {
                 continue;
             };
-            match places.entry(request.provider) {
-                Entry::Occupied(place) => requests[*place.get()] = request,
-                Entry::Vacant(place) => {
-                    place.insert(requests.len());
+            match indexes.entry(request.provider) {
+                Entry::Occupied(index) => requests[*index.get()] = request,
+                Entry::Vacant(index) => {
+                    index.insert(requests.len());
                     requests.push(request);
                 }
             }
@@ -90,24 +91,24 @@ impl Claims {
         requests
     }
 
-    fn of_object(&mut self, object: &Json<'_>) -> Vec<AllocationRequest> {
+    fn requests_of_object(&mut self, object: &Json<'_>) -> Vec<AllocationRequest> {
         let members = object.members().iter();
         members
-            .filter_map(|(provider, item)| self.request(provider, item))
+            .filter_map(|(provider, item)| self.parse_request(provider, item))
             .collect()
     }
 
-    fn request(&mut self, provider: &str, item: &Json<'_>) -> Option<AllocationRequest> {
-        if self.unknown.is_some() {
-            // Nothing after it will be looked at.
+    fn parse_request(&mut self, provider: &str, item: &Json<'_>) -> Option<AllocationRequest> {
+        if self.unknown_provider.is_some() {
+            // The claims will be refused because of the first unknown provider.
             return None;
         }
         let Some(uuid) = uuids::canonical(provider) else {
-            self.unknown = Some(provider.to_owned());
+            self.unknown_provider = Some(provider.to_owned());
             return None;
         };
         let resources = item.get("resources").map_or(&[][..], Json::members).iter();
-        let amount = |amount: &Json<'_>| amount.integer().unwrap_or(i64::MAX);
+        let amount = |value: &Json<'_>| value.integer().unwrap_or(i64::MAX);
         Some(AllocationRequest {
             provider: uuid,
             resources: resources
@@ -117,34 +118,36 @@ impl Claims {
     }
 
     /// Whether a claim is on a provider that cannot exist.
-    pub(crate) fn has_unknown(&self) -> bool {
-        self.unknown.is_some()
+    pub(crate) fn has_unknown_provider(&self) -> bool {
+        self.unknown_provider.is_some()
     }
 
-    /// Refuses claims on a provider that cannot exist, after everything that is checked before.
+    /// Refuses claims on a provider that cannot exist, unless an earlier check of the reference refuses
+    /// the claims for another reason.
     ///
     /// # Errors
     ///
-    /// When there is such a provider.
-    pub(crate) async fn refuse_unknown(
+    /// The first refusal, when there is such a provider.
+    pub(crate) async fn refuse_unknown_provider(
         &self,
-        call: &RoutedRequest<'_>,
-        attempt: RefusedOperation<'_>,
+        request: &RoutedRequest<'_>,
+        operation: RefusedOperation<'_>,
     ) -> ApiResult<()> {
-        let Some(unknown) = &self.unknown else {
+        let Some(unknown_provider) = &self.unknown_provider else {
             return Ok(());
         };
-        let earlier = call
+        let earlier = request
             .read(|state| first_refusal(state, &self.consumers))
             .await;
         Err(match earlier {
-            Some(refusal) => refusals::to_error(&refusal, &attempt),
-            None => refusals::allocation_provider_not_found(unknown),
+            Some(refusal) => refusals::to_error(&refusal, &operation),
+            None => refusals::allocation_provider_not_found(unknown_provider),
         })
     }
 }
 
-/// The first refusal of the claims by the state, up to the existence of their providers.
+/// The first refusal of the claims by checks that precede resources: of the generations of the
+/// consumers, then of the existence of the providers.
 fn first_refusal(state: &State, claims: &[ConsumerClaim]) -> Option<Refusal> {
     for claim in claims {
         let actual = state
@@ -171,43 +174,44 @@ fn first_refusal(state: &State, claims: &[ConsumerClaim]) -> Option<Refusal> {
 
 /// The number of amounts in the allocations of a consumer's validated body; a provider without
 /// amounts counts as one.
-fn entries_of(body: &Json<'_>) -> usize {
-    let of_provider = |item: &Json<'_>| {
+fn entry_count(body: &Json<'_>) -> usize {
+    let provider_entries = |item: &Json<'_>| {
         let resources = item
             .get("resources")
             .map_or(0, |amounts| amounts.members().len());
         resources.max(1)
     };
     match body.get("allocations") {
-        Some(Json::Array(items)) => items.iter().map(of_provider).sum(),
+        Some(Json::Array(items)) => items.iter().map(provider_entries).sum(),
         Some(object) => object
             .members()
             .iter()
-            .map(|(_, item)| of_provider(item))
+            .map(|(_, item)| provider_entries(item))
             .sum(),
         None => 0,
     }
 }
 
-/// The number of amounts in the allocations of several consumers; an empty consumer counts as one.
-pub(crate) fn entries_of_all(by_consumer: &Json<'_>) -> usize {
+/// The number of amounts in the allocations of several consumers; a consumer without amounts counts
+/// as one.
+pub(crate) fn entry_count_of_all(by_consumer: &Json<'_>) -> usize {
     let members = by_consumer.members().iter();
-    members.map(|(_, body)| entries_of(body).max(1)).sum()
+    members.map(|(_, body)| entry_count(body).max(1)).sum()
 }
 
-/// Parses a body whose keys are consumers.
+/// Parses an object whose keys are consumers.
 ///
 /// # Errors
 ///
 /// 400 for a key that ends in a newline, the only malformed one that the schema's pattern lets
 /// through; 413 for too many allocations.
-pub(crate) fn claims_of(call: &RoutedRequest<'_>, by_consumer: &Json<'_>) -> ApiResult<Claims> {
-    call.check_entries(entries_of_all(by_consumer), ENTRIES)?;
+pub(crate) fn claims_of(request: &RoutedRequest<'_>, by_consumer: &Json<'_>) -> ApiResult<Claims> {
+    request.check_entries(entry_count_of_all(by_consumer), ENTRY_KIND)?;
     let mut claims = Claims::default();
     claims.consumers.reserve(by_consumer.members().len());
     for (key, body) in by_consumer.members() {
         let consumer = ConsumerUuid::parse(key).ok_or_else(|| malformed(key))?;
-        claims.add(call, consumer, body);
+        claims.add(request, consumer, body);
     }
     Ok(claims)
 }
@@ -216,50 +220,53 @@ fn malformed(consumer: &str) -> ApiError {
     ApiError::bad_request(format!("Malformed consumer_uuid: {consumer}"))
 }
 
-pub(crate) async fn set(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let consumer = uuids::normalise(call.parameter()).ok_or_else(|| malformed(call.parameter()))?;
+pub(crate) async fn set(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let consumer = uuids::normalise(request.path_parameter())
+        .ok_or_else(|| malformed(request.path_parameter()))?;
     let consumer = ConsumerUuid::from_uuid(consumer);
-    let body = call.json(schemas::allocations::put(call.version))?;
-    call.check_entries(entries_of(&body), ENTRIES)?;
+    let body = request.json(schemas::allocations::put(request.version))?;
+    request.check_entries(entry_count(&body), ENTRY_KIND)?;
     let mut claims = Claims::default();
-    claims.add(call, consumer, &body);
-    let attempt = RefusedOperation::Allocate(consumer.as_str());
-    claims.refuse_unknown(call, attempt).await?;
+    claims.add(request, consumer, &body);
+    let operation = RefusedOperation::Allocate(consumer.as_str());
+    claims.refuse_unknown_provider(request, operation).await?;
     let command = Command::Claim {
         consumers: claims.consumers,
-        at: call.at,
+        at: request.received_at,
     };
-    call.submit(command, attempt).await?;
+    request.submit(command, operation).await?;
     Ok(Reply::empty(204))
 }
 
-pub(crate) async fn set_several(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let body = call.json(schemas::allocations::post(call.version))?;
-    let claims = claims_of(call, &body)?;
+pub(crate) async fn set_several(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let body = request.json(schemas::allocations::post(request.version))?;
+    let claims = claims_of(request, &body)?;
     claims
-        .refuse_unknown(call, RefusedOperation::AllocateSeveral)
+        .refuse_unknown_provider(request, RefusedOperation::AllocateSeveral)
         .await?;
     let command = Command::Claim {
         consumers: claims.consumers,
-        at: call.at,
+        at: request.received_at,
     };
-    call.submit(command, RefusedOperation::AllocateSeveral)
+    request
+        .submit(command, RefusedOperation::AllocateSeveral)
         .await?;
     Ok(Reply::empty(204))
 }
 
-pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let text = call.parameter();
+pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let text = request.path_parameter();
     let consumer = ConsumerUuid::parse(text)
         .ok_or_else(|| ApiError::not_found(format!("No allocations for consumer '{text}'")))?;
-    call.submit(Command::Release { consumer }, RefusedOperation::Release)
+    request
+        .submit(Command::Release { consumer }, RefusedOperation::Release)
         .await?;
     Ok(Reply::empty(204))
 }
 
-pub(crate) async fn of_consumer(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let uuid = ConsumerUuid::parse(call.parameter());
-    let (writer, modified) = call
+pub(crate) async fn of_consumer(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let uuid = ConsumerUuid::parse(request.path_parameter());
+    let (writer, modified) = request
         .read(|state| {
             let consumer = uuid.and_then(|uuid| state.consumer(uuid));
             let mut writer = Writer::with_capacity(512);
@@ -289,13 +296,13 @@ pub(crate) async fn of_consumer(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
                 writer.close_object();
             }
             writer.close_object();
-            write_consumer(&mut writer, call, state, consumer);
+            write_consumer(&mut writer, request, state, consumer);
             writer.close_object();
             (writer, Some(consumer.allocated_at.seconds()))
         })
         .await;
-    let modified = modified.unwrap_or_else(|| call.now());
-    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
+    let modified = modified.unwrap_or_else(|| request.received_s());
+    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
 }
 
 /// The amounts that a consumer holds of one provider, by class.
@@ -303,74 +310,78 @@ type Amounts = Vec<(ClassId, u32)>;
 
 /// The allocations of a consumer by provider, in the order in which providers were first named.
 fn by_provider(consumer: &Consumer) -> Vec<(ProviderId, Amounts)> {
-    let mut all: Vec<(ProviderId, Amounts)> = Vec::new();
-    let mut places: HashMap<ProviderId, usize> = HashMap::new();
-    for held in &consumer.allocations {
-        let place = *places.entry(held.provider).or_insert_with(|| {
-            all.push((held.provider, Amounts::new()));
-            all.len() - 1
+    let mut grouped: Vec<(ProviderId, Amounts)> = Vec::new();
+    let mut indexes: HashMap<ProviderId, usize> = HashMap::new();
+    for allocation in &consumer.allocations {
+        let index = *indexes.entry(allocation.provider).or_insert_with(|| {
+            grouped.push((allocation.provider, Amounts::new()));
+            grouped.len() - 1
         });
-        all[place].1.push((held.class, held.amount));
+        grouped[index].1.push((allocation.class, allocation.amount));
     }
-    all
+    grouped
 }
 
-/// The consumer's own fields in versions from 1.12 on.
+/// Writes the consumer's owner, generation and type, as far as the microversion has them.
 fn write_consumer(
     writer: &mut Writer,
-    call: &RoutedRequest<'_>,
+    request: &RoutedRequest<'_>,
     state: &State,
     consumer: &Consumer,
 ) {
-    if call.version.since(12) {
+    if request.version.since(12) {
         writer.key("project_id");
         writer.text(state.project_name(consumer.project));
         writer.key("user_id");
         writer.text(state.user_name(consumer.user));
     }
-    if call.version.since(28) {
+    if request.version.since(28) {
         writer.key("consumer_generation");
         writer.integer(consumer.generation);
     }
-    if call.version.since(38) {
+    if request.version.since(38) {
         writer.key("consumer_type");
-        let known = consumer
+        let type_name = consumer
             .consumer_type
             .map(|id| state.consumer_type_name(id));
-        writer.text(known.unwrap_or(UNKNOWN_TYPE));
+        writer.text(type_name.unwrap_or(UNKNOWN_TYPE));
     }
 }
 
-pub(crate) async fn of_provider(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
+pub(crate) async fn of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let not_found = || {
-        let uuid = call.parameter();
+        let uuid = request.path_parameter();
         ApiError::not_found(format!(
             "Resource provider '{uuid}' not found: No resource provider with uuid {uuid} found"
         ))
     };
-    let uuid = call.provider_uuid().map_err(|_| not_found())?;
-    let found = call.read_in_slices(Holders::default, |state, holders| {
-        holders.go_on(state, uuid)
+    let uuid = request.provider_uuid().map_err(|_| not_found())?;
+    let holders = request.read_in_slices(HolderCollector::default, |state, collector| {
+        collector.run_slice(state, uuid)
     });
-    let found = found.await.ok_or_else(not_found)?;
-    let Holders {
-        all,
+    let holders = holders.await.ok_or_else(not_found)?;
+    let HolderCollector {
+        holders: all_holders,
         classes,
         generation,
         modified,
         bytes,
         ..
-    } = found;
-    let held = all.len() * size_of::<Holder>() + bytes;
-    let permit = call.admit_answer(all.len() * HOLDER_BYTES + bytes, held, TOO_MANY_HOLDERS)?;
-    let with_generation = call.version.since(28);
+    } = holders;
+    let memory_bytes = all_holders.len() * size_of::<Holder>() + bytes;
+    let permit = request.admit_answer(
+        all_holders.len() * HOLDER_BYTES + bytes,
+        memory_bytes,
+        TOO_MANY_HOLDERS_ADVICE,
+    )?;
+    let with_generation = request.version.since(28);
     let pieces = pieces_of(
         |writer| {
             writer.open_object();
             writer.key("allocations");
             writer.open_object();
         },
-        all.into_iter(),
+        all_holders.into_iter(),
         move |writer, holder: Holder| holder.write(writer, &classes, with_generation),
         move |writer| {
             writer.close_object();
@@ -379,22 +390,24 @@ pub(crate) async fn of_provider(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
             writer.close_object();
         },
     );
-    let modified = modified.unwrap_or_else(|| call.now());
-    Ok(Reply::json_in_pieces(pieces, permit).modified(call.has_cache_headers(), Some(modified)))
+    let modified = modified.unwrap_or_else(|| request.received_s());
+    Ok(Reply::json_in_pieces(pieces, permit).modified(request.has_cache_headers(), Some(modified)))
 }
 
-/// The approximate size of a consumer in a response, besides its amounts.
+/// The approximate size of a consumer in a response, without its amounts.
 const HOLDER_BYTES: usize = 90;
+/// The approximate size of one amount in a response.
 const AMOUNT_BYTES: usize = 32;
-const TOO_MANY_HOLDERS: &str = "Ask for the allocations of its consumers instead.";
+/// The advice to a client whose response is too large.
+const TOO_MANY_HOLDERS_ADVICE: &str = "Ask for the allocations of its consumers instead.";
 
 /// The consumers that are read in one slice.
-const HOLDERS_OF_SLICE: usize = 4_096;
+const HOLDERS_PER_SLICE: usize = 4_096;
 
 /// The consumers that hold allocations of a provider, collected in slices.
 #[derive(Debug, Default)]
-struct Holders {
-    all: Vec<Holder>,
+struct HolderCollector {
+    holders: Vec<Holder>,
     classes: HashMap<ClassId, Box<str>>,
     /// The last consumer that was read.
     last: Option<ConsumerId>,
@@ -412,40 +425,42 @@ struct Holder {
     amounts: SmallVec<[(ClassId, u32); 3]>,
 }
 
-impl Holders {
-    /// Reads one slice. Returns the collection once it is complete, or none within if the provider
+impl HolderCollector {
+    /// Reads one slice. Returns none until the collection is complete, and `Some(None)` if the provider
     /// does not exist.
-    fn go_on(&mut self, state: &State, uuid: Uuid) -> Option<Option<Self>> {
+    fn run_slice(&mut self, state: &State, uuid: Uuid) -> Option<Option<Self>> {
         let Some((id, provider)) = state
             .provider_id(uuid)
             .and_then(|id| Some((id, state.provider(id)?)))
         else {
             return Some(None);
         };
-        // The generation of the first slice, so that a client that relies on it detects later
-        // changes.
+        // The generation that the provider has in the first slice: a client that sends it back is
+        // refused if anything has changed since.
         self.generation.get_or_insert(provider.generation);
-        let next = |last| {
+        let position_after = |last| {
             provider
                 .consumers
                 .partition_point(|consumer| *consumer <= last)
         };
-        let from = self.last.map_or(0, next);
-        let to = provider.consumers.len().min(from + HOLDERS_OF_SLICE);
-        for consumer in &provider.consumers[from..to] {
+        let start = self.last.map_or(0, position_after);
+        let end = provider.consumers.len().min(start + HOLDERS_PER_SLICE);
+        for consumer in &provider.consumers[start..end] {
             self.last = Some(*consumer);
             if let Some(consumer) = state.consumer_by_id(*consumer) {
                 self.add(state, id, consumer);
             }
         }
-        (to == provider.consumers.len()).then(|| Some(std::mem::take(self)))
+        (end == provider.consumers.len()).then(|| Some(std::mem::take(self)))
     }
 
     fn add(&mut self, state: &State, provider: ProviderId, consumer: &Consumer) {
         self.modified = self.modified.max(Some(consumer.allocated_at.seconds()));
-        let of_provider = consumer.allocations.iter();
-        let of_provider = of_provider.filter(|held| held.provider == provider);
-        let amounts: SmallVec<_> = of_provider.map(|held| (held.class, held.amount)).collect();
+        let allocations = consumer.allocations.iter();
+        let allocations = allocations.filter(|allocation| allocation.provider == provider);
+        let amounts: SmallVec<_> = allocations
+            .map(|allocation| (allocation.class, allocation.amount))
+            .collect();
         for (class, _) in &amounts {
             let name = self.classes.entry(*class);
             self.bytes += AMOUNT_BYTES
@@ -453,7 +468,7 @@ impl Holders {
                     .or_insert_with(|| state.class_name(*class).into())
                     .len();
         }
-        self.all.push(Holder {
+        self.holders.push(Holder {
             consumer: consumer.uuid,
             generation: consumer.generation,
             amounts,

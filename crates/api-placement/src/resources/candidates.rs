@@ -7,37 +7,43 @@ use std::collections::HashSet;
 use placewright_http::{ApiError, ApiResult, Query, Reply};
 use placewright_placement::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup};
 
-use self::collect::{CollectResult, Collector, LIMIT, SearchRequest};
+use self::collect::{CollectResult, Collector, FEWER_CANDIDATES_ADVICE, SearchRequest};
 use super::filters;
-use crate::call::RoutedRequest;
 use crate::microversion::Microversion;
 use crate::pattern::{group_number, group_suffix};
 use crate::render::code;
+use crate::routed_request::RoutedRequest;
 use crate::{python, schemas};
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let query = parse(call)?;
-    let kept = &call.service.candidates;
-    // A random sample is a new one each time, so it is not cached.
-    let asked = (query.options.seed.is_none()).then_some((call.version, call.query));
-    let question = SearchRequest {
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let query = parse(request)?;
+    let caches = &request.service.candidate_caches;
+    // A random sample differs from one response to the next, so it is not cached.
+    let cache_key = (query.options.seed.is_none()).then_some((request.version, request.query));
+    let search_request = SearchRequest {
         query: &query,
-        version: call.version,
-        asked,
-        kept,
-        bytes_max: call.service.gateway.options().answer_bytes_max,
+        version: request.version,
+        cache_key,
+        caches,
+        bytes_max: request.service.gateway.options().answer_bytes_max,
     };
-    let begin = || Collector::new(&query);
-    let found = call.read_in_slices(begin, |state, gathered| gathered.go_on(state, &question));
-    let reply = match found.await? {
-        CollectResult::Whole(answer) => Reply::text(200, "application/json", answer),
+    let collected = request.read_in_slices(
+        || Collector::new(&query),
+        |state, collector| collector.run_slice(state, &search_request),
+    );
+    let reply = match collected.await? {
+        CollectResult::Written(response) => Reply::text(200, "application/json", response),
         CollectResult::Large(large) => {
-            let permit = call.admit_answer(large.bytes(), large.held(), LIMIT)?;
-            let mut encoder = large.encoder(query, call.version);
-            Reply::json_in_pieces(move || encoder.piece(), permit)
+            let permit = request.admit_answer(
+                large.bytes(),
+                large.memory_bytes(),
+                FEWER_CANDIDATES_ADVICE,
+            )?;
+            let mut encoder = large.into_encoder(query, request.version);
+            Reply::json_in_pieces(move || encoder.next_piece(), permit)
         }
     };
-    Ok(reply.modified(call.has_cache_headers(), Some(call.now())))
+    Ok(reply.modified(request.has_cache_headers(), Some(request.received_s())))
 }
 
 /// Parses the query of a request.
@@ -45,15 +51,15 @@ pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
 /// # Errors
 ///
 /// 400 when any part of it is wrong.
-pub(crate) fn parse(call: &RoutedRequest<'_>) -> ApiResult<CandidateQuery> {
-    let version = call.version;
-    let query = call.query(schemas::candidates::list(version))?;
-    let wide = RequestWide::of(&query)?;
-    let groups_max = call.service.options.groups_max;
-    let groups = groups(&query, version, groups_max)?;
-    check_size(&groups, &wide.same_subtree, groups_max)?;
+pub(crate) fn parse(request: &RoutedRequest<'_>) -> ApiResult<CandidateQuery> {
+    let version = request.version;
+    let query = request.query(schemas::candidates::list(version))?;
+    let request_wide = RequestWideParameters::of(&query)?;
+    let groups_max = request.service.options.groups_max;
+    let groups = parse_groups(&query, version, groups_max)?;
+    check_size(&groups, &request_wide.same_subtree, groups_max)?;
     if version.since(36) {
-        check_subtrees(&groups, &wide.same_subtree)?;
+        check_subtrees(&groups, &request_wide.same_subtree)?;
     } else {
         check_orphans(&groups)?;
     }
@@ -64,7 +70,7 @@ pub(crate) fn parse(call: &RoutedRequest<'_>) -> ApiResult<CandidateQuery> {
         .iter()
         .filter(|group| !group.suffix.is_empty())
         .count();
-    if suffixed > 1 && wide.group_policy.is_none() {
+    if suffixed > 1 && request_wide.group_policy.is_none() {
         return Err(ApiError::bad_request(
             "The \"group_policy\" parameter is required when specifying more than one \
              \"resources{N}\" parameter.",
@@ -72,33 +78,34 @@ pub(crate) fn parse(call: &RoutedRequest<'_>) -> ApiResult<CandidateQuery> {
     }
     Ok(CandidateQuery {
         groups,
-        group_policy: wide.group_policy,
-        same_subtree: wide.same_subtree,
-        root_required: wide.root.required.concat(),
-        root_forbidden: wide.root.forbidden,
-        limit: wide.limit,
+        group_policy: request_wide.group_policy,
+        same_subtree: request_wide.same_subtree,
+        root_required: request_wide.root.required.concat(),
+        root_forbidden: request_wide.root.forbidden,
+        limit: request_wide.limit,
         nested: version.since(29),
-        options: call.service.search_options(),
+        options: request.service.search_options(),
     })
 }
 
 /// The parameters that concern the request as a whole.
-struct RequestWide {
+struct RequestWideParameters {
     limit: Option<usize>,
     group_policy: Option<GroupPolicy>,
     root: filters::Traits,
     same_subtree: Vec<Vec<String>>,
 }
 
-impl RequestWide {
+impl RequestWideParameters {
     fn of(query: &Query<'_>) -> ApiResult<Self> {
-        // Of repeated parameters the last was validated, but the first counts.
-        let limit = query.all("limit").next().map(limit_of).transpose()?;
+        // As in the reference, the schema validates the last value of a repeated parameter, but the
+        // first value is used.
+        let limit = query.all("limit").next().map(parse_limit).transpose()?;
         let group_policy = query.all("group_policy").next().map(|policy| match policy {
             "isolate" => GroupPolicy::Isolate,
             _ => GroupPolicy::None,
         });
-        let root = root_required(query)?;
+        let root = parse_root_required(query)?;
         let mut same_subtree = Vec::new();
         for value in query.all("same_subtree") {
             let mut suffixes: Vec<String> = value
@@ -115,9 +122,9 @@ impl RequestWide {
             }
             same_subtree.push(suffixes);
         }
-        // Repeated entries have no further effect.
-        let mut known = HashSet::with_capacity(same_subtree.len());
-        same_subtree.retain(|suffixes| known.insert(suffixes.clone()));
+        // Repeated sets have no effect.
+        let mut distinct = HashSet::with_capacity(same_subtree.len());
+        same_subtree.retain(|suffixes| distinct.insert(suffixes.clone()));
         Ok(Self {
             limit,
             group_policy,
@@ -127,7 +134,7 @@ impl RequestWide {
     }
 }
 
-fn limit_of(text: &str) -> ApiResult<usize> {
+fn parse_limit(text: &str) -> ApiResult<usize> {
     let limit = python::int(text)
         .filter(|limit| *limit >= 1)
         .ok_or_else(|| {
@@ -138,7 +145,7 @@ fn limit_of(text: &str) -> ApiResult<usize> {
     Ok(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-fn root_required(query: &Query<'_>) -> ApiResult<filters::Traits> {
+fn parse_root_required(query: &Query<'_>) -> ApiResult<filters::Traits> {
     let mut values = query.all("root_required");
     let Some(value) = values.next() else {
         return Ok(filters::Traits::default());
@@ -172,14 +179,14 @@ fn root_required(query: &Query<'_>) -> ApiResult<filters::Traits> {
 /// The most amounts of resources of one query, in all its groups.
 const AMOUNTS_MAX: usize = 1_000;
 
-/// Rejects a query that is too large for a search while others wait.
+/// Rejects a query with too many groups or amounts, because other requests wait during its search.
 fn check_size(
     groups: &[RequestGroup],
     same_subtree: &[Vec<String>],
     groups_max: usize,
 ) -> ApiResult<()> {
-    let plain = groups.iter().find(|group| group.suffix.is_empty());
-    let classes = plain.map_or(0, |group| group.resources.len());
+    let unsuffixed = groups.iter().find(|group| group.suffix.is_empty());
+    let classes = unsuffixed.map_or(0, |group| group.resources.len());
     let amounts: usize = groups.iter().map(|group| group.resources.len()).sum();
     let detail = if groups.len() > groups_max {
         too_many_groups(groups_max)
@@ -206,7 +213,7 @@ fn too_many_groups(groups_max: usize) -> String {
 }
 
 /// The request groups in the order in which the query first names them.
-fn groups(
+fn parse_groups(
     query: &Query<'_>,
     version: Microversion,
     groups_max: usize,
@@ -217,29 +224,29 @@ fn groups(
         group_number
     };
     let mut groups: Vec<RequestGroup> = Vec::new();
-    // All values of these parameters are parsed at the first one.
-    let mut are_read: HashSet<(&str, &str)> = HashSet::new();
+    // `required` and `member_of` may be repeated; all their values are parsed with the first.
+    let mut parsed_parameters: HashSet<(&str, &str)> = HashSet::new();
     for (key, value) in query.iter() {
-        let parts = ["resources", "required", "member_of", "in_tree"]
+        let prefix_and_suffix = ["resources", "required", "member_of", "in_tree"]
             .into_iter()
             .find_map(|prefix| suffix_of(key, prefix).map(|suffix| (prefix, suffix)));
-        let Some((prefix, suffix)) = parts else {
+        let Some((prefix, suffix)) = prefix_and_suffix else {
             continue;
         };
-        let known = groups.iter().position(|group| group.suffix == suffix);
-        if known.is_none() && groups.len() == groups_max {
+        let existing = groups.iter().position(|group| group.suffix == suffix);
+        if existing.is_none() && groups.len() == groups_max {
             return Err(ApiError::bad_request(too_many_groups(groups_max)));
         }
-        let place = known.unwrap_or_else(|| {
+        let index = existing.unwrap_or_else(|| {
             groups.push(RequestGroup {
                 suffix: suffix.to_owned(),
                 ..RequestGroup::default()
             });
             groups.len() - 1
         });
-        let group = &mut groups[place];
+        let group = &mut groups[index];
         match prefix {
-            "required" | "member_of" if !are_read.insert((prefix, suffix)) => {}
+            "required" | "member_of" if !parsed_parameters.insert((prefix, suffix)) => {}
             "resources" => group.resources = filters::amounts(value)?,
             "required" => {
                 let traits = filters::traits(query, &format!("required{suffix}"), version)?;
@@ -258,7 +265,7 @@ fn groups(
 }
 
 /// A Python list of strings, as the reference's messages show suffixes.
-fn shown(suffixes: &[&str]) -> String {
+fn python_list(suffixes: &[&str]) -> String {
     let listed: Vec<String> = suffixes
         .iter()
         .map(|suffix| python::repr_str(suffix))
@@ -268,44 +275,44 @@ fn shown(suffixes: &[&str]) -> String {
 
 /// From microversion 1.36 on, a group without resources has to be part of a `same_subtree`.
 fn check_subtrees(groups: &[RequestGroup], same_subtree: &[Vec<String>]) -> ApiResult<()> {
-    let suffixes = |wanted: &dyn Fn(&RequestGroup) -> bool| -> Vec<&str> {
+    let suffixes_where = |predicate: &dyn Fn(&RequestGroup) -> bool| -> Vec<&str> {
         groups
             .iter()
-            .filter(|group| wanted(group))
+            .filter(|group| predicate(group))
             .map(|group| group.suffix.as_str())
             .collect()
     };
-    let all = suffixes(&|_| true);
-    let without = suffixes(&|group| group.resources.is_empty());
-    if without.len() == all.len() {
+    let all = suffixes_where(&|_| true);
+    let resourceless = suffixes_where(&|group| group.resources.is_empty());
+    if resourceless.len() == all.len() {
         return Err(ApiError::bad_request(
             "There must be at least one resources or resources[$S] parameter.",
         )
         .with_code(code::MISSING_VALUE));
     }
     let named: HashSet<&str> = same_subtree.iter().flatten().map(String::as_str).collect();
-    let alone: Vec<&str> = without
+    let outside_subtrees: Vec<&str> = resourceless
         .into_iter()
         .filter(|suffix| !named.contains(*suffix))
         .collect();
-    if !alone.is_empty() {
+    if !outside_subtrees.is_empty() {
         return Err(ApiError::bad_request(format!(
             "Resourceless suffixed group request should be specified in `same_subtree` query \
              param: bad group(s) - {}.",
-            shown(&alone)
+            python_list(&outside_subtrees)
         ))
         .with_code(code::BAD_VALUE));
     }
-    let mut unreal: Vec<&str> = named
+    let mut unknown_suffixes: Vec<&str> = named
         .into_iter()
         .filter(|suffix| !all.contains(suffix))
         .collect();
-    if !unreal.is_empty() {
-        unreal.sort_unstable();
+    if !unknown_suffixes.is_empty() {
+        unknown_suffixes.sort_unstable();
         return Err(ApiError::bad_request(format!(
             "Real suffixes should be specified in `same_subtree`: {} not found in {}.",
-            shown(&unreal),
-            shown(&all)
+            python_list(&unknown_suffixes),
+            python_list(&all)
         ))
         .with_code(code::BAD_VALUE));
     }
@@ -314,15 +321,15 @@ fn check_subtrees(groups: &[RequestGroup], same_subtree: &[Vec<String>]) -> ApiR
 
 /// Before microversion 1.36, each group needs resources.
 fn check_orphans(groups: &[RequestGroup]) -> ApiResult<()> {
-    let orphans = |key: &str, has: &dyn Fn(&RequestGroup) -> bool| -> Vec<String> {
+    let orphaned_keys = |key: &str, has_parameter: &dyn Fn(&RequestGroup) -> bool| -> Vec<String> {
         let orphans = groups
             .iter()
-            .filter(|group| group.resources.is_empty() && has(group));
+            .filter(|group| group.resources.is_empty() && has_parameter(group));
         orphans
             .map(|group| format!("{key}{}", group.suffix))
             .collect()
     };
-    let traits = orphans("required", &|group| !group.required.is_empty());
+    let traits = orphaned_keys("required", &|group| !group.required.is_empty());
     if !traits.is_empty() {
         return Err(ApiError::bad_request(format!(
             "All traits parameters must be associated with resources.  Found the following \
@@ -330,7 +337,7 @@ fn check_orphans(groups: &[RequestGroup]) -> ApiResult<()> {
             traits.join(", ")
         )));
     }
-    let aggregates = orphans("member_of", &|group| {
+    let aggregates = orphaned_keys("member_of", &|group| {
         !group.member_of.is_empty() || !group.forbidden_aggregates.is_empty()
     });
     if !aggregates.is_empty() {
@@ -353,13 +360,18 @@ fn check_orphans(groups: &[RequestGroup]) -> ApiResult<()> {
     Ok(())
 }
 
+/// Rejects a group of which all traits of a required set are forbidden.
 fn check_conflicts(groups: &[RequestGroup]) -> ApiResult<()> {
     let mut conflicts = Vec::new();
     for group in groups {
-        for any in &group.required {
-            // The forbidden ones are sorted.
-            if (any.iter()).all(|name| group.forbidden.binary_search(name).is_ok()) {
-                conflicts.push(format!("required{}: ({})", group.suffix, any.join(", ")));
+        for trait_set in &group.required {
+            // Forbidden traits are sorted.
+            if (trait_set.iter()).all(|name| group.forbidden.binary_search(name).is_ok()) {
+                conflicts.push(format!(
+                    "required{}: ({})",
+                    group.suffix,
+                    trait_set.join(", ")
+                ));
             }
         }
     }
@@ -374,7 +386,7 @@ fn check_conflicts(groups: &[RequestGroup]) -> ApiResult<()> {
 }
 
 /// The error response for a name in a query that does not exist.
-pub(crate) fn refused(refusal: &QueryRefusal) -> ApiError {
+pub(crate) fn refusal_error(refusal: &QueryRefusal) -> ApiError {
     match refusal {
         QueryRefusal::UnknownClass { .. } => ApiError::bad_request(format!(
             "Invalid resource class in resources parameter: {refusal}"

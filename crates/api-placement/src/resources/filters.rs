@@ -1,4 +1,4 @@
-//! Parsers of the small languages in query values: amounts of resources, traits, aggregates.
+//! Parsers of the values of query parameters: amounts of resources, traits, aggregates.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,33 +29,33 @@ pub(crate) struct Aggregates {
     pub(crate) forbidden: Vec<String>,
 }
 
-/// Parses `VCPU:2,MEMORY_MB:1024`. Of a repeated class the last amount counts.
+/// Parses `VCPU:2,MEMORY_MB:1024`. The last amount of a repeated class is used.
 ///
 /// # Errors
 ///
 /// 400 when the form or an amount is wrong.
 pub(crate) fn amounts(text: &str) -> ApiResult<Amounts> {
-    let badly_formed = |got: &str| {
+    let badly_formed = |text: &str| {
         ApiError::bad_request(format!(
             "Badly formed resources parameter. Expected resources query string parameter in form: \
-             ?resources=VCPU:2,MEMORY_MB:1024. Got: {got}."
+             ?resources=VCPU:2,MEMORY_MB:1024. Got: {text}."
         ))
     };
     if python::strip(text).is_empty() {
         return Err(badly_formed("empty string"));
     }
     let mut amounts = Amounts::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut indexes: HashMap<&str, usize> = HashMap::new();
     for pair in text.split(',') {
         let mut parts = pair.split(':');
         let (Some(class), Some(amount), None) = (parts.next(), parts.next(), parts.next()) else {
             return Err(badly_formed(pair));
         };
-        let amount = amount_of(class, amount)?;
-        match places.entry(class) {
-            Entry::Occupied(place) => amounts[*place.get()].1 = amount,
-            Entry::Vacant(place) => {
-                place.insert(amounts.len());
+        let amount = parse_amount(class, amount)?;
+        match indexes.entry(class) {
+            Entry::Occupied(index) => amounts[*index.get()].1 = amount,
+            Entry::Vacant(index) => {
+                index.insert(amounts.len());
                 amounts.push((class.to_owned(), amount));
             }
         }
@@ -63,7 +63,7 @@ pub(crate) fn amounts(text: &str) -> ApiResult<Amounts> {
     Ok(amounts)
 }
 
-fn amount_of(class: &str, text: &str) -> ApiResult<i64> {
+fn parse_amount(class: &str, text: &str) -> ApiResult<i64> {
     let Some(amount) = python::int(text) else {
         return Err(ApiError::bad_request(format!(
             "Requested resource {class} expected positive integer amount. Got: {text}."
@@ -88,17 +88,17 @@ fn amount_of(class: &str, text: &str) -> ApiResult<i64> {
 ///
 /// 400 when a form is wrong, or newer than the microversion.
 pub(crate) fn traits(query: &Query<'_>, key: &str, version: Microversion) -> ApiResult<Traits> {
-    let may_forbid = version.since(22);
-    let may_choose = version.since(39);
+    let allows_forbidden = version.since(22);
+    let allows_any_of = version.since(39);
     let mut traits = Traits::default();
     let mut values: Vec<&str> = query.all(key).collect();
-    if !may_choose && values.len() > 1 {
+    if !allows_any_of && values.len() > 1 {
         values.drain(..values.len() - 1);
     }
     for value in values {
-        let one = traits_of_value(value, may_forbid, may_choose)?;
-        traits.required.extend(one.required);
-        traits.forbidden.extend(one.forbidden);
+        let parsed = traits_of_value(value, allows_forbidden, allows_any_of)?;
+        traits.required.extend(parsed.required);
+        traits.forbidden.extend(parsed.forbidden);
     }
     traits.forbidden.sort_unstable();
     traits.forbidden.dedup();
@@ -112,33 +112,33 @@ pub(crate) fn traits(query: &Query<'_>, key: &str, version: Microversion) -> Api
 /// As [`traits`].
 pub(crate) fn traits_of_value(
     value: &str,
-    may_forbid: bool,
-    may_choose: bool,
+    allows_forbidden: bool,
+    allows_any_of: bool,
 ) -> ApiResult<Traits> {
-    let refuse = |what: String| {
+    let reject = |problem: String| {
         Err(ApiError::bad_request(format!(
-            "Invalid query string parameters: {what}"
+            "Invalid query string parameters: {problem}"
         )))
     };
-    if let Some(choice) = value.strip_prefix("in:") {
-        if !may_choose {
-            return refuse(format!(
+    if let Some(any_of) = value.strip_prefix("in:") {
+        if !allows_any_of {
+            return reject(format!(
                 "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' only supported since microversion \
                  1.39. Got: {value}"
             ));
         }
-        let mut names: Vec<String> = choice
+        let mut names: Vec<String> = any_of
             .split(',')
             .map(|name| python::strip(name).to_owned())
             .collect();
         if names.iter().any(String::is_empty) {
-            return refuse(format!(
+            return reject(format!(
                 "Expected 'required' parameter value of the form: in:HW_CPU_X86_VMX,CUSTOM_MAGIC. \
                  Got an empty trait in: {value}"
             ));
         }
         if names.iter().any(|name| name.starts_with('!')) {
-            return refuse(format!(
+            return reject(format!(
                 "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' does not support forbidden traits. \
                  Got: {value}"
             ));
@@ -152,23 +152,23 @@ pub(crate) fn traits_of_value(
     }
     let mut traits = Traits::default();
     for name in value.split(',').map(python::strip) {
-        let plain = name.trim_start_matches('!');
-        if plain.is_empty() {
-            let form = if may_forbid { "!" } else { "" };
-            return refuse(format!(
+        let name_without_marks = name.trim_start_matches('!');
+        if name_without_marks.is_empty() {
+            let exclamation_mark = if allows_forbidden { "!" } else { "" };
+            return reject(format!(
                 "Expected 'required' parameter value of the form: \
-                 HW_CPU_X86_VMX,{form}CUSTOM_MAGIC. Got an empty trait in: {value}"
+                 HW_CPU_X86_VMX,{exclamation_mark}CUSTOM_MAGIC. Got an empty trait in: {value}"
             ));
         }
-        // Any number of exclamation marks means one, as in the reference.
+        // As in the reference, several exclamation marks mean the same as a single one.
         if name.starts_with('!') {
-            traits.forbidden.push(plain.to_owned());
+            traits.forbidden.push(name_without_marks.to_owned());
         } else {
             traits.required.push(vec![name.to_owned()]);
         }
     }
-    if !traits.forbidden.is_empty() && !may_forbid {
-        return refuse(format!(
+    if !traits.forbidden.is_empty() && !allows_forbidden {
+        return reject(format!(
             "Expected 'required' parameter value of the form: HW_CPU_X86_VMX,CUSTOM_MAGIC. Got: \
              {value}"
         ));
@@ -211,13 +211,13 @@ pub(crate) fn aggregates(
     Ok(aggregates)
 }
 
-/// Parses `[!]UUID` or `[!]in:UUID,UUID`; true for the negated forms.
+/// Parses `[!]UUID` or `[!]in:UUID,UUID`: whether it is negated, and the aggregates.
 fn aggregates_of_value(value: &str) -> ApiResult<(bool, Vec<String>)> {
-    let (negated, rest) = match value.strip_prefix('!') {
-        Some(rest) => (true, rest),
+    let (negated, list_or_uuid) = match value.strip_prefix('!') {
+        Some(negated_value) => (true, negated_value),
         None => (false, value),
     };
-    let list = rest.strip_prefix("in:");
+    let list = list_or_uuid.strip_prefix("in:");
     if list.is_none() && value.contains(',') {
         return Err(ApiError::bad_request(format!(
             "Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' keyword \
@@ -226,14 +226,14 @@ fn aggregates_of_value(value: &str) -> ApiResult<(bool, Vec<String>)> {
     }
     let mut names: Vec<String> = match list {
         Some(list) => list.split(',').map(str::to_owned).collect(),
-        None => vec![rest.to_owned()],
+        None => vec![list_or_uuid.to_owned()],
     };
     names.sort_unstable();
     names.dedup();
-    if let Some(bad) = names.iter().find(|name| !uuids::is_uuid_like(name)) {
+    if let Some(invalid) = names.iter().find(|name| !uuids::is_uuid_like(name)) {
         return Err(ApiError::bad_request(format!(
             "Invalid query string parameters: Expected 'member_of' parameter to contain valid \
-             UUID(s). Got: {bad}"
+             UUID(s). Got: {invalid}"
         )));
     }
     Ok((negated, names))
@@ -260,15 +260,15 @@ mod tests {
     use super::*;
     use crate::query;
 
-    fn at(minor: u8) -> Microversion {
+    fn version(minor: u8) -> Microversion {
         Microversion::from_minor(minor).unwrap()
     }
 
     #[test]
-    fn amounts_are_read_as_by_python() {
-        let read = |text| amounts(text).map_err(|error| error.detail().to_owned());
+    fn amounts_are_parsed_as_by_python() {
+        let parse = |text| amounts(text).map_err(|error| error.detail().to_owned());
         assert_eq!(
-            read("VCPU: 1,DISK_GB:1_0,VCPU:+3").unwrap(),
+            parse("VCPU: 1,DISK_GB:1_0,VCPU:+3").unwrap(),
             [("VCPU".to_owned(), 3), ("DISK_GB".to_owned(), 10)]
         );
         for (text, part) in [
@@ -284,43 +284,47 @@ mod tests {
                 "requires amount <= 9223372036854775807",
             ),
         ] {
-            assert!(read(text).unwrap_err().contains(part), "{text}");
+            assert!(parse(text).unwrap_err().contains(part), "{text}");
         }
     }
 
     #[test]
     fn forms_of_traits_depend_on_the_version() {
-        let read = |text: &str, minor| {
+        let parse = |text: &str, minor| {
             let query = query::parse(text).unwrap();
-            let read = traits(&query, "required", at(minor));
-            read.map(|traits| {
-                (
-                    traits.required.concat().join(" "),
-                    traits.forbidden.join(" "),
-                )
-            })
-            .map_err(|error| error.detail().to_owned())
+            let parsed = traits(&query, "required", version(minor));
+            parsed
+                .map(|traits| {
+                    (
+                        traits.required.concat().join(" "),
+                        traits.forbidden.join(" "),
+                    )
+                })
+                .map_err(|error| error.detail().to_owned())
         };
-        let pair =
+        let expected =
             |required: &str, forbidden: &str| Ok((required.to_owned(), forbidden.to_owned()));
-        assert_eq!(read("required=A,B", 18), pair("A B", ""));
-        assert_eq!(read("required=A,!!!B", 22), pair("A", "B"));
-        assert_eq!(read("required=A&required=B", 38), pair("B", ""));
-        assert_eq!(read("required=A&required=in:C,B", 39), pair("A B C", ""));
-        assert!(read("required=!A", 21).unwrap_err().contains("Got: !A"));
+        assert_eq!(parse("required=A,B", 18), expected("A B", ""));
+        assert_eq!(parse("required=A,!!!B", 22), expected("A", "B"));
+        assert_eq!(parse("required=A&required=B", 38), expected("B", ""));
+        assert_eq!(
+            parse("required=A&required=in:C,B", 39),
+            expected("A B C", "")
+        );
+        assert!(parse("required=!A", 21).unwrap_err().contains("Got: !A"));
         assert!(
-            read("required=in:A", 38)
+            parse("required=in:A", 38)
                 .unwrap_err()
                 .contains("only supported since")
         );
         assert!(
-            read("required=in:A,!B", 39)
+            parse("required=in:A,!B", 39)
                 .unwrap_err()
                 .contains("forbidden traits")
         );
         for text in ["required=", "required=A,", "required=!", "required=in:"] {
             assert!(
-                read(text, 39).unwrap_err().contains("empty trait"),
+                parse(text, 39).unwrap_err().contains("empty trait"),
                 "{text}"
             );
         }
@@ -329,19 +333,20 @@ mod tests {
     #[test]
     fn forms_of_aggregates_depend_on_the_version() {
         const A: &str = "11111111-1111-1111-1111-111111111111";
-        let read = |text: &str, minor| {
+        let parse = |text: &str, minor| {
             let query = query::parse(text).unwrap();
-            let read = aggregates(&query, "", at(minor));
-            read.map(|found| (found.member_of.len(), found.forbidden.len()))
+            let parsed = aggregates(&query, "", version(minor));
+            parsed
+                .map(|aggregates| (aggregates.member_of.len(), aggregates.forbidden.len()))
                 .map_err(|error| error.detail().to_owned())
         };
-        assert_eq!(read(&format!("member_of={A}"), 3), Ok((1, 0)));
+        assert_eq!(parse(&format!("member_of={A}"), 3), Ok((1, 0)));
         assert_eq!(
-            read(&format!("member_of=in:{A},{A}&member_of={A}"), 24),
+            parse(&format!("member_of=in:{A},{A}&member_of={A}"), 24),
             Ok((2, 0))
         );
         assert_eq!(
-            read(&format!("member_of=!in:{A}&member_of=!{A}"), 32),
+            parse(&format!("member_of=!in:{A}&member_of=!{A}"), 32),
             Ok((0, 1))
         );
         for (text, minor, part) in [
@@ -355,7 +360,7 @@ mod tests {
             ("member_of=x".to_owned(), 39, "Got: x"),
             ("member_of=in:".to_owned(), 39, "Got: "),
         ] {
-            assert!(read(&text, minor).unwrap_err().contains(part), "{text}");
+            assert!(parse(&text, minor).unwrap_err().contains(part), "{text}");
         }
     }
 }

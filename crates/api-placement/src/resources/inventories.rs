@@ -1,14 +1,14 @@
-//! `/resource_providers/{uuid}/inventories` and one inventory of them
+//! `/resource_providers/{uuid}/inventories` and `/resource_providers/{uuid}/inventories/{resource_class}`
 
 use placewright_http::json::Writer;
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_placement::{Command, Inventory, Outcome, Refusal, State};
 use uuid::Uuid;
 
-use crate::call::{self, RoutedRequest};
 use crate::json::Json;
 use crate::pattern::Pattern;
 use crate::refusals::{RefusedOperation, to_error};
+use crate::routed_request::{self, RoutedRequest};
 use crate::schemas;
 
 /// The fields of an inventory in the order in which they are shown.
@@ -21,21 +21,21 @@ const FIELDS: [&str; 6] = [
     "allocation_ratio",
 ];
 
-/// The inventory of a validated record.
-pub(crate) fn from_json(record: &Json<'_>) -> Inventory {
-    let whole = |field: &str, default: i32| {
-        let given = record.get(field).and_then(Json::integer);
-        given
+/// The inventory of a validated JSON object.
+pub(crate) fn from_json(inventory_json: &Json<'_>) -> Inventory {
+    let integer_field = |field: &str, default: i32| {
+        let number = inventory_json.get(field).and_then(Json::integer);
+        number
             .and_then(|number| i32::try_from(number).ok())
             .unwrap_or(default)
     };
     Inventory {
-        total: whole("total", 0),
-        reserved: whole("reserved", 0),
-        min_unit: whole("min_unit", 1),
-        max_unit: whole("max_unit", schemas::MAX_INT),
-        step_size: whole("step_size", 1),
-        allocation_ratio: record
+        total: integer_field("total", 0),
+        reserved: integer_field("reserved", 0),
+        min_unit: integer_field("min_unit", 1),
+        max_unit: integer_field("max_unit", schemas::MAX_INT),
+        step_size: integer_field("step_size", 1),
+        allocation_ratio: inventory_json
             .get("allocation_ratio")
             .and_then(Json::number)
             .unwrap_or(1.0),
@@ -57,11 +57,11 @@ fn write_stored(writer: &mut Writer, inventory: &Inventory) {
     writer.float(inventory.allocation_ratio);
 }
 
-/// Writes a record as the client wrote it: `10.0` stays `10.0`.
-fn write_given(writer: &mut Writer, record: &Json<'_>) {
+/// Writes an inventory with the numbers as the client wrote them: `10.0` stays `10.0`.
+fn write_as_given(writer: &mut Writer, inventory_json: &Json<'_>) {
     for field in FIELDS {
         writer.plain_key(field);
-        match (record.get(field), field) {
+        match (inventory_json.get(field), field) {
             (Some(Json::Int(number)), _) => writer.integer(*number),
             (Some(Json::Float(number)), _) => writer.float(*number),
             (_, "allocation_ratio") => writer.float(1.0),
@@ -72,16 +72,18 @@ fn write_given(writer: &mut Writer, record: &Json<'_>) {
     }
 }
 
-fn one(record: &Json<'_>, generation: u64) -> Writer {
+/// The response about one inventory, with the numbers as the client wrote them.
+fn given_inventory_json(inventory_json: &Json<'_>, generation: u64) -> Writer {
     let mut writer = Writer::with_capacity(256);
     writer.open_object();
-    write_given(&mut writer, record);
+    write_as_given(&mut writer, inventory_json);
     write_generation(&mut writer, generation);
     writer.close_object();
     writer
 }
 
-/// Generation 0 is omitted from the response about one inventory.
+/// Writes the provider's generation. As in the reference, the response about one inventory omits
+/// generation 0.
 fn write_generation(writer: &mut Writer, generation: u64) {
     if generation != 0 {
         writer.plain_key("resource_provider_generation");
@@ -89,16 +91,16 @@ fn write_generation(writer: &mut Writer, generation: u64) {
     }
 }
 
-fn not_found(call: &RoutedRequest<'_>) -> ApiError {
-    let uuid = call.parameter();
+fn not_found(request: &RoutedRequest<'_>) -> ApiError {
+    let uuid = request.path_parameter();
     ApiError::not_found(format!(
         "No resource provider with uuid {uuid} found : No resource provider with uuid {uuid} found"
     ))
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let uuid = call.provider_uuid().map_err(|_| not_found(call))?;
-    let found = call
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let uuid = request.provider_uuid().map_err(|_| not_found(request))?;
+    let found = request
         .read(|state| {
             let provider = state.provider_by_uuid(uuid)?;
             let mut writer = Writer::with_capacity(128 + provider.inventories.len() * 160);
@@ -122,14 +124,14 @@ pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
             Some((writer, times.max()))
         })
         .await;
-    let (writer, modified) = found.ok_or_else(|| not_found(call))?;
-    Ok(Reply::json(writer).modified(call.has_cache_headers(), modified))
+    let (writer, modified) = found.ok_or_else(|| not_found(request))?;
+    Ok(Reply::json(writer).modified(request.has_cache_headers(), modified))
 }
 
-pub(crate) async fn get(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let uuid = call.provider_uuid().map_err(|_| not_found(call))?;
-    let class = call.parameters[1];
-    let found = call
+pub(crate) async fn get(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let uuid = request.provider_uuid().map_err(|_| not_found(request))?;
+    let class = request.path_parameters[1];
+    let found = request
         .read(|state| {
             let provider = state.provider_by_uuid(uuid)?;
             let record = state
@@ -145,22 +147,22 @@ pub(crate) async fn get(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
             }))
         })
         .await;
-    let record = found.ok_or_else(|| not_found(call))?;
-    let (writer, modified) = record.ok_or_else(|| {
+    let inventory = found.ok_or_else(|| not_found(request))?;
+    let (writer, modified) = inventory.ok_or_else(|| {
         ApiError::not_found(format!(
             "No inventory of class {class} for {}",
-            call.parameter()
+            request.path_parameter()
         ))
     })?;
-    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
+    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
 }
 
-pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let provider = call.provider_uuid()?;
-    let record = call
+pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let provider = request.provider_uuid()?;
+    let inventory_json = request
         .json_of_provider(provider, &schemas::inventories::CREATE)
         .await?;
-    let class = record
+    let class = inventory_json
         .get("resource_class")
         .and_then(Json::text)
         .unwrap_or_default()
@@ -169,17 +171,24 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let command = Command::AddInventory {
         provider,
         class,
-        inventory: from_json(&record),
-        may_reserve_all: call.version.since(26),
-        at: call.at,
+        inventory: from_json(&inventory_json),
+        may_reserve_all: request.version.since(26),
+        at: request.received_at,
     };
-    let outcome = call
-        .submit(command, RefusedOperation::AddInventory(call.parameter()))
+    let outcome = request
+        .submit(
+            command,
+            RefusedOperation::AddInventory(request.path_parameter()),
+        )
         .await?;
-    let reply = Reply::json(one(&record, generation_of(&outcome))).with_status(201);
+    let reply = Reply::json(given_inventory_json(
+        &inventory_json,
+        generation_of(&outcome),
+    ))
+    .with_status(201);
     Ok(reply
         .with_location(location)
-        .modified(call.has_cache_headers(), Some(call.now())))
+        .modified(request.has_cache_headers(), Some(request.received_s())))
 }
 
 fn generation_of(outcome: &Outcome) -> u64 {
@@ -189,24 +198,30 @@ fn generation_of(outcome: &Outcome) -> u64 {
     }
 }
 
-pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let provider = call.provider_uuid()?;
-    let record = call
+pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let provider = request.provider_uuid()?;
+    let inventory_json = request
         .json_of_provider(provider, &schemas::inventories::UPDATE)
         .await?;
     let command = Command::UpdateInventory {
         provider,
-        generation: call::generation(record.get("resource_provider_generation")),
-        class: call.parameters[1].to_owned(),
-        inventory: from_json(&record),
-        may_reserve_all: call.version.since(26),
-        at: call.at,
+        generation: routed_request::generation(inventory_json.get("resource_provider_generation")),
+        class: request.path_parameters[1].to_owned(),
+        inventory: from_json(&inventory_json),
+        may_reserve_all: request.version.since(26),
+        at: request.received_at,
     };
-    let outcome = call
-        .submit(command, RefusedOperation::UpdateInventory(call.parameter()))
+    let outcome = request
+        .submit(
+            command,
+            RefusedOperation::UpdateInventory(request.path_parameter()),
+        )
         .await?;
-    let reply = Reply::json(one(&record, generation_of(&outcome)));
-    Ok(reply.modified(call.has_cache_headers(), Some(call.now())))
+    let reply = Reply::json(given_inventory_json(
+        &inventory_json,
+        generation_of(&outcome),
+    ));
+    Ok(reply.modified(request.has_cache_headers(), Some(request.received_s())))
 }
 
 /// The inventories of a validated body, including those under keys that no pattern of the schema
@@ -214,18 +229,19 @@ pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
 ///
 /// # Errors
 ///
-/// 400 for a record under such a key that is not valid.
-pub(crate) fn records(inventories: &Json<'_>) -> ApiResult<Vec<(String, Inventory)>> {
-    let record = |(class, record): &(std::borrow::Cow<'_, str>, Json<'_>)| {
+/// 400 when an inventory under such a key is not valid.
+pub(crate) fn parse_inventories(inventories: &Json<'_>) -> ApiResult<Vec<(String, Inventory)>> {
+    let parse_inventory = |(class, inventory_json): &(std::borrow::Cow<'_, str>, Json<'_>)| {
         if !Pattern::Name.matches(class) {
-            call::check(record, &schemas::inventories::RECORD_OF_ANY_CLASS)?;
+            routed_request::check(inventory_json, &schemas::inventories::INVENTORY_OF_ANY_KEY)?;
         }
-        Ok((class.clone().into_owned(), from_json(record)))
+        Ok((class.clone().into_owned(), from_json(inventory_json)))
     };
-    inventories.members().iter().map(record).collect()
+    inventories.members().iter().map(parse_inventory).collect()
 }
 
-/// The first refusal of the state about a provider and the generation that the client gave.
+/// The first refusal because of a provider: it does not exist, or has another generation than the
+/// client gave.
 pub(super) fn first_refusal(state: &State, uuid: Uuid, given: u64) -> Option<Refusal> {
     let Some(provider) = state.provider_by_uuid(uuid) else {
         return Some(Refusal::ProviderNotFound { uuid });
@@ -238,74 +254,77 @@ pub(super) fn first_refusal(state: &State, uuid: Uuid, given: u64) -> Option<Ref
     })
 }
 
-pub(crate) async fn set(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let provider = call.provider_uuid()?;
-    let body = call
+pub(crate) async fn set(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let provider = request.provider_uuid()?;
+    let body = request
         .json_of_provider(provider, &schemas::inventories::SET)
         .await?;
-    let given = body.get("inventories").unwrap_or(&Json::Null);
-    call.check_entries(given.members().len(), "inventories")?;
-    let attempt = RefusedOperation::SetInventories(call.parameter());
-    let generation = call::generation(body.get("resource_provider_generation"));
-    let inventories = match records(given) {
+    let inventories_json = body.get("inventories").unwrap_or(&Json::Null);
+    request.check_entries(inventories_json.members().len(), "inventories")?;
+    let operation = RefusedOperation::SetInventories(request.path_parameter());
+    let generation = routed_request::generation(body.get("resource_provider_generation"));
+    let inventories = match parse_inventories(inventories_json) {
         Ok(inventories) => inventories,
         Err(error) => {
-            // Records that the schema did not cover are validated after the generation.
-            let earlier = call
+            // Inventories that the schema does not cover are validated after the generation, so a
+            // refusal for the generation is reported instead.
+            let earlier = request
                 .read(|state| first_refusal(state, provider, generation))
                 .await;
-            return Err(earlier.map_or(error, |refusal| to_error(&refusal, &attempt)));
+            return Err(earlier.map_or(error, |refusal| to_error(&refusal, &operation)));
         }
     };
     let command = Command::SetInventories {
         provider,
         generation: Some(generation),
         inventories,
-        may_reserve_all: call.version.since(26),
-        at: call.at,
+        may_reserve_all: request.version.since(26),
+        at: request.received_at,
     };
-    let outcome = call.submit(command, attempt).await?;
-    let mut writer = Writer::with_capacity(128 + given.members().len() * 160);
+    let outcome = request.submit(command, operation).await?;
+    let mut writer = Writer::with_capacity(128 + inventories_json.members().len() * 160);
     writer.open_object();
     writer.plain_key("resource_provider_generation");
     writer.integer(generation_of(&outcome));
     writer.plain_key("inventories");
     writer.open_object();
-    for (class, record) in given.members() {
+    for (class, inventory_json) in inventories_json.members() {
         writer.key(class);
         writer.open_object();
-        write_given(&mut writer, record);
+        write_as_given(&mut writer, inventory_json);
         writer.close_object();
     }
     writer.close_object();
     writer.close_object();
-    let modified = (!given.members().is_empty()).then(|| call.now());
-    Ok(Reply::json(writer).modified(call.has_cache_headers(), modified))
+    let modified = (!inventories_json.members().is_empty()).then(|| request.received_s());
+    Ok(Reply::json(writer).modified(request.has_cache_headers(), modified))
 }
 
-pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let provider = call.provider_uuid()?;
-    let class = call.parameters[1];
+pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let provider = request.provider_uuid()?;
+    let class = request.path_parameters[1];
     let command = Command::DeleteInventory {
         provider,
         class: class.to_owned(),
-        at: call.at,
+        at: request.received_at,
     };
-    call.submit(command, RefusedOperation::DeleteInventory(class))
+    request
+        .submit(command, RefusedOperation::DeleteInventory(class))
         .await?;
     Ok(Reply::empty(204))
 }
 
-pub(crate) async fn delete_all(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let provider = call.provider_uuid()?;
+pub(crate) async fn delete_all(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let provider = request.provider_uuid()?;
     let command = Command::SetInventories {
         provider,
         generation: None,
         inventories: Vec::new(),
         may_reserve_all: true,
-        at: call.at,
+        at: request.received_at,
     };
-    call.submit(command, RefusedOperation::DeleteInventories)
+    request
+        .submit(command, RefusedOperation::DeleteInventories)
         .await?;
     Ok(Reply::empty(204))
 }

@@ -9,18 +9,18 @@ use placewright_placement::{
 use uuid::Uuid;
 
 use super::filters;
-use crate::call::RoutedRequest;
 use crate::json::Json;
 use crate::microversion::Microversion;
 use crate::refusals::{self, RefusedOperation};
+use crate::routed_request::RoutedRequest;
 use crate::{schemas, uuids};
 
-fn path(uuid: Uuid) -> String {
+fn provider_path(uuid: Uuid) -> String {
     format!("/resource_providers/{uuid}")
 }
 
-/// The sub-resources of a version, in the order of their links.
-fn links(version: Microversion) -> impl Iterator<Item = &'static str> {
+/// The names of the sub-resources that a version has, in the order of their links.
+fn sub_resources(version: Microversion) -> impl Iterator<Item = &'static str> {
     [
         (0, "inventories"),
         (0, "usages"),
@@ -34,7 +34,7 @@ fn links(version: Microversion) -> impl Iterator<Item = &'static str> {
 }
 
 /// The representation of a provider, borrowed from the state.
-struct Shown<'a> {
+struct Representation<'a> {
     uuid: Uuid,
     name: &'a str,
     generation: u64,
@@ -42,7 +42,7 @@ struct Shown<'a> {
     root: Uuid,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> Representation<'a> {
     fn of(state: &'a State, provider: &'a Provider) -> Self {
         let uuid_of = |id| state.provider(id).map(|provider| provider.uuid);
         Self {
@@ -82,7 +82,7 @@ impl<'a> Shown<'a> {
         write_link(writer, "self", &path);
         path.push('/');
         let length = path.len();
-        for name in links(version) {
+        for name in sub_resources(version) {
             path.truncate(length);
             path.push_str(name);
             write_link(writer, name, &path);
@@ -101,7 +101,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// A link whose texts need no escapes.
+/// Writes a link whose texts need no escapes.
 fn write_link(writer: &mut Writer, relation: &str, path: &str) {
     writer.open_object();
     writer.plain_key("rel");
@@ -116,17 +116,17 @@ fn modified_at(provider: &Provider) -> i64 {
 }
 
 /// Parses the query of `GET /resource_providers`.
-fn parse(call: &RoutedRequest<'_>) -> ApiResult<ProviderQuery> {
-    let query = call.query(schemas::providers::list(call.version))?;
-    // The order decides which error is reported when there are several.
-    let aggregates = filters::aggregates(&query, "", call.version)?;
-    let traits = filters::traits(&query, "required", call.version)?;
+fn parse(request: &RoutedRequest<'_>) -> ApiResult<ProviderQuery> {
+    let query = request.query(schemas::providers::list(request.version))?;
+    // The order of parsing decides which of several errors is reported.
+    let aggregates = filters::aggregates(&query, "", request.version)?;
+    let traits = filters::traits(&query, "required", request.version)?;
     let resources = query.get("resources").map(filters::amounts).transpose()?;
-    let given = |key| query.get(key).map(str::to_owned);
+    let text_of = |key| query.get(key).map(str::to_owned);
     Ok(ProviderQuery {
-        name: given("name"),
-        uuid: given("uuid"),
-        in_tree: given("in_tree"),
+        name: text_of("name"),
+        uuid: text_of("uuid"),
+        in_tree: text_of("in_tree"),
         required: traits.required,
         forbidden: traits.forbidden,
         member_of: aggregates.member_of,
@@ -135,7 +135,7 @@ fn parse(call: &RoutedRequest<'_>) -> ApiResult<ProviderQuery> {
     })
 }
 
-fn refused(refusal: &QueryRefusal) -> ApiError {
+fn refusal_error(refusal: &QueryRefusal) -> ApiError {
     ApiError::bad_request(match refusal {
         QueryRefusal::UnknownClass { .. } => {
             format!("Invalid resource class in resources parameter: {refusal}")
@@ -148,7 +148,7 @@ fn refused(refusal: &QueryRefusal) -> ApiError {
 
 /// A copy of a provider's representation, for use without the state's lock.
 #[derive(Debug)]
-struct Copied {
+struct OwnedRepresentation {
     uuid: Uuid,
     name: Box<str>,
     generation: u64,
@@ -156,20 +156,20 @@ struct Copied {
     root: Uuid,
 }
 
-impl Copied {
+impl OwnedRepresentation {
     fn of(state: &State, provider: &Provider) -> Self {
-        let shown = Shown::of(state, provider);
+        let representation = Representation::of(state, provider);
         Self {
-            uuid: shown.uuid,
-            name: shown.name.into(),
-            generation: shown.generation,
-            parent: shown.parent,
-            root: shown.root,
+            uuid: representation.uuid,
+            name: representation.name.into(),
+            generation: representation.generation,
+            parent: representation.parent,
+            root: representation.root,
         }
     }
 
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn borrowed(&self) -> Representation<'_> {
+        Representation {
             uuid: self.uuid,
             name: &self.name,
             generation: self.generation,
@@ -181,102 +181,108 @@ impl Copied {
 
 /// Providers collected in slices.
 #[derive(Debug, Default)]
-struct Gathered {
-    /// The index of the next word of 64 slots.
-    next: usize,
-    all: Vec<Copied>,
+struct ProviderCollector {
+    /// The index of the next word of 64 slots to read.
+    next_word: usize,
+    providers: Vec<OwnedRepresentation>,
     modified: Option<i64>,
-    /// The size of their names, in bytes.
+    /// The size of the providers' names, in bytes.
     bytes: usize,
 }
 
-/// The words of 64 providers that are read in one slice.
-const WORDS_OF_SLICE: usize = 64;
+/// The words, of 64 slots each, that are read in one slice.
+const WORDS_PER_SLICE: usize = 64;
 
 /// The approximate size of a provider in a response, besides its name.
 const PROVIDER_BYTES: usize = 820;
-const TOO_MANY: &str = "Ask with filters, or raise the limit.";
+/// The advice to a client whose response is too large.
+const TOO_MANY_ADVICE: &str = "Ask with filters, or raise the limit.";
 
-impl Gathered {
+impl ProviderCollector {
     /// Reads one slice. Returns the collection once it is complete.
-    fn go_on(&mut self, state: &State, query: &ProviderQuery) -> Option<ApiResult<Self>> {
-        let all = state.provider_slots().div_ceil(64);
-        // All members of a tree are read, whichever are wanted.
+    fn run_slice(&mut self, state: &State, query: &ProviderQuery) -> Option<ApiResult<Self>> {
+        let word_count = state.provider_slots().div_ceil(64);
+        // A query for one tree reads only the tree's providers, so it needs a single slice.
         let is_tree = query.in_tree.is_some();
-        let words = if is_tree { all } else { WORDS_OF_SLICE };
-        let words = self.next..self.next + words;
-        self.next = words.end;
-        let found = match find_providers_among(state, query, words) {
-            Ok(found) => found,
-            Err(refusal) => return Some(Err(refused(&refusal))),
+        let words = if is_tree { word_count } else { WORDS_PER_SLICE };
+        let words = self.next_word..self.next_word + words;
+        self.next_word = words.end;
+        let ids = match find_providers_among(state, query, words) {
+            Ok(ids) => ids,
+            Err(refusal) => return Some(Err(refusal_error(&refusal))),
         };
-        for provider in found.into_iter().filter_map(|id| state.provider(id)) {
+        for provider in ids.into_iter().filter_map(|id| state.provider(id)) {
             self.modified = self.modified.max(Some(modified_at(provider)));
             self.bytes += provider.name.len();
-            self.all.push(Copied::of(state, provider));
+            self.providers
+                .push(OwnedRepresentation::of(state, provider));
         }
-        (self.next >= all).then(|| Ok(std::mem::take(self)))
+        (self.next_word >= word_count).then(|| Ok(std::mem::take(self)))
     }
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let query = parse(call)?;
-    let found = call.read_in_slices(Gathered::default, |state, gathered| {
-        gathered.go_on(state, &query)
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let query = parse(request)?;
+    let collected = request.read_in_slices(ProviderCollector::default, |state, collector| {
+        collector.run_slice(state, &query)
     });
-    let Gathered {
-        all,
+    let ProviderCollector {
+        providers,
         modified,
         bytes,
         ..
-    } = found.await?;
-    let held = all.len() * size_of::<Copied>() + bytes;
-    let permit = call.admit_answer(all.len() * PROVIDER_BYTES + bytes, held, TOO_MANY)?;
-    let version = call.version;
+    } = collected.await?;
+    let memory_bytes = providers.len() * size_of::<OwnedRepresentation>() + bytes;
+    let response_bytes = providers.len() * PROVIDER_BYTES + bytes;
+    let permit = request.admit_answer(response_bytes, memory_bytes, TOO_MANY_ADVICE)?;
+    let version = request.version;
     let pieces = pieces_of(
         |writer| {
             writer.open_object();
             writer.key("resource_providers");
             writer.open_array();
         },
-        all.into_iter(),
-        move |writer, provider: Copied| provider.shown().write(writer, version),
+        providers.into_iter(),
+        move |writer, provider: OwnedRepresentation| provider.borrowed().write(writer, version),
         |writer| {
             writer.close_array();
             writer.close_object();
         },
     );
-    let modified = modified.unwrap_or_else(|| call.now());
-    Ok(Reply::json_in_pieces(pieces, permit).modified(call.has_cache_headers(), Some(modified)))
+    let modified = modified.unwrap_or_else(|| request.received_s());
+    Ok(Reply::json_in_pieces(pieces, permit).modified(request.has_cache_headers(), Some(modified)))
 }
 
-pub(crate) async fn get(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let uuid = call.provider_uuid()?;
-    let found = call
+pub(crate) async fn get(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let uuid = request.provider_uuid()?;
+    let found = request
         .read(|state| {
             let provider = state.provider_by_uuid(uuid)?;
             let mut writer = Writer::with_capacity(1024);
-            Shown::of(state, provider).write(&mut writer, call.version);
+            Representation::of(state, provider).write(&mut writer, request.version);
             Some((writer, modified_at(provider)))
         })
         .await;
-    let (writer, modified) = found.ok_or_else(|| refusals::provider_not_found(call.parameter()))?;
-    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
+    let (writer, modified) =
+        found.ok_or_else(|| refusals::provider_not_found(request.path_parameter()))?;
+    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
 }
 
-/// The parent in a body; only a UUID in canonical form can be found.
-enum Parent {
-    NotNamed,
-    None,
+/// The parent in a body. Only a UUID in the canonical form can exist.
+enum ParentField {
+    Absent,
+    Null,
     Is(Uuid),
     Unknown,
 }
 
-fn parent_of(body: &Json<'_>) -> Parent {
+fn parent_of(body: &Json<'_>) -> ParentField {
     match body.get("parent_provider_uuid") {
-        None => Parent::NotNamed,
-        Some(Json::Text(text)) => uuids::canonical(text).map_or(Parent::Unknown, Parent::Is),
-        Some(_) => Parent::None,
+        None => ParentField::Absent,
+        Some(Json::Text(text)) => {
+            uuids::canonical(text).map_or(ParentField::Unknown, ParentField::Is)
+        }
+        Some(_) => ParentField::Null,
     }
 }
 
@@ -287,20 +293,20 @@ fn name_of(body: &Json<'_>) -> String {
         .to_owned()
 }
 
-fn unknown_parent(attempt: &RefusedOperation<'_>) -> ApiError {
+fn parent_not_found(operation: &RefusedOperation<'_>) -> ApiError {
     let refusal = Refusal::ParentNotFound { uuid: Uuid::nil() };
-    refusals::to_error(&refusal, attempt)
+    refusals::to_error(&refusal, operation)
 }
 
-pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let body = call.json(schemas::providers::create(call.version))?;
+pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let body = request.json(schemas::providers::create(request.version))?;
     let name = name_of(&body);
-    let wanted = body
+    let given_uuid = body
         .get("uuid")
         .and_then(Json::text)
         .and_then(uuids::normalise);
-    let uuid = wanted.unwrap_or_else(Uuid::new_v4);
-    let attempt = RefusedOperation::CreateProvider { name: &name, uuid };
+    let uuid = given_uuid.unwrap_or_else(Uuid::new_v4);
+    let operation = RefusedOperation::CreateProvider { name: &name, uuid };
     if name.is_empty() {
         return Err(ApiError::bad_request(format!(
             "Unable to create resource provider \"\", {uuid}: Object action create failed because: \
@@ -308,74 +314,81 @@ pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
         )));
     }
     let parent = match parent_of(&body) {
-        Parent::Unknown => return Err(unknown_parent(&attempt)),
-        Parent::Is(parent) => Some(parent),
-        Parent::None | Parent::NotNamed => None,
+        ParentField::Unknown => return Err(parent_not_found(&operation)),
+        ParentField::Is(parent) => Some(parent),
+        ParentField::Null | ParentField::Absent => None,
     };
     let command = Command::CreateProvider {
         uuid,
         name: name.clone(),
         parent,
-        at: call.at,
+        at: request.received_at,
     };
-    let outcome = call.submit(command, attempt).await?;
+    let outcome = request.submit(command, operation).await?;
     let reply = match outcome {
-        Outcome::Provider(view) if call.version.since(20) => {
+        Outcome::Provider(view) if request.version.since(20) => {
             let mut writer = Writer::with_capacity(1024);
-            Shown::of_view(&view).write(&mut writer, call.version);
-            Reply::json(writer).modified(true, Some(call.now()))
+            Representation::of_view(&view).write(&mut writer, request.version);
+            Reply::json(writer).modified(true, Some(request.received_s()))
         }
         _ => Reply::empty(201),
     };
-    Ok(reply.with_location(path(uuid)))
+    Ok(reply.with_location(provider_path(uuid)))
 }
 
-pub(crate) async fn update(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let uuid = call.provider_uuid()?;
-    let body = call
-        .json_of_provider(uuid, schemas::providers::update(call.version))
+pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let uuid = request.provider_uuid()?;
+    let body = request
+        .json_of_provider(uuid, schemas::providers::update(request.version))
         .await?;
-    let attempt = RefusedOperation::UpdateProvider(call.parameter());
-    let may_move = call.version.since(37);
+    let operation = RefusedOperation::UpdateProvider(request.path_parameter());
+    let may_reparent = request.version.since(37);
     let parent = match parent_of(&body) {
-        Parent::Unknown => {
-            return Err(call.provider_first(uuid, unknown_parent(&attempt)).await);
+        ParentField::Unknown => {
+            return Err(request
+                .missing_provider_or(uuid, parent_not_found(&operation))
+                .await);
         }
-        Parent::NotNamed => ParentChange::Keep,
-        Parent::None if may_move => ParentChange::Move(None),
-        Parent::None => ParentChange::SetOnce(None),
-        Parent::Is(parent) if may_move => ParentChange::Move(Some(parent)),
-        Parent::Is(parent) => ParentChange::SetOnce(Some(parent)),
+        ParentField::Absent => ParentChange::Keep,
+        ParentField::Null if may_reparent => ParentChange::Move(None),
+        ParentField::Null => ParentChange::SetOnce(None),
+        ParentField::Is(parent) if may_reparent => ParentChange::Move(Some(parent)),
+        ParentField::Is(parent) => ParentChange::SetOnce(Some(parent)),
     };
-    // The response has the time of the previous write.
-    let before = call
-        .read(move |state| state.provider_by_uuid(uuid).and_then(|one| one.updated_at))
+    // As in the reference, the response has the time of the previous update.
+    let modified_before = request
+        .read(move |state| {
+            state
+                .provider_by_uuid(uuid)
+                .and_then(|provider| provider.updated_at)
+        })
         .await;
     let command = Command::UpdateProvider {
         uuid,
         name: name_of(&body),
         parent,
-        at: call.at,
+        at: request.received_at,
     };
     let mut writer = Writer::with_capacity(1024);
-    if let Outcome::Provider(view) = call.submit(command, attempt).await? {
-        Shown::of_view(&view).write(&mut writer, call.version);
+    if let Outcome::Provider(view) = request.submit(command, operation).await? {
+        Representation::of_view(&view).write(&mut writer, request.version);
     }
-    let modified = before.map(|before| before.seconds());
-    Ok(Reply::json(writer).modified(call.has_cache_headers(), modified))
+    let modified = modified_before.map(|time| time.seconds());
+    Ok(Reply::json(writer).modified(request.has_cache_headers(), modified))
 }
 
-pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let target = call.parameter();
+pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let target = request.path_parameter();
     let uuid = uuids::canonical(target).ok_or_else(|| {
         ApiError::not_found(format!(
             "No resource provider with uuid {target} found for delete"
         ))
     })?;
-    call.submit(
-        Command::DeleteProvider { uuid },
-        RefusedOperation::DeleteProvider(target),
-    )
-    .await?;
+    request
+        .submit(
+            Command::DeleteProvider { uuid },
+            RefusedOperation::DeleteProvider(target),
+        )
+        .await?;
     Ok(Reply::empty(204))
 }

@@ -5,16 +5,16 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_placement::rows::Named;
 use placewright_placement::{Command, Outcome, Refusal};
 
-use crate::call::{self, RoutedRequest};
 use crate::json::{self, Json};
 use crate::refusals::{RefusedOperation, to_error};
+use crate::routed_request::{self, RoutedRequest};
 use crate::schemas;
 
-fn path(name: &str) -> String {
+fn class_path(name: &str) -> String {
     format!("/resource_classes/{name}")
 }
 
-fn write(writer: &mut Writer, name: &str) {
+fn write_class(writer: &mut Writer, name: &str) {
     writer.open_object();
     writer.key("name");
     writer.text(name);
@@ -24,14 +24,14 @@ fn write(writer: &mut Writer, name: &str) {
     writer.key("rel");
     writer.text("self");
     writer.key("href");
-    writer.text(&path(name));
+    writer.text(&class_path(name));
     writer.close_object();
     writer.close_array();
     writer.close_object();
 }
 
-/// Standard classes have no time of their own and show the present time, as does a list with one of
-/// them.
+/// The time of the last change of a class. Standard classes have none, so the present time stands for
+/// it.
 fn modified_at(class: &Named, now: i64) -> i64 {
     if placewright_placement::names::is_custom(&class.name) {
         class.modified_at.seconds()
@@ -40,9 +40,9 @@ fn modified_at(class: &Named, now: i64) -> i64 {
     }
 }
 
-pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let now = call.now();
-    let (writer, modified) = call
+pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let now = request.received_s();
+    let (writer, modified) = request
         .read(|state| {
             let mut writer = Writer::with_capacity(4096);
             let mut modified = i64::MIN;
@@ -50,7 +50,7 @@ pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
             writer.key("resource_classes");
             writer.open_array();
             for (_, class) in state.all_classes() {
-                write(&mut writer, &class.name);
+                write_class(&mut writer, &class.name);
                 modified = modified.max(modified_at(class, now));
             }
             writer.close_array();
@@ -59,28 +59,28 @@ pub(crate) async fn list(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
         })
         .await;
     let modified = if modified == i64::MIN { now } else { modified };
-    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
+    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
 }
 
-pub(crate) async fn get(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let (name, now) = (call.parameter(), call.now());
-    let modified = call
+pub(crate) async fn get(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let (name, now) = (request.path_parameter(), request.received_s());
+    let modified = request
         .read(|state| state.class(name).map(|class| modified_at(class, now)))
         .await;
     let Some(modified) = modified else {
         return Err(not_found(name));
     };
     let mut writer = Writer::with_capacity(128);
-    write(&mut writer, name);
-    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(modified)))
+    write_class(&mut writer, name);
+    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(modified)))
 }
 
 fn not_found(name: &str) -> ApiError {
     ApiError::not_found(format!("No such resource class {name}.")).before_routing()
 }
 
-/// A name for the `Location` header: without the newline that the pattern allows.
-fn checked_name(value: &Json<'_>) -> ApiResult<String> {
+/// The name in a body. The pattern allows a final newline, which the `Location` header cannot have.
+fn name_without_newline(value: &Json<'_>) -> ApiResult<String> {
     match value.get("name").and_then(Json::text) {
         Some(name) if !name.ends_with('\n') => Ok(name.to_owned()),
         _ => Err(ApiError::bad_request(
@@ -89,30 +89,30 @@ fn checked_name(value: &Json<'_>) -> ApiResult<String> {
     }
 }
 
-pub(crate) async fn create(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let name = checked_name(&call.json(&schemas::names::RESOURCE_CLASS)?)?;
-    let location = path(&name);
+pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let name = name_without_newline(&request.json(&schemas::names::RESOURCE_CLASS)?)?;
+    let location = class_path(&name);
     let command = Command::CreateClass {
         name,
         ensure: false,
-        at: call.at,
+        at: request.received_at,
     };
-    call.submit(command, RefusedOperation::Class).await?;
+    request.submit(command, RefusedOperation::Class).await?;
     Ok(Reply::empty(201).with_location(location))
 }
 
 /// `PUT` before microversion 1.7 renames a class to the name in the body.
-pub(crate) async fn rename(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let new_name = checked_name(&call.json(&schemas::names::RESOURCE_CLASS)?)?;
-    let name = call.parameter();
+pub(crate) async fn rename(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let new_name = name_without_newline(&request.json(&schemas::names::RESOURCE_CLASS)?)?;
+    let name = request.path_parameter();
     let mut writer = Writer::with_capacity(128);
-    write(&mut writer, &new_name);
+    write_class(&mut writer, &new_name);
     let command = Command::RenameClass {
         name: name.to_owned(),
         new_name: new_name.clone(),
-        at: call.at,
+        at: request.received_at,
     };
-    match call.try_submit(command).await? {
+    match request.try_submit(command).await? {
         Ok(_) => Ok(Reply::json(writer)),
         Err(Refusal::ClassExists { .. }) => Err(ApiError::conflict(format!(
             "Resource class already exists: {new_name}"
@@ -125,32 +125,32 @@ pub(crate) async fn rename(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
 }
 
 /// `PUT` from microversion 1.7 on creates a class if it is missing; the body is ignored.
-pub(crate) async fn ensure(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    // The reference pastes the name into JSON, so escapes in it are decoded.
+pub(crate) async fn ensure(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    // The reference inserts the name into the text of a JSON object, so escapes in the name are decoded.
     let mut body = Vec::from(b"{\"name\": \"");
-    body.extend_from_slice(call.parameter().as_bytes());
+    body.extend_from_slice(request.path_parameter().as_bytes());
     body.extend_from_slice(b"\"}");
     let value = json::parse(&body)
         .map_err(|reason| ApiError::bad_request(format!("Malformed JSON: {reason}")))?;
-    call::check(&value, &schemas::names::RESOURCE_CLASS)?;
-    let name = checked_name(&value)?;
-    let location = path(&name);
+    routed_request::check(&value, &schemas::names::RESOURCE_CLASS)?;
+    let name = name_without_newline(&value)?;
+    let location = class_path(&name);
     let command = Command::CreateClass {
         name,
         ensure: true,
-        at: call.at,
+        at: request.received_at,
     };
-    let created = match call.submit(command, RefusedOperation::Class).await? {
+    let created = match request.submit(command, RefusedOperation::Class).await? {
         Outcome::Named { created, .. } => created,
         _ => false,
     };
     Ok(Reply::empty(if created { 201 } else { 204 }).with_location(location))
 }
 
-pub(crate) async fn delete(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
+pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let command = Command::DeleteClass {
-        name: call.parameter().to_owned(),
+        name: request.path_parameter().to_owned(),
     };
-    call.submit(command, RefusedOperation::Class).await?;
+    request.submit(command, RefusedOperation::Class).await?;
     Ok(Reply::empty(204))
 }

@@ -3,10 +3,10 @@
 use placewright_http::Reply;
 use placewright_http::json::Writer;
 
-use crate::call::RoutedRequest;
 use crate::microversion::Microversion;
+use crate::routed_request::RoutedRequest;
 
-pub(crate) fn get(call: &RoutedRequest<'_>) -> Reply {
+pub(crate) fn get(request: &RoutedRequest<'_>) -> Reply {
     let mut writer = Writer::with_capacity(160);
     writer.open_object();
     writer.key("versions");
@@ -32,5 +32,5 @@ pub(crate) fn get(call: &RoutedRequest<'_>) -> Reply {
     writer.close_object();
     writer.close_array();
     writer.close_object();
-    Reply::json(writer).modified(call.has_cache_headers(), Some(call.now()))
+    Reply::json(writer).modified(request.has_cache_headers(), Some(request.received_s()))
 }

@@ -6,22 +6,22 @@ use placewright_http::json::Writer;
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_placement::{ClassId, Consumer, State};
 
-use crate::call::RoutedRequest;
+use crate::routed_request::RoutedRequest;
 use crate::schemas;
 
 /// Usage by class, in the order of the class numbers.
-type Sums = BTreeMap<ClassId, u64>;
+type UsageByClass = BTreeMap<ClassId, u64>;
 
-pub(crate) async fn of_provider(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
+pub(crate) async fn of_provider(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let not_found = || {
-        let uuid = call.parameter();
+        let uuid = request.path_parameter();
         ApiError::not_found(format!(
             "No resource provider with uuid {uuid} found: No resource provider with uuid {uuid} \
              found"
         ))
     };
-    let uuid = call.provider_uuid().map_err(|_| not_found())?;
-    let writer = call
+    let uuid = request.provider_uuid().map_err(|_| not_found())?;
+    let writer = request
         .read(|state| {
             let provider = state.provider_by_uuid(uuid)?;
             let mut writer = Writer::with_capacity(256);
@@ -40,24 +40,24 @@ pub(crate) async fn of_provider(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
         })
         .await;
     let reply = Reply::json(writer.ok_or_else(not_found)?);
-    Ok(reply.modified(call.has_cache_headers(), Some(call.now())))
+    Ok(reply.modified(request.has_cache_headers(), Some(request.received_s())))
 }
 
-fn add(sums: &mut Sums, consumer: &Consumer) {
-    for held in &consumer.allocations {
-        *sums.entry(held.class).or_default() += u64::from(held.amount);
+fn add(usage: &mut UsageByClass, consumer: &Consumer) {
+    for allocation in &consumer.allocations {
+        *usage.entry(allocation.class).or_default() += u64::from(allocation.amount);
     }
 }
 
-fn write_sums(writer: &mut Writer, state: &State, sums: &Sums) {
-    for (class, sum) in sums {
+fn write_usage(writer: &mut Writer, state: &State, usage: &UsageByClass) {
+    for (class, amount) in usage {
         writer.key(state.class_name(*class));
-        writer.integer(*sum);
+        writer.integer(*amount);
     }
 }
 
 /// The query about a project's usage.
-struct Question<'a> {
+struct UsageQuery<'a> {
     project: &'a str,
     user: Option<&'a str>,
     /// Whether the usage is split by consumer type.
@@ -67,90 +67,91 @@ struct Question<'a> {
 
 /// The usage of a project's consumers, summed in slices because there may be a million of them.
 #[derive(Default)]
-struct Gathered {
+struct UsageCollector {
     /// The slot after the last consumer that was read.
-    next: u32,
-    /// By consumer type if that is asked for, otherwise all under an empty name.
-    groups: BTreeMap<String, (Sums, u64)>,
-    /// The state's counter of structural changes in the first slice; class numbers keep their
-    /// meaning while it stays the same.
+    next_slot: u32,
+    /// The usage and the number of consumers, by consumer type if the query is for that, otherwise
+    /// together under an empty name.
+    groups: BTreeMap<String, (UsageByClass, u64)>,
+    /// The state's counter of structural changes in the first slice. While it stays the same, a
+    /// `ClassId` means the same resource class.
     structure: u64,
-    begun_anew: u32,
+    restarts: u32,
 }
 
 /// The consumers that are read in one slice.
-const CONSUMERS_OF_SLICE: usize = 8_192;
+const CONSUMERS_PER_SLICE: usize = 8_192;
 
 /// How often the sums may be started again because of structural changes; then they are computed in
 /// one slice.
-const ANEW_MAX: u32 = 8;
+const RESTARTS_MAX: u32 = 8;
 
-impl Gathered {
+impl UsageCollector {
     /// Reads one slice. Returns the response once it is complete.
-    fn go_on(&mut self, state: &State, question: &Question<'_>) -> Option<Writer> {
+    fn run_slice(&mut self, state: &State, query: &UsageQuery<'_>) -> Option<Writer> {
         let structure = state.tree_changes().structure();
         if self.structure != structure {
             *self = Self {
                 structure,
-                begun_anew: self.begun_anew + 1,
+                restarts: self.restarts + 1,
                 ..Self::default()
             };
         }
-        let most = if self.begun_anew > ANEW_MAX {
+        let slice_size = if self.restarts > RESTARTS_MAX {
             usize::MAX
         } else {
-            CONSUMERS_OF_SLICE
+            CONSUMERS_PER_SLICE
         };
-        let mut left = most;
-        for (slot, consumer) in state.project_consumers_from(question.project, self.next) {
-            if left == 0 {
+        let mut left_in_slice = slice_size;
+        for (slot, consumer) in state.project_consumers_from(query.project, self.next_slot) {
+            if left_in_slice == 0 {
                 return None;
             }
-            left -= 1;
-            self.next = slot + 1;
-            self.add(state, question, consumer);
+            left_in_slice -= 1;
+            self.next_slot = slot + 1;
+            self.add(state, query, consumer);
         }
-        Some(self.write(state, question))
+        Some(self.write(state, query))
     }
 
     /// Consumers written before microversion 1.38 have the type `unknown`; `all` combines all
     /// types.
-    fn add(&mut self, state: &State, question: &Question<'_>, consumer: &Consumer) {
-        if (question.user).is_some_and(|user| state.user_name(consumer.user) != user) {
+    fn add(&mut self, state: &State, query: &UsageQuery<'_>, consumer: &Consumer) {
+        if (query.user).is_some_and(|user| state.user_name(consumer.user) != user) {
             return;
         }
-        let known = consumer
+        let consumer_type = consumer
             .consumer_type
             .map(|id| state.consumer_type_name(id));
-        let own = known.unwrap_or("unknown");
-        let group = match question.wanted_type {
-            _ if !question.by_type => "",
+        let type_name = consumer_type.unwrap_or("unknown");
+        let group = match query.wanted_type {
+            _ if !query.by_type => "",
             Some("all") => "all",
-            Some(wanted) if wanted != own => return,
-            _ => own,
+            Some(wanted) if wanted != type_name => return,
+            _ => type_name,
         };
         if !self.groups.contains_key(group) {
             self.groups.insert(group.to_owned(), Default::default());
         }
-        if let Some((sums, count)) = self.groups.get_mut(group) {
-            add(sums, consumer);
+        if let Some((usage, count)) = self.groups.get_mut(group) {
+            add(usage, consumer);
             *count += 1;
         }
     }
 
-    fn write(&self, state: &State, question: &Question<'_>) -> Writer {
+    fn write(&self, state: &State, query: &UsageQuery<'_>) -> Writer {
         let mut writer = Writer::with_capacity(256);
         writer.open_object();
         writer.key("usages");
         writer.open_object();
-        for (name, (sums, count)) in &self.groups {
-            if !question.by_type {
-                write_sums(&mut writer, state, sums);
+        for (name, (usage, count)) in &self.groups {
+            if !query.by_type {
+                write_usage(&mut writer, state, usage);
                 continue;
             }
             writer.key(name);
             writer.open_object();
-            write_sums(&mut writer, state, sums);
+            write_usage(&mut writer, state, usage);
             writer.key("consumer_count");
             writer.integer(*count);
             writer.close_object();
@@ -161,19 +162,19 @@ impl Gathered {
     }
 }
 
-pub(crate) async fn of_project(call: &RoutedRequest<'_>) -> ApiResult<Reply> {
-    let query = call.query(schemas::usages::get(call.version))?;
-    let by_type = call.version.since(38);
-    let question = Question {
+pub(crate) async fn of_project(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+    let query = request.query(schemas::usages::get(request.version))?;
+    let by_type = request.version.since(38);
+    let query = UsageQuery {
         project: query.get("project_id").unwrap_or(""),
         user: query.get("user_id"),
         by_type,
         wanted_type: query.get("consumer_type").filter(|_| by_type),
     };
-    let writer = call
-        .read_in_slices(Gathered::default, |state, gathered| {
-            gathered.go_on(state, &question)
+    let writer = request
+        .read_in_slices(UsageCollector::default, |state, collector| {
+            collector.run_slice(state, &query)
         })
         .await;
-    Ok(Reply::json(writer).modified(call.has_cache_headers(), Some(call.now())))
+    Ok(Reply::json(writer).modified(request.has_cache_headers(), Some(request.received_s())))
 }

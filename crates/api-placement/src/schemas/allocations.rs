@@ -192,20 +192,23 @@ pub(crate) fn put(version: Microversion) -> &'static Schema {
     }
 }
 
-const fn by_consumer(member: &'static [(Pattern, &'static Schema)], least: usize) -> Schema {
+const fn object_by_consumer(
+    member_patterns: &'static [(Pattern, &'static Schema)],
+    min_properties: usize,
+) -> Schema {
     Schema {
         types: &[Type::Object],
-        min_properties: least,
-        pattern_properties: member,
+        min_properties: min_properties,
+        pattern_properties: member_patterns,
         additional_properties: false,
         ..ANY
     }
 }
 
-const POST_1_13: Schema = by_consumer(&[(Pattern::Uuid36, &MEMBER_1_13)], 1);
-const POST_1_28: Schema = by_consumer(&[(Pattern::Uuid36, &MEMBER_1_28)], 1);
-const POST_1_34: Schema = by_consumer(&[(Pattern::Uuid36, &MEMBER_1_34)], 1);
-const POST_1_38: Schema = by_consumer(&[(Pattern::Uuid36, &MEMBER_1_38)], 1);
+const POST_1_13: Schema = object_by_consumer(&[(Pattern::Uuid36, &MEMBER_1_13)], 1);
+const POST_1_28: Schema = object_by_consumer(&[(Pattern::Uuid36, &MEMBER_1_28)], 1);
+const POST_1_34: Schema = object_by_consumer(&[(Pattern::Uuid36, &MEMBER_1_34)], 1);
+const POST_1_38: Schema = object_by_consumer(&[(Pattern::Uuid36, &MEMBER_1_38)], 1);
 
 /// The schema of the body of `POST /allocations`.
 pub(crate) fn post(version: Microversion) -> &'static Schema {
@@ -230,7 +233,7 @@ const RESHAPE_1_30: Schema = consumer(
         ("inventories", RESHAPE_INVENTORIES),
         (
             "allocations",
-            by_consumer(&[(Pattern::Uuid36, &MEMBER_1_28)], 0),
+            object_by_consumer(&[(Pattern::Uuid36, &MEMBER_1_28)], 0),
         ),
     ],
     &["inventories", "allocations"],
@@ -240,7 +243,7 @@ const RESHAPE_1_34: Schema = consumer(
         ("inventories", RESHAPE_INVENTORIES),
         (
             "allocations",
-            by_consumer(&[(Pattern::Uuid36, &MEMBER_1_34)], 0),
+            object_by_consumer(&[(Pattern::Uuid36, &MEMBER_1_34)], 0),
         ),
     ],
     &["inventories", "allocations"],
@@ -250,7 +253,7 @@ const RESHAPE_1_38: Schema = consumer(
         ("inventories", RESHAPE_INVENTORIES),
         (
             "allocations",
-            by_consumer(&[(Pattern::Uuid36, &MEMBER_1_38)], 0),
+            object_by_consumer(&[(Pattern::Uuid36, &MEMBER_1_38)], 0),
         ),
     ],
     &["inventories", "allocations"],

@@ -4,7 +4,7 @@ use super::{INTEGER, MAX_INT, TEXT};
 use crate::pattern::Pattern;
 use crate::schema::{ANY, Schema, Type};
 
-const fn whole(minimum: i64) -> Schema {
+const fn integer_from(minimum: i64) -> Schema {
     Schema {
         minimum: Some(minimum),
         maximum: Some(MAX_INT as f64),
@@ -19,15 +19,15 @@ const RATIO: Schema = Schema {
     ..ANY
 };
 
-const RECORD: Schema = Schema {
+const INVENTORY: Schema = Schema {
     types: &[Type::Object],
     properties: &[
         ("resource_provider_generation", INTEGER),
-        ("total", whole(1)),
-        ("reserved", whole(0)),
-        ("min_unit", whole(1)),
-        ("max_unit", whole(1)),
-        ("step_size", whole(1)),
+        ("total", integer_from(1)),
+        ("reserved", integer_from(0)),
+        ("min_unit", integer_from(1)),
+        ("max_unit", integer_from(1)),
+        ("step_size", integer_from(1)),
         ("allocation_ratio", RATIO),
     ],
     required: &["total"],
@@ -38,18 +38,18 @@ const RECORD: Schema = Schema {
 /// The schema of the body of `PUT /resource_providers/{uuid}/inventories/{resource_class}`.
 pub(crate) const UPDATE: Schema = Schema {
     required: &["total", "resource_provider_generation"],
-    ..RECORD
+    ..INVENTORY
 };
 
 /// The schema of the body of `POST /resource_providers/{uuid}/inventories`.
 pub(crate) const CREATE: Schema = Schema {
     properties: &[
         ("resource_provider_generation", INTEGER),
-        ("total", whole(1)),
-        ("reserved", whole(0)),
-        ("min_unit", whole(1)),
-        ("max_unit", whole(1)),
-        ("step_size", whole(1)),
+        ("total", integer_from(1)),
+        ("reserved", integer_from(0)),
+        ("min_unit", integer_from(1)),
+        ("max_unit", integer_from(1)),
+        ("step_size", integer_from(1)),
         ("allocation_ratio", RATIO),
         (
             "resource_class",
@@ -60,7 +60,7 @@ pub(crate) const CREATE: Schema = Schema {
         ),
     ],
     required: &["total", "resource_class"],
-    ..RECORD
+    ..INVENTORY
 };
 
 /// The schema of the body of `PUT /resource_providers/{uuid}/inventories`. Keys that are not class
@@ -73,7 +73,7 @@ pub(crate) const SET: Schema = Schema {
             "inventories",
             Schema {
                 types: &[Type::Object],
-                pattern_properties: &[(Pattern::Name, &RECORD)],
+                pattern_properties: &[(Pattern::Name, &INVENTORY)],
                 ..ANY
             },
         ),
@@ -83,5 +83,5 @@ pub(crate) const SET: Schema = Schema {
     ..ANY
 };
 
-/// The schema of a record whose key [`SET`] does not cover.
-pub(crate) const RECORD_OF_ANY_CLASS: Schema = RECORD;
+/// The schema of an inventory under a key that [`SET`] does not validate.
+pub(crate) const INVENTORY_OF_ANY_KEY: Schema = INVENTORY;

@@ -1,4 +1,4 @@
-//! The client of Keystone: the service user's own token, and validation of other tokens.
+//! The client of Keystone: it obtains the service user's token, and validates the tokens of callers.
 
 mod get;
 
@@ -21,130 +21,136 @@ use crate::secret::Secret;
 const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 const X_SUBJECT_TOKEN: HeaderName = HeaderName::from_static("x-subject-token");
 
-/// The maximum size of an answer in bytes. Without a catalog it is some kilobytes.
+/// The maximum size of a response in bytes. Without a catalog it has some kilobytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// The maximum size of a file with a password, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 /// How long before its expiry the service user's token is renewed.
 const RENEW_BEFORE: Duration = Duration::from_secs(120);
-/// The pause after Keystone rejected the service user, because more attempts could lock the
-/// account.
-const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+/// The pause after Keystone rejected the service user's password, because more attempts could lock
+/// its account.
+const REJECTED_PAUSE: Duration = Duration::from_secs(5);
 
 /// The client of one Keystone.
 pub(crate) struct Client {
     http: Arc<Http>,
     tokens_url: Url,
     /// The body of the request for the service user's token.
-    login: Arc<[u8]>,
-    service: Mutex<Service>,
+    login_body: Arc<[u8]>,
+    login_state: Mutex<LoginState>,
 }
 
 /// The state of the service user's token.
 #[derive(Default)]
-struct Service {
-    token: Option<ServiceToken>,
+struct LoginState {
+    token: Option<ServiceUserToken>,
     failure: Option<Failure>,
 }
 
 #[derive(Clone)]
-struct ServiceToken {
+struct ServiceUserToken {
     value: HeaderValue,
     expires_at: Timestamp,
 }
 
 /// The last failed attempt to get a token.
 struct Failure {
-    at: Instant,
+    failed_at: Instant,
     pause: Duration,
     reason: String,
 }
 
-/// Keystone's answer about a token.
-pub(crate) enum Answer {
-    /// The token is known to Keystone.
-    Good(Box<Token>),
-    /// Keystone does not know the token.
-    Refused,
-    /// There was no answer, for this reason.
-    None(String),
+/// The result of Keystone's validation of a token.
+pub(crate) enum Validation {
+    /// Keystone returned the token's data. The token may have expired or be restricted.
+    Valid(Box<Token>),
+    /// Keystone does not know the token, or the token has expired.
+    Rejected,
+    /// The token could not be validated, for this reason.
+    Failed(String),
 }
 
 impl Client {
     /// Prepares the client; does not contact Keystone yet.
     pub(crate) fn new(config: &KeystoneConfig) -> Result<Self, SetupError> {
-        let missing = |option| SetupError::Missing {
+        let missing_option = |option| SetupError::Missing {
             strategy: "keystone",
             option,
         };
         if config.auth_url.is_empty() {
-            return Err(missing("auth_url"));
+            return Err(missing_option("auth_url"));
         }
         if config.username.is_empty() {
-            return Err(missing("username"));
+            return Err(missing_option("username"));
         }
-        let password = password(config)?;
+        let password = read_password(config)?;
         if password.is_empty() {
-            return Err(missing("password"));
+            return Err(missing_option("password"));
         }
         Ok(Self {
             http: Arc::new(Http::new(config)?),
             tokens_url: tokens_url(&config.auth_url)?,
-            login: login(config, &password).to_string().into_bytes().into(),
-            service: Mutex::default(),
+            login_body: login_body(config, &password)
+                .to_string()
+                .into_bytes()
+                .into(),
+            login_state: Mutex::default(),
         })
     }
 
-    /// The HTTP client, whose authorities can be read again.
+    /// The HTTP client.
     pub(crate) fn http(&self) -> &Http {
         &self.http
     }
 
-    /// Asks Keystone to validate a token.
-    pub(crate) async fn validate(&self, token: &str, allow_expired: bool) -> Answer {
+    /// Validates a token with Keystone.
+    pub(crate) async fn validate(&self, token: &str, allow_expired: bool) -> Validation {
         let Ok(mut subject) = HeaderValue::from_str(token) else {
-            return Answer::Refused;
+            return Validation::Rejected;
         };
         subject.set_sensitive(true);
-        let mut own = match self.own_token(None).await {
-            Ok(own) => own,
-            Err(reason) => return Answer::None(reason),
+        let mut service_token = match self.service_user_token(None).await {
+            Ok(service_token) => service_token,
+            Err(reason) => return Validation::Failed(reason),
         };
         for retry in [false, true] {
-            let response = match self.ask(&own, &subject, allow_expired).await {
+            let response = match self
+                .query_token(&service_token, &subject, allow_expired)
+                .await
+            {
                 Ok(response) => response,
-                Err(reason) => return Answer::None(reason),
+                Err(reason) => return Validation::Failed(reason),
             };
             match response.status() {
                 StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {
-                    return match body(response).await.map(|body| Token::read(&body)) {
-                        Ok(Some(token)) => Answer::Good(Box::new(token)),
-                        Ok(None) => Answer::None("its answer is no token".to_owned()),
-                        Err(reason) => Answer::None(reason),
+                    return match read_body(response).await.map(|body| Token::parse(&body)) {
+                        Ok(Some(token)) => Validation::Valid(Box::new(token)),
+                        Ok(None) => Validation::Failed("its answer is no token".to_owned()),
+                        Err(reason) => Validation::Failed(reason),
                     };
                 }
-                StatusCode::NOT_FOUND => return Answer::Refused,
-                // Our own token was rejected: it was revoked, or Keystone lost its keys.
+                StatusCode::NOT_FOUND => return Validation::Rejected,
+                // The service user's token was rejected: it was revoked, or Keystone has other keys now.
                 StatusCode::UNAUTHORIZED if !retry => {
-                    own = match self.own_token(Some(&own)).await {
-                        Ok(own) => own,
-                        Err(reason) => return Answer::None(reason),
+                    service_token = match self.service_user_token(Some(&service_token)).await {
+                        Ok(service_token) => service_token,
+                        Err(reason) => return Validation::Failed(reason),
                     };
                 }
                 StatusCode::FORBIDDEN => {
-                    return Answer::None(
+                    return Validation::Failed(
                         "the service user may not ask about tokens (403)".to_owned(),
                     );
                 }
-                status => return Answer::None(format!("it answered {status}")),
+                status => return Validation::Failed(format!("it answered {status}")),
             }
         }
-        Answer::None("it refuses every token of the service user".to_owned())
+        Validation::Failed("it refuses every token of the service user".to_owned())
     }
 
-    async fn ask(
+    async fn query_token(
         &self,
-        own: &HeaderValue,
+        service_token: &HeaderValue,
         subject: &HeaderValue,
         allow_expired: bool,
     ) -> Result<Response, String> {
@@ -155,7 +161,7 @@ impl Client {
             "nocatalog"
         }));
         let mut headers = HeaderMap::new();
-        headers.insert(X_AUTH_TOKEN, own.clone());
+        headers.insert(X_AUTH_TOKEN, service_token.clone());
         headers.insert(X_SUBJECT_TOKEN, subject.clone());
         self.http
             .current()
@@ -163,57 +169,57 @@ impl Client {
             .headers(headers)
             .send()
             .await
-            .map_err(reason)
+            .map_err(error_text)
     }
 
-    /// The service user's token; a different one than `refused`.
-    pub(crate) async fn own_token(
+    /// The service user's token; another one than `rejected`, which a server has rejected.
+    pub(crate) async fn service_user_token(
         &self,
-        refused: Option<&HeaderValue>,
+        rejected: Option<&HeaderValue>,
     ) -> Result<HeaderValue, String> {
-        let asked = Instant::now();
-        let mut service = self.service.lock().await;
-        if refused.is_some() && service.token.as_ref().map(|token| &token.value) == refused {
-            service.token = None;
+        let requested_at = Instant::now();
+        let mut login_state = self.login_state.lock().await;
+        if rejected.is_some() && login_state.token.as_ref().map(|token| &token.value) == rejected {
+            login_state.token = None;
         }
         let now = Timestamp::now();
-        let remaining = service
+        let remaining = login_state
             .token
             .as_ref()
             .map(|token| token.expires_at.duration_since(now));
         let renew_before = jiff::SignedDuration::try_from(RENEW_BEFORE).unwrap_or_default();
-        if let Some(token) = &service.token
+        if let Some(token) = &login_state.token
             && remaining > Some(renew_before)
         {
             return Ok(token.value.clone());
         }
-        // Callers that waited during a failed attempt share its failure, instead of each waiting
-        // for a time-out.
-        let failed = service
+        // Callers that waited for the lock during an attempt that failed share its failure, instead
+        // of waiting for a time-out each.
+        let recent_failure = login_state
             .failure
             .as_ref()
-            .filter(|last| last.at + last.pause > asked);
-        let result = match failed {
+            .filter(|failure| failure.failed_at + failure.pause > requested_at);
+        let result = match recent_failure {
             Some(failure) => Err(failure.reason.clone()),
             None => self.log_in().await.map_err(|(pause, reason)| {
-                service.failure = Some(Failure {
-                    at: Instant::now(),
+                login_state.failure = Some(Failure {
+                    failed_at: Instant::now(),
                     pause,
                     reason: reason.clone(),
                 });
                 reason
             }),
         };
-        match (result, &service.token) {
+        match (result, &login_state.token) {
             (Ok(token), _) => {
                 let value = token.value.clone();
-                *service = Service {
+                *login_state = LoginState {
                     token: Some(token),
                     failure: None,
                 };
                 Ok(value)
             }
-            // It could not be renewed early, but it is still valid.
+            // The token could not be renewed before its expiry, but it is still valid.
             (Err(_), Some(token)) if remaining > Some(jiff::SignedDuration::ZERO) => {
                 Ok(token.value.clone())
             }
@@ -221,9 +227,8 @@ impl Client {
         }
     }
 
-    /// Requests a new token for the service user, or says how long to wait before the next
-    /// attempt.
-    async fn log_in(&self) -> Result<ServiceToken, (Duration, String)> {
+    /// Requests a new token for the service user. The error has the pause before the next attempt.
+    async fn log_in(&self) -> Result<ServiceUserToken, (Duration, String)> {
         self.reread_authorities().await;
         let mut url = self.tokens_url.clone();
         url.set_query(Some("nocatalog"));
@@ -232,32 +237,36 @@ impl Client {
             .current()
             .post(url)
             .header(reqwest::header::CONTENT_TYPE, "application/json")
-            .body(self.login.to_vec());
-        let at_once = |reason| (Duration::ZERO, reason);
+            .body(self.login_body.to_vec());
+        let retry_at_once = |reason| (Duration::ZERO, reason);
         let response = request
             .send()
             .await
-            .map_err(|error| at_once(reason(error)))?;
+            .map_err(|error| retry_at_once(error_text(error)))?;
         let status = response.status();
         match status {
             StatusCode::CREATED => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let reason = format!("it refuses the service user's password ({status})");
-                return Err((REFUSED_PAUSE, reason));
+                return Err((REJECTED_PAUSE, reason));
             }
-            _ => return Err(at_once(format!("it answered {status} to the service user"))),
+            _ => {
+                return Err(retry_at_once(format!(
+                    "it answered {status} to the service user"
+                )));
+            }
         }
         let value = response.headers().get(X_SUBJECT_TOKEN).cloned();
-        let body = body(response).await.map_err(at_once)?;
+        let body = read_body(response).await.map_err(retry_at_once)?;
         let expires_at = serde_json::from_slice::<serde_json::Value>(&body)
             .ok()
             .and_then(|body| body["token"]["expires_at"].as_str()?.parse().ok());
         match (value, expires_at) {
             (Some(mut value), Some(expires_at)) => {
                 value.set_sensitive(true);
-                Ok(ServiceToken { value, expires_at })
+                Ok(ServiceUserToken { value, expires_at })
             }
-            _ => Err(at_once(
+            _ => Err(retry_at_once(
                 "its answer to the service user is no token".to_owned(),
             )),
         }
@@ -265,21 +274,21 @@ impl Client {
 }
 
 impl Client {
-    /// Reads the file of authorities again if it has changed. Agents have no other occasion.
+    /// Reads the file of authorities again if it has changed. In an agent nothing else does this.
     async fn reread_authorities(&self) {
         let http = Arc::clone(&self.http);
         if !http.has_authorities() {
             return;
         }
-        let read = tokio::task::spawn_blocking(move || http.reread_if_changed());
-        if let Ok(Err(error)) = read.await {
+        let reread = tokio::task::spawn_blocking(move || http.reread_if_changed());
+        if let Ok(Err(error)) = reread.await {
             tracing::error!("[keystone] {error}; what was in force before stays");
         }
     }
 }
 
 /// The body of the request for the service user's token.
-fn login(config: &KeystoneConfig, password: &Secret) -> serde_json::Value {
+fn login_body(config: &KeystoneConfig, password: &Secret) -> serde_json::Value {
     let scope = if config.project_name.is_empty() {
         json!({"system": {"all": true}})
     } else {
@@ -319,7 +328,7 @@ fn tokens_url(auth_url: &str) -> Result<Url, SetupError> {
     Ok(url)
 }
 
-fn password(config: &KeystoneConfig) -> Result<Secret, SetupError> {
+fn read_password(config: &KeystoneConfig) -> Result<Secret, SetupError> {
     let Some(path) = &config.password_file else {
         return Ok(config.password.clone());
     };
@@ -339,28 +348,28 @@ fn password(config: &KeystoneConfig) -> Result<Secret, SetupError> {
 
 fn read_file(path: &std::path::Path) -> Result<Vec<u8>, SetupError> {
     use std::io::Read;
-    let failed = |source| SetupError::File {
+    let file_error = |source| SetupError::File {
         path: path.to_owned(),
         source,
     };
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
+    let file = std::fs::File::open(path).map_err(file_error)?;
     file.take(FILE_BYTES_MAX)
         .read_to_end(&mut bytes)
-        .map_err(failed)?;
+        .map_err(file_error)?;
     Ok(bytes)
 }
 
-/// The body of an answer, within the size limit.
-async fn body(response: Response) -> Result<Vec<u8>, String> {
-    body_within(response, BODY_BYTES_MAX).await
+/// Reads the body of a response with data of a token.
+async fn read_body(response: Response) -> Result<Vec<u8>, String> {
+    read_body_within(response, BODY_BYTES_MAX).await
 }
 
-/// The body of an answer that has so many bytes at most.
-async fn body_within(mut response: Response, most: usize) -> Result<Vec<u8>, String> {
+/// Reads the body of a response, which may have at most `bytes_max` bytes.
+async fn read_body_within(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(reason)? {
-        if body.len() + chunk.len() > most {
+    while let Some(chunk) = response.chunk().await.map_err(error_text)? {
+        if body.len() + chunk.len() > bytes_max {
             return Err("its answer is too large".to_owned());
         }
         body.extend_from_slice(&chunk);
@@ -368,7 +377,7 @@ async fn body_within(mut response: Response, most: usize) -> Result<Vec<u8>, Str
     Ok(body)
 }
 
-/// The cause chain of a failed request, without the URL.
-fn reason(error: reqwest::Error) -> String {
+/// The error of a failed request with its causes, without the URL.
+fn error_text(error: reqwest::Error) -> String {
     chain(&error.without_url())
 }

@@ -8,73 +8,73 @@ use placewright_tls::{ClientSettings, FileBacked, FileError, Outcome, read_autho
 use crate::config::KeystoneConfig;
 use crate::error::SetupError;
 
-/// A client that trusts the system's authorities, or those of a file, which is read again when it
+/// A client that trusts the system's authorities, or those in a file that is read again when it
 /// changes.
 pub(crate) enum Http {
     System(reqwest::Client),
-    Own(FileBacked<reqwest::Client, SetupError>),
+    FromFile(FileBacked<reqwest::Client, SetupError>),
 }
 
 impl Http {
     /// Prepares the client; does not contact Keystone yet.
     pub(crate) fn new(config: &KeystoneConfig) -> Result<Self, SetupError> {
-        // Installing a second provider is an error; one that is installed already is fine.
+        // An error means that another thread has just installed a provider, which is as good.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let times = Times {
+        let time_outs = TimeOuts {
             connect: Duration::from_millis(config.connect_timeout_ms),
             request: Duration::from_millis(config.request_timeout_ms),
         };
         let Some(path) = config.cafile.clone() else {
-            return Ok(Self::System(times.client(None)?));
+            return Ok(Self::System(time_outs.build_client(None)?));
         };
         let load = {
             let path = path.clone();
-            move |_: Option<&reqwest::Client>| times.client(Some(&path))
+            move |_: Option<&reqwest::Client>| time_outs.build_client(Some(&path))
         };
-        Ok(Self::Own(FileBacked::load(vec![path], load)?))
+        Ok(Self::FromFile(FileBacked::load(vec![path], load)?))
     }
 
-    /// The client in force. It shares its connections with its copies.
+    /// The client with the authorities that were read last. Its copies share its connections.
     pub(crate) fn current(&self) -> reqwest::Client {
         match self {
             Self::System(client) => client.clone(),
-            Self::Own(client) => (*client.current()).clone(),
+            Self::FromFile(client) => (*client.current()).clone(),
         }
     }
 
     /// Whether there is a file with authorities.
     pub(crate) fn has_authorities(&self) -> bool {
-        matches!(self, Self::Own(_))
+        matches!(self, Self::FromFile(_))
     }
 
-    /// Reads the file of authorities again if it has changed. Blocks.
-    pub(crate) fn look(&self) -> Result<(), SetupError> {
+    /// Reads the file of authorities again if it has changed, but not since the last check. Blocks.
+    pub(crate) fn check(&self) -> Result<(), SetupError> {
         match self {
             Self::System(_) => Ok(()),
-            Self::Own(client) => told(client.check()),
+            Self::FromFile(client) => log_outcome(client.check()),
         }
     }
 
-    /// Reads the file of authorities again if it has changed since it was read. Blocks.
+    /// Reads the file of authorities again if it has changed, even since the last check. Blocks.
     pub(crate) fn reread_if_changed(&self) -> Result<(), SetupError> {
         match self {
             Self::System(_) => Ok(()),
-            Self::Own(client) => told(client.reread_if_changed()),
+            Self::FromFile(client) => log_outcome(client.reread_if_changed()),
         }
     }
 
-    /// Reads the file of authorities again. Blocks.
+    /// Reads the file of authorities again, whether it has changed or not. Blocks.
     pub(crate) fn reread(&self) -> Result<(), SetupError> {
         match self {
             Self::System(_) => Ok(()),
-            Self::Own(client) => told(client.reread()),
+            Self::FromFile(client) => log_outcome(client.reread()),
         }
     }
 }
 
-fn told(outcome: Outcome<SetupError>) -> Result<(), SetupError> {
+fn log_outcome(outcome: Outcome<SetupError>) -> Result<(), SetupError> {
     match outcome {
         Outcome::Invalid(error) => Err(error),
         Outcome::Replaced => {
@@ -87,14 +87,14 @@ fn told(outcome: Outcome<SetupError>) -> Result<(), SetupError> {
 
 /// Time-outs of the client.
 #[derive(Clone, Copy)]
-struct Times {
+struct TimeOuts {
     connect: Duration,
     request: Duration,
 }
 
-impl Times {
-    fn client(self, cafile: Option<&Path>) -> Result<reqwest::Client, SetupError> {
-        let mut http = reqwest::Client::builder()
+impl TimeOuts {
+    fn build_client(self, cafile: Option<&Path>) -> Result<reqwest::Client, SetupError> {
+        let mut builder = reqwest::Client::builder()
             .user_agent(concat!("placewright/", env!("CARGO_PKG_VERSION")))
             // Neither a proxy from the environment nor a redirect target may see tokens.
             .no_proxy()
@@ -109,9 +109,10 @@ impl Times {
             };
             let config = settings.config();
             let config = config.map_err(|fault| FileError::new(path, fault))?;
-            http = http.tls_backend_preconfigured(config);
+            builder = builder.tls_backend_preconfigured(config);
         }
-        http.build()
+        builder
+            .build()
             .map_err(|error| SetupError::Client(error.into()))
     }
 }

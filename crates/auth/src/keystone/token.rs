@@ -1,4 +1,4 @@
-//! Parses Keystone's answer about a token.
+//! Parses Keystone's data of a token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ pub(crate) struct Token {
     /// The identity of the token's owner.
     pub(crate) identity: Arc<Identity>,
     expires_at: Timestamp,
-    /// Whether it is limited to other requests or clients in a way that cannot be checked here.
-    restricted: bool,
+    /// Whether it may be used only for certain requests or by certain clients, which is not checked here.
+    is_restricted: bool,
 }
 
 impl Token {
-    /// Parses Keystone's answer; `None` if it is not one.
-    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+    /// Parses the body of a response; `None` if it has no token.
+    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let Body { token } = serde_json::from_slice(body).ok()?;
         let (project, domain) = (token.project.as_ref(), token.user.domain.as_ref());
-        let all = token.system.as_ref().is_some_and(|system| system.all);
-        let restricted = token
+        let has_system_scope = token.system.as_ref().is_some_and(|system| system.all);
+        let is_restricted = token
             .application_credential
             .as_ref()
             .is_some_and(|credential| credential.access_rules.is_some())
@@ -37,7 +37,7 @@ impl Token {
             project_id: project.and_then(|project| project.id.clone()),
             project_domain_id: project.and_then(|p| p.domain.as_ref()?.id.clone()),
             domain_id: token.domain.as_ref().and_then(|domain| domain.id.clone()),
-            system_scope: all.then(|| "all".to_owned()),
+            system_scope: has_system_scope.then(|| "all".to_owned()),
             roles: token
                 .roles
                 .into_iter()
@@ -52,13 +52,13 @@ impl Token {
         Some(Self {
             identity: Arc::new(identity),
             expires_at,
-            restricted,
+            is_restricted,
         })
     }
 
     /// Whether the token can be used now.
-    pub(crate) fn usable(&self, now: Timestamp, allow_expired: bool) -> bool {
-        !self.restricted && (allow_expired || now < self.expires_at)
+    pub(crate) fn is_usable(&self, now: Timestamp, allow_expired: bool) -> bool {
+        !self.is_restricted && (allow_expired || now < self.expires_at)
     }
 
     /// The time until the token expires.
@@ -68,14 +68,14 @@ impl Token {
 
     /// The identity of a user whose request a service forwards.
     pub(crate) fn with_service(&self, service: &Self) -> Identity {
-        let from = service.identity.parts();
+        let service_parts = service.identity.parts();
         Identity::new(IdentityParts {
             service: Some(Box::new(ServiceIdentity {
-                user_id: from.user_id.clone(),
-                user_domain_id: from.user_domain_id.clone(),
-                project_id: from.project_id.clone(),
-                project_domain_id: from.project_domain_id.clone(),
-                roles: from.roles.clone(),
+                user_id: service_parts.user_id.clone(),
+                user_domain_id: service_parts.user_domain_id.clone(),
+                project_id: service_parts.project_id.clone(),
+                project_domain_id: service_parts.project_domain_id.clone(),
+                roles: service_parts.roles.clone(),
             })),
             ..self.identity.parts().clone()
         })

@@ -30,11 +30,11 @@ pub(crate) enum Check {
 
 impl Check {
     /// Calls `visit` for each leaf of the tree.
-    pub(crate) fn each_leaf<'c>(&'c self, visit: &mut impl FnMut(&'c Check)) {
+    pub(crate) fn for_each_leaf<'c>(&'c self, visit: &mut impl FnMut(&'c Check)) {
         match self {
-            Self::Not(check) => check.each_leaf(visit),
+            Self::Not(check) => check.for_each_leaf(visit),
             Self::All(checks) | Self::Any(checks) => {
-                checks.iter().for_each(|check| check.each_leaf(visit));
+                checks.iter().for_each(|check| check.for_each_leaf(visit));
             }
             Self::True
             | Self::False
@@ -45,10 +45,10 @@ impl Check {
         }
     }
 
-    /// The names of the rules that it refers to, in the order of the text.
+    /// The names of the rules to which it refers, in the order of the text.
     pub(crate) fn references(&self) -> Vec<&str> {
         let mut names = Vec::new();
-        self.each_leaf(&mut |leaf| {
+        self.for_each_leaf(&mut |leaf| {
             if let Self::Rule(name) = leaf {
                 names.push(&**name);
             }

@@ -12,12 +12,12 @@ use crate::policy::rules::{BASE, DEPRECATED_NAME, Rule, RuleDefault};
 use crate::policy::target::Target;
 use crate::policy::template::Template;
 
-/// The maximum depth of references. Real rules have three.
+/// The maximum depth of references. The rules of real policies have three.
 const DEPTH_MAX: usize = 64;
 /// The maximum number of checks for one evaluation in the worst case.
 const CHECKS_MAX: u64 = 100_000;
 
-/// All rules, those of [`Rule::ALL`] first and in its order.
+/// All compiled rules: first those of [`Rule::ALL`], in its order.
 #[derive(Debug)]
 pub(crate) struct Rules {
     nodes: Vec<Node>,
@@ -35,7 +35,7 @@ enum Node {
     /// A role without placeholders, in lower case.
     Role(Box<str>),
     /// A role with placeholders.
-    FilledRole(Template),
+    RoleTemplate(Template),
     Credential(Credential, Template),
     Literal(Box<str>, Template),
 }
@@ -43,24 +43,28 @@ enum Node {
 impl Rules {
     /// Evaluates a rule for a caller and a target.
     pub(crate) fn check(&self, rule: Rule, identity: &Identity, target: &Target<'_>) -> bool {
-        self.holds(&self.nodes[rule as usize], identity, target)
+        self.evaluate(&self.nodes[rule as usize], identity, target)
     }
 
-    fn holds(&self, node: &Node, identity: &Identity, target: &Target<'_>) -> bool {
+    fn evaluate(&self, node: &Node, identity: &Identity, target: &Target<'_>) -> bool {
         match node {
             Node::True => true,
             Node::False => false,
-            Node::Not(node) => !self.holds(node, identity, target),
-            Node::All(nodes) => nodes.iter().all(|node| self.holds(node, identity, target)),
-            Node::Any(nodes) => nodes.iter().any(|node| self.holds(node, identity, target)),
-            Node::Rule(index) => self.holds(&self.nodes[*index], identity, target),
+            Node::Not(node) => !self.evaluate(node, identity, target),
+            Node::All(nodes) => nodes
+                .iter()
+                .all(|node| self.evaluate(node, identity, target)),
+            Node::Any(nodes) => nodes
+                .iter()
+                .any(|node| self.evaluate(node, identity, target)),
+            Node::Rule(index) => self.evaluate(&self.nodes[*index], identity, target),
             Node::Role(role) => identity.has_role_lower(role),
-            Node::FilledRole(template) => template
+            Node::RoleTemplate(template) => template
                 .fill(target)
                 .is_some_and(|role| identity.has_role_lower(&role.to_lowercase())),
             Node::Credential(credential, template) => template
                 .fill(target)
-                .is_some_and(|text| credential.is(identity, &text)),
+                .is_some_and(|text| credential.equals(identity, &text)),
             Node::Literal(literal, template) => {
                 template.fill(target).is_some_and(|text| *text == **literal)
             }
@@ -68,71 +72,71 @@ impl Rules {
     }
 }
 
-/// Compiles the defaults, overridden by a file.
+/// Compiles the defaults and the rules of a file that override or extend them.
 pub(crate) fn compile(
-    overrides: &Overrides,
+    file: &Overrides,
     enforce_new_defaults: bool,
 ) -> Result<(Rules, Vec<PolicyWarning>), PolicyError> {
     let mut problems = Vec::new();
-    let written = parse_overrides(overrides, &mut problems);
+    let overrides = parse_overrides(file, &mut problems);
     let defaults = || Rule::ALL.iter().map(|rule| rule.default()).chain(BASE);
-    let mut named: Vec<Named<'_>> = Vec::new();
+    let mut named_rules: Vec<NamedRule<'_>> = Vec::new();
     for default in defaults() {
-        let own = written.iter().find(|written| written.name == default.name);
-        let check = match own {
-            Some(own) => own.check.clone(),
-            None => default_check(default, &written, enforce_new_defaults, &mut problems),
+        let override_rule = overrides.iter().find(|rule| rule.name == default.name);
+        let check = match override_rule {
+            Some(override_rule) => override_rule.check.clone(),
+            None => default_check(default, &overrides, enforce_new_defaults, &mut problems),
         };
-        named.push(Named {
+        named_rules.push(NamedRule {
             name: default.name,
-            line: own.and_then(|own| own.line),
+            line: override_rule.and_then(|override_rule| override_rule.line),
             check,
         });
     }
-    let extra = written
+    let additional_rules = overrides
         .iter()
-        .filter(|own| !defaults().any(|default| default.name == own.name));
-    named.extend(extra.map(|own| Named {
-        check: own.check.clone(),
-        ..*own
+        .filter(|override_rule| !defaults().any(|default| default.name == override_rule.name));
+    named_rules.extend(additional_rules.map(|override_rule| NamedRule {
+        check: override_rule.check.clone(),
+        ..*override_rule
     }));
 
-    let index: HashMap<&str, usize> = named
+    let indexes: HashMap<&str, usize> = named_rules
         .iter()
         .enumerate()
-        .map(|(at, named)| (named.name, at))
+        .map(|(index, rule)| (rule.name, index))
         .collect();
-    find_unknown_references(&named, &index, &mut problems);
+    find_unknown_references(&named_rules, &indexes, &mut problems);
     if problems.is_empty() {
-        problems = Walk::new(&named, &index).problems();
+        problems = ReferenceSearch::new(&named_rules, &indexes).problems();
     }
     if !problems.is_empty() {
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
         return Err(PolicyError::Rules {
-            path: overrides.path.clone(),
+            path: file.path.clone(),
             problems,
         });
     }
-    let warnings = warnings(&named, &written);
+    let warnings = warnings(&named_rules, &overrides);
     Ok((
         Rules {
-            nodes: named
+            nodes: named_rules
                 .iter()
-                .map(|named| node(&named.check, &index))
+                .map(|rule| compile_check(&rule.check, &indexes))
                 .collect(),
         },
         warnings,
     ))
 }
 
-/// A rule with its name.
-struct Named<'o> {
+/// A parsed rule of the defaults or of a file.
+struct NamedRule<'o> {
     name: &'o str,
     line: Option<usize>,
     check: Check,
 }
 
-impl Named<'_> {
+impl NamedRule<'_> {
     fn problem(&self, message: String) -> RuleProblem {
         RuleProblem {
             rule: self.name.to_owned(),
@@ -142,14 +146,11 @@ impl Named<'_> {
     }
 }
 
-fn parse_overrides<'o>(
-    overrides: &'o Overrides,
-    problems: &mut Vec<RuleProblem>,
-) -> Vec<Named<'o>> {
-    let mut written = Vec::with_capacity(overrides.rules.len());
-    for Override { name, line, source } in &overrides.rules {
+fn parse_overrides<'o>(file: &'o Overrides, problems: &mut Vec<RuleProblem>) -> Vec<NamedRule<'o>> {
+    let mut overrides = Vec::with_capacity(file.rules.len());
+    for Override { name, line, source } in &file.rules {
         match parse::parse(source) {
-            Ok(check) => written.push(Named {
+            Ok(check) => overrides.push(NamedRule {
                 name,
                 line: *line,
                 check,
@@ -169,21 +170,21 @@ fn parse_overrides<'o>(
             }),
         }
     }
-    written
+    overrides
 }
 
-/// The check of a rule that the file does not mention, with oslo.policy's precedence: an override
-/// of the deprecated rule wins; otherwise the deprecated default is allowed in addition to the new
-/// one, unless disabled.
+/// The check of a rule that the file does not have, with oslo.policy's precedence: an override of the
+/// deprecated rule is used if there is one. Otherwise the rule allows what its default allows and, while
+/// `enforce_new_defaults` is off, also what its deprecated default allows.
 fn default_check(
     default: &RuleDefault,
-    written: &[Named<'_>],
+    overrides: &[NamedRule<'_>],
     enforce_new_defaults: bool,
     problems: &mut Vec<RuleProblem>,
 ) -> Check {
     let mut parse = |text: &str| {
         parse::parse_text(text).unwrap_or_else(|error| {
-            // Unreachable: a test parses every default.
+            // A test checks that every default can be parsed.
             let message = format!(
                 "wrong default: {} (character {})",
                 error.message, error.column
@@ -201,13 +202,11 @@ fn default_check(
         return check;
     };
     let deprecated = parse(deprecated_text);
-    if let Some(own) = written
-        .iter()
-        .find(|written| written.name == DEPRECATED_NAME)
-    {
-        let refers_here = matches!(&own.check, Check::Rule(name) if **name == *default.name);
-        if own.check != deprecated && !refers_here {
-            return own.check.clone();
+    if let Some(override_rule) = overrides.iter().find(|rule| rule.name == DEPRECATED_NAME) {
+        let refers_to_default =
+            matches!(&override_rule.check, Check::Rule(name) if **name == *default.name);
+        if override_rule.check != deprecated && !refers_to_default {
+            return override_rule.check.clone();
         }
     }
     if !enforce_new_defaults && deprecated_text != default.check {
@@ -217,14 +216,14 @@ fn default_check(
 }
 
 fn find_unknown_references(
-    named: &[Named<'_>],
-    index: &HashMap<&str, usize>,
+    named_rules: &[NamedRule<'_>],
+    indexes: &HashMap<&str, usize>,
     problems: &mut Vec<RuleProblem>,
 ) {
-    for rule in named {
+    for rule in named_rules {
         for reference in rule.check.references() {
-            if !index.contains_key(reference) {
-                let nearest = nearest(reference, named.iter().map(|named| named.name));
+            if !indexes.contains_key(reference) {
+                let nearest = nearest(reference, named_rules.iter().map(|rule| rule.name));
                 problems.push(rule.problem(format!(
                     "refers to rule:{reference}, which does not exist{}",
                     did_you_mean(nearest)
@@ -234,98 +233,105 @@ fn find_unknown_references(
     }
 }
 
-/// Finds cycles and rules that are too costly, by depth-first search that visits each rule once.
-struct Walk<'w> {
-    named: &'w [Named<'w>],
-    index: &'w HashMap<&'w str, usize>,
-    /// Memoised depth and number of checks of finished rules.
-    done: Vec<Option<(usize, u64)>>,
+/// A depth-first search of the references for cycles and for rules that are too costly. It visits each
+/// rule once.
+struct ReferenceSearch<'w> {
+    named_rules: &'w [NamedRule<'w>],
+    indexes: &'w HashMap<&'w str, usize>,
+    /// The depth and the number of checks of rules whose visit is finished.
+    finished: Vec<Option<(usize, u64)>>,
     path: Vec<usize>,
     problems: Vec<RuleProblem>,
 }
 
-impl<'w> Walk<'w> {
-    fn new(named: &'w [Named<'w>], index: &'w HashMap<&'w str, usize>) -> Self {
-        let done = vec![None; named.len()];
+impl<'w> ReferenceSearch<'w> {
+    fn new(named_rules: &'w [NamedRule<'w>], indexes: &'w HashMap<&'w str, usize>) -> Self {
+        let finished = vec![None; named_rules.len()];
         Self {
-            named,
-            index,
-            done,
+            named_rules,
+            indexes,
+            finished,
             path: Vec::new(),
             problems: Vec::new(),
         }
     }
 
     fn problems(mut self) -> Vec<RuleProblem> {
-        for at in 0..self.named.len() {
-            self.visit(at);
+        for index in 0..self.named_rules.len() {
+            self.visit(index);
             self.path.clear();
         }
         self.problems
     }
 
-    /// The depth and the number of checks of a rule. After a problem the search continues as if
-    /// the rule were a single check, so that each problem is reported once.
-    fn visit(&mut self, at: usize) -> (usize, u64) {
-        if let Some(done) = self.done[at] {
-            return done;
+    /// The depth and the number of checks of a rule. A rule with a problem counts as a single check, so
+    /// that rules that refer to it do not report the problem again.
+    fn visit(&mut self, index: usize) -> (usize, u64) {
+        if let Some(finished) = self.finished[index] {
+            return finished;
         }
-        let named = self.named;
-        if let Some(start) = self.path.iter().position(|&rule| rule == at) {
+        let named_rules = self.named_rules;
+        if let Some(start) = self.path.iter().position(|&rule| rule == index) {
             let names: Vec<&str> = self.path[start..]
                 .iter()
-                .chain([&at])
-                .map(|&rule| named[rule].name)
+                .chain([&index])
+                .map(|&rule| named_rules[rule].name)
                 .collect();
-            self.problems
-                .push(named[at].problem(format!("refers to itself: {}", names.join(" -> "))));
+            self.problems.push(
+                named_rules[index].problem(format!("refers to itself: {}", names.join(" -> "))),
+            );
             return (0, 1);
         }
         if self.path.len() > DEPTH_MAX {
             let message = format!("more than {DEPTH_MAX} rules refer to each other in a chain");
-            self.problems.push(named[at].problem(message));
-            self.done[at] = Some((0, 1));
+            self.problems.push(named_rules[index].problem(message));
+            self.finished[index] = Some((0, 1));
             return (0, 1);
         }
-        self.path.push(at);
+        self.path.push(index);
         let (mut depth, mut checks) = (0, 0_u64);
-        named[at].check.each_leaf(&mut |leaf| {
-            let below = match leaf {
-                Check::Rule(name) => self.visit(self.index[&**name]),
+        named_rules[index].check.for_each_leaf(&mut |leaf| {
+            let subtree = match leaf {
+                Check::Rule(name) => self.visit(self.indexes[&**name]),
                 _ => (0, 1),
             };
-            depth = depth.max(below.0 + 1);
-            checks = checks.saturating_add(below.1);
+            depth = depth.max(subtree.0 + 1);
+            checks = checks.saturating_add(subtree.1);
         });
         self.path.pop();
         if checks > CHECKS_MAX {
             let message =
                 format!("takes more than {CHECKS_MAX} checks with the rules it refers to");
-            self.problems.push(named[at].problem(message));
+            self.problems.push(named_rules[index].problem(message));
             checks = 1;
         }
         if depth > DEPTH_MAX {
             let message = format!("more than {DEPTH_MAX} rules refer to each other in a chain");
-            self.problems.push(named[at].problem(message));
+            self.problems.push(named_rules[index].problem(message));
             depth = 0;
         }
-        self.done[at] = Some((depth, checks));
+        self.finished[index] = Some((depth, checks));
         (depth, checks)
     }
 }
 
-fn node(check: &Check, index: &HashMap<&str, usize>) -> Node {
-    let nodes = |checks: &[Check]| checks.iter().map(|check| node(check, index)).collect();
+fn compile_check(check: &Check, indexes: &HashMap<&str, usize>) -> Node {
+    let nodes = |checks: &[Check]| {
+        checks
+            .iter()
+            .map(|check| compile_check(check, indexes))
+            .collect()
+    };
     match check {
         Check::True => Node::True,
         Check::False => Node::False,
-        Check::Not(check) => Node::Not(Box::new(node(check, index))),
+        Check::Not(check) => Node::Not(Box::new(compile_check(check, indexes))),
         Check::All(checks) => Node::All(nodes(checks)),
         Check::Any(checks) => Node::Any(nodes(checks)),
-        Check::Rule(name) => Node::Rule(index[&**name]),
+        Check::Rule(name) => Node::Rule(indexes[&**name]),
         Check::Role(template) => match template.fixed() {
             Some(role) => Node::Role(role.to_lowercase().into()),
-            None => Node::FilledRole(template.clone()),
+            None => Node::RoleTemplate(template.clone()),
         },
         Check::Credential(name, template) => match Credential::from_name(name) {
             Some(credential) => Node::Credential(credential, template.clone()),
@@ -336,36 +342,37 @@ fn node(check: &Check, index: &HashMap<&str, usize>) -> Node {
 }
 
 /// Warnings about a file: rules that are never evaluated, and credentials that no caller has.
-fn warnings(named: &[Named<'_>], written: &[Named<'_>]) -> Vec<PolicyWarning> {
-    let known: Vec<&str> = Rule::ALL
+fn warnings(named_rules: &[NamedRule<'_>], overrides: &[NamedRule<'_>]) -> Vec<PolicyWarning> {
+    let evaluated_names: Vec<&str> = Rule::ALL
         .iter()
         .map(|rule| rule.name())
         .chain(BASE.iter().map(|base| base.name))
         .collect();
-    let referred: HashSet<&str> = named
+    let referred: HashSet<&str> = named_rules
         .iter()
-        .flat_map(|named| named.check.references())
+        .flat_map(|rule| rule.check.references())
         .collect();
     let mut warnings = Vec::new();
-    for own in written {
+    for override_rule in overrides {
         let mut warn = |message: String| {
             warnings.push(PolicyWarning {
-                rule: own.name.to_owned(),
-                line: own.line,
+                rule: override_rule.name.to_owned(),
+                line: override_rule.line,
                 message,
             });
         };
-        let used = known.contains(&own.name) || referred.contains(own.name);
-        // Files for several services contain a `default` rule; here every rule has its own
-        // default.
-        if !used && own.name != DEPRECATED_NAME && own.name != "default" {
-            let nearest = nearest(own.name, known.iter().copied());
+        let is_used =
+            evaluated_names.contains(&override_rule.name) || referred.contains(override_rule.name);
+        // Policy files for several services contain a rule `default`. It is ignored without a warning,
+        // because every rule here has a default of its own.
+        if !is_used && override_rule.name != DEPRECATED_NAME && override_rule.name != "default" {
+            let nearest = nearest(override_rule.name, evaluated_names.iter().copied());
             warn(format!(
                 "nothing asks for this rule{}",
                 did_you_mean(nearest)
             ));
         }
-        own.check.each_leaf(&mut |leaf| {
+        override_rule.check.for_each_leaf(&mut |leaf| {
             if let Check::Credential(name, _) = leaf
                 && Credential::from_name(name).is_none()
             {
@@ -391,10 +398,10 @@ fn warnings(named: &[Named<'_>], written: &[Named<'_>]) -> Vec<PolicyWarning> {
 /// The most similar name, if any is similar enough to suggest.
 fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     names
-        .map(|other| (strsim::jaro_winkler(name, other), other))
-        .filter(|(likeness, _)| *likeness > 0.8)
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|(similarity, _)| *similarity > 0.8)
         .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, other)| other)
+        .map(|(_, candidate)| candidate)
 }
 
 fn did_you_mean(nearest: Option<&str>) -> String {

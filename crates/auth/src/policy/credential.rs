@@ -46,40 +46,43 @@ credentials! {
 }
 
 impl Credential {
-    /// Whether the attribute equals `text`, or for a list contains it. An absent text is `None`, a
-    /// boolean `True` or `False`, as in Python.
-    pub(crate) fn is(self, identity: &Identity, text: &str) -> bool {
-        let own = identity.parts();
-        let same = |value: &Option<String>| value.as_deref().unwrap_or("None") == text;
-        let any = |list: &[String]| list.iter().any(|value| value == text);
-        let truth = |value: bool| (if value { "True" } else { "False" }) == text;
-        let service = |pick: fn(&ServiceIdentity) -> &Option<String>| match &own.service {
-            Some(service) => same(pick(service)),
-            None => text == "None",
-        };
+    /// Whether the attribute equals `text`; a list has to contain it. As in Python, an absent text is
+    /// `None`, and a boolean `True` or `False`.
+    pub(crate) fn equals(self, identity: &Identity, text: &str) -> bool {
+        let parts = identity.parts();
+        let text_equals = |value: &Option<String>| value.as_deref().unwrap_or("None") == text;
+        let contains = |list: &[String]| list.iter().any(|value| value == text);
+        let bool_equals = |value: bool| (if value { "True" } else { "False" }) == text;
+        let service_text_equals =
+            |field: fn(&ServiceIdentity) -> &Option<String>| match &parts.service {
+                Some(service) => text_equals(field(service)),
+                None => text == "None",
+            };
         match self {
-            Self::UserId => same(&own.user_id),
-            Self::UserDomainId => same(&own.user_domain_id),
-            Self::SystemScope => same(&own.system_scope),
-            // Derived from the scope, and absent without one.
-            Self::System => own
+            Self::UserId => text_equals(&parts.user_id),
+            Self::UserDomainId => text_equals(&parts.user_domain_id),
+            Self::SystemScope => text_equals(&parts.system_scope),
+            // Derived from the system scope; without it the attribute is absent, and equals nothing.
+            Self::System => parts
                 .system_scope
                 .as_deref()
                 .is_some_and(|s| !s.is_empty() && s == text),
-            Self::DomainId => same(&own.domain_id),
-            Self::ProjectId => same(&own.project_id),
-            Self::ProjectDomainId => same(&own.project_domain_id),
-            Self::Roles => any(&own.roles),
-            Self::IsAdmin => own.is_admin.is_some_and(truth),
-            Self::IsAdminProject => truth(own.is_admin_project),
-            Self::ServiceUserId => service(|service| &service.user_id),
-            Self::ServiceUserDomainId => service(|service| &service.user_domain_id),
-            Self::ServiceProjectId => service(|service| &service.project_id),
-            Self::ServiceProjectDomainId => service(|service| &service.project_domain_id),
-            Self::ServiceRoles => own
+            Self::DomainId => text_equals(&parts.domain_id),
+            Self::ProjectId => text_equals(&parts.project_id),
+            Self::ProjectDomainId => text_equals(&parts.project_domain_id),
+            Self::Roles => contains(&parts.roles),
+            Self::IsAdmin => parts.is_admin.is_some_and(bool_equals),
+            Self::IsAdminProject => bool_equals(parts.is_admin_project),
+            Self::ServiceUserId => service_text_equals(|service| &service.user_id),
+            Self::ServiceUserDomainId => service_text_equals(|service| &service.user_domain_id),
+            Self::ServiceProjectId => service_text_equals(|service| &service.project_id),
+            Self::ServiceProjectDomainId => {
+                service_text_equals(|service| &service.project_domain_id)
+            }
+            Self::ServiceRoles => parts
                 .service
                 .as_ref()
-                .is_some_and(|service| any(&service.roles)),
+                .is_some_and(|service| contains(&service.roles)),
         }
     }
 }

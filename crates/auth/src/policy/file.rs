@@ -9,8 +9,8 @@ use serde_yaml_ng::Value;
 use crate::policy::check::Source;
 use crate::policy::error::{PolicyError, RuleProblem};
 
-/// The maximum size of a policy file in bytes. One with every rule of a cloud's services has about
-/// 1 MiB.
+/// The maximum size of a policy file in bytes. A file with all rules of all services of a cloud has
+/// about 1 MiB.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// The rules of a file, in its order.
@@ -31,15 +31,15 @@ pub(crate) struct Override {
 
 /// Reads and parses a policy file.
 pub(crate) fn read(path: &Path) -> Result<Overrides, PolicyError> {
-    let failed = |source| PolicyError::Read {
+    let read_error = |source| PolicyError::Read {
         path: path.to_owned(),
         source,
     };
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
+    let file = std::fs::File::open(path).map_err(read_error)?;
     file.take(BYTES_MAX + 1)
         .read_to_string(&mut text)
-        .map_err(failed)?;
+        .map_err(read_error)?;
     parse(path, &text)
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
             bytes_max: BYTES_MAX,
         });
     }
-    let format = |message: String| PolicyError::Format {
+    let format_error = |message: String| PolicyError::Format {
         path: path.to_owned(),
         message,
     };
@@ -61,7 +61,8 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
             .trim_start()
             .starts_with('{')
             .then(|| serde_json::from_str(text).ok());
-        json.flatten().ok_or_else(|| format(error.to_string()))
+        json.flatten()
+            .ok_or_else(|| format_error(error.to_string()))
     })?;
     let mapping = match value {
         Value::Mapping(mapping) => mapping,
@@ -76,7 +77,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
         | Value::String(_)
         | Value::Sequence(_)
         | Value::Tagged(_) => {
-            return Err(format(
+            return Err(format_error(
                 "expected lines of the form \"name\": \"rule\"".to_owned(),
             ));
         }
@@ -86,13 +87,13 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
     let lines = lines_of_names(text);
     for (name, value) in mapping {
         let Value::String(name) = name else {
-            return Err(format(format!(
+            return Err(format_error(format!(
                 "a rule's name must be a text, not {}",
-                kind(&name)
+                type_name(&name)
             )));
         };
         let line = lines.get(name.as_str()).copied();
-        match source(value) {
+        match rule_source(value) {
             Ok(source) => rules.push(Override { name, line, source }),
             Err(message) => problems.push(RuleProblem {
                 rule: name,
@@ -114,26 +115,26 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
     }
 }
 
-/// Converts a rule's value: a text, or the old list of lists.
-fn source(value: Value) -> Result<Source, String> {
+/// Converts a rule's value: a text, or a list of lists, which is an older form.
+fn rule_source(value: Value) -> Result<Source, String> {
     match value {
         Value::String(text) => Ok(Source::Text(text)),
         Value::Sequence(items) => {
-            let lists: Result<_, String> = items.into_iter().map(list).collect();
+            let lists: Result<_, String> = items.into_iter().map(list_of_checks).collect();
             Ok(Source::Lists(lists?))
         }
-        // oslo.policy allows everybody here, which is hardly what an author of an empty rule
-        // intends.
+        // In oslo.policy such a rule allows everybody, which its author hardly intends.
         Value::Null => Err("has no value: write \"@\" for everybody, \"!\" for nobody".to_owned()),
         Value::Tagged(_) => Err("put the rule in quotes: in YAML a bare ! is a tag".to_owned()),
-        other @ (Value::Bool(_) | Value::Number(_) | Value::Mapping(_)) => {
-            Err(format!("must be a text or a list, not {}", kind(&other)))
-        }
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Mapping(_)) => Err(format!(
+            "must be a text or a list, not {}",
+            type_name(&other)
+        )),
     }
 }
 
-/// Converts an element of the old form: a list of checks, or a single check.
-fn list(value: Value) -> Result<Vec<String>, String> {
+/// Converts an element of the list form: a list of checks, or a single check.
+fn list_of_checks(value: Value) -> Result<Vec<String>, String> {
     match value {
         Value::String(text) if text.is_empty() => Ok(Vec::new()),
         Value::String(text) => Ok(vec![text]),
@@ -144,18 +145,18 @@ fn list(value: Value) -> Result<Vec<String>, String> {
                 Value::String(text) => Ok(text),
                 other => Err(format!(
                     "a check in a list must be a text, not {}",
-                    kind(&other)
+                    type_name(&other)
                 )),
             })
             .collect(),
         other => Err(format!(
             "a list must hold texts and lists of texts, not {}",
-            kind(&other)
+            type_name(&other)
         )),
     }
 }
 
-fn kind(value: &Value) -> &'static str {
+fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
         Value::Bool(_) => "true or false",
@@ -167,19 +168,20 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The lines of the names, found by a scan of the text because the YAML parser does not report
-/// them.
+/// The line numbers of rules by name. They are found by a scan of the text, because the YAML parser
+/// does not report them.
 fn lines_of_names(text: &str) -> HashMap<&str, usize> {
     let mut lines = HashMap::new();
-    for (at, line) in text.lines().enumerate() {
+    for (index, line) in text.lines().enumerate() {
         if let Some(name) = leading_name(line) {
-            lines.entry(name).or_insert(at + 1);
+            lines.entry(name).or_insert(index + 1);
         }
     }
     lines
 }
 
-/// The name at the start of a line: quoted, or up to a colon before a space or the end.
+/// The name at the start of a line: a quoted text, or the text up to a colon that a space or the end
+/// of the line follows.
 fn leading_name(line: &str) -> Option<&str> {
     let line = line
         .trim_start()
@@ -190,6 +192,6 @@ fn leading_name(line: &str) -> Option<&str> {
         _ => line
             .find(": ")
             .or_else(|| line.strip_suffix(':').map(str::len))
-            .map(|at| &line[..at]),
+            .map(|end| &line[..end]),
     }
 }

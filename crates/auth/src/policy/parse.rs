@@ -1,13 +1,13 @@
 //! A parser for oslo.policy's rule language.
 //!
-//! What oslo.policy treats as "nobody" with a log line (a check without a colon, unbalanced
-//! brackets) is an error here, so that the mistake is found at the start.
+//! Some mistakes (a check without a colon, unbalanced brackets) make oslo.policy log a line and allow
+//! nobody. Here they are errors, so that they are found when the program starts.
 
 use crate::policy::check::{Check, Source};
 use crate::policy::error::SyntaxError;
 use crate::policy::template::Template;
 
-/// The maximum nesting of brackets and `not`. Real rules have a handful.
+/// The maximum nesting of brackets and `not`. The rules of real policies have about five.
 const DEPTH_MAX: usize = 64;
 
 /// Parses a rule in either form.
@@ -28,12 +28,12 @@ pub(crate) fn parse_text(text: &str) -> Result<Check, SyntaxError> {
         next: 0,
         end: text.chars().count() + 1,
     };
-    let check = parser.any(0)?;
+    let check = parser.parse_or(0)?;
     match parser.peek() {
         None => Ok(check),
         Some(Token {
             column,
-            kind: Kind::Close,
+            kind: TokenKind::Close,
         }) => Err(SyntaxError::new(*column, "this ) closes nothing")),
         Some(token) => Err(SyntaxError::new(
             token.column,
@@ -42,32 +42,33 @@ pub(crate) fn parse_text(text: &str) -> Result<Check, SyntaxError> {
     }
 }
 
-/// Parses the old form, in which each text is one check without brackets or operators.
+/// Parses the list form, in which each text is one check without brackets or operators.
 fn parse_lists(lists: &[Vec<String>]) -> Result<Check, SyntaxError> {
     if lists.is_empty() {
         return Ok(Check::True);
     }
-    let mut any = Vec::new();
+    let mut alternatives = Vec::new();
     for list in lists.iter().filter(|list| !list.is_empty()) {
-        let mut all = Vec::new();
+        let mut checks = Vec::new();
         for text in list {
-            all.push(parse_check(text, 1).map_err(|error| {
+            checks.push(parse_check(text, 1).map_err(|error| {
                 SyntaxError::new(
                     error.column,
                     format!("in the list's {text:?}: {}", error.message),
                 )
             })?);
         }
-        any.push(single_or(all, Check::All));
+        alternatives.push(sole_or_group(checks, Check::All));
     }
-    Ok(if any.is_empty() {
+    Ok(if alternatives.is_empty() {
         Check::False
     } else {
-        single_or(any, Check::Any)
+        sole_or_group(alternatives, Check::Any)
     })
 }
 
-fn single_or(mut checks: Vec<Check>, group: impl FnOnce(Vec<Check>) -> Check) -> Check {
+/// The only check, or else the group of all checks.
+fn sole_or_group(mut checks: Vec<Check>, group: impl FnOnce(Vec<Check>) -> Check) -> Check {
     if checks.len() == 1 {
         checks.swap_remove(0)
     } else {
@@ -77,10 +78,10 @@ fn single_or(mut checks: Vec<Check>, group: impl FnOnce(Vec<Check>) -> Check) ->
 
 struct Token<'t> {
     column: usize,
-    kind: Kind<'t>,
+    kind: TokenKind<'t>,
 }
 
-enum Kind<'t> {
+enum TokenKind<'t> {
     Open,
     Close,
     And,
@@ -98,35 +99,38 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     for word in text.split(is_space) {
         let start = column;
         column += word.chars().count() + 1;
-        let inner = word.trim_start_matches('(');
-        let opened = word.len() - inner.len();
-        let check = inner.trim_end_matches(')');
-        let closed = inner.len() - check.len();
-        tokens.extend((0..opened).map(|n| Token {
+        let without_open = word.trim_start_matches('(');
+        let open_count = word.len() - without_open.len();
+        let check = without_open.trim_end_matches(')');
+        let close_count = without_open.len() - check.len();
+        tokens.extend((0..open_count).map(|n| Token {
             column: start + n,
-            kind: Kind::Open,
+            kind: TokenKind::Open,
         }));
-        let at = start + opened;
+        let check_column = start + open_count;
         if !check.is_empty() {
             let kind = match check.to_lowercase().as_str() {
-                "and" => Kind::And,
-                "or" => Kind::Or,
-                "not" => Kind::Not,
-                _ if is_quoted(inner) => Kind::Quoted,
-                _ => Kind::Check(check),
+                "and" => TokenKind::And,
+                "or" => TokenKind::Or,
+                "not" => TokenKind::Not,
+                _ if is_quoted(without_open) => TokenKind::Quoted,
+                _ => TokenKind::Check(check),
             };
-            tokens.push(Token { column: at, kind });
+            tokens.push(Token {
+                column: check_column,
+                kind,
+            });
         }
-        let at = at + check.chars().count();
-        tokens.extend((0..closed).map(|n| Token {
-            column: at + n,
-            kind: Kind::Close,
+        let close_column = check_column + check.chars().count();
+        tokens.extend((0..close_count).map(|n| Token {
+            column: close_column + n,
+            kind: TokenKind::Close,
         }));
     }
     tokens
 }
 
-/// Whether a word as a whole is quoted, which oslo.policy treats as a text and not as a check.
+/// Whether a whole word is in quotes. oslo.policy does not parse such a word as a check.
 fn is_quoted(word: &str) -> bool {
     word.len() >= 2
         && ['\'', '"']
@@ -150,31 +154,37 @@ impl<'t> Parser<'t> {
         self.tokens.get(self.next)
     }
 
-    fn any(&mut self, depth: usize) -> Result<Check, SyntaxError> {
-        let mut checks = vec![self.all(depth)?];
-        while matches!(self.peek(), Some(Token { kind: Kind::Or, .. })) {
-            self.next += 1;
-            checks.push(self.all(depth)?);
-        }
-        Ok(single_or(checks, Check::Any))
-    }
-
-    fn all(&mut self, depth: usize) -> Result<Check, SyntaxError> {
-        let mut checks = vec![self.one(depth)?];
+    fn parse_or(&mut self, depth: usize) -> Result<Check, SyntaxError> {
+        let mut checks = vec![self.parse_and(depth)?];
         while matches!(
             self.peek(),
             Some(Token {
-                kind: Kind::And,
+                kind: TokenKind::Or,
                 ..
             })
         ) {
             self.next += 1;
-            checks.push(self.one(depth)?);
+            checks.push(self.parse_and(depth)?);
         }
-        Ok(single_or(checks, Check::All))
+        Ok(sole_or_group(checks, Check::Any))
     }
 
-    fn one(&mut self, depth: usize) -> Result<Check, SyntaxError> {
+    fn parse_and(&mut self, depth: usize) -> Result<Check, SyntaxError> {
+        let mut checks = vec![self.parse_operand(depth)?];
+        while matches!(
+            self.peek(),
+            Some(Token {
+                kind: TokenKind::And,
+                ..
+            })
+        ) {
+            self.next += 1;
+            checks.push(self.parse_operand(depth)?);
+        }
+        Ok(sole_or_group(checks, Check::All))
+    }
+
+    fn parse_operand(&mut self, depth: usize) -> Result<Check, SyntaxError> {
         let Some(token) = self.tokens.get(self.next) else {
             return Err(SyntaxError::new(self.end, "a check is missing at the end"));
         };
@@ -187,13 +197,14 @@ impl<'t> Parser<'t> {
         }
         self.next += 1;
         match token.kind {
-            Kind::Check(text) => parse_check(text, column),
-            Kind::Not => Ok(Check::Not(Box::new(self.one(depth + 1)?))),
-            Kind::Open => {
-                let check = self.any(depth + 1)?;
+            TokenKind::Check(text) => parse_check(text, column),
+            TokenKind::Not => Ok(Check::Not(Box::new(self.parse_operand(depth + 1)?))),
+            TokenKind::Open => {
+                let check = self.parse_or(depth + 1)?;
                 match self.peek() {
                     Some(Token {
-                        kind: Kind::Close, ..
+                        kind: TokenKind::Close,
+                        ..
                     }) => {
                         self.next += 1;
                         Ok(check)
@@ -205,11 +216,11 @@ impl<'t> Parser<'t> {
                     None => Err(SyntaxError::new(column, "this ( is not closed")),
                 }
             }
-            Kind::Quoted => Err(SyntaxError::new(
+            TokenKind::Quoted => Err(SyntaxError::new(
                 column,
                 "a check cannot be in quotes from end to end",
             )),
-            Kind::And | Kind::Or | Kind::Close => {
+            TokenKind::And | TokenKind::Or | TokenKind::Close => {
                 Err(SyntaxError::new(column, "expected a check before this"))
             }
         }
@@ -223,7 +234,7 @@ fn parse_check(text: &str, column: usize) -> Result<Check, SyntaxError> {
         "!" => return Ok(Check::False),
         _ => {}
     }
-    let Some((kind, matched)) = text.split_once(':') else {
+    let Some((kind, value)) = text.split_once(':') else {
         return Err(SyntaxError::new(
             column,
             format!("{text:?} is no check: write kind:value, as role:admin, or @ or !"),
@@ -231,17 +242,17 @@ fn parse_check(text: &str, column: usize) -> Result<Check, SyntaxError> {
     };
     let value_column = column + kind.chars().count() + 1;
     match kind {
-        "rule" if matched.is_empty() => {
+        "rule" if value.is_empty() => {
             Err(SyntaxError::new(value_column, "a rule's name is missing"))
         }
-        "rule" => Ok(Check::Rule(matched.into())),
-        "role" => Ok(Check::Role(Template::parse(matched, value_column)?)),
+        "rule" => Ok(Check::Rule(value.into())),
+        "role" => Ok(Check::Role(Template::parse(value, value_column)?)),
         "http" | "https" => Err(SyntaxError::new(
             column,
             format!("{kind}: asks another server, which is not supported"),
         )),
         _ => {
-            let template = Template::parse(matched, value_column)?;
+            let template = Template::parse(value, value_column)?;
             if let Some(literal) = literal(kind) {
                 Ok(Check::Literal(literal, template))
             } else if is_path(kind) {
@@ -262,21 +273,21 @@ fn literal(kind: &str) -> Option<Box<str>> {
         return Some(kind.into());
     }
     for quote in ['\'', '"'] {
-        let inner = kind
+        let unquoted = kind
             .strip_prefix(quote)
             .and_then(|rest| rest.strip_suffix(quote));
-        if let Some(inner) = inner.filter(|inner| !inner.contains([quote, '\\'])) {
-            return Some(inner.into());
+        if let Some(unquoted) = unquoted.filter(|unquoted| !unquoted.contains([quote, '\\'])) {
+            return Some(unquoted.into());
         }
     }
     let digits = kind.strip_prefix(['+', '-']).unwrap_or(kind);
-    let zero = digits.bytes().all(|byte| byte == b'0');
-    let number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_zero = digits.bytes().all(|byte| byte == b'0');
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     // As in Python, 007 is invalid, 00 is 0, and there is no -0.
-    if !number || (digits.starts_with('0') && !zero) {
+    if !is_number || (digits.starts_with('0') && !is_zero) {
         return None;
     }
-    Some(if zero {
+    Some(if is_zero {
         "0".into()
     } else {
         kind.strip_prefix('+').unwrap_or(kind).into()

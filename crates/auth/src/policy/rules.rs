@@ -19,8 +19,8 @@ pub struct RuleDefault {
     pub name: &'static str,
     /// The rule in the policy language.
     pub check: &'static str,
-    /// The default before the reference's current one; allowed in addition to `check` while
-    /// `enforce_new_defaults` is off.
+    /// The reference's previous default. While `enforce_new_defaults` is off, what it allows is allowed,
+    /// too.
     pub deprecated_check: Option<&'static str>,
     /// A description of the operation for operators.
     pub description: &'static str,
@@ -28,8 +28,8 @@ pub struct RuleDefault {
     pub operations: &'static [Operation],
 }
 
-/// The name under which the reference registers its deprecated default. Nobody would use it for a
-/// rule, but a policy file that has it counts.
+/// The name under which the reference registers its deprecated default. It is not a name for a rule,
+/// but an override of it in a policy file has an effect.
 pub(crate) const DEPRECATED_NAME: &str = "rule:admin_api";
 
 /// Rules that other rules refer to.
@@ -109,7 +109,7 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// All rules, in the order of the reference's sample, followed by our own.
+            /// All rules, in the order of the reference's sample, followed by those of Placewright.
             pub const ALL: &'static [Rule] = &[ $( Rule::$variant ),+ ];
         }
 

@@ -6,8 +6,8 @@ use crate::identity::Identity;
 
 /// The values for the placeholders `%(name)s` of a policy.
 ///
-/// A value that is present but `None` is filled in as the text `None`; a name that is absent makes
-/// the check fail.
+/// A value that is `None` becomes the text `None`; a check with a placeholder that the target lacks
+/// fails.
 #[derive(Debug, Clone, Default)]
 pub struct Target<'a> {
     values: SmallVec<[(&'a str, Option<&'a str>); 2]>,
@@ -19,7 +19,7 @@ impl<'a> Target<'a> {
         Self::default()
     }
 
-    /// The target of operations without one in the request: the caller's own project and user.
+    /// The target of operations whose requests name no target: the caller's own project and user.
     pub fn own(identity: &'a Identity) -> Self {
         Self::new()
             .with("project_id", identity.project_id())
@@ -40,7 +40,10 @@ impl<'a> Target<'a> {
 
     /// The text for a placeholder; `None` if the target does not have it.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        let (_, value) = self.values.iter().find(|(own, _)| *own == name)?;
+        let (_, value) = self
+            .values
+            .iter()
+            .find(|(value_name, _)| *value_name == name)?;
         Some(value.unwrap_or("None"))
     }
 }

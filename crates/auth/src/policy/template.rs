@@ -1,7 +1,7 @@
 //! The right side of a check: a text with placeholders `%(key)s`, filled in from the target.
 //!
-//! It is Python's `%` formatting with the only conversion that is useful in a policy. Others would
-//! cause errors or surprises at run time there; here they are refused when the file is read.
+//! It is Python's `%` formatting with `%(key)s` as the only conversion. In oslo.policy, other conversions
+//! fail or have unexpected results when a rule is evaluated; here they are errors when the file is read.
 
 use std::borrow::Cow;
 
@@ -23,29 +23,32 @@ enum Part {
 }
 
 impl Template {
-    /// Parses a template. `column` is its position, for messages.
+    /// Parses a template. `column` is its position in the rule, for messages.
     pub(crate) fn parse(source: &str, column: usize) -> Result<Self, SyntaxError> {
         let mut parts = SmallVec::new();
         let mut text = String::new();
-        let mut rest = source;
-        while let Some(at) = rest.find('%') {
-            text.push_str(&rest[..at]);
-            let here = column + source[..source.len() - rest.len() + at].chars().count();
-            rest = &rest[at + 1..];
-            if let Some(after) = rest.strip_prefix('%') {
+        let mut remaining = source;
+        while let Some(index) = remaining.find('%') {
+            text.push_str(&remaining[..index]);
+            let percent_column = column
+                + source[..source.len() - remaining.len() + index]
+                    .chars()
+                    .count();
+            remaining = &remaining[index + 1..];
+            if let Some(following) = remaining.strip_prefix('%') {
                 text.push('%');
-                rest = after;
+                remaining = following;
                 continue;
             }
-            let Some((key, after)) = rest.strip_prefix('(').and_then(split_key) else {
+            let Some((key, following)) = remaining.strip_prefix('(').and_then(split_key) else {
                 return Err(SyntaxError::new(
-                    here,
+                    percent_column,
                     "expected %(name)s, or %% for a percent sign",
                 ));
             };
-            let Some(after) = after.strip_prefix('s') else {
+            let Some(following) = following.strip_prefix('s') else {
                 return Err(SyntaxError::new(
-                    here,
+                    percent_column,
                     format!("expected an s after %({key}): only %({key})s is understood"),
                 ));
             };
@@ -53,9 +56,9 @@ impl Template {
                 parts.push(Part::Text(std::mem::take(&mut text).into()));
             }
             parts.push(Part::Key(key.into()));
-            rest = after;
+            remaining = following;
         }
-        text.push_str(rest);
+        text.push_str(remaining);
         if !text.is_empty() {
             parts.push(Part::Text(text.into()));
         }
@@ -79,8 +82,7 @@ impl Template {
         })
     }
 
-    /// The text with the target's values, or `None` if the target lacks one. An absent value is
-    /// filled in as `None`.
+    /// The text with the target's values, or `None` if the target lacks one of the placeholders.
     pub(crate) fn fill<'t>(&'t self, target: &'t Target<'_>) -> Option<Cow<'t, str>> {
         match self.parts.as_slice() {
             [] => return Some(Cow::Borrowed("")),
@@ -99,17 +101,17 @@ impl Template {
     }
 }
 
-/// Splits `name)rest` at the closing parenthesis that matches the one before it.
+/// Splits `name)text` at the parenthesis that closes the one before the name.
 fn split_key(text: &str) -> Option<(&str, &str)> {
     let mut depth = 1_usize;
-    for (at, character) in text.char_indices() {
+    for (index, character) in text.char_indices() {
         match character {
             '(' => depth += 1,
             ')' => depth -= 1,
             _ => {}
         }
         if depth == 0 {
-            return Some((&text[..at], &text[at + 1..]));
+            return Some((&text[..index], &text[index + 1..]));
         }
     }
     None

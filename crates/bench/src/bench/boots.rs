@@ -12,13 +12,13 @@ use clap::Args;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::bar::{TargetedFigure, at_least, at_most, report};
 use super::server_process::{ServerProcess, free_address};
+use super::targets::{TargetedFigure, at_least, at_most, print_report};
 use crate::replay::api::{Access, Api};
-use crate::replay::drive::{PaceOptions, ReplayRun, ServerPlan};
 use crate::replay::flavors::Flavors;
 use crate::replay::fleet::Fleet;
-use crate::replay::progress_table::{TaskEnd, TaskProgress};
+use crate::replay::replay_run::{PaceOptions, ReplayRun, ServerPlan};
+use crate::replay::task_progress::{TaskEnd, TaskProgress};
 use crate::replay::{clean_up, servers, usage};
 
 /// Arguments of `placewright bench boots`.
@@ -96,8 +96,8 @@ struct Figures {
     boots_per_second: f64,
     latency_p50_ms: f64,
     latency_p99_ms: f64,
-    /// The VCPU allocated beyond those of the active servers; none if others use the installation
-    /// too.
+    /// The VCPU allocated beyond those of the active servers; none if other users may use the
+    /// installation, too.
     allocations_left: Option<u64>,
     bars: Vec<TargetedFigure>,
 }
@@ -112,7 +112,7 @@ impl BootsBench {
             runtime.block_on(self.measure(&self.access, 1))?
         } else {
             let folder = tempfile::tempdir()?;
-            // It is dropped before its folder.
+            // The server is dropped, and so ended, before its folder is deleted.
             let (_installation, access) = self.start(folder.path())?;
             runtime.block_on(self.measure(&access, self.hosts as usize))?
         };
@@ -133,7 +133,7 @@ impl BootsBench {
                 figures.latency_p99_ms
             );
         }
-        report(&figures.bars, self.json.then_some(&figures))?;
+        print_report(&figures.bars, self.json.then_some(&figures))?;
         Ok(self.running || figures.bars.iter().all(|bar| bar.is_met))
     }
 
@@ -158,7 +158,8 @@ impl BootsBench {
             "--placement-listen".into(),
             placement.to_string().into(),
         ];
-        let installation = ServerProcess::start_with(&arguments, compute, folder.join("up.log"))?;
+        let installation =
+            ServerProcess::start_program(&arguments, compute, folder.join("up.log"))?;
         let access = Access {
             url: format!("http://{compute}"),
             placement_url: format!("http://{placement}"),
@@ -168,33 +169,33 @@ impl BootsBench {
         Ok((installation, access))
     }
 
-    /// Boots the servers, on at least so many hosts.
+    /// Boots the servers once the installation has so many hosts.
     async fn measure(&self, access: &Access, hosts: usize) -> anyhow::Result<Figures> {
         let connections = usize::from(self.connections);
         let api = Arc::new(Api::new(access, connections)?);
         wait_for_hosts(&api, hosts).await?;
-        let wanted = placewright_trace::Flavor {
+        let expected = placewright_trace::Flavor {
             name: "bench".to_owned(),
             vcpus: 1,
             memory_mib: 512,
             extra_specs: BTreeMap::new(),
         };
-        let flavor = Flavors::read(&api).await?.ensure(&api, &wanted).await?;
-        let work = |number| ServerPlan {
+        let flavor = Flavors::read(&api).await?.ensure(&api, &expected).await?;
+        let plan = |number| ServerPlan {
             name: format!("bench-{number}"),
             flavor: Arc::clone(&flavor),
             create_at: Duration::ZERO,
             delete_at: None,
         };
-        let board = Arc::new(TaskProgress::new(
+        let progress = Arc::new(TaskProgress::new(
             self.servers as usize,
             self.in_flight as usize,
         ));
-        let (_never, stop) = watch::channel(false);
-        let drive = Arc::new(ReplayRun {
+        let (_stop_sender, stop) = watch::channel(false);
+        let replay_run = Arc::new(ReplayRun {
             api: Arc::clone(&api),
-            works: (0..self.servers).map(work).collect(),
-            board: Arc::clone(&board),
+            plans: (0..self.servers).map(plan).collect(),
+            task_progress: Arc::clone(&progress),
             pace: PaceOptions {
                 connections,
                 patience: Duration::from_secs(self.patience.into()),
@@ -202,44 +203,44 @@ impl BootsBench {
             stop,
             start: Instant::now(),
         });
-        drive.run().await;
-        let time = board
+        replay_run.run().await;
+        let time = progress
             .last_end()
             .context("no server got active or was refused")?
-            .saturating_duration_since(drive.start);
+            .saturating_duration_since(replay_run.start);
         let allocations_left = if self.running {
             None
         } else {
-            Some(allocations_left(&api, &board).await?)
+            Some(allocations_left(&api, &progress).await?)
         };
         if self.clean_up {
-            clean_up(&api, &board, connections).await;
+            clean_up(&api, &progress, connections).await;
         }
-        Ok(self.figures(&board, time, allocations_left))
+        Ok(self.figures(&progress, time, allocations_left))
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
     fn figures(
         &self,
-        board: &TaskProgress,
+        progress: &TaskProgress,
         time: Duration,
         allocations_left: Option<u64>,
     ) -> Figures {
-        let entries = board.entries();
-        let active = board.counts().active;
-        for entry in entries
+        let task_states = progress.task_states();
+        let active = progress.counts().active;
+        for task_state in task_states
             .iter()
-            .filter(|entry| entry.end != Some(TaskEnd::Active))
+            .filter(|task_state| task_state.end != Some(TaskEnd::Active))
             .take(3)
         {
-            eprintln!("not active: {:?}: {:?}", entry.server, entry.end);
+            eprintln!("not active: {:?}: {:?}", task_state.server, task_state.end);
         }
-        let ended = entries
+        let active_tasks = task_states
             .iter()
-            .filter(|entry| entry.end == Some(TaskEnd::Active));
-        let mut latencies: Vec<_> = ended.map(|entry| entry.latency).collect();
+            .filter(|task_state| task_state.end == Some(TaskEnd::Active));
+        let mut latencies: Vec<_> = active_tasks.map(|task_state| task_state.latency).collect();
         latencies.sort_unstable();
-        let at = |percent: usize| {
+        let percentile_ms = |percent: usize| {
             let rank = (latencies.len() * percent).div_ceil(100).saturating_sub(1);
             latencies
                 .get(rank)
@@ -252,9 +253,9 @@ impl BootsBench {
             active_percent,
             ACTIVE_PERCENT_MIN,
         )];
-        if let Some(left) = allocations_left {
+        if let Some(extra_vcpus) = allocations_left {
             let name = "VCPU allocated beyond the servers' own";
-            bars.push(at_most(name, left as f64, 0.0));
+            bars.push(at_most(name, extra_vcpus as f64, 0.0));
         }
         if self.fail == 0 {
             let name = "servers a second from request to ACTIVE";
@@ -268,40 +269,40 @@ impl BootsBench {
             active,
             seconds: time.as_secs_f64(),
             boots_per_second,
-            latency_p50_ms: at(50),
-            latency_p99_ms: at(99),
+            latency_p50_ms: percentile_ms(50),
+            latency_p99_ms: percentile_ms(99),
             allocations_left,
             bars,
         }
     }
 }
 
-async fn wait_for_hosts(api: &Api, wanted: usize) -> anyhow::Result<()> {
+async fn wait_for_hosts(api: &Api, expected: usize) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {
-        let there = Fleet::read(api).await?.ready.len();
-        if there >= wanted {
+        let available = Fleet::read(api).await?.ready.len();
+        if available >= expected {
             return Ok(());
         }
         if start.elapsed() > HOSTS_MAX {
-            bail!("{there} of {wanted} hosts are there");
+            bail!("{available} of {expected} hosts are there");
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 
-/// The difference between the allocated VCPU and one for each active server. What a failed build
-/// held is released with the last message about it, which may come a moment after its status.
-async fn allocations_left(api: &Api, board: &TaskProgress) -> anyhow::Result<u64> {
-    let server = board.any_server().context("no server was accepted")?;
+/// The VCPU that are allocated beyond one for each active server. The allocations of a failed build are
+/// released a moment after the server shows its status, so this waits for them.
+async fn allocations_left(api: &Api, progress: &TaskProgress) -> anyhow::Result<u64> {
+    let server = progress.any_server().context("no server was accepted")?;
     let project = servers::show(api, server).await?.tenant_id;
     let start = Instant::now();
     loop {
-        let used = usage::of_project(api, &project).await?;
+        let used = usage::project_usage(api, &project).await?;
         let used = used.get("VCPU").copied().unwrap_or(0);
-        let left = used.abs_diff(board.counts().active);
-        if left == 0 || start.elapsed() > RELEASE_MAX {
-            return Ok(left);
+        let extra_vcpus = used.abs_diff(progress.counts().active);
+        if extra_vcpus == 0 || start.elapsed() > RELEASE_MAX {
+            return Ok(extra_vcpus);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use super::bar::{TargetedFigure, at_most, report};
-use super::fleet::{Size, build};
+use super::fleet::{FleetSize, build_store};
 use super::server_process::ServerProcess;
+use super::targets::{TargetedFigure, at_most, print_report};
 
 /// Arguments of `placewright bench cold`.
 #[derive(Debug, Args)]
@@ -67,9 +67,9 @@ impl ColdBench {
 
         let big = directory.path().join("big");
         let start = Instant::now();
-        build(
+        build_store(
             &big,
-            Size {
+            FleetSize {
                 hosts: self.hosts,
                 consumers: self.allocations,
             },
@@ -91,9 +91,9 @@ impl ColdBench {
                 BIG_MEMORY_MIB,
             ),
         ];
-        let figures = Report {
+        let full_report = Report {
             build_s,
-            store_mib: mebibytes(size_of(&big)?),
+            store_mib: mebibytes(size_of_files(&big)?),
             big_ready_ms,
             big_cpu_s,
             big_resident_mib: mebibytes(memory.resident_bytes),
@@ -104,10 +104,10 @@ impl ColdBench {
             bars,
         };
         if !self.json {
-            figures.print(self.hosts, self.allocations);
+            full_report.print(self.hosts, self.allocations);
         }
-        report(&figures.bars, self.json.then_some(&figures))?;
-        Ok(figures.bars.iter().all(|bar| bar.is_met))
+        print_report(&full_report.bars, self.json.then_some(&full_report))?;
+        Ok(full_report.bars.iter().all(|bar| bar.is_met))
     }
 }
 
@@ -144,7 +144,7 @@ fn mebibytes(bytes: u64) -> f64 {
 }
 
 /// The size of the files in a directory.
-fn size_of(directory: &Path) -> std::io::Result<u64> {
+fn size_of_files(directory: &Path) -> std::io::Result<u64> {
     std::fs::read_dir(directory)?
         .map(|entry| Ok(entry?.metadata()?.len()))
         .sum()

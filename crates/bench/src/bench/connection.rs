@@ -1,8 +1,8 @@
 //! One HTTP/1.1 connection of the load generator. It does as little work as possible for a request,
 //! because the generator shares its cores with the server that it measures.
 //!
-//! It sends prepared bytes and parses only the status, length and body of a response. No redirects, no
-//! pipelining.
+//! It sends prepared bytes, and parses only the status, length and body of a response. It follows no
+//! redirects and sends no pipelined requests.
 
 use std::io::{self, BufRead as _};
 
@@ -25,10 +25,10 @@ pub(crate) struct Answer<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// How much of a body is kept.
+/// The part of a body that is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keep {
-    Whole,
+enum BodyPart {
+    All,
     Beginning,
 }
 
@@ -36,7 +36,7 @@ enum Keep {
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
-    /// The offset of the body.
+    /// The length of the head in bytes, which is the offset of the body.
     length: usize,
     body: Body,
     close: bool,
@@ -51,11 +51,11 @@ enum Body {
 
 /// The initial size of the buffer: most responses fit into one read.
 const BUFFER_BYTES: usize = 16 * 1024;
-/// The bytes that are kept of a response when only its beginning is wanted.
+/// The bytes of a response that are stored when only the beginning of the body is needed.
 const BEGINNING_BYTES: usize = 16 * 1024;
-/// The size of reads after the beginning: large for few system calls, small enough to stay in a
+/// The size of reads whose bytes are discarded: large for few system calls, small enough to stay in a
 /// core's cache.
-const REST_BYTES: usize = 240 * 1024;
+const DISCARDED_READ_BYTES: usize = 240 * 1024;
 
 impl Connection {
     /// Creates a connection to this server without opening it.
@@ -74,19 +74,23 @@ impl Connection {
     /// The connection could not be opened, broke, or carried something that is not HTTP. The next
     /// request opens a new one.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
-        self.exchange_keeping(request, Keep::Whole).await
+        self.exchange_with(request, BodyPart::All).await
     }
 
-    /// The same, but of a long response only the beginning is kept, though all of it is read.
+    /// Sends a request and reads the whole response, but stores only the beginning of a long one.
     ///
     /// # Errors
     ///
     /// As [`Connection::exchange`].
-    pub(crate) async fn exchange_lightly(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
-        self.exchange_keeping(request, Keep::Beginning).await
+    pub(crate) async fn exchange_discarding(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
+        self.exchange_with(request, BodyPart::Beginning).await
     }
 
-    async fn exchange_keeping(&mut self, request: &[u8], keep: Keep) -> io::Result<Answer<'_>> {
+    async fn exchange_with(
+        &mut self,
+        request: &[u8],
+        body_part: BodyPart,
+    ) -> io::Result<Answer<'_>> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.endpoint.connect().await?,
@@ -103,18 +107,18 @@ impl Connection {
         let (start, end) = match head.body {
             Body::Sized(bytes) => {
                 let end = head.length + bytes;
-                let mut forgotten = 0;
-                while forgotten + self.buffer.len() < end {
-                    if keep == Keep::Beginning {
-                        let kept = BEGINNING_BYTES.max(head.length).min(self.buffer.len());
-                        forgotten += self.buffer.len() - kept;
-                        self.buffer.truncate(kept);
-                        self.buffer.reserve(REST_BYTES);
+                let mut discarded = 0;
+                while discarded + self.buffer.len() < end {
+                    if body_part == BodyPart::Beginning {
+                        let kept_len = BEGINNING_BYTES.max(head.length).min(self.buffer.len());
+                        discarded += self.buffer.len() - kept_len;
+                        self.buffer.truncate(kept_len);
+                        self.buffer.reserve(DISCARDED_READ_BYTES);
                     }
                     self.fill(&mut stream).await?;
                 }
-                // The latest read follows the beginning.
-                let end = match forgotten {
+                // In the buffer, the bytes of the latest read follow the beginning; they are not returned.
+                let end = match discarded {
                     0 => end,
                     _ => BEGINNING_BYTES.max(head.length),
                 };
@@ -153,25 +157,25 @@ impl Connection {
     /// Reads chunks until the last one and joins them; returns the end of the body.
     async fn read_chunks(&mut self, stream: &mut Stream, start: usize) -> io::Result<usize> {
         let mut end = start;
-        let mut next = start;
+        let mut chunk_start = start;
         loop {
             let line = loop {
-                match find(&self.buffer[next..], b"\r\n") {
-                    Some(length) => break &self.buffer[next..next + length],
+                match find(&self.buffer[chunk_start..], b"\r\n") {
+                    Some(length) => break &self.buffer[chunk_start..chunk_start + length],
                     None => self.fill(stream).await?,
                 }
             };
             let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
             let size = std::str::from_utf8(digits).ok();
             let size = size.and_then(|digits| usize::from_str_radix(digits.trim(), 16).ok());
-            let size = size.ok_or_else(|| broken("a chunk without a size"))?;
-            let data = next + line.len() + 2;
+            let size = size.ok_or_else(|| invalid_response("a chunk without a size"))?;
+            let data = chunk_start + line.len() + 2;
             while self.buffer.len() < data + size + 2 {
                 self.fill(stream).await?;
             }
             self.buffer.copy_within(data..data + size, end);
             end += size;
-            next = data + size + 2;
+            chunk_start = data + size + 2;
             if size == 0 {
                 return Ok(end);
             }
@@ -179,7 +183,7 @@ impl Connection {
     }
 }
 
-fn broken(what: &str) -> io::Error {
+fn invalid_response(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
@@ -199,7 +203,7 @@ fn parse_head(buffer: &[u8]) -> io::Result<Option<Head>> {
     let status = status_line.split(|byte| *byte == b' ').nth(1);
     let status = status
         .and_then(number)
-        .ok_or_else(|| broken("no status line"))?;
+        .ok_or_else(|| invalid_response("no status line"))?;
     let mut head = Head {
         status,
         length: 0,
@@ -217,12 +221,13 @@ fn parse_head(buffer: &[u8]) -> io::Result<Option<Head>> {
             break;
         }
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            return Err(broken("a header without a colon"));
+            return Err(invalid_response("a header without a colon"));
         };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        // The length tells most names from the few that matter.
+        // Comparing lengths first rules out most headers without comparing names.
         if name.len() == 14 && name.eq_ignore_ascii_case(b"content-length") {
-            let bytes = number(value).ok_or_else(|| broken("a length that is no number"))?;
+            let bytes =
+                number(value).ok_or_else(|| invalid_response("a length that is no number"))?;
             head.body = Body::Sized(bytes);
         } else if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") {
             head.body = Body::Chunked;
@@ -246,11 +251,11 @@ impl<'a> Iterator for Lines<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        let mut rest = self.0;
+        let mut remaining = self.0;
         // This searches many bytes at a time, and reading from a slice never fails.
-        let length = rest.skip_until(b'\n').ok()?;
+        let length = remaining.skip_until(b'\n').ok()?;
         let line = self.0[..length].strip_suffix(b"\n")?;
-        self.0 = rest;
+        self.0 = remaining;
         Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
 }
@@ -261,8 +266,8 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::SocketAddr;
 
-    /// A server that gives these responses on each connection, one after the other.
-    fn server(answers: &'static [&'static str]) -> SocketAddr {
+    /// Starts a server that sends these responses, one for each request.
+    fn start_server(answers: &'static [&'static str]) -> SocketAddr {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -270,9 +275,11 @@ mod tests {
             while let Ok((mut stream, _)) = listener.accept() {
                 let mut request = [0; 1024];
                 while stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
-                    let Some(answer) = answers.next() else { return };
-                    for part in answer.as_bytes().chunks(answer.len() / 1000 + 7) {
-                        stream.write_all(part).unwrap();
+                    let Some(answer) = answers.next() else {
+                        return;
+                    };
+                    for piece in answer.as_bytes().chunks(answer.len() / 1000 + 7) {
+                        stream.write_all(piece).unwrap();
                     }
                     if answer.contains("close") {
                         break;
@@ -284,8 +291,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_are_read_whole_however_they_are_framed() {
-        let address = server(&[
+    async fn responses_are_read_in_every_framing() {
+        let address = start_server(&[
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nhel\r\n2;x\r\nlo\r\n0\r\n\r\n",
             "HTTP/1.1 204 No Content\r\n\r\n",
@@ -309,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_long_answer_the_beginning_is_kept_and_all_is_read() {
+    async fn of_a_long_response_only_the_beginning_is_stored() {
         let body = "0123456789".repeat(100_000);
         let long = format!(
             "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
@@ -320,11 +327,11 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
         ]
         .leak();
-        let mut connection = Connection::new(server(answers));
+        let mut connection = Connection::new(start_server(answers));
         let request = b"GET / HTTP/1.1\r\n\r\n";
-        let answer = connection.exchange_lightly(request).await.unwrap();
+        let answer = connection.exchange_discarding(request).await.unwrap();
         assert!(answer.body.len() > 1000 && body.as_bytes().starts_with(answer.body));
-        let answer = connection.exchange_lightly(request).await.unwrap();
+        let answer = connection.exchange_discarding(request).await.unwrap();
         assert_eq!(answer.body, b"ok");
     }
 }

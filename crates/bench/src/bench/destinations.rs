@@ -12,13 +12,13 @@ use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
 
-use super::bar::{TargetedFigure, at_least, at_most, report};
 use super::connection::Connection;
-use super::figures::PhaseResults;
-use super::http::longest;
-use super::requests::{Numbers, Target};
-use super::run::{First, Phase, run};
+use super::http::phase_time_max;
+use super::phase::{Phase, WarmUp, run_phase};
+use super::phase_results::PhaseResults;
+use super::requests::{RandomNumbers, Target};
 use super::server_process::{ServerProcess, free_address};
+use super::targets::{TargetedFigure, at_least, at_most, print_report};
 use crate::arguments::positive;
 
 /// Arguments of `placewright bench destinations`.
@@ -57,7 +57,7 @@ pub(crate) struct DestinationsBench {
 const CLAIMS_PER_SECOND: f64 = 8_000.0;
 /// Target: the 99th percentile of response times, in milliseconds.
 const P99_MS: f64 = 25.0;
-/// The number of cells that the hosts are spread over.
+/// The number of cells among which the hosts are distributed.
 const CELLS: u64 = 4;
 /// The seed of all random numbers.
 const SEED: u64 = 3;
@@ -90,7 +90,7 @@ impl DestinationsBench {
             store.clone().into(),
         ];
         let log = store.with_extension("log");
-        let server = ServerProcess::start_with(&arguments, placement, log)?;
+        let server = ServerProcess::start_program(&arguments, placement, log)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -98,20 +98,20 @@ impl DestinationsBench {
         server.stop()?;
         if !self.json {
             outln!("store with fsync in {}", directory.path().display());
-            for one in [
+            for results in [
                 &figures.load,
                 &figures.states,
                 &figures.fill,
                 &figures.destinations,
             ] {
-                one.print();
+                results.print();
             }
             outln!(
                 "the server took {:.1} s of processor time for the destinations",
                 figures.server_cpu_s
             );
         }
-        report(&figures.bars, self.json.then_some(&figures))?;
+        print_report(&figures.bars, self.json.then_some(&figures))?;
         Ok(figures.bars.iter().all(|bar| bar.is_met))
     }
 
@@ -125,20 +125,25 @@ impl DestinationsBench {
             name,
             units: self.hosts,
             steps,
-            first: First::one(target().first()),
+            warm_up: WarmUp::same_request(target().version_request()),
             time_max: Duration::MAX,
-            write: Box::new(move |unit, step, out, body| {
+            write: Box::new(move |unit, step, output, body| {
                 body.clear();
-                write(&Host::new(unit), step, out, body);
+                write(&Host::new(unit), step, output, body);
             }),
         };
         let connections = self.connections;
-        let load = run(placement, connections, hosts("load", 3, loading())).await;
-        let states = run(scheduler, connections, hosts("host states", 1, states())).await;
-        let fill = run(placement, connections, hosts("fill", 1, filling())).await;
+        let load = run_phase(placement, connections, hosts("load", 3, host_requests())).await;
+        let states = run_phase(
+            scheduler,
+            connections,
+            hosts("host states", 1, state_requests()),
+        )
+        .await;
+        let fill = run_phase(placement, connections, hosts("fill", 1, claim_requests())).await;
         self.check_answer(scheduler).await?;
         let cpu_before_s = server.cpu_s()?;
-        let destinations = run(scheduler, connections, self.destinations()).await;
+        let destinations = run_phase(scheduler, connections, self.destinations()).await;
         let server_cpu_s = server.cpu_s()? - cpu_before_s;
         #[allow(
             clippy::cast_precision_loss,
@@ -174,10 +179,10 @@ impl DestinationsBench {
             name: "destinations",
             units: u64::MAX,
             steps: 1,
-            first: First::one(target.first()),
-            time_max: longest(self.seconds),
-            write: Box::new(move |unit, _, out, body| {
-                write_request(&target, out, body, unit, flavors, alternates);
+            warm_up: WarmUp::same_request(target.version_request()),
+            time_max: phase_time_max(self.seconds),
+            write: Box::new(move |unit, _, output, body| {
+                write_request(&target, output, body, unit, flavors, alternates);
             }),
         }
     }
@@ -194,15 +199,15 @@ impl DestinationsBench {
             self.alternates,
         );
         let mut connection = Connection::new(scheduler);
-        let answer = connection.exchange(request.as_bytes()).await?;
-        let text = String::from_utf8_lossy(answer.body);
-        ensure!(answer.status == 200, "the first request: {text}");
-        let told: serde_json::Value = serde_json::from_str(&text)?;
-        let first = &told["selections"][0];
-        let alternates = first["alternates"].as_array().map_or(0, Vec::len);
+        let http_response = connection.exchange(request.as_bytes()).await?;
+        let text = String::from_utf8_lossy(http_response.body);
+        ensure!(http_response.status == 200, "the first request: {text}");
+        let response: serde_json::Value = serde_json::from_str(&text)?;
+        let selection = &response["selections"][0];
+        let alternates = selection["alternates"].as_array().map_or(0, Vec::len);
         ensure!(
-            told["claimed"] == true
-                && first["selected"]["provider"].is_string()
+            response["claimed"] == true
+                && selection["selected"]["provider"].is_string()
                 && alternates == self.alternates,
             "an incomplete answer: {text}"
         );
@@ -210,27 +215,27 @@ impl DestinationsBench {
     }
 }
 
-/// Writes request number `step` for a host into the first buffer; the second is a temporary one for
-/// the body, and empty.
+/// Writes request number `step` for a host into the first buffer. The second buffer is empty, for the
+/// body.
 type WriteHost = dyn Fn(&Host, u8, &mut String, &mut String) + Send + Sync;
 
-/// A host of the fleet; everything about it follows from its number.
+/// A host of the fleet; all its properties are derived from its number.
 struct Host {
     number: u64,
     uuid: uuid::Uuid,
     cpus: u64,
-    /// How full it is at the start, in percent.
+    /// The allocated part of its resources at the start, in percent.
     percent: u64,
     consumer: uuid::Uuid,
 }
 
 impl Host {
     fn new(number: u64) -> Self {
-        let mut numbers = Numbers::new(SEED, number);
-        let uuid = numbers.uuid();
-        let cpus = [32, 64, 128][usize::try_from(numbers.next() % 3).unwrap_or(0)];
-        let percent = 55 + numbers.next() % 20;
-        let consumer = numbers.uuid();
+        let mut random = RandomNumbers::new(SEED, number);
+        let uuid = random.uuid();
+        let cpus = [32, 64, 128][usize::try_from(random.next() % 3).unwrap_or(0)];
+        let percent = 55 + random.next() % 20;
+        let consumer = random.uuid();
         Self {
             number,
             uuid,
@@ -251,9 +256,9 @@ fn target() -> Target {
 }
 
 /// Requests that create a host: its provider, inventories and traits.
-fn loading() -> Box<WriteHost> {
+fn host_requests() -> Box<WriteHost> {
     let target = target();
-    Box::new(move |host, step, out, body| {
+    Box::new(move |host, step, output, body| {
         let Host {
             number, uuid, cpus, ..
         } = host;
@@ -281,30 +286,35 @@ fn loading() -> Box<WriteHost> {
                 ("PUT", format!("/resource_providers/{uuid}/traits"))
             }
         };
-        target.write(out, method, &path, body);
+        target.write(output, method, &path, body);
     })
 }
 
 /// Requests that report the soft state of hosts.
-fn states() -> Box<WriteHost> {
+fn state_requests() -> Box<WriteHost> {
     let target = target();
-    Box::new(move |host, _, out, body| {
+    Box::new(move |host, _, output, body| {
         let number = host.number;
-        let cell = Numbers::new(!SEED, number % CELLS).uuid();
+        let cell = RandomNumbers::new(!SEED, number % CELLS).uuid();
         let _ = write!(
             body,
             "{{\"incarnation\":1,\"sequence\":1,\"update\":{{\"full\":{{\"facts\":{{\"names\":\
              {{\"service_host\":\"host-{number}\",\"node\":\"node-{number}\",\"cell\":\"{cell}\"}}}}}}}}}}"
         );
-        target.write(out, "POST", &format!("/v1/hosts/{}/state", host.uuid), body);
+        target.write(
+            output,
+            "POST",
+            &format!("/v1/hosts/{}/state", host.uuid),
+            body,
+        );
     })
 }
 
 /// Requests that claim the initial share of each host for one consumer.
-fn filling() -> Box<WriteHost> {
+fn claim_requests() -> Box<WriteHost> {
     let target = target();
-    Box::new(move |host, _, out, body| {
-        let share = |of: u64| of * host.percent / 100;
+    Box::new(move |host, _, output, body| {
+        let part_of = |total: u64| total * host.percent / 100;
         let _ = write!(
             body,
             "{{\"allocations\":{{\"{}\":{{\"resources\":{{\
@@ -312,28 +322,33 @@ fn filling() -> Box<WriteHost> {
              \"consumer_generation\":null,\"consumer_type\":\"INSTANCE\",\
              \"project_id\":\"bench-project\",\"user_id\":\"bench-user\"}}",
             host.uuid,
-            share(host.cpus * 4),
-            share(host.cpus * 4096 - 512),
-            share(host.cpus * 40),
+            part_of(host.cpus * 4),
+            part_of(host.cpus * 4096 - 512),
+            part_of(host.cpus * 40),
         );
-        target.write(out, "PUT", &format!("/allocations/{}", host.consumer), body);
+        target.write(
+            output,
+            "PUT",
+            &format!("/allocations/{}", host.consumer),
+            body,
+        );
     })
 }
 
 /// Writes a request for one instance of one of the flavors.
 fn write_request(
     target: &Target,
-    out: &mut String,
+    output: &mut String,
     body: &mut String,
     unit: u64,
     flavors: u64,
     alternates: usize,
 ) {
-    let instance = Numbers::new(SEED ^ 0x5eed, unit).uuid();
-    let mut numbers = Numbers::new(SEED ^ 0xf1a4, unit % flavors);
-    let vcpus = 1 << (numbers.next() % 3);
-    let memory_mb = vcpus * (512 << (numbers.next() % 3)) + 64 * (numbers.next() % 16);
-    let root_gb = 1 + numbers.next() % 8;
+    let instance = RandomNumbers::new(SEED ^ 0x5eed, unit).uuid();
+    let mut random = RandomNumbers::new(SEED ^ 0xf1a4, unit % flavors);
+    let vcpus = 1 << (random.next() % 3);
+    let memory_mb = vcpus * (512 << (random.next() % 3)) + 64 * (random.next() % 16);
+    let root_gb = 1 + random.next() % 8;
     body.clear();
     let _ = write!(
         body,
@@ -341,5 +356,5 @@ fn write_request(
          \"root_gb\":{root_gb}}},\"project_id\":\"bench-project\",\"user_id\":\"bench-user\"}},\
          \"instances\":[\"{instance}\"],\"alternates\":{alternates},\"claim\":true}}"
     );
-    target.write(out, "POST", "/v1/destinations", body);
+    target.write(output, "POST", "/v1/destinations", body);
 }

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::bar::{TargetedFigure, at_least, at_most, count, report};
 use super::durable_tls::TlsBench;
-use super::figures::PhaseResults;
 use super::http::{HttpBench, PhaseName};
+use super::phase_results::PhaseResults;
 use super::server_process::ServerProcess;
+use super::targets::{TargetedFigure, at_least, at_most, count, print_report};
 use crate::arguments::positive;
 
 /// Arguments of `placewright bench durable`.
@@ -94,8 +94,8 @@ impl DurableBench {
             load.print();
             claims.print();
         }
-        let met = bars.iter().all(|bar| bar.is_met);
-        report(
+        let is_met = bars.iter().all(|bar| bar.is_met);
+        print_report(
             &bars,
             self.json.then_some(&Report {
                 load,
@@ -103,6 +103,6 @@ impl DurableBench {
                 bars: bars.clone(),
             }),
         )?;
-        Ok(met)
+        Ok(is_met)
     }
 }

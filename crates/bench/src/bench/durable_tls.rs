@@ -1,5 +1,5 @@
-//! `placewright bench durable --tls`: what TLS costs claims on kept connections, and how many
-//! handshakes there are in a second. Server and clients share the machine, as in the benchmark without.
+//! `placewright bench durable --tls`: the cost of TLS for claims on connections that stay open, and the
+//! number of handshakes per second. Server and clients share the machine, as in the benchmark without TLS.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::bar::{TargetedFigure, at_least, at_most, count, report};
 use super::connection::Connection;
 use super::endpoint::Endpoint;
-use super::figures::PhaseResults;
 use super::http::{HttpBench, PhaseName};
+use super::phase_results::PhaseResults;
 use super::server_process::ServerProcess;
+use super::targets::{TargetedFigure, at_least, at_most, count, print_report};
 
 /// The measurement of one server, with and without TLS on one port.
 pub(super) struct TlsBench {
@@ -30,10 +30,11 @@ pub(super) struct TlsBench {
 }
 
 /// Target: claims over TLS in percent of those without.
-const SHARE_PERCENT: f64 = 80.0;
-/// How often claims without and with TLS take turns, so that neither has the better time.
-const TURNS: u32 = 3;
-/// The names that the server's certificate is for.
+const TLS_PERCENT_MIN: f64 = 80.0;
+/// The number of rounds. Each measures claims without and with TLS, so that a change of the machine's
+/// load affects both.
+const ROUNDS: u32 = 3;
+/// The name in the server's certificate.
 const NAME: &str = "127.0.0.1";
 /// A request that changes nothing and needs no authentication.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n";
@@ -47,7 +48,7 @@ struct Report {
     bars: Vec<TargetedFigure>,
 }
 
-/// Connections that were opened for one request each.
+/// The results of connections that were opened for one request each.
 #[derive(Debug, Default, Serialize)]
 struct Handshakes {
     per_second: f64,
@@ -59,7 +60,7 @@ impl TlsBench {
     pub(super) fn run(self) -> anyhow::Result<bool> {
         let directory = tempfile::tempdir_in(&self.directory)?;
         let authorities = certificate(directory.path())?;
-        let server = ServerProcess::start_on(
+        let server = ServerProcess::start_with_arguments(
             &directory.path().join("store"),
             &arguments(directory.path()),
         )?;
@@ -67,15 +68,15 @@ impl TlsBench {
             .enable_all()
             .build()?;
         let load = self.claims(&runtime, &server, PhaseName::Load, None)?;
-        let kept = client(&authorities, Resumption::default())?;
+        let resuming_client = client(&authorities, Resumption::default())?;
         let (mut plain, mut tls) = (Vec::new(), Vec::new());
-        for _ in 0..TURNS {
+        for _ in 0..ROUNDS {
             plain.push(self.claims(&runtime, &server, PhaseName::Claims, None)?);
-            tls.push(self.claims(&runtime, &server, PhaseName::Claims, Some(&kept))?);
+            tls.push(self.claims(&runtime, &server, PhaseName::Claims, Some(&resuming_client))?);
         }
-        let once = client(&authorities, Resumption::disabled())?;
-        let full_handshakes = runtime.block_on(self.handshakes(&server, once));
-        let resumed_handshakes = runtime.block_on(self.handshakes(&server, kept));
+        let fresh_client = client(&authorities, Resumption::disabled())?;
+        let full_handshakes = runtime.block_on(self.handshakes(&server, fresh_client));
+        let resumed_handshakes = runtime.block_on(self.handshakes(&server, resuming_client));
         server.stop()?;
         let failed = plain.iter().chain(&tls).map(|phase| phase.failed);
         let failed = failed.sum::<u64>() + load.failed;
@@ -83,8 +84,8 @@ impl TlsBench {
         let bars = vec![
             at_least(
                 "claims over TLS 1.3 in % of those without",
-                share_percent(&plain, &tls),
-                SHARE_PERCENT,
+                tls_percent(&plain, &tls),
+                TLS_PERCENT_MIN,
             ),
             at_most("failed requests", count(failed), 0.0),
         ];
@@ -105,19 +106,19 @@ impl TlsBench {
                 self.connections
             );
         }
-        let met = bars.iter().all(|bar| bar.is_met);
-        let whole = self.json.then_some(Report {
+        let is_met = bars.iter().all(|bar| bar.is_met);
+        let full_report = self.json.then_some(Report {
             plain,
             tls,
             full_handshakes,
             resumed_handshakes,
             bars: bars.clone(),
         });
-        report(&bars, whole.as_ref())?;
-        Ok(met)
+        print_report(&bars, full_report.as_ref())?;
+        Ok(is_met)
     }
 
-    /// Runs one phase; claims have their part of the time.
+    /// Runs one phase, for one round's part of the time.
     fn claims(
         &self,
         runtime: &Runtime,
@@ -128,7 +129,7 @@ impl TlsBench {
         let bench = HttpBench {
             hosts: self.hosts,
             connections: self.connections,
-            seconds: self.seconds / f64::from(TURNS),
+            seconds: self.seconds / f64::from(ROUNDS),
             tls: tls.cloned(),
             ..HttpBench::new(server.url(), phase)
         };
@@ -139,42 +140,43 @@ impl TlsBench {
         Ok(results)
     }
 
-    /// Opens connections for one request each.
+    /// Opens a connection for each request, for one round's part of the time.
     async fn handshakes(&self, server: &ServerProcess, tls: Arc<ClientConfig>) -> Handshakes {
         let endpoint = Endpoint::new(server.address(), Some(tls));
-        let time = Duration::from_secs_f64(self.seconds / f64::from(TURNS));
+        let time = Duration::from_secs_f64(self.seconds / f64::from(ROUNDS));
         let start = Instant::now();
         let mut tasks = JoinSet::new();
         for _ in 0..self.connections {
             let endpoint = endpoint.clone();
             tasks.spawn(async move {
-                let (mut done, mut failed) = (0_u64, 0_u64);
+                let (mut succeeded, mut failed) = (0_u64, 0_u64);
                 while start.elapsed() < time {
                     let mut connection = Connection::new(endpoint.clone());
                     match connection.exchange(REQUEST).await {
-                        Ok(answer) if answer.status == 200 => done += 1,
+                        Ok(answer) if answer.status == 200 => succeeded += 1,
                         _ => failed += 1,
                     }
                 }
-                (done, failed)
+                (succeeded, failed)
             });
         }
-        let all = tasks.join_all().await.into_iter();
-        let (done, failed) = all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let counts = tasks.join_all().await.into_iter();
+        let (succeeded, failed) =
+            counts.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
         Handshakes {
-            per_second: count(done) / start.elapsed().as_secs_f64(),
+            per_second: count(succeeded) / start.elapsed().as_secs_f64(),
             failed,
         }
     }
 }
 
-/// Makes the files of a server that signs its certificate itself; returns it as its authority.
+/// Writes a self-signed certificate and its key for a server; returns the certificate as authority.
 fn certificate(directory: &Path) -> anyhow::Result<Authorities> {
-    let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()])?;
-    let certificate = made.cert.pem();
+    let key_pair = rcgen::generate_simple_self_signed(vec![NAME.to_owned()])?;
+    let certificate = key_pair.cert.pem();
     std::fs::write(directory.join("server.pem"), &certificate)?;
     let key = directory.join("server.key");
-    std::fs::write(&key, made.signing_key.serialize_pem())?;
+    std::fs::write(&key, key_pair.signing_key.serialize_pem())?;
     Ok(Authorities::from_pem(certificate.as_bytes())?)
 }
 
@@ -198,12 +200,12 @@ fn client(authorities: &Authorities, resumption: Resumption) -> anyhow::Result<A
     Ok(Arc::new(config))
 }
 
-/// The claims a second of all turns, with TLS in percent of those without.
-fn share_percent(plain: &[PhaseResults], tls: &[PhaseResults]) -> f64 {
+/// The claims per second of all rounds with TLS, in percent of those without.
+fn tls_percent(plain: &[PhaseResults], tls: &[PhaseResults]) -> f64 {
     let per_second = |phases: &[PhaseResults]| -> f64 {
-        let done = phases.iter().map(|phase| phase.succeeded).sum();
+        let succeeded = phases.iter().map(|phase| phase.succeeded).sum();
         let seconds: f64 = phases.iter().map(|phase| phase.seconds).sum();
-        count(done) / seconds
+        count(succeeded) / seconds
     };
     100.0 * per_second(tls) / per_second(plain)
 }

@@ -14,7 +14,7 @@ use tokio_util::either::Either;
 /// A connection with or without TLS.
 pub(crate) type Stream = Either<TcpStream, TlsStream<TcpStream>>;
 
-/// A server's address, and how its clients speak TLS if they do.
+/// A server's address, with the TLS configuration of its clients if it has TLS.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     address: SocketAddr,
@@ -28,7 +28,7 @@ impl From<SocketAddr> for Endpoint {
 }
 
 impl Endpoint {
-    /// An address whose clients speak TLS if there is a configuration.
+    /// An address; its clients use TLS if there is a configuration.
     pub(crate) fn new(address: SocketAddr, tls: Option<Arc<ClientConfig>>) -> Self {
         Self { address, tls }
     }
@@ -37,7 +37,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// There is no server, or it does not shake hands.
+    /// There is no server, or the TLS handshake fails.
     pub(crate) async fn connect(&self) -> io::Result<Stream> {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;

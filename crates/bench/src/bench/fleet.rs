@@ -1,5 +1,5 @@
-//! A fleet with allocations, created directly through the engine: far faster than over HTTP, with
-//! the same entries in the journal.
+//! Builds a store with a fleet and its allocations directly through the engine, which is far faster than
+//! over HTTP. The entries in the journal are the same.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -16,48 +16,48 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
-use super::requests::Numbers;
+use super::requests::RandomNumbers;
 
 /// The size of a fleet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Size {
+pub(crate) struct FleetSize {
     pub(crate) hosts: u64,
     /// The number of consumers with one allocation of three classes each, spread evenly over the
     /// hosts.
     pub(crate) consumers: u64,
 }
 
-type Answer = Result<Result<Outcome, Refusal>, SubmitError>;
+type SubmitResult = Result<Result<Outcome, Refusal>, SubmitError>;
 
-/// The most commands under way; more would only use memory.
-const UNDER_WAY_MAX: usize = 8_192;
+/// The most pending commands; more would only use memory.
+const PENDING_MAX: usize = 8_192;
 
-/// Submits commands to an engine, a limited number at a time.
-struct Writer {
+/// Submits commands to an engine, with a limited number of pending ones.
+struct CommandSubmitter {
     engine: Engine<ControlMachine>,
-    under_way: VecDeque<Pin<Box<dyn Future<Output = Answer> + Send>>>,
+    pending: VecDeque<Pin<Box<dyn Future<Output = SubmitResult> + Send>>>,
 }
 
-impl Writer {
-    async fn write(&mut self, command: Command) -> anyhow::Result<()> {
-        if self.under_way.len() >= UNDER_WAY_MAX {
-            self.wait_for_one().await?;
+impl CommandSubmitter {
+    async fn submit(&mut self, command: Command) -> anyhow::Result<()> {
+        if self.pending.len() >= PENDING_MAX {
+            self.wait_for_oldest().await?;
         }
-        self.under_way
+        self.pending
             .push_back(Box::pin(submit_placement(&self.engine, command)));
         Ok(())
     }
 
     async fn wait_for_all(&mut self) -> anyhow::Result<()> {
-        while !self.under_way.is_empty() {
-            self.wait_for_one().await?;
+        while !self.pending.is_empty() {
+            self.wait_for_oldest().await?;
         }
         Ok(())
     }
 
-    async fn wait_for_one(&mut self) -> anyhow::Result<()> {
-        if let Some(answer) = self.under_way.pop_front()
-            && let Err(refusal) = answer.await?
+    async fn wait_for_oldest(&mut self) -> anyhow::Result<()> {
+        if let Some(result) = self.pending.pop_front()
+            && let Err(refusal) = result.await?
         {
             bail!("refused: {refusal:?}");
         }
@@ -70,51 +70,53 @@ impl Writer {
 /// # Errors
 ///
 /// The store cannot be written.
-pub(crate) fn build(store: &Path, size: Size) -> anyhow::Result<()> {
+pub(crate) fn build_store(store: &Path, size: FleetSize) -> anyhow::Result<()> {
     let journal = SqliteJournal::open(store, SqliteOptions::default())?;
     let engine = Engine::<ControlMachine>::open(journal, Options::default(), ())?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let result = runtime.block_on(fill(engine.clone(), size));
+    let result = runtime.block_on(submit_fleet(engine.clone(), size));
     engine.shutdown();
     result
 }
 
-async fn fill(engine: Engine<ControlMachine>, size: Size) -> anyhow::Result<()> {
+async fn submit_fleet(engine: Engine<ControlMachine>, size: FleetSize) -> anyhow::Result<()> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    let at = Timestamp::from_seconds(i64::try_from(seconds)?);
-    let mut writer = Writer {
+    let time = Timestamp::from_seconds(i64::try_from(seconds)?);
+    let mut submitter = CommandSubmitter {
         engine,
-        under_way: VecDeque::new(),
+        pending: VecDeque::new(),
     };
-    // The engine may decide waiting commands in any order, so each step ends before the next one,
-    // which depends on it.
-    writer.write(Command::SyncStandardNames { at }).await?;
-    writer.wait_for_all().await?;
-    for step in [create, set_inventories, set_traits, set_aggregates] {
+    // The engine may decide pending commands in any order, so each step ends before the next one, which
+    // depends on it.
+    submitter
+        .submit(Command::SyncStandardNames { at: time })
+        .await?;
+    submitter.wait_for_all().await?;
+    for step in [create_provider, set_inventories, set_traits, set_aggregates] {
         for host in 0..size.hosts {
-            writer.write(step(host, at)).await?;
+            submitter.submit(step(host, time)).await?;
         }
-        writer.wait_for_all().await?;
+        submitter.wait_for_all().await?;
     }
     for number in 0..size.consumers {
-        writer
-            .write(claim(number, number % size.hosts.max(1), at))
+        submitter
+            .submit(claim(number, number % size.hosts.max(1), time))
             .await?;
     }
-    writer.wait_for_all().await
+    submitter.wait_for_all().await
 }
 
-fn create(host: u64, at: Timestamp) -> Command {
+fn create_provider(host: u64, time: Timestamp) -> Command {
     let name = format!("host-{host}");
     Command::CreateProvider {
         uuid: host_uuid(host),
         name,
         parent: None,
-        at,
+        at: time,
     }
 }
 
-fn set_inventories(host: u64, at: Timestamp) -> Command {
+fn set_inventories(host: u64, time: Timestamp) -> Command {
     let inventories = vec![
         ("VCPU".to_owned(), Inventory::new(64, 16.0)),
         ("MEMORY_MB".to_owned(), Inventory::new(1 << 20, 1.0)),
@@ -125,39 +127,39 @@ fn set_inventories(host: u64, at: Timestamp) -> Command {
         generation: Some(0),
         inventories,
         may_reserve_all: true,
-        at,
+        at: time,
     }
 }
 
-fn set_traits(host: u64, at: Timestamp) -> Command {
+fn set_traits(host: u64, time: Timestamp) -> Command {
     let traits = vec!["HW_CPU_X86_AVX2".to_owned(), "COMPUTE_NODE".to_owned()];
     Command::SetTraits {
         provider: host_uuid(host),
         generation: Some(1),
         traits,
-        at,
+        at: time,
     }
 }
 
-fn set_aggregates(host: u64, at: Timestamp) -> Command {
-    let aggregates = vec![Numbers::new(u64::MAX, host % 100).uuid().to_string()];
+fn set_aggregates(host: u64, time: Timestamp) -> Command {
+    let aggregates = vec![RandomNumbers::new(u64::MAX, host % 100).uuid().to_string()];
     Command::SetAggregates {
         provider: host_uuid(host),
         generation: Some(2),
         aggregates,
-        at,
+        at: time,
     }
 }
 
 /// A claim of a small instance by a new consumer.
-fn claim(number: u64, host: u64, at: Timestamp) -> Command {
+fn claim(number: u64, host: u64, time: Timestamp) -> Command {
     let resources = vec![
         ("VCPU".to_owned(), 1),
         ("MEMORY_MB".to_owned(), 512),
         ("DISK_GB".to_owned(), 1),
     ];
     let consumer = ConsumerClaim {
-        consumer: ConsumerUuid::from_uuid(Numbers::new(2, number).uuid()),
+        consumer: ConsumerUuid::from_uuid(RandomNumbers::new(2, number).uuid()),
         generation: ConsumerGeneration::Is(None),
         project: format!("project-{}", number % 1000),
         user: format!("user-{}", number % 5000),
@@ -169,10 +171,10 @@ fn claim(number: u64, host: u64, at: Timestamp) -> Command {
     };
     Command::Claim {
         consumers: vec![consumer],
-        at,
+        at: time,
     }
 }
 
 fn host_uuid(host: u64) -> Uuid {
-    Numbers::new(1, host).uuid()
+    RandomNumbers::new(1, host).uuid()
 }

@@ -11,9 +11,11 @@ use placewright_tls::rustls::ClientConfig;
 
 use super::connection::Connection;
 use super::endpoint::Endpoint;
-use super::figures::PhaseResults;
-use super::requests::{HOST_STEPS, Numbers, Target, write_claim, write_host, write_host_deletion};
-use super::run::{First, Phase, run};
+use super::phase::{Phase, WarmUp, run_phase};
+use super::phase_results::PhaseResults;
+use super::requests::{
+    REQUESTS_PER_HOST, RandomNumbers, Target, write_claim, write_host, write_host_deletion,
+};
 use crate::arguments::positive;
 
 /// Arguments of `placewright bench http`.
@@ -24,7 +26,7 @@ use crate::arguments::positive;
 )]
 pub(crate) struct HttpBench {
     /// The server; plain HTTP, may have a path
-    #[arg(long, default_value = "http://127.0.0.1:8778", value_parser = plain_url)]
+    #[arg(long, default_value = "http://127.0.0.1:8778", value_parser = parse_plain_url)]
     pub(crate) url: String,
 
     /// A header for every request; may be given several times
@@ -32,7 +34,7 @@ pub(crate) struct HttpBench {
         long = "header",
         value_name = "NAME: VALUE",
         default_value = "X-Auth-Token: admin",
-        value_parser = header
+        value_parser = parse_header
     )]
     pub(crate) headers: Vec<String>,
 
@@ -94,7 +96,7 @@ pub(crate) enum PhaseName {
 }
 
 impl HttpBench {
-    /// One phase against this server, with the default of all other options.
+    /// A bench with one phase, with the defaults of all other options.
     pub(crate) fn new(url: String, phase: PhaseName) -> Self {
         Self {
             url,
@@ -127,13 +129,13 @@ impl HttpBench {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let figures = runtime.block_on(self.measure())?;
+        let results_of_phases = runtime.block_on(self.measure())?;
         if self.json {
-            outln!("{}", serde_json::to_string(&figures)?);
+            outln!("{}", serde_json::to_string(&results_of_phases)?);
         } else {
-            figures.iter().for_each(PhaseResults::print);
+            results_of_phases.iter().for_each(PhaseResults::print);
         }
-        Ok(figures.iter().all(|figures| figures.failed == 0))
+        Ok(results_of_phases.iter().all(|results| results.failed == 0))
     }
 
     /// Runs the phases.
@@ -148,47 +150,47 @@ impl HttpBench {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             u64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or_default()
         });
-        let mut all = Vec::new();
+        let mut results = Vec::new();
         for name in &self.phases {
             let phase = match name {
                 PhaseName::Load => self.load(&target, seed),
                 PhaseName::Candidates => self.candidates(&target),
                 PhaseName::Claims => {
-                    let hosts = hosts_of(address, &target).await?;
+                    let hosts = list_hosts(address, &target).await?;
                     self.claims(&target, seed, hosts)
                 }
             };
             let endpoint = Endpoint::new(address, self.tls.clone());
-            all.push(run(endpoint, self.connections, phase).await);
+            results.push(run_phase(endpoint, self.connections, phase).await);
         }
-        Ok(all)
+        Ok(results)
     }
 
     fn load(&self, target: &Arc<Target>, seed: u64) -> Phase {
         let target = Arc::clone(target);
-        // A separate host for each connection, created and deleted again. They have a seed of their
-        // own, because an earlier load with the same seed may have created more hosts, which stay.
-        let first = {
+        // Each connection creates a host of its own and deletes it. These hosts have another seed, so that
+        // none of them is a host of an earlier load with the same seed.
+        let warm_up = {
             let (target, seed) = (Arc::clone(&target), !seed);
-            move |connection, step, out: &mut String, body: &mut String| {
-                if step < HOST_STEPS {
-                    write_host(&target, out, body, seed, connection, step);
+            move |connection, step, output: &mut String, body: &mut String| {
+                if step < REQUESTS_PER_HOST {
+                    write_host(&target, output, body, seed, connection, step);
                 } else {
-                    write_host_deletion(&target, out, seed, connection);
+                    write_host_deletion(&target, output, seed, connection);
                 }
             }
         };
         Phase {
             name: "load",
             units: self.hosts,
-            steps: HOST_STEPS,
-            first: First {
-                steps: HOST_STEPS + 1,
-                write: Box::new(first),
+            steps: REQUESTS_PER_HOST,
+            warm_up: WarmUp {
+                steps: REQUESTS_PER_HOST + 1,
+                write: Box::new(warm_up),
             },
             time_max: Duration::MAX,
-            write: Box::new(move |host, step, out, body| {
-                write_host(&target, out, body, seed, host, step);
+            write: Box::new(move |host, step, output, body| {
+                write_host(&target, output, body, seed, host, step);
             }),
         }
     }
@@ -200,9 +202,9 @@ impl HttpBench {
             name: "candidates",
             units: self.requests,
             steps: 1,
-            first: First::one(target.first()),
-            time_max: longest(self.seconds),
-            write: Box::new(move |_, _, out, _| target.write(out, "GET", &path, "")),
+            warm_up: WarmUp::same_request(target.version_request()),
+            time_max: phase_time_max(self.seconds),
+            write: Box::new(move |_, _, output, _| target.write(output, "GET", &path, "")),
         }
     }
 
@@ -212,28 +214,30 @@ impl HttpBench {
             name: "claims",
             units: self.requests,
             steps: 1,
-            first: First::one(target.first()),
-            time_max: longest(self.seconds),
-            write: Box::new(move |unit, _, out, body| {
-                let mut numbers = Numbers::new(!seed, unit);
-                let consumer = numbers.uuid();
-                let pick = numbers.next() % hosts.len() as u64;
-                let host = &hosts[usize::try_from(pick).unwrap_or(0)];
-                write_claim(&target, out, body, host, consumer);
+            warm_up: WarmUp::same_request(target.version_request()),
+            time_max: phase_time_max(self.seconds),
+            write: Box::new(move |unit, _, output, body| {
+                let mut random = RandomNumbers::new(!seed, unit);
+                let consumer = random.uuid();
+                let host_index = random.next() % hosts.len() as u64;
+                let host = &hosts[usize::try_from(host_index).unwrap_or(0)];
+                write_claim(&target, output, body, host, consumer);
             }),
         }
     }
 
-    /// The address of the server, and what its requests have in common.
+    /// The address of the server, and what all its requests share.
     fn target(&self) -> anyhow::Result<(SocketAddr, Target)> {
-        let rest = self.url.strip_prefix("http://").unwrap_or(&self.url);
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let with_port = if authority.contains(':') {
+        let address_and_path = self.url.strip_prefix("http://").unwrap_or(&self.url);
+        let (authority, path) = address_and_path
+            .split_once('/')
+            .unwrap_or((address_and_path, ""));
+        let authority_with_port = if authority.contains(':') {
             authority.to_owned()
         } else {
             format!("{authority}:80")
         };
-        let address = with_port
+        let address = authority_with_port
             .to_socket_addrs()
             .ok()
             .and_then(|mut addresses| addresses.next())
@@ -256,7 +260,7 @@ impl HttpBench {
 }
 
 /// Parses the address of a server without TLS.
-fn plain_url(text: &str) -> Result<String, String> {
+fn parse_plain_url(text: &str) -> Result<String, String> {
     match server_url(text)? {
         url if url.starts_with("http://") => Ok(url),
         _ => Err("only http:// is possible".to_owned()),
@@ -264,7 +268,7 @@ fn plain_url(text: &str) -> Result<String, String> {
 }
 
 /// Parses a header of the form `Name: value`.
-fn header(text: &str) -> Result<String, String> {
+fn parse_header(text: &str) -> Result<String, String> {
     if text.contains(':') && !text.contains(['\r', '\n']) {
         Ok(text.to_owned())
     } else {
@@ -272,13 +276,13 @@ fn header(text: &str) -> Result<String, String> {
     }
 }
 
-/// The longest duration of a phase.
-pub(super) fn longest(seconds: f64) -> Duration {
+/// The longest duration of a phase, from an option in seconds.
+pub(super) fn phase_time_max(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 /// The UUIDs of all providers of the server.
-async fn hosts_of(address: SocketAddr, target: &Target) -> anyhow::Result<Vec<String>> {
+async fn list_hosts(address: SocketAddr, target: &Target) -> anyhow::Result<Vec<String>> {
     #[derive(serde::Deserialize)]
     struct Providers {
         resource_providers: Vec<Provider>,

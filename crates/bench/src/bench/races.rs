@@ -2,11 +2,10 @@
 //! in one process, each on a copy of the state that is some decisions old, compete for the best
 //! hosts of a fleet that is 95 % full.
 //!
-//! The engine is the one of a server, on a journal in memory: decisions are measured, and fsync
-//! would only slow them down and so make conflicts rarer. Each scheduler updates its copy from the
-//! engine's stream of changes, as a replica does, but only from time to time. After each claim some
-//! older instance ends, so that the fleet stays as full as it is. At the end the state is audited,
-//! by sums over all allocations.
+//! The engine is that of a server, but with a journal in memory: fsync would slow decisions down and so
+//! make conflicts rarer. Each scheduler updates its copy from the engine's stream of changes, as a
+//! replica does, but only from time to time. After each claim an older instance ends, so that the fleet
+//! stays as full as it is. At the end an audit compares the state with the sums over all allocations.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -18,8 +17,8 @@ use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
 use serde::Serialize;
 
-use super::bar::{TargetedFigure, at_least, at_most, report};
 use super::server_process::cpu_s_of;
+use super::targets::{TargetedFigure, at_least, at_most, print_report};
 
 mod audit;
 mod fleet;
@@ -86,56 +85,57 @@ impl RacesBench {
         let engine: Engine<ControlMachine> =
             Engine::open(MemoryJournal::new(), Options::default(), ())?;
         let racks = fleet::build(&engine, self.hosts, self.full)?;
-        let before = engine.read_now(|machine| Audit::of(machine.placement()));
+        let audit_before = engine.read_now(|machine| Audit::of(machine.placement()));
         let mut rounds = Vec::new();
         for schedulers in [1, 4, self.schedulers] {
             rounds.push(self.round(&engine, schedulers)?);
         }
         let audit = engine.read_now(|machine| Audit::of(machine.placement()));
         engine.shutdown();
-        let report_ = judge(rounds, &before, audit);
+        let full_report = compare_with_targets(rounds, &audit_before, audit);
         if !self.json {
             outln!(
                 "{} hosts in {racks} racks, {} instances, {} % of the memory taken; copies up to \
                  {} own decisions old",
                 self.hosts,
-                report_.audit.consumers,
-                report_.audit.memory_percent,
+                full_report.audit.consumers,
+                full_report.audit.memory_percent,
                 self.stale
             );
-            report_.rounds.iter().for_each(Round::print);
+            full_report.rounds.iter().for_each(Round::print);
             if cores() < CORES_MIN {
-                report_.say_what_four_cost();
+                full_report.print_cost_of_four();
             }
         }
-        report(&report_.bars, self.json.then_some(&report_))?;
-        Ok(report_.bars.iter().all(|bar| bar.is_met))
+        print_report(&full_report.bars, self.json.then_some(&full_report))?;
+        Ok(full_report.bars.iter().all(|bar| bar.is_met))
     }
 
     /// Runs a number of schedulers concurrently.
     fn round(&self, engine: &Engine<ControlMachine>, schedulers: usize) -> anyhow::Result<Round> {
-        let racers: Vec<RacingScheduler> = (0..schedulers)
+        let schedulers_with_copies: Vec<RacingScheduler> = (0..schedulers)
             .map(|number| RacingScheduler::new(engine, number, schedulers, self.stale))
             .collect::<anyhow::Result<_>>()?;
-        let left = AtomicU64::new(self.decisions);
+        let decisions_left = AtomicU64::new(self.decisions);
         let cpu_before_s = cpu_s_of(std::process::id())?;
         let start = Instant::now();
-        let tallies: Vec<anyhow::Result<RaceResults>> = std::thread::scope(|scope| {
-            let running: Vec<_> = racers
+        let results: Vec<anyhow::Result<RaceResults>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = schedulers_with_copies
                 .into_iter()
-                .map(|racer| scope.spawn(|| racer.race(&left)))
+                .map(|scheduler| scope.spawn(|| scheduler.race(&decisions_left)))
                 .collect();
-            let done = running.into_iter().map(|one| {
-                one.join()
+            let joined = threads.into_iter().map(|thread| {
+                thread
+                    .join()
                     .unwrap_or_else(|_| Err(anyhow::anyhow!("a scheduler panicked")))
             });
-            done.collect()
+            joined.collect()
         });
         let seconds = start.elapsed().as_secs_f64();
         let cpu_s = cpu_s_of(std::process::id())? - cpu_before_s;
         let mut tally = RaceResults::default();
-        for one in tallies {
-            tally.add(&one.context("a scheduler failed")?);
+        for result in results {
+            tally.add(&result.context("a scheduler failed")?);
         }
         Ok(Round {
             schedulers,
@@ -147,30 +147,35 @@ impl RacesBench {
     }
 }
 
-fn judge(rounds: Vec<Round>, before: &Audit, audit: Audit) -> Report {
-    let sum =
-        |of: fn(&RaceResults) -> u64| count(rounds.iter().map(|round| of(&round.tally)).sum());
+fn compare_with_targets(rounds: Vec<Round>, audit_before: &Audit, audit: Audit) -> Report {
+    let total = |field: fn(&RaceResults) -> u64| {
+        count(rounds.iter().map(|round| field(&round.tally)).sum())
+    };
     let (one, four) = (
         rounds[0].decisions_per_second,
         rounds[1].decisions_per_second,
     );
-    let raced = &rounds[rounds.len() - 1].tally;
-    let second = 100.0 * count(raced.second) / count(raced.decisions.max(1));
+    let last_tally = &rounds[rounds.len() - 1].tally;
+    let second_percent = 100.0 * count(last_tally.second) / count(last_tally.decisions.max(1));
     let mut bars = vec![
         at_most("double bookings", count(audit.double_bookings), 0.0),
         at_most("broken rules of groups", count(audit.broken_rules), 0.0),
         at_most(
             "claims that the state does not have",
-            (count(before.instances) + sum(|tally| tally.claimed)
-                - sum(|tally| tally.ended)
+            (count(audit_before.instances) + total(|tally| tally.claimed)
+                - total(|tally| tally.ended)
                 - count(audit.instances))
             .abs(),
             0.0,
         ),
-        at_most("retries that callers saw", sum(|tally| tally.visible), 0.0),
+        at_most(
+            "retries that callers saw",
+            total(|tally| tally.visible),
+            0.0,
+        ),
         at_most(
             "second decisions in percent",
-            second,
+            second_percent,
             SECOND_DECISIONS_PERCENT,
         ),
     ];
@@ -187,7 +192,7 @@ fn judge(rounds: Vec<Round>, before: &Audit, audit: Audit) -> Report {
 impl Report {
     /// Prints the cost of a decision for four schedulers and for one, if there are too few cores
     /// for a target.
-    fn say_what_four_cost(&self) {
+    fn print_cost_of_four(&self) {
         let [one, four, ..] = &self.rounds[..] else {
             return;
         };
@@ -214,8 +219,8 @@ fn cores() -> usize {
 }
 
 impl Round {
-    fn per_decision(&self, sum: f64) -> f64 {
-        sum / count(self.tally.decisions.max(1))
+    fn per_decision(&self, total: f64) -> f64 {
+        total / count(self.tally.decisions.max(1))
     }
 
     fn print(&self) {

@@ -1,7 +1,6 @@
-//! `placewright bench refusals`: the cost of explanations. Requests that no host can serve, in this
-//! process and without sockets: each is parsed, decided, explained and answered, so the figures
-//! include more than the explanation. A host changes between two refusals, so that each is
-//! explained anew.
+//! `placewright bench refusals`: the cost of explanations. It handles requests that no host can serve, in
+//! this process and without sockets. The figures include parsing, the decision and the response. A host
+//! changes between two requests, so that no explanation comes from a cache.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,8 +28,8 @@ use placewright_scheduler::select::Scheduler;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::bar::{TargetedFigure, at_most, report};
-use super::requests::Numbers;
+use super::requests::RandomNumbers;
+use super::targets::{TargetedFigure, at_most, print_report};
 
 mod storm;
 
@@ -62,7 +61,7 @@ pub(crate) struct RefusalsBench {
 
 /// Target: the median of the refusals' durations, in milliseconds.
 const P50_MS: f64 = 5.0;
-/// The time of all commands, since nothing here looks at a clock.
+/// The time of all commands; the benchmark does not depend on the time of day.
 const AT: Timestamp = Timestamp(1_000_000_000_000);
 
 /// Requests that are refused, each for another reason.
@@ -99,7 +98,7 @@ struct Kind {
 #[derive(Debug, Serialize)]
 struct Report {
     kinds: Vec<Kind>,
-    /// The claims without refusals beside them, and with.
+    /// The claims without concurrent refusals, and with them.
     storm: Vec<Claims>,
     bars: Vec<TargetedFigure>,
 }
@@ -130,7 +129,7 @@ impl RefusalsBench {
                 outln!("{claims}");
             }
         }
-        report(&figures.bars, self.json.then_some(&figures))?;
+        print_report(&figures.bars, self.json.then_some(&figures))?;
         Ok(figures.bars.iter().all(|bar| bar.is_met))
     }
 
@@ -141,25 +140,30 @@ impl RefusalsBench {
             .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
         self.fill(&engine, &mut scheduler).await?;
         let placement = Placement::new(engine.clone(), ClaimMetrics::default());
-        let ranker = SchedulerHandle::new(engine.clone(), scheduler);
-        let keep = KeepOptions::default();
-        let service = SchedulerService::new(in_process::gateway()?, placement, ranker, keep);
+        let scheduler_handle = SchedulerHandle::new(engine.clone(), scheduler);
+        let keep_options = KeepOptions::default();
+        let service = SchedulerService::new(
+            in_process::gateway()?,
+            placement,
+            scheduler_handle,
+            keep_options,
+        );
         let service = Arc::new(service);
         let mut kinds = Vec::new();
         for (name, request) in KINDS {
             let mut times = Vec::with_capacity(self.refusals);
             let mut bytes = 0;
             for number in 0..=self.refusals {
-                let instance = Numbers::new(3, number as u64).uuid();
+                let instance = RandomNumbers::new(3, number as u64).uuid();
                 let body = format!(
                     "{{\"request\": {{{request}}}, \"instances\": [\"{instance}\"], \
                      \"claim\": false}}"
                 );
                 let host = number as u64 % self.hosts;
-                let change = take_disk(host, number as u64, kinds.len() as u64);
+                let change = claim_disk(host, number as u64, kinds.len() as u64);
                 submit(&engine, vec![change]).await?;
                 let start = Instant::now();
-                let answer = ask(&service, body).await?;
+                let answer = request_destination(&service, body).await?;
                 times.push(start.elapsed().as_secs_f64() * 1000.0);
                 ensure!(
                     answer.0 == 409 && answer.1.contains("\"placement\":{"),
@@ -171,29 +175,33 @@ impl RefusalsBench {
             }
             let first_ms = times.remove(0);
             times.sort_by(f64::total_cmp);
-            let at = |percent: usize| times.get(times.len() * percent / 100).copied();
+            let percentile = |percent: usize| times.get(times.len() * percent / 100).copied();
             kinds.push(Kind {
                 name,
-                p50_ms: at(50).unwrap_or(first_ms),
-                p99_ms: at(99).unwrap_or(first_ms),
+                p50_ms: percentile(50).unwrap_or(first_ms),
+                p99_ms: percentile(99).unwrap_or(first_ms),
                 first_ms,
                 bytes,
             });
         }
         let mut storm = Vec::new();
-        let worst = kinds.iter().map(|kind| kind.p50_ms).fold(0.0, f64::max);
-        let mut bars = vec![at_most("p50 of a whole refusal in ms", worst, P50_MS)];
+        let slowest_p50_ms = kinds.iter().map(|kind| kind.p50_ms).fold(0.0, f64::max);
+        let mut bars = vec![at_most(
+            "p50 of a whole refusal in ms",
+            slowest_p50_ms,
+            P50_MS,
+        )];
         if self.storm > 0 {
-            let alone = storm::claims_beside(&service, 0).await?;
-            let beside = storm::claims_beside(&service, self.storm).await?;
-            bars.extend(beside.bars(&alone));
-            storm.extend([alone, beside]);
+            let without_refusals = storm::claims_beside(&service, 0).await?;
+            let with_refusals = storm::claims_beside(&service, self.storm).await?;
+            bars.extend(with_refusals.bars(&without_refusals));
+            storm.extend([without_refusals, with_refusals]);
         }
         engine.shutdown();
         Ok(Report { kinds, storm, bars })
     }
 
-    /// Creates hosts that are full to different degrees, all heard of just now.
+    /// Creates hosts with different allocations, and reports all of them to the scheduler.
     async fn fill(
         &self,
         engine: &Engine<ControlMachine>,
@@ -202,7 +210,14 @@ impl RefusalsBench {
         submit(engine, vec![Command::SyncStandardNames { at: AT }]).await?;
         for first in (0..self.hosts).step_by(1000) {
             let hosts = first..self.hosts.min(first + 1000);
-            for step in [create, create_parts, fill_in, fill_parts, mark, claim] {
+            for step in [
+                create_root,
+                create_numa_nodes,
+                set_root_inventories,
+                set_numa_node_inventories,
+                set_traits,
+                claim,
+            ] {
                 let commands = hosts.clone().flat_map(|host| step(host, self.trees));
                 submit(engine, commands.collect()).await?;
             }
@@ -221,9 +236,9 @@ impl RefusalsBench {
     }
 }
 
-/// A command that claims a little of a host, so that the state has changed.
-fn take_disk(host: u64, number: u64, kind: u64) -> Command {
-    let consumer = Numbers::new(8, number * KINDS.len() as u64 + kind).uuid();
+/// A command that claims some disk of a host, so that the state changes.
+fn claim_disk(host: u64, number: u64, kind: u64) -> Command {
+    let consumer = RandomNumbers::new(8, number * KINDS.len() as u64 + kind).uuid();
     Command::Claim {
         consumers: vec![ConsumerClaim {
             consumer: ConsumerUuid::from_uuid(consumer),
@@ -240,7 +255,10 @@ fn take_disk(host: u64, number: u64, kind: u64) -> Command {
     }
 }
 
-async fn ask(service: &Arc<SchedulerService>, body: String) -> anyhow::Result<(u16, String)> {
+async fn request_destination(
+    service: &Arc<SchedulerService>,
+    body: String,
+) -> anyhow::Result<(u16, String)> {
     let request = Request::post("/v1/destinations")
         .header("x-auth-token", "admin")
         .header("content-type", "application/json")
@@ -272,19 +290,19 @@ async fn submit(engine: &Engine<ControlMachine>, commands: Vec<Command>) -> anyh
 }
 
 fn uuid(kind: u64, number: u64) -> Uuid {
-    Numbers::new(kind, number).uuid()
+    RandomNumbers::new(kind, number).uuid()
 }
 
 fn is_tree(host: u64, trees: u64) -> bool {
     host % 100 < trees
 }
 
-fn parts(host: u64, trees: u64) -> impl Iterator<Item = Uuid> {
+fn numa_nodes(host: u64, trees: u64) -> impl Iterator<Item = Uuid> {
     let count = if is_tree(host, trees) { 2 } else { 0 };
-    (0..count).map(move |part| uuid(2, host * 2 + part))
+    (0..count).map(move |node| uuid(2, host * 2 + node))
 }
 
-fn create(host: u64, _trees: u64) -> Vec<Command> {
+fn create_root(host: u64, _trees: u64) -> Vec<Command> {
     vec![Command::CreateProvider {
         uuid: uuid(1, host),
         name: format!("host-{host}"),
@@ -293,19 +311,19 @@ fn create(host: u64, _trees: u64) -> Vec<Command> {
     }]
 }
 
-fn create_parts(host: u64, trees: u64) -> Vec<Command> {
-    let create = |part: Uuid| Command::CreateProvider {
-        uuid: part,
-        name: part.to_string(),
+fn create_numa_nodes(host: u64, trees: u64) -> Vec<Command> {
+    let create = |node: Uuid| Command::CreateProvider {
+        uuid: node,
+        name: node.to_string(),
         parent: Some(uuid(1, host)),
         at: AT,
     };
-    parts(host, trees).map(create).collect()
+    numa_nodes(host, trees).map(create).collect()
 }
 
-fn set(provider: Uuid, stocks: &[(&str, i32)]) -> Command {
+fn set_inventories(provider: Uuid, totals: &[(&str, i32)]) -> Command {
     let inventory = |total| Inventory::new(total, 1.0);
-    let inventories = stocks.iter();
+    let inventories = totals.iter();
     Command::SetInventories {
         provider,
         generation: None,
@@ -317,22 +335,22 @@ fn set(provider: Uuid, stocks: &[(&str, i32)]) -> Command {
     }
 }
 
-fn fill_in(host: u64, trees: u64) -> Vec<Command> {
-    let mut stocks = vec![("MEMORY_MB", 65_536), ("DISK_GB", 100)];
+fn set_root_inventories(host: u64, trees: u64) -> Vec<Command> {
+    let mut totals = vec![("MEMORY_MB", 65_536), ("DISK_GB", 100)];
     if !is_tree(host, trees) {
-        stocks.push(("VCPU", 64));
+        totals.push(("VCPU", 64));
     }
-    vec![set(uuid(1, host), &stocks)]
+    vec![set_inventories(uuid(1, host), &totals)]
 }
 
-fn fill_parts(host: u64, trees: u64) -> Vec<Command> {
-    parts(host, trees)
-        .map(|part| set(part, &[("VCPU", 32)]))
+fn set_numa_node_inventories(host: u64, trees: u64) -> Vec<Command> {
+    numa_nodes(host, trees)
+        .map(|node| set_inventories(node, &[("VCPU", 32)]))
         .collect()
 }
 
-/// Hosts with the trait have few CPUs left, and those with disk left little memory.
-fn mark(host: u64, _trees: u64) -> Vec<Command> {
+/// Sets the trait on every second host; `claim` leaves such hosts few CPUs.
+fn set_traits(host: u64, _trees: u64) -> Vec<Command> {
     let traits = ["HW_CPU_X86_AVX2"].into_iter();
     vec![Command::SetTraits {
         provider: uuid(1, host),
@@ -346,18 +364,18 @@ fn mark(host: u64, _trees: u64) -> Vec<Command> {
 }
 
 fn claim(host: u64, trees: u64) -> Vec<Command> {
-    let mut numbers = Numbers::new(4, host);
-    let mut below = |end: u64| i64::try_from(numbers.next() % end).unwrap_or(0);
+    let mut random = RandomNumbers::new(4, host);
+    let mut random_below = |end: u64| i64::try_from(random.next() % end).unwrap_or(0);
     let cpus = if host.is_multiple_of(2) {
-        50 + below(14)
+        50 + random_below(14)
     } else {
-        below(64)
+        random_below(64)
     };
-    let disk = below(90);
+    let disk = random_below(90);
     let memory = if disk < 10 {
-        30_000 + below(30_000)
+        30_000 + random_below(30_000)
     } else {
-        1 + below(65_000)
+        1 + random_below(65_000)
     };
     let mut allocations = vec![AllocationRequest {
         provider: uuid(1, host),
@@ -366,13 +384,13 @@ fn claim(host: u64, trees: u64) -> Vec<Command> {
             ("DISK_GB".to_owned(), disk + 1),
         ],
     }];
-    let holders: Vec<Uuid> = parts(host, trees).collect();
-    if holders.is_empty() {
+    let nodes_with_cpus: Vec<Uuid> = numa_nodes(host, trees).collect();
+    if nodes_with_cpus.is_empty() {
         allocations[0].resources.push(("VCPU".to_owned(), cpus + 1));
     }
-    for part in holders {
+    for node in nodes_with_cpus {
         allocations.push(AllocationRequest {
-            provider: part,
+            provider: node,
             resources: vec![("VCPU".to_owned(), cpus / 2 + 1)],
         });
     }

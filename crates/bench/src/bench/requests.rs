@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use uuid::Uuid;
 
-/// A very fast random number generator (splitmix64). Nothing here is secret.
+/// A fast generator of pseudo-random numbers (splitmix64). It is not for secrets.
 #[derive(Debug, Clone)]
-pub(crate) struct Numbers(u64);
+pub(crate) struct RandomNumbers(u64);
 
-impl Numbers {
+impl RandomNumbers {
     /// A generator with a sequence of its own for each pair of seed and stream.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93))
@@ -29,7 +29,7 @@ impl Numbers {
     }
 }
 
-/// The part that all requests of a run share.
+/// The address path and the headers that all requests of a run share.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     /// The path before every route, without a slash at the end.
@@ -39,26 +39,26 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// A request that changes nothing: for the versions of the server.
-    pub(crate) fn first(&self) -> String {
+    /// A request that changes nothing: it lists the versions of the server's API.
+    pub(crate) fn version_request(&self) -> String {
         let mut request = String::new();
         self.write(&mut request, "GET", "/", "");
         request
     }
 
-    /// Writes a request into `out`, with a JSON body unless that is empty.
-    pub(crate) fn write(&self, out: &mut String, method: &str, path: &str, body: &str) {
-        out.clear();
+    /// Writes a request into `output`, with a JSON body unless that is empty.
+    pub(crate) fn write(&self, output: &mut String, method: &str, path: &str, body: &str) {
+        output.clear();
         let _ = write!(
-            out,
+            output,
             "{method} {}{path} HTTP/1.1\r\n{}",
             self.prefix, self.headers
         );
         if body.is_empty() {
-            out.push_str("\r\n");
+            output.push_str("\r\n");
         } else {
             let _ = write!(
-                out,
+                output,
                 "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
                 body.len()
             );
@@ -66,10 +66,10 @@ impl Target {
     }
 }
 
-/// The number of aggregates that the hosts of a load are spread over.
+/// The number of aggregates among which the hosts of a load are distributed.
 const AGGREGATES: u64 = 16;
 
-/// Traits of which every host gets one.
+/// The traits; each host has one of them.
 const TRAITS: [&str; 4] = [
     "HW_CPU_X86_AVX2",
     "HW_CPU_X86_SSE42",
@@ -78,19 +78,20 @@ const TRAITS: [&str; 4] = [
 ];
 
 /// The number of requests that create one host.
-pub(crate) const HOST_STEPS: u8 = 4;
+pub(crate) const REQUESTS_PER_HOST: u8 = 4;
 
 /// Writes one of the requests that create host number `number`: provider, inventories, traits,
-/// aggregates. The generations are those of a provider that nobody else writes.
+/// aggregates. The generations are right as long as nothing else changes
+/// the provider.
 pub(crate) fn write_host(
     target: &Target,
-    out: &mut String,
+    output: &mut String,
     body: &mut String,
     seed: u64,
     number: u64,
     step: u8,
 ) {
-    let uuid = Numbers::new(seed, number).uuid();
+    let uuid = RandomNumbers::new(seed, number).uuid();
     body.clear();
     match step {
         0 => {
@@ -98,7 +99,7 @@ pub(crate) fn write_host(
                 body,
                 "{{\"name\":\"bench-{seed:x}-{number}\",\"uuid\":\"{uuid}\"}}"
             );
-            target.write(out, "POST", "/resource_providers", body);
+            target.write(output, "POST", "/resource_providers", body);
         }
         1 => {
             // The capacity is so large that claims are never refused during a benchmark.
@@ -109,7 +110,7 @@ pub(crate) fn write_host(
                  \"DISK_GB\":{\"total\":65536}}}",
             );
             target.write(
-                out,
+                output,
                 "PUT",
                 &format!("/resource_providers/{uuid}/inventories"),
                 body,
@@ -122,20 +123,20 @@ pub(crate) fn write_host(
                 "{{\"resource_provider_generation\":1,\"traits\":[\"{name}\"]}}"
             );
             target.write(
-                out,
+                output,
                 "PUT",
                 &format!("/resource_providers/{uuid}/traits"),
                 body,
             );
         }
         _ => {
-            let aggregate = Numbers::new(seed, u64::MAX - number % AGGREGATES).uuid();
+            let aggregate = RandomNumbers::new(seed, u64::MAX - number % AGGREGATES).uuid();
             let _ = write!(
                 body,
                 "{{\"resource_provider_generation\":2,\"aggregates\":[\"{aggregate}\"]}}"
             );
             target.write(
-                out,
+                output,
                 "PUT",
                 &format!("/resource_providers/{uuid}/aggregates"),
                 body,
@@ -145,15 +146,15 @@ pub(crate) fn write_host(
 }
 
 /// Writes the request that deletes host number `number`.
-pub(crate) fn write_host_deletion(target: &Target, out: &mut String, seed: u64, number: u64) {
-    let uuid = Numbers::new(seed, number).uuid();
-    target.write(out, "DELETE", &format!("/resource_providers/{uuid}"), "");
+pub(crate) fn write_host_deletion(target: &Target, output: &mut String, seed: u64, number: u64) {
+    let uuid = RandomNumbers::new(seed, number).uuid();
+    target.write(output, "DELETE", &format!("/resource_providers/{uuid}"), "");
 }
 
 /// Writes a claim of a small instance by a new consumer on a host.
 pub(crate) fn write_claim(
     target: &Target,
-    out: &mut String,
+    output: &mut String,
     body: &mut String,
     host: &str,
     consumer: Uuid,
@@ -165,7 +166,7 @@ pub(crate) fn write_claim(
          \"consumer_generation\":null,\"consumer_type\":\"INSTANCE\",\
          \"project_id\":\"bench-project\",\"user_id\":\"bench-user\"}}"
     );
-    target.write(out, "PUT", &format!("/allocations/{consumer}"), body);
+    target.write(output, "PUT", &format!("/allocations/{consumer}"), body);
 }
 
 #[cfg(test)]
@@ -173,11 +174,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_repeat_by_seed_and_differ_by_stream() {
-        let first = |seed, stream| Numbers::new(seed, stream).uuid();
-        assert_eq!(first(1, 1), first(1, 1));
-        assert_ne!(first(1, 1), first(1, 2));
-        assert_ne!(first(1, 1), first(2, 1));
-        assert_eq!(first(1, 1).get_version_num(), 4);
+    fn random_numbers_repeat_by_seed_and_differ_by_stream() {
+        let first_uuid = |seed, stream| RandomNumbers::new(seed, stream).uuid();
+        assert_eq!(first_uuid(1, 1), first_uuid(1, 1));
+        assert_ne!(first_uuid(1, 1), first_uuid(1, 2));
+        assert_ne!(first_uuid(1, 1), first_uuid(2, 1));
+        assert_eq!(first_uuid(1, 1).get_version_num(), 4);
     }
 }

@@ -66,23 +66,26 @@ impl ServerProcess {
     /// The server could not be started, ended, or was not ready in time; the error has the end of
     /// the log.
     pub(crate) fn start(store: &Path) -> anyhow::Result<Self> {
-        Self::start_on(store, &[])
+        Self::start_with_arguments(store, &[])
     }
 
-    /// The same with further arguments.
+    /// Starts a server with further arguments.
     ///
     /// # Errors
     ///
     /// As [`start`](Self::start).
-    pub(crate) fn start_on(store: &Path, more: &[OsString]) -> anyhow::Result<Self> {
+    pub(crate) fn start_with_arguments(
+        store: &Path,
+        more_arguments: &[OsString],
+    ) -> anyhow::Result<Self> {
         let address = free_address()?;
         let arguments = ["control", "--config", "/dev/null", "--placement-listen"];
         let mut arguments: Vec<OsString> = arguments.map(OsString::from).into();
         arguments.push(address.to_string().into());
         arguments.push("--store-path".into());
         arguments.push(store.into());
-        arguments.extend_from_slice(more);
-        Self::start_with(&arguments, address, store.with_extension("log"))
+        arguments.extend_from_slice(more_arguments);
+        Self::start_program(&arguments, address, store.with_extension("log"))
     }
 
     /// Starts `placewright` with other arguments and waits until it is ready at this address.
@@ -90,12 +93,12 @@ impl ServerProcess {
     /// # Errors
     ///
     /// As [`start`](Self::start).
-    pub(crate) fn start_with(
+    pub(crate) fn start_program(
         arguments: &[OsString],
         address: SocketAddr,
         log: PathBuf,
     ) -> anyhow::Result<Self> {
-        let program = product()?;
+        let program = product_path()?;
         let start = Instant::now();
         let child = Command::new(program)
             .args(arguments)
@@ -111,10 +114,10 @@ impl ServerProcess {
         };
         while !is_ready(address) {
             if let Some(status) = server.child.try_wait()? {
-                bail!("the server ended ({status}): {}", server.last_words());
+                bail!("the server ended ({status}): {}", server.log_end());
             }
             if start.elapsed() > READY_MAX {
-                bail!("the server did not get ready: {}", server.last_words());
+                bail!("the server did not get ready: {}", server.log_end());
             }
             std::thread::sleep(READY_POLL);
         }
@@ -175,13 +178,13 @@ impl ServerProcess {
         rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
         let status = self.child.wait()?;
         if !status.success() {
-            bail!("the server ended with {status}: {}", self.last_words());
+            bail!("the server ended with {status}: {}", self.log_end());
         }
         Ok(start.elapsed())
     }
 
     /// The end of the server's log.
-    fn last_words(&self) -> String {
+    fn log_end(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(10)..].join("\n")
@@ -190,7 +193,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Both fail when the process has ended already, which is what is wanted.
+        // Errors mean that the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -200,36 +203,36 @@ impl Drop for ServerProcess {
 ///
 /// # Errors
 ///
-/// It is not there.
-fn product() -> anyhow::Result<PathBuf> {
-    let product = match std::env::var_os(PROGRAM_VARIABLE) {
-        Some(named) => PathBuf::from(named),
+/// The program does not exist.
+fn product_path() -> anyhow::Result<PathBuf> {
+    let path = match std::env::var_os(PROGRAM_VARIABLE) {
+        Some(named_program) => PathBuf::from(named_program),
         None => {
-            let this = std::env::current_exe().context("the path of this program")?;
-            this.with_file_name("placewright")
+            let this_program = std::env::current_exe().context("the path of this program")?;
+            this_program.with_file_name("placewright")
         }
     };
-    if !product.exists() {
+    if !path.exists() {
         bail!(
             "{} is not installed: the servers to measure are started from it",
-            product.display()
+            path.display()
         );
     }
-    Ok(product)
+    Ok(path)
 }
 
-/// A port that was free a moment ago; nobody but the benchmark is told of it.
+/// An address with a port that was free a moment ago. Nothing reserves it.
 ///
 /// # Errors
 ///
-/// The system has none.
+/// The system has no free port.
 pub(crate) fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
 /// Whether the server reports that it is ready.
 fn is_ready(address: SocketAddr) -> bool {
-    let ask = || -> std::io::Result<bool> {
+    let request_ready = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
@@ -237,5 +240,5 @@ fn is_ready(address: SocketAddr) -> bool {
         stream.read_exact(&mut status)?;
         Ok(&status == b"HTTP/1.1 200")
     };
-    ask().unwrap_or(false)
+    request_ready().unwrap_or(false)
 }

@@ -48,18 +48,17 @@ pub(crate) struct Access {
     pub(crate) headers: Vec<String>,
 }
 
-/// The microversion of requests to the compute API: the first in which flavors show their extra
-/// specs. Since earlier ones, listings of hypervisors are paginated and servers need a choice of
-/// networks.
+/// The microversion of requests to the compute API: the first in which flavors have their extra specs.
+/// It also has paginated listings of hypervisors, and requires networks in requests for servers.
 const COMPUTE_VERSION: &str = "compute 2.61";
 /// The microversion of requests to the placement API.
 const PLACEMENT_VERSION: &str = "placement 1.39";
 /// The time-out of a request.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// The most attempts of a request without a response, or with one that says to retry.
-const TRIES_MAX: u32 = 6;
-/// The wait before the second attempt; it doubles with each.
-const PAUSE: Duration = Duration::from_millis(100);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// The most attempts of a request that got no response, or a temporary error.
+const ATTEMPTS_MAX: u32 = 6;
+/// The pause before the second attempt; it doubles with each attempt.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// One of the two APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +112,7 @@ impl Api {
     /// A header or the token cannot be sent.
     pub(crate) fn new(access: &Access, connections: usize) -> anyhow::Result<Self> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only when another provider was installed meanwhile, which does as well.
+            // An error means that another thread has just installed a provider, which is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let mut headers = HeaderMap::new();
@@ -132,7 +131,7 @@ impl Api {
             );
         }
         let http = reqwest::Client::builder()
-            .timeout(ANSWER_MAX)
+            .timeout(REQUEST_TIMEOUT)
             .pool_max_idle_per_host(connections)
             .default_headers(headers)
             .build()?;
@@ -151,8 +150,10 @@ impl Api {
         service: Service,
         path: &str,
     ) -> Result<Answer<T>, CallError> {
-        let answer = self.call(service, Method::GET, path, None).await?;
-        self.read(service, path, answer)
+        let answer = self
+            .send_with_retries(service, Method::GET, path, None)
+            .await?;
+        self.decode(service, path, answer)
     }
 
     /// Sends a POST request with a prepared body, and decodes the response.
@@ -162,14 +163,16 @@ impl Api {
         body: String,
     ) -> Result<T, CallError> {
         let service = Service::Compute;
-        let answer = self.call(service, Method::POST, path, Some(body)).await?;
-        Ok(self.read(service, path, answer)?.body)
+        let answer = self
+            .send_with_retries(service, Method::POST, path, Some(body))
+            .await?;
+        Ok(self.decode(service, path, answer)?.body)
     }
 
     /// Sends a DELETE request; a missing object is not an error.
     pub(crate) async fn delete(&self, path: &str) -> Result<(), CallError> {
-        let done = self.call(Service::Compute, Method::DELETE, path, None);
-        match done.await {
+        let result = self.send_with_retries(Service::Compute, Method::DELETE, path, None);
+        match result.await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
@@ -182,7 +185,7 @@ impl Api {
         }
     }
 
-    fn read<T: DeserializeOwned>(
+    fn decode<T: DeserializeOwned>(
         &self,
         service: Service,
         path: &str,
@@ -201,32 +204,32 @@ impl Api {
     }
 
     /// Sends a request, with retries as long as they are safe and may help.
-    async fn call(
+    async fn send_with_retries(
         &self,
         service: Service,
         method: Method,
         path: &str,
         body: Option<String>,
     ) -> Result<Answer<Vec<u8>>, CallError> {
-        let mut pause = PAUSE;
-        let mut tries = 1;
+        let mut pause = FIRST_PAUSE;
+        let mut attempts = 1;
         loop {
-            let done = self.call_once(service, &method, path, body.clone()).await;
-            let (error, again) = match done {
+            let result = self.send_once(service, &method, path, body.clone()).await;
+            let (error, may_retry) = match result {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            if !again || tries == TRIES_MAX {
+            if !may_retry || attempts == ATTEMPTS_MAX {
                 return Err(error);
             }
             tokio::time::sleep(pause).await;
             pause *= 2;
-            tries += 1;
+            attempts += 1;
         }
     }
 
-    /// Sends a request once; a failure comes with whether a retry is safe.
-    async fn call_once(
+    /// Sends a request once. With an error it returns whether a retry is safe.
+    async fn send_once(
         &self,
         service: Service,
         method: &Method,
@@ -247,9 +250,9 @@ impl Api {
                 .header("content-type", "application/json")
                 .body(body);
         }
-        let changes_nothing = *method != Method::POST;
+        let is_idempotent = *method != Method::POST;
         let no_answer = |error: reqwest::Error| {
-            let is_safe = changes_nothing || error.is_connect();
+            let is_safe = is_idempotent || error.is_connect();
             let reason = innermost(&error);
             let url = url.clone();
             (CallError::NoAnswer { url, reason }, is_safe)
@@ -261,10 +264,10 @@ impl Api {
         if status.is_success() {
             return Ok(Answer { body, date });
         }
-        let is_later =
+        let is_temporary =
             status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS;
-        let reason = reason(&body);
-        Err((CallError::Refused { status, reason }, is_later))
+        let reason = error_reason(&body);
+        Err((CallError::Refused { status, reason }, is_temporary))
     }
 }
 
@@ -274,12 +277,12 @@ fn read_date(value: &HeaderValue) -> Option<Timestamp> {
 }
 
 /// The reason in an error's body, in the form of either API; otherwise the body.
-fn reason(body: &[u8]) -> String {
+fn error_reason(body: &[u8]) -> String {
     let json: Option<Value> = serde_json::from_slice(body).ok();
     let message = json.as_ref().and_then(|json| {
-        let of_placement = json.pointer("/errors/0/detail");
-        let of_compute = || json.as_object()?.values().next()?.get("message");
-        of_placement.or_else(of_compute)?.as_str()
+        let placement_detail = json.pointer("/errors/0/detail");
+        let compute_message = || json.as_object()?.values().next()?.get("message");
+        placement_detail.or_else(compute_message)?.as_str()
     });
     match message {
         Some(message) => message.trim().to_owned(),

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::progress_table::Counts;
+use super::task_progress::Counts;
 use super::usage::{Amounts, Sample, percent};
 
 const WIDTH: f64 = 960.0;
@@ -11,9 +11,10 @@ const HEIGHT: f64 = 620.0;
 /// The left and right ends of both panels.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = WIDTH - 30.0;
-/// The top and bottom of the panel of usage, and of the one of tasks.
-const SHARES: (f64, f64) = (90.0, 370.0);
-const TASKS: (f64, f64) = (430.0, 570.0);
+/// The top and bottom of the panel with the usage.
+const USAGE_PANEL_Y: (f64, f64) = (90.0, 370.0);
+/// The top and bottom of the panel with the tasks.
+const TASKS_PANEL_Y: (f64, f64) = (430.0, 570.0);
 /// Colours that colour-blind people can distinguish.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
@@ -30,7 +31,7 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// A panel: the ranges of its axes.
+/// A panel with the ranges of its axes.
 struct Panel {
     top: f64,
     bottom: f64,
@@ -39,70 +40,70 @@ struct Panel {
 }
 
 impl Panel {
-    fn x(&self, value: f64) -> f64 {
+    fn x_position(&self, value: f64) -> f64 {
         LEFT + value / self.x_max * (RIGHT - LEFT)
     }
 
-    fn y(&self, value: f64) -> f64 {
+    fn y_position(&self, value: f64) -> f64 {
         self.bottom - value / self.y_max * (self.bottom - self.top)
     }
 }
 
-/// Draws the samples; `title` names what was replayed.
+/// Draws the samples of a run with this title.
 pub(crate) fn draw(title: &str, tasks: usize, totals: &Amounts, samples: &[Sample]) -> String {
-    let samples = thin(samples);
+    let samples = thin_out(samples);
     let x_max = samples.last().map_or(1.0, |sample| sample.at_s.max(0.001));
-    let mut out = String::new();
+    let mut output = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(
-        out,
+        output,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
          <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>\n\
          <text x=\"{LEFT}\" y=\"30\" font-size=\"17\" font-weight=\"bold\">{}</text>",
         escape(title)
     );
-    let (top, bottom) = SHARES;
+    let (top, bottom) = USAGE_PANEL_Y;
     let y_max = 100.0;
-    let shares = Panel {
+    let usage_panel = Panel {
         top,
         bottom,
         x_max,
         y_max,
     };
     draw_panel(
-        &mut out,
-        &shares,
+        &mut output,
+        &usage_panel,
         "allocated, %",
         &share_lines(totals, &samples),
     );
-    let (top, bottom) = TASKS;
+    let (top, bottom) = TASKS_PANEL_Y;
     #[expect(clippy::cast_precision_loss, reason = "a picture needs no 53 bits")]
     let y_max = (tasks as f64).max(1.0);
-    let ends = Panel {
+    let tasks_panel = Panel {
         top,
         bottom,
         x_max,
         y_max,
     };
-    draw_panel(&mut out, &ends, "tasks", &task_lines(&samples));
+    draw_panel(&mut output, &tasks_panel, "tasks", &task_lines(&samples));
     let _ = writeln!(
-        out,
+        output,
         "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">seconds since the start</text>\n</svg>",
         (LEFT + RIGHT) / 2.0,
         HEIGHT - 12.0
     );
-    out
+    output
 }
 
-/// Reduces samples to a limited number, always with the last.
-fn thin(samples: &[Sample]) -> Vec<&Sample> {
+/// Selects at most about [`POINTS_MAX`] samples, always with the last one.
+fn thin_out(samples: &[Sample]) -> Vec<&Sample> {
     let step = samples.len().div_ceil(POINTS_MAX).max(1);
-    let mut kept: Vec<_> = samples.iter().step_by(step).collect();
+    let mut selected: Vec<_> = samples.iter().step_by(step).collect();
     if !samples.is_empty() && !(samples.len() - 1).is_multiple_of(step) {
-        kept.extend(samples.last());
+        selected.extend(samples.last());
     }
-    kept
+    selected
 }
 
 fn share_lines(totals: &Amounts, samples: &[&Sample]) -> Vec<Line> {
@@ -143,7 +144,7 @@ fn task_lines(samples: &[&Sample]) -> Vec<Line> {
     ]
 }
 
-fn draw_panel(out: &mut String, panel: &Panel, what: &str, lines: &[Line]) {
+fn draw_panel(output: &mut String, panel: &Panel, axis_title: &str, lines: &[Line]) {
     let Panel {
         top,
         bottom,
@@ -152,63 +153,69 @@ fn draw_panel(out: &mut String, panel: &Panel, what: &str, lines: &[Line]) {
     } = *panel;
     let middle = (top + bottom) / 2.0;
     let _ = writeln!(
-        out,
+        output,
         "<text x=\"18\" y=\"{middle}\" text-anchor=\"middle\" \
-         transform=\"rotate(-90 18 {middle})\">{what}</text>"
+         transform=\"rotate(-90 18 {middle})\">{axis_title}</text>"
     );
     for value in ticks(y_max, if bottom - top > 200.0 { TICKS_MAX } else { 4.0 }) {
-        let y = panel.y(value);
+        let y_position = panel.y_position(value);
         let _ = writeln!(
-            out,
-            "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#dddddd\"/>\
+            output,
+            "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y_position:.1}\" y2=\"{y_position:.1}\" stroke=\"#dddddd\"/>\
              <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             LEFT - 8.0,
-            y + 4.5,
+            y_position + 4.5,
             number(value)
         );
     }
     for value in ticks(x_max, TICKS_MAX) {
-        let x = panel.x(value);
+        let x_position = panel.x_position(value);
         let _ = writeln!(
-            out,
-            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom}\" y2=\"{}\" stroke=\"#333333\"/>\
-             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            output,
+            "<line x1=\"{x_position:.1}\" x2=\"{x_position:.1}\" y1=\"{bottom}\" y2=\"{}\" stroke=\"#333333\"/>\
+             <text x=\"{x_position:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             bottom + 5.0,
             bottom + 19.0,
             number(value)
         );
     }
     let _ = writeln!(
-        out,
+        output,
         "<path d=\"M{LEFT} {top}V{bottom}H{RIGHT}\" fill=\"none\" stroke=\"#333333\"/>"
     );
-    let mut x = LEFT;
+    let mut x_position = LEFT;
     for line in lines {
-        draw_line(out, panel, line);
-        let y = top - 16.0;
+        draw_line(output, panel, line);
+        let y_position = top - 16.0;
         let _ = writeln!(
-            out,
-            "<rect x=\"{x}\" y=\"{}\" width=\"18\" height=\"4\" fill=\"{}\"/>\
-             <text x=\"{}\" y=\"{y}\">{}</text>",
-            y - 6.0,
+            output,
+            "<rect x=\"{x_position}\" y=\"{}\" width=\"18\" height=\"4\" fill=\"{}\"/>\
+             <text x=\"{}\" y=\"{y_position}\">{}</text>",
+            y_position - 6.0,
             line.colour,
-            x + 24.0,
+            x_position + 24.0,
             escape(&line.name)
         );
         #[expect(clippy::cast_precision_loss, reason = "names are short")]
         let width = line.name.chars().count() as f64 * 9.0;
-        x += 48.0 + width;
+        x_position += 48.0 + width;
     }
 }
 
-fn draw_line(out: &mut String, panel: &Panel, line: &Line) {
+fn draw_line(output: &mut String, panel: &Panel, line: &Line) {
     let points: Vec<String> = line
         .points
         .iter()
-        .map(|(x, y)| format!("{:.1},{:.1}", panel.x(*x), panel.y(*y)))
+        .map(|(x_position, y_position)| {
+            format!(
+                "{:.1},{:.1}",
+                panel.x_position(*x_position),
+                panel.y_position(*y_position)
+            )
+        })
         .collect();
     let _ = writeln!(
-        out,
+        output,
         "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>",
         points.join(" "),
         line.colour
@@ -216,17 +223,17 @@ fn draw_line(out: &mut String, panel: &Panel, line: &Line) {
 }
 
 /// Round values from 0 up to a bound.
-fn ticks(max: f64, parts: f64) -> Vec<f64> {
-    let rough = max / parts;
-    let power = 10_f64.powf(rough.log10().floor());
+fn ticks(maximum: f64, parts: f64) -> Vec<f64> {
+    let rough_step = maximum / parts;
+    let power = 10_f64.powf(rough_step.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0]
         .into_iter()
         .map(|factor| factor * power)
-        .find(|step| *step >= rough * 0.999)
-        .unwrap_or(rough);
+        .find(|step| *step >= rough_step * 0.999)
+        .unwrap_or(rough_step);
     let mut values = Vec::new();
     let mut value = 0.0;
-    while value <= max * 1.001 {
+    while value <= maximum * 1.001 {
         values.push(value);
         value += step;
     }
@@ -262,8 +269,9 @@ mod tests {
 
     #[test]
     fn axes_have_round_numbers() {
-        let texts =
-            |max, parts| -> Vec<String> { ticks(max, parts).into_iter().map(number).collect() };
+        let texts = |maximum, parts| -> Vec<String> {
+            ticks(maximum, parts).into_iter().map(number).collect()
+        };
         assert_eq!(texts(100.0, 8.0), ["0", "20", "40", "60", "80", "100"]);
         assert_eq!(texts(8152.0, 4.0), ["0", "5,000"]);
         assert_eq!(texts(2.3, 8.0), ["0", "0.5", "1", "1.5", "2"]);
@@ -271,14 +279,16 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_has_a_line_for_each_resource_and_ends_where_the_run_does() {
+    fn a_chart_has_a_line_for_each_resource_up_to_the_last_sample() {
         let sample = |at_s, used| Sample {
             at_s,
             counts: Counts::default(),
             used: [("CUSTOM_GPU_MILLI".to_owned(), used)].into(),
         };
         let totals = [("CUSTOM_GPU_MILLI".to_owned(), 1000)].into();
-        let samples: Vec<_> = (0..=1400).map(|at| sample(f64::from(at), 500)).collect();
+        let samples: Vec<_> = (0..=1400)
+            .map(|second| sample(f64::from(second), 500))
+            .collect();
         let picture = draw("a < b", 400, &totals, &samples);
         assert!(picture.contains("a &lt; b"));
         assert_eq!(picture.matches("<polyline").count(), 5);

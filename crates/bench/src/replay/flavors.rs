@@ -1,4 +1,4 @@
-//! The flavors of a trace in the installation: found by their properties, or created.
+//! Finds or creates the flavors of a trace in an installation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use serde_json::json;
 use super::api::{Api, CallError, Service};
 
 #[derive(Debug, Deserialize)]
-struct Page {
-    flavors: Vec<Shown>,
+struct FlavorPage {
+    flavors: Vec<ExistingFlavor>,
     #[serde(default)]
     flavors_links: Vec<IgnoredAny>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Shown {
+struct ExistingFlavor {
     id: String,
     name: String,
     vcpus: u32,
@@ -44,9 +44,9 @@ struct Id {
 /// The flavors of an installation.
 #[derive(Debug)]
 pub(crate) struct Flavors {
-    there: Vec<Shown>,
-    /// How many were created.
-    pub(crate) made: usize,
+    existing: Vec<ExistingFlavor>,
+    /// The number of flavors that were created.
+    pub(crate) created_count: usize,
 }
 
 impl Flavors {
@@ -54,72 +54,81 @@ impl Flavors {
     pub(crate) async fn read(api: &Api) -> anyhow::Result<Self> {
         let base = "/flavors/detail?is_public=None&limit=1000";
         let mut path = base.to_owned();
-        let mut there = Vec::new();
+        let mut existing = Vec::new();
         loop {
-            let answer = api.get::<Page>(Service::Compute, &path).await;
-            let page = answer.context("the flavors of the installation")?.body;
-            let last = page.flavors.last().map(|flavor| flavor.id.clone());
-            there.extend(page.flavors);
-            match last {
-                Some(last) if !page.flavors_links.is_empty() => {
-                    path = format!("{base}&marker={last}");
+            let response = api.get::<FlavorPage>(Service::Compute, &path).await;
+            let page = response.context("the flavors of the installation")?.body;
+            let last_id = page.flavors.last().map(|flavor| flavor.id.clone());
+            existing.extend(page.flavors);
+            match last_id {
+                Some(last_id) if !page.flavors_links.is_empty() => {
+                    path = format!("{base}&marker={last_id}");
                 }
-                _ => return Ok(Self { there, made: 0 }),
+                _ => {
+                    return Ok(Self {
+                        existing,
+                        created_count: 0,
+                    });
+                }
             }
         }
     }
 
-    /// The id of a flavor with these properties, which is created if there is none.
-    pub(crate) async fn ensure(&mut self, api: &Api, wanted: &Flavor) -> anyhow::Result<Arc<str>> {
-        let is_like = |shown: &&Shown| {
-            shown.vcpus == wanted.vcpus
-                && shown.ram == wanted.memory_mib
-                && shown.disk == 0
-                && shown.ephemeral == 0
-                && shown.extra_specs == wanted.extra_specs
+    /// The id of a flavor with these properties; if there is none, it is created.
+    pub(crate) async fn ensure(
+        &mut self,
+        api: &Api,
+        flavor_spec: &Flavor,
+    ) -> anyhow::Result<Arc<str>> {
+        let is_equal = |existing_flavor: &&ExistingFlavor| {
+            existing_flavor.vcpus == flavor_spec.vcpus
+                && existing_flavor.ram == flavor_spec.memory_mib
+                && existing_flavor.disk == 0
+                && existing_flavor.ephemeral == 0
+                && existing_flavor.extra_specs == flavor_spec.extra_specs
         };
-        if let Some(shown) = self.there.iter().find(is_like) {
-            return Ok(shown.id.as_str().into());
+        if let Some(existing_flavor) = self.existing.iter().find(is_equal) {
+            return Ok(existing_flavor.id.as_str().into());
         }
-        let made = self.make(api, wanted).await;
-        let id = made.with_context(|| format!("flavor {}", wanted.name))?;
-        self.there.push(Shown {
+        let created = self.create(api, flavor_spec).await;
+        let id = created.with_context(|| format!("flavor {}", flavor_spec.name))?;
+        self.existing.push(ExistingFlavor {
             id: id.clone(),
-            name: wanted.name.clone(),
-            vcpus: wanted.vcpus,
-            ram: wanted.memory_mib,
+            name: flavor_spec.name.clone(),
+            vcpus: flavor_spec.vcpus,
+            ram: flavor_spec.memory_mib,
             disk: 0,
             ephemeral: 0,
-            extra_specs: wanted.extra_specs.clone(),
+            extra_specs: flavor_spec.extra_specs.clone(),
         });
-        self.made += 1;
+        self.created_count += 1;
         Ok(id.into())
     }
 
-    async fn make(&self, api: &Api, wanted: &Flavor) -> Result<String, CallError> {
+    async fn create(&self, api: &Api, flavor_spec: &Flavor) -> Result<String, CallError> {
         let body = json!({"flavor": {
-            "name": self.free_name(&wanted.name),
-            "vcpus": wanted.vcpus, "ram": wanted.memory_mib, "disk": 0,
+            "name": self.unused_name(&flavor_spec.name),
+            "vcpus": flavor_spec.vcpus, "ram": flavor_spec.memory_mib, "disk": 0,
         }});
         let created: Created = api.post("/flavors", body.to_string()).await?;
         let id = created.flavor.id;
-        if !wanted.extra_specs.is_empty() {
+        if !flavor_spec.extra_specs.is_empty() {
             let path = format!("/flavors/{id}/os-extra_specs");
-            let body = json!({"extra_specs": wanted.extra_specs});
+            let body = json!({"extra_specs": flavor_spec.extra_specs});
             api.post::<IgnoredAny>(&path, body.to_string()).await?;
         }
         Ok(id)
     }
 
-    /// The name, or the next one that no flavor with other properties has.
-    fn free_name(&self, name: &str) -> String {
-        let is_taken = |name: &str| self.there.iter().any(|flavor| flavor.name == name);
-        if !is_taken(name) {
+    /// The name, with a number if a flavor with other properties has this name.
+    fn unused_name(&self, name: &str) -> String {
+        let is_used = |name: &str| self.existing.iter().any(|flavor| flavor.name == name);
+        if !is_used(name) {
             return name.to_owned();
         }
         (2_u32..)
             .map(|number| format!("{name}-{number}"))
-            .find(|name| !is_taken(name))
+            .find(|name| !is_used(name))
             .unwrap_or_default()
     }
 }

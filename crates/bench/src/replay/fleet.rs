@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use super::api::{Api, Service};
 
 #[derive(Debug, Deserialize)]
-struct Page {
+struct HypervisorPage {
     hypervisors: Vec<Hypervisor>,
     #[serde(default)]
     hypervisors_links: Vec<IgnoredAny>,
@@ -35,9 +35,9 @@ pub(crate) struct Fleet {
 }
 
 /// The interval at which an incomplete fleet is read again.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The most names in a message.
-const NAMES_SHOWN: usize = 5;
+const NAMES_SHOWN_MAX: usize = 5;
 
 impl Fleet {
     /// Reads all hosts of the installation.
@@ -46,9 +46,9 @@ impl Fleet {
         let mut path = base.to_owned();
         let mut fleet = Self::default();
         loop {
-            let answer = api.get::<Page>(Service::Compute, &path).await;
-            let page = answer.context("the hosts of the installation")?.body;
-            let last = page.hypervisors.last().map(|host| host.id.clone());
+            let response = api.get::<HypervisorPage>(Service::Compute, &path).await;
+            let page = response.context("the hosts of the installation")?.body;
+            let last_id = page.hypervisors.last().map(|host| host.id.clone());
             for host in page.hypervisors {
                 let is_ready = host.state == "up" && host.status == "enabled";
                 let list = if is_ready {
@@ -58,42 +58,44 @@ impl Fleet {
                 };
                 list.insert(host.hypervisor_hostname);
             }
-            match last {
-                Some(last) if !page.hypervisors_links.is_empty() => {
-                    path = format!("{base}&marker={last}");
+            match last_id {
+                Some(last_id) if !page.hypervisors_links.is_empty() => {
+                    path = format!("{base}&marker={last_id}");
                 }
                 _ => return Ok(fleet),
             }
         }
     }
 
-    /// How the fleet differs from these nodes, as text; none if it does not.
-    pub(crate) fn lacks(&self, nodes: &[Node]) -> Option<String> {
+    /// The nodes that the fleet lacks or that are not ready, as text; none if all are ready.
+    pub(crate) fn difference(&self, nodes: &[Node]) -> Option<String> {
         let is_ready = |node: &&Node| self.ready.contains(&node.name);
         let (missing, unready): (Vec<&str>, Vec<&str>) = nodes
             .iter()
             .filter(|node| !is_ready(node))
             .map(|node| &*node.name)
             .partition(|name| !self.unready.contains(*name));
-        let mut lacks = Vec::new();
-        for (names, what) in [(missing, "not there"), (unready, "down or disabled")] {
+        let mut differences = Vec::new();
+        for (names, problem) in [(missing, "not there"), (unready, "down or disabled")] {
             if !names.is_empty() {
-                lacks.push(format!(
-                    "{} of {} hosts are {what}: {}",
+                differences.push(format!(
+                    "{} of {} hosts are {problem}: {}",
                     names.len(),
                     nodes.len(),
-                    shown(&names)
+                    name_list(&names)
                 ));
             }
         }
-        (!lacks.is_empty()).then(|| lacks.join("; "))
+        (!differences.is_empty()).then(|| differences.join("; "))
     }
 
-    /// The number of hosts beyond these nodes.
-    pub(crate) fn beyond(&self, nodes: &[Node]) -> usize {
+    /// The number of hosts that are not among these nodes.
+    pub(crate) fn additional_hosts(&self, nodes: &[Node]) -> usize {
         let names: BTreeSet<&str> = nodes.iter().map(|node| &*node.name).collect();
-        let all = self.ready.iter().chain(&self.unready);
-        all.filter(|name| !names.contains(name.as_str())).count()
+        let all_names = self.ready.iter().chain(&self.unready);
+        all_names
+            .filter(|name| !names.contains(name.as_str()))
+            .count()
     }
 }
 
@@ -101,27 +103,27 @@ impl Fleet {
 ///
 /// # Errors
 ///
-/// It does not have them after this time, with what is missing.
+/// The installation does not have them after this time; the error names what is missing.
 pub(crate) async fn wait_for(api: &Api, nodes: &[Node], wait: Duration) -> anyhow::Result<Fleet> {
     let start = Instant::now();
     loop {
         let fleet = Fleet::read(api).await?;
-        let Some(lacks) = fleet.lacks(nodes) else {
+        let Some(difference) = fleet.difference(nodes) else {
             return Ok(fleet);
         };
         if start.elapsed() >= wait {
             bail!(
-                "the installation lacks hosts of the nodes file: {lacks}.\n\
+                "the installation lacks hosts of the nodes file: {difference}.\n\
                  Start it with them: placewright up --nodes NODES.csv"
             );
         }
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-fn shown(names: &[&str]) -> String {
-    let first = names[..names.len().min(NAMES_SHOWN)].join(", ");
-    if names.len() > NAMES_SHOWN {
+fn name_list(names: &[&str]) -> String {
+    let first = names[..names.len().min(NAMES_SHOWN_MAX)].join(", ");
+    if names.len() > NAMES_SHOWN_MAX {
         format!("{first} …")
     } else {
         first
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_and_unready_hosts_are_named() {
         let node = |name: &str| Node {
             name: name.to_owned(),
             cpu_milli: 1,
@@ -147,10 +149,10 @@ mod tests {
             unready: ["c".to_owned()].into(),
         };
         assert_eq!(
-            fleet.lacks(&nodes).unwrap(),
+            fleet.difference(&nodes).unwrap(),
             "1 of 3 hosts are not there: b; 1 of 3 hosts are down or disabled: c"
         );
-        assert_eq!(fleet.lacks(&nodes[..1]), None);
-        assert_eq!(fleet.beyond(&nodes), 1);
+        assert_eq!(fleet.difference(&nodes[..1]), None);
+        assert_eq!(fleet.additional_hosts(&nodes), 1);
     }
 }

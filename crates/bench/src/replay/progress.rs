@@ -5,20 +5,20 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::progress_table::Counts;
+use super::task_progress::Counts;
 
 /// The interval of lines without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The display; it writes to standard error.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressDisplay {
     bar: Option<ProgressBar>,
     tasks: usize,
     last_line: Instant,
 }
 
-impl Progress {
+impl ProgressDisplay {
     pub(crate) fn new(tasks: usize) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(tasks as u64);

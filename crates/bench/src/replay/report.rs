@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::drive::ServerPlan;
-use super::progress_table::{TaskEnd, TaskState};
+use super::replay_run::ServerPlan;
 use super::retries::BuildRetries;
+use super::task_progress::{TaskEnd, TaskState};
 use super::usage::{Amounts, Sample, percent};
 
 /// The results of a replay.
@@ -23,10 +23,10 @@ pub(crate) struct Report {
     /// requested.
     pub(crate) unsettled: u64,
     pub(crate) deleted: u64,
-    /// The number of refusals by reason, without what differs between requests.
+    /// The number of refusals by reason, without the parts that differ between requests.
     pub(crate) refused_by_reason: BTreeMap<String, u64>,
     pub(crate) allocated: Vec<Allocated>,
-    /// Tasks that were decided per second: placed or refused.
+    /// Tasks that were placed or refused per second.
     pub(crate) decisions_per_second: f64,
     /// Servers that became active per second.
     pub(crate) boots_per_second: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Report {
     pub(crate) retries: Option<BuildRetries>,
     /// Whether the user stopped the run.
     pub(crate) stopped: bool,
-    /// Tasks by name that did not end as they should, with the reason.
+    /// The names of tasks that ended neither active nor refused with a reason, each with what happened.
     #[serde(skip)]
     pub(crate) complaints: Vec<String>,
 }
@@ -49,14 +49,14 @@ pub(crate) struct Allocated {
     pub(crate) total: u64,
     /// The allocated amount at the end.
     pub(crate) used: u64,
-    /// The largest amount that was seen.
+    /// The largest amount in a sample.
     pub(crate) used_max: u64,
 }
 
 /// The data of a run that has ended.
-pub(crate) struct Run<'a> {
-    pub(crate) works: &'a [ServerPlan],
-    pub(crate) entries: &'a [TaskState],
+pub(crate) struct FinishedRun<'a> {
+    pub(crate) plans: &'a [ServerPlan],
+    pub(crate) task_states: &'a [TaskState],
     pub(crate) samples: &'a [Sample],
     pub(crate) totals: &'a Amounts,
     pub(crate) hosts: usize,
@@ -66,34 +66,36 @@ pub(crate) struct Run<'a> {
 }
 
 /// The most complaints that are shown.
-const COMPLAINTS_SHOWN: usize = 20;
+const COMPLAINTS_SHOWN_MAX: usize = 20;
 /// The most reasons in the table.
-const REASONS_SHOWN: usize = 12;
+const REASONS_SHOWN_MAX: usize = 12;
 /// The longest reason in the table, in characters.
-const REASON_LENGTH: usize = 100;
+const REASON_LENGTH_MAX: usize = 100;
 
 impl Report {
-    pub(crate) fn new(run: Run<'_>) -> Self {
+    pub(crate) fn new(run: FinishedRun<'_>) -> Self {
         let mut refused_by_reason: BTreeMap<String, u64> = BTreeMap::new();
         let mut complaints = Vec::new();
         let mut latencies = Vec::new();
         let (mut placed, mut refused, mut deleted) = (0, 0, 0);
-        for (work, entry) in run.works.iter().zip(run.entries) {
-            deleted += u64::from(entry.deleted);
-            match &entry.end {
+        for (plan, task_state) in run.plans.iter().zip(run.task_states) {
+            deleted += u64::from(task_state.deleted);
+            match &task_state.end {
                 Some(TaskEnd::Active) => {
                     placed += 1;
-                    latencies.push(entry.latency);
+                    latencies.push(task_state.latency);
                 }
                 Some(TaskEnd::Refused(reason)) => {
                     refused += 1;
-                    *refused_by_reason.entry(kind_of(reason)).or_default() += 1;
+                    *refused_by_reason
+                        .entry(normalized_reason(reason))
+                        .or_default() += 1;
                 }
-                Some(TaskEnd::Lost(reason)) => complaints.push(match entry.server {
-                    Some(server) => format!("{} (server {server}): {reason}", work.name),
-                    None => format!("{}: {reason}", work.name),
+                Some(TaskEnd::Lost(reason)) => complaints.push(match task_state.server {
+                    Some(server) => format!("{} (server {server}): {reason}", plan.name),
+                    None => format!("{}: {reason}", plan.name),
                 }),
-                None => complaints.push(format!("{}: not asked for", work.name)),
+                None => complaints.push(format!("{}: not asked for", plan.name)),
             }
         }
         latencies.sort_unstable();
@@ -104,7 +106,7 @@ impl Report {
             if seconds > 0.0 { count / seconds } else { 0.0 }
         };
         Self {
-            tasks: run.works.len(),
+            tasks: run.plans.len(),
             hosts: run.hosts,
             seconds,
             placed,
@@ -112,7 +114,7 @@ impl Report {
             unsettled: complaints.len() as u64,
             deleted,
             refused_by_reason,
-            allocated: allocated(run.totals, run.samples),
+            allocated: allocated_resources(run.totals, run.samples),
             decisions_per_second: rate(placed + refused),
             boots_per_second: rate(placed),
             latency_p50_ms: quantile_ms(&latencies, 50, 100),
@@ -124,17 +126,17 @@ impl Report {
         }
     }
 
-    /// Whether every task ended in an allowed way.
+    /// Whether every task ended active or was refused with a reason.
     pub(crate) fn is_settled(&self) -> bool {
         self.complaints.is_empty()
     }
 
-    /// The results as a table for people.
+    /// The results as a text with tables.
     pub(crate) fn to_text(&self) -> String {
-        let mut out = String::new();
+        let mut output = String::new();
         // Writing to a string cannot fail.
         let _ = writeln!(
-            out,
+            output,
             "{} tasks on {} hosts in {:.1} s{}\n",
             self.tasks,
             self.hosts,
@@ -144,7 +146,7 @@ impl Report {
         let tasks = self.tasks as u64;
         let mut row = |name: &str, count: u64| {
             let share = percent(count, tasks);
-            let _ = writeln!(out, "{name:<22}{count:>9}   {share:>5.1} %");
+            let _ = writeln!(output, "{name:<22}{count:>9}   {share:>5.1} %");
         };
         row("placed", self.placed);
         row("refused", self.refused);
@@ -154,10 +156,10 @@ impl Report {
         if self.deleted > 0 {
             row("deleted later", self.deleted);
         }
-        self.write_reasons(&mut out);
-        self.write_allocated(&mut out);
+        self.write_reasons(&mut output);
+        self.write_allocated(&mut output);
         let _ = writeln!(
-            out,
+            output,
             "\ndecisions a second    {:>9.0}\nboots a second        {:>9.0}\n\
              request to ACTIVE     {:>9.0} ms p50, {:.0} ms p99, {:.0} ms at most",
             self.decisions_per_second,
@@ -168,94 +170,94 @@ impl Report {
         );
         if let Some(retries) = &self.retries {
             let _ = writeln!(
-                out,
+                output,
                 "builds tried again    {:>9}   of {} servers",
                 retries.builds, retries.servers
             );
         }
         if !self.complaints.is_empty() {
-            let _ = writeln!(out, "\nNeither active nor refused with a reason:");
-            for complaint in self.complaints.iter().take(COMPLAINTS_SHOWN) {
-                let _ = writeln!(out, "  {complaint}");
+            let _ = writeln!(output, "\nNeither active nor refused with a reason:");
+            for complaint in self.complaints.iter().take(COMPLAINTS_SHOWN_MAX) {
+                let _ = writeln!(output, "  {complaint}");
             }
-            if let Some(more @ 1..) = self.complaints.len().checked_sub(COMPLAINTS_SHOWN) {
-                let _ = writeln!(out, "  and {more} more");
+            if let Some(more @ 1..) = self.complaints.len().checked_sub(COMPLAINTS_SHOWN_MAX) {
+                let _ = writeln!(output, "  and {more} more");
             }
         }
-        out
+        output
     }
 
-    fn write_reasons(&self, out: &mut String) {
+    fn write_reasons(&self, output: &mut String) {
         if self.refused == 0 {
             return;
         }
         let mut reasons: Vec<_> = self.refused_by_reason.iter().collect();
-        reasons.sort_by(|one, other| other.1.cmp(one.1).then(one.0.cmp(other.0)));
-        let _ = writeln!(out, "\nrefused because");
-        for (reason, count) in reasons.iter().take(REASONS_SHOWN) {
-            let shown: String = reason.chars().take(REASON_LENGTH).collect();
-            let _ = writeln!(out, "{count:>9}   {shown}");
+        reasons.sort_by(|left, right| right.1.cmp(left.1).then(left.0.cmp(right.0)));
+        let _ = writeln!(output, "\nrefused because");
+        for (reason, count) in reasons.iter().take(REASONS_SHOWN_MAX) {
+            let shortened: String = reason.chars().take(REASON_LENGTH_MAX).collect();
+            let _ = writeln!(output, "{count:>9}   {shortened}");
         }
-        let others: u64 = reasons
+        let other_count: u64 = reasons
             .iter()
-            .skip(REASONS_SHOWN)
+            .skip(REASONS_SHOWN_MAX)
             .map(|(_, count)| **count)
             .sum();
-        if others > 0 {
-            let _ = writeln!(out, "{others:>9}   other reasons");
+        if other_count > 0 {
+            let _ = writeln!(output, "{other_count:>9}   other reasons");
         }
     }
 
-    fn write_allocated(&self, out: &mut String) {
+    fn write_allocated(&self, output: &mut String) {
         if self.allocated.is_empty() {
             return;
         }
         let _ = writeln!(
-            out,
+            output,
             "\n{:<22}{:>14}{:>14}{:>9}{:>9}",
             "allocated", "used", "of", "share", "highest"
         );
-        for one in &self.allocated {
+        for resource in &self.allocated {
             let _ = writeln!(
-                out,
+                output,
                 "{:<22}{:>14}{:>14}{:>7.1} %{:>7.1} %",
-                one.class,
-                one.used,
-                one.total,
-                percent(one.used, one.total),
-                percent(one.used_max, one.total),
+                resource.class,
+                resource.used,
+                resource.total,
+                percent(resource.used, resource.total),
+                percent(resource.used_max, resource.total),
             );
         }
     }
 }
 
-fn allocated(totals: &Amounts, samples: &[Sample]) -> Vec<Allocated> {
-    let Some(last) = samples.last() else {
+fn allocated_resources(totals: &Amounts, samples: &[Sample]) -> Vec<Allocated> {
+    let Some(last_sample) = samples.last() else {
         return Vec::new();
     };
-    let of = |sample: &Sample, class| sample.used.get(class).copied().unwrap_or(0);
+    let used_amount = |sample: &Sample, class| sample.used.get(class).copied().unwrap_or(0);
     totals
         .iter()
         .map(|(class, total)| Allocated {
             class: class.clone(),
             total: *total,
-            used: of(last, class),
+            used: used_amount(last_sample, class),
             used_max: samples
                 .iter()
-                .map(|sample| of(sample, class))
+                .map(|sample| used_amount(sample, class))
                 .max()
                 .unwrap_or(0),
         })
         .collect()
 }
 
-/// A reason without what differs between requests: numbers, UUIDs, amounts of resources.
-fn kind_of(reason: &str) -> String {
+/// A reason without the parts that differ between requests: numbers, UUIDs, amounts of resources.
+fn normalized_reason(reason: &str) -> String {
     let mut words: Vec<String> = Vec::new();
-    for word in reason.split_whitespace().map(kind_of_word) {
-        // "GPU with GPU with GPU": several groups with the same resource.
-        let said_again = words.len() >= 2 && words[words.len() - 1] == "with";
-        if said_again && words[words.len() - 2] == word.trim_end_matches('.') {
+    for word in reason.split_whitespace().map(normalized_word) {
+        // In "GPU with GPU with GPU", several groups have the same resource, which is named once.
+        let is_repeated = words.len() >= 2 && words[words.len() - 1] == "with";
+        if is_repeated && words[words.len() - 2] == word.trim_end_matches('.') {
             words.pop();
         } else {
             words.push(word);
@@ -264,34 +266,34 @@ fn kind_of(reason: &str) -> String {
     words.join(" ")
 }
 
-fn kind_of_word(word: &str) -> String {
-    let core = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+fn normalized_word(word: &str) -> String {
+    let trimmed_word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
     let is_hex = |letter: char| letter.is_ascii_hexdigit() || letter == '-';
     let is_digit = |letter: char| letter.is_ascii_digit() || ".,".contains(letter);
     let is_number = |text: &str| {
         text.starts_with(|letter: char| letter.is_ascii_digit()) && text.chars().all(is_digit)
     };
-    if core.len() == 36 && core.chars().all(is_hex) {
-        return word.replace(core, "…");
+    if trimmed_word.len() == 36 && trimmed_word.chars().all(is_hex) {
+        return word.replace(trimmed_word, "…");
     }
-    if is_number(core) {
-        return word.replace(core, "N");
+    if is_number(trimmed_word) {
+        return word.replace(trimmed_word, "N");
     }
-    // `resources_GPU1=CUSTOM_GPU_MILLI:500`: only the class is kept.
-    match core
+    // `resources_GPU1=CUSTOM_GPU_MILLI:500` becomes its resource class.
+    match trimmed_word
         .split_once('=')
-        .and_then(|(_, rest)| rest.split_once(':'))
+        .and_then(|(_, class_and_amount)| class_and_amount.split_once(':'))
     {
-        Some((class, amount)) if core.starts_with("resources") && is_number(amount) => {
-            word.replace(core, class)
+        Some((class, amount)) if trimmed_word.starts_with("resources") && is_number(amount) => {
+            word.replace(trimmed_word, class)
         }
         _ => word.to_owned(),
     }
 }
 
 /// A quantile of sorted times, in milliseconds.
-fn quantile_ms(sorted: &[Duration], part: usize, whole: usize) -> f64 {
-    let rank = (sorted.len() * part).div_ceil(whole);
+fn quantile_ms(sorted: &[Duration], numerator: usize, denominator: usize) -> f64 {
+    let rank = (sorted.len() * numerator).div_ceil(denominator);
     let time = sorted.get(rank.saturating_sub(1)).copied();
     time.unwrap_or_default().as_secs_f64() * 1000.0
 }
@@ -301,8 +303,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_differ_by_words_and_not_by_numbers() {
-        let reason = |text: &str| kind_of(text);
+    fn normalized_reasons_have_no_numbers() {
+        let reason = |text: &str| normalized_reason(text);
         assert_eq!(
             reason(
                 "12 of 1,523 hosts lack 500 CUSTOM_GPU_MILLI, nearest 4f9a1c52-3d2e-4b1a-9f0e-1c7a5d3b2e10."
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_times_that_were_seen() {
+    fn quantiles_are_measured_times() {
         let times: Vec<_> = (1..=200).map(Duration::from_millis).collect();
         assert_eq!(quantile_ms(&times, 50, 100), 100.0);
         assert_eq!(quantile_ms(&times, 99, 100), 198.0);

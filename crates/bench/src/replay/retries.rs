@@ -31,13 +31,13 @@ struct Action {
 }
 
 #[derive(Debug, Deserialize)]
-struct Shown {
+struct ActionResponse {
     #[serde(rename = "instanceAction")]
-    action: Detail,
+    action: ActionDetail,
 }
 
 #[derive(Debug, Deserialize)]
-struct Detail {
+struct ActionDetail {
     #[serde(default)]
     events: Vec<Event>,
 }
@@ -59,31 +59,35 @@ pub(crate) async fn count(
     connections: usize,
 ) -> Result<BuildRetries, CallError> {
     let servers: Arc<[Uuid]> = servers.into();
-    let next = Arc::new(AtomicUsize::new(0));
+    let next_index = Arc::new(AtomicUsize::new(0));
     let mut workers = JoinSet::new();
     for _ in 0..connections {
-        let (api, servers, next) = (Arc::clone(api), Arc::clone(&servers), Arc::clone(&next));
+        let (api, servers, next_index) = (
+            Arc::clone(api),
+            Arc::clone(&servers),
+            Arc::clone(&next_index),
+        );
         workers.spawn(async move {
             let mut retries = BuildRetries::default();
-            while let Some(server) = servers.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let again = builds_of(&api, *server).await?.saturating_sub(1);
-                retries.builds += again;
-                retries.servers += u64::from(again > 0);
+            while let Some(server) = servers.get(next_index.fetch_add(1, Ordering::Relaxed)) {
+                let retry_count = build_count(&api, *server).await?.saturating_sub(1);
+                retries.builds += retry_count;
+                retries.servers += u64::from(retry_count > 0);
             }
             Ok(retries)
         });
     }
-    let mut sum = BuildRetries::default();
+    let mut total = BuildRetries::default();
     for retries in workers.join_all().await {
         let retries: BuildRetries = retries?;
-        sum.builds += retries.builds;
-        sum.servers += retries.servers;
+        total.builds += retries.builds;
+        total.servers += retries.servers;
     }
-    Ok(sum)
+    Ok(total)
 }
 
 /// The number of builds that a server took.
-async fn builds_of(api: &Api, server: Uuid) -> Result<u64, CallError> {
+async fn build_count(api: &Api, server: Uuid) -> Result<u64, CallError> {
     let path = format!("/servers/{server}/os-instance-actions");
     let actions = match api.get::<Actions>(Service::Compute, &path).await {
         Ok(answer) => answer.body.actions,
@@ -95,9 +99,12 @@ async fn builds_of(api: &Api, server: Uuid) -> Result<u64, CallError> {
         return Ok(0);
     };
     let path = format!("{path}/{}", create.request_id);
-    let shown = api.get::<Shown>(Service::Compute, &path).await?.body;
-    let builds = shown.action.events.iter();
-    // Steps of hosts; other events are control's.
+    let response = api
+        .get::<ActionResponse>(Service::Compute, &path)
+        .await?
+        .body;
+    let builds = response.action.events.iter();
+    // Only events of hosts are builds; the other events are those of control.
     let builds = builds.filter(|event| event.event.starts_with("compute_"));
     Ok(builds.count() as u64)
 }

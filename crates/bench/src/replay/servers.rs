@@ -1,4 +1,4 @@
-//! Servers of the compute API: created, listed, deleted.
+//! Creates, lists, shows and deletes servers of the compute API.
 
 use std::fmt::Write as _;
 
@@ -9,26 +9,26 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::api::{Api, CallError, Service};
-use super::progress_table::TaskEnd;
+use super::task_progress::TaskEnd;
 
-/// The image that servers boot from: Placewright stores the reference and does not look it up.
+/// The image of servers. Placewright stores the reference and does not look the image up.
 const IMAGE: &str = "70ace000-0000-4000-8000-000000000001";
 /// The number of servers on a page of a listing.
-const PAGE: usize = 1000;
+const PAGE_SERVERS: usize = 1000;
 
 #[derive(Debug, Deserialize)]
-struct Created {
-    server: Named,
+struct CreateResponse {
+    server: CreatedServer,
 }
 
 #[derive(Debug, Deserialize)]
-struct Named {
+struct CreatedServer {
     id: Uuid,
 }
 
-/// A server in a listing.
+/// A server in a response.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Listed {
+pub(crate) struct ServerView {
     pub(crate) id: Uuid,
     /// The status; only in detailed listings.
     #[serde(default)]
@@ -48,19 +48,19 @@ struct Fault {
 }
 
 #[derive(Debug, Deserialize)]
-struct Page {
-    servers: Vec<Listed>,
+struct ServerPage {
+    servers: Vec<ServerView>,
     #[serde(default)]
     servers_links: Vec<IgnoredAny>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Shown {
-    server: Listed,
+struct ServerResponse {
+    server: ServerView,
 }
 
-impl Listed {
-    /// How the server ended, if it did.
+impl ServerView {
+    /// How the server's build ended; none if it has not ended.
     pub(crate) fn end(&self) -> Option<TaskEnd> {
         match self.status.as_str() {
             "ACTIVE" => Some(TaskEnd::Active),
@@ -75,16 +75,18 @@ impl Listed {
 }
 
 impl Fault {
-    /// The message, and the first line of the details if that is text and adds something.
+    /// The message, followed by the first line of the details if that is text that the message lacks.
     fn reason(&self) -> String {
-        let mut more = self.details.lines().map(str::trim);
-        let more = more.find(|line| !line.is_empty());
+        let mut details = self.details.lines().map(str::trim);
+        let first_detail = details.find(|line| !line.is_empty());
         let message = self.message.trim();
-        match more {
-            // Placewright's explanation in JSON; the message summarises it.
-            Some(more) if more.starts_with('{') => message.to_owned(),
-            Some(more) if message.is_empty() => more.to_owned(),
-            Some(more) if !message.contains(more) => format!("{message} {more}"),
+        match first_detail {
+            // The details are Placewright's explanation in JSON, which the message summarises.
+            Some(first_detail) if first_detail.starts_with('{') => message.to_owned(),
+            Some(first_detail) if message.is_empty() => first_detail.to_owned(),
+            Some(first_detail) if !message.contains(first_detail) => {
+                format!("{message} {first_detail}")
+            }
             _ => message.to_owned(),
         }
     }
@@ -92,8 +94,8 @@ impl Fault {
 
 /// The conditions of a listing.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Wanted<'a> {
-    /// Whether to list all fields, or only the names.
+pub(crate) struct ServerFilter<'a> {
+    /// Whether to list all fields of servers, or only ids and names.
     pub(crate) detail: bool,
     /// Only servers with this status.
     pub(crate) status: Option<&'a str>,
@@ -106,15 +108,15 @@ pub(crate) async fn create(api: &Api, name: &str, flavor: &str) -> Result<Uuid, 
     let body = json!({"server": {
         "name": name, "flavorRef": flavor, "imageRef": IMAGE, "networks": "none",
     }});
-    let created: Created = api.post("/servers", body.to_string()).await?;
+    let created: CreateResponse = api.post("/servers", body.to_string()).await?;
     Ok(created.server.id)
 }
 
 /// Reads a single server.
-pub(crate) async fn show(api: &Api, server: Uuid) -> Result<Listed, CallError> {
+pub(crate) async fn show(api: &Api, server: Uuid) -> Result<ServerView, CallError> {
     let path = format!("/servers/{server}");
-    let shown = api.get::<Shown>(Service::Compute, &path).await?;
-    Ok(shown.body.server)
+    let response = api.get::<ServerResponse>(Service::Compute, &path).await?;
+    Ok(response.body.server)
 }
 
 /// Requests the deletion of a server.
@@ -122,39 +124,39 @@ pub(crate) async fn delete(api: &Api, server: Uuid) -> Result<(), CallError> {
     api.delete(&format!("/servers/{server}")).await
 }
 
-/// Lists servers page by page; returns the server's time when the listing began.
+/// Lists servers page by page; returns the time at the start of the listing by the API server's clock.
 pub(crate) async fn list(
     api: &Api,
-    wanted: Wanted<'_>,
-    mut visit: impl FnMut(Listed),
+    filter: ServerFilter<'_>,
+    mut visit: impl FnMut(ServerView),
 ) -> Result<Option<Timestamp>, CallError> {
-    let mut base = if wanted.detail {
+    let mut base = if filter.detail {
         "/servers/detail".to_owned()
     } else {
         "/servers".to_owned()
     };
     // Writing to a string cannot fail.
-    let _ = write!(base, "?limit={PAGE}");
-    if let Some(status) = wanted.status {
+    let _ = write!(base, "?limit={PAGE_SERVERS}");
+    if let Some(status) = filter.status {
         let _ = write!(base, "&status={status}");
     }
-    if let Some(since) = wanted.changed_since {
+    if let Some(since) = filter.changed_since {
         let since = since.strftime("%Y-%m-%dT%H:%M:%SZ");
         let _ = write!(base, "&changes-since={since}");
     }
     let mut path = base.clone();
-    let mut began = None;
+    let mut listing_start = None;
     loop {
-        let answer = api.get::<Page>(Service::Compute, &path).await?;
-        began = began.or(answer.date);
-        let page = answer.body;
-        let last = page.servers.last().map(|server| server.id);
+        let page_response = api.get::<ServerPage>(Service::Compute, &path).await?;
+        listing_start = listing_start.or(page_response.date);
+        let page = page_response.body;
+        let last_id = page.servers.last().map(|server| server.id);
         page.servers.into_iter().for_each(&mut visit);
-        match last {
-            Some(last) if !page.servers_links.is_empty() => {
-                path = format!("{base}&marker={last}");
+        match last_id {
+            Some(last_id) if !page.servers_links.is_empty() => {
+                path = format!("{base}&marker={last_id}");
             }
-            _ => return Ok(began),
+            _ => return Ok(listing_start),
         }
     }
 }

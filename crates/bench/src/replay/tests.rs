@@ -18,31 +18,31 @@ use uuid::Uuid;
 use super::Replay;
 
 #[derive(Parser)]
-struct Line {
+struct CommandLine {
     #[command(flatten)]
     replay: Replay,
 }
 
-/// An installation of two hosts that completes builds at the second listing.
+/// A simulated installation of two hosts. Builds end with the second listing.
 #[derive(Default)]
-struct Fake {
+struct FakeInstallation {
     flavors: Vec<Value>,
     servers: BTreeMap<Uuid, Server>,
     deleted: Vec<String>,
-    /// The number of create requests that are still answered with "retry later".
-    busy: u32,
+    /// The number of create requests that will still be answered with 503.
+    busy_responses: u32,
 }
 
 struct Server {
     name: String,
-    looks: u32,
+    listings: u32,
 }
 
 impl Server {
-    /// The server's state, which its name determines.
-    fn shown(&self, id: Uuid) -> Value {
+    /// The representation of the server. Its name determines how its build ends.
+    fn view(&self, id: Uuid) -> Value {
         let (status, fault) = match &self.name {
-            _ if self.looks < 2 => ("BUILD", Value::Null),
+            _ if self.listings < 2 => ("BUILD", Value::Null),
             name if name.starts_with("full") => (
                 "ERROR",
                 json!({"code": 500, "message": "No valid host was found.",
@@ -53,15 +53,15 @@ impl Server {
             name if name.starts_with("stuck") => ("BUILD", Value::Null),
             _ => ("ACTIVE", Value::Null),
         };
-        let mut shown = json!({"id": id, "name": self.name, "status": status, "tenant_id": "p"});
+        let mut view = json!({"id": id, "name": self.name, "status": status, "tenant_id": "p"});
         if !fault.is_null() {
-            shown["fault"] = fault;
+            view["fault"] = fault;
         }
-        shown
+        view
     }
 }
 
-impl Fake {
+impl FakeInstallation {
     fn answer(&mut self, method: &Method, path: &str, query: &str, body: &Value) -> (u16, Value) {
         let path: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match (method.as_str(), &*path) {
@@ -86,7 +86,7 @@ impl Fake {
             ("GET", ["v2.1", "servers"] | ["v2.1", "servers", "detail"]) => self.list(query),
             ("GET", ["v2.1", "servers", id]) => {
                 let id = id.parse().unwrap();
-                (200, json!({"server": self.servers[&id].shown(id)}))
+                (200, json!({"server": self.servers[&id].view(id)}))
             }
             ("DELETE", ["v2.1", "servers", id]) => {
                 let server = self.servers.remove(&id.parse().unwrap()).unwrap();
@@ -118,8 +118,8 @@ impl Fake {
     }
 
     fn create(&mut self, server: &Value) -> (u16, Value) {
-        if self.busy > 0 {
-            self.busy -= 1;
+        if self.busy_responses > 0 {
+            self.busy_responses -= 1;
             return (503, json!({"serviceUnavailable": {"message": "later"}}));
         }
         let name = server["name"].as_str().unwrap().to_owned();
@@ -130,7 +130,7 @@ impl Fake {
             );
         }
         let id = Uuid::from_u128(self.servers.len() as u128 + 1 + self.deleted.len() as u128);
-        self.servers.insert(id, Server { name, looks: 0 });
+        self.servers.insert(id, Server { name, listings: 0 });
         (202, json!({"server": {"id": id}}))
     }
 
@@ -143,7 +143,7 @@ impl Fake {
         if !parameters.contains_key("marker") {
             self.servers
                 .values_mut()
-                .for_each(|server| server.looks += 1);
+                .for_each(|server| server.listings += 1);
         }
         let marker = parameters
             .get("marker")
@@ -151,34 +151,37 @@ impl Fake {
         let all = self
             .servers
             .iter()
-            .map(|(id, server)| (*id, server.shown(*id)));
-        let mut left = all.filter(|(id, shown)| {
-            shown["status"] == parameters["status"] && marker.is_none_or(|marker| *id > marker)
+            .map(|(id, server)| (*id, server.view(*id)));
+        let mut remaining = all.filter(|(id, view)| {
+            view["status"] == parameters["status"] && marker.is_none_or(|marker| *id > marker)
         });
-        let page: Vec<Value> = left.next().map(|(_, shown)| shown).into_iter().collect();
+        let page: Vec<Value> = remaining.next().map(|(_, view)| view).into_iter().collect();
         let mut answer = json!({"servers": page});
-        if left.next().is_some() {
+        if remaining.next().is_some() {
             answer["servers_links"] = json!([{"rel": "next", "href": "…"}]);
         }
         (200, answer)
     }
 }
 
-async fn serve(fake: Arc<Mutex<Fake>>) -> SocketAddr {
+async fn serve(installation: Arc<Mutex<FakeInstallation>>) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let fake = Arc::clone(&fake);
+            let installation = Arc::clone(&installation);
             let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-                let fake = Arc::clone(&fake);
+                let installation = Arc::clone(&installation);
                 async move {
                     let (parts, body) = request.into_parts();
                     let body = body.collect().await.unwrap().to_bytes();
                     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
                     let query = parts.uri.query().unwrap_or_default();
                     let path = parts.uri.path();
-                    let (status, body) = fake.lock().answer(&parts.method, path, query, &body);
+                    let (status, body) =
+                        installation
+                            .lock()
+                            .answer(&parts.method, path, query, &body);
                     let body = if body.is_null() {
                         String::new()
                     } else {
@@ -201,13 +204,13 @@ const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\na,32000,1000,1,T4\nb,320
 fn tasks(names: &[&str]) -> String {
     let header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n";
     let rows = names.iter().enumerate();
-    let rows = rows.map(|(at, name)| format!("{name},1000,100,1,500,{at},{}\n", at + 50));
+    let rows = rows.map(|(index, name)| format!("{name},1000,100,1,500,{index},{}\n", index + 50));
     header.to_owned() + &rows.collect::<String>()
 }
 
 /// Runs a replay; returns whether it succeeded, and its results.
 async fn replay(
-    fake: &Arc<Mutex<Fake>>,
+    installation: &Arc<Mutex<FakeInstallation>>,
     (nodes, tasks): (&str, &str),
     flags: &[&str],
 ) -> (anyhow::Result<bool>, Value, PathBuf) {
@@ -218,33 +221,33 @@ async fn replay(
         file.display().to_string()
     };
     let (nodes_file, tasks_file) = (file("nodes.csv", nodes), file("tasks.csv", tasks));
-    let url = format!("http://{}", serve(Arc::clone(fake)).await);
-    let out = folder.join("out");
-    let line = ["replay", "--nodes", &nodes_file, "--tasks", &tasks_file];
-    let more = ["--url", &url, "--placement-url", &url, "--wait", "0"];
-    let to = ["--out".to_owned(), out.display().to_string()];
-    let line = line
+    let url = format!("http://{}", serve(Arc::clone(installation)).await);
+    let output = folder.join("out");
+    let arguments = ["replay", "--nodes", &nodes_file, "--tasks", &tasks_file];
+    let url_arguments = ["--url", &url, "--placement-url", &url, "--wait", "0"];
+    let output_arguments = ["--out".to_owned(), output.display().to_string()];
+    let arguments = arguments
         .into_iter()
-        .chain(more)
-        .chain(to.iter().map(String::as_str));
-    let line = Line::parse_from(line.chain(flags.iter().copied()));
+        .chain(url_arguments)
+        .chain(output_arguments.iter().map(String::as_str));
+    let arguments = CommandLine::parse_from(arguments.chain(flags.iter().copied()));
     let nodes = placewright_trace::nodes::parse(Path::new("n"), nodes.as_bytes()).unwrap();
     let tasks = placewright_trace::tasks::parse(Path::new("t"), tasks.as_bytes()).unwrap();
-    let done = line.replay.replay(&nodes, &tasks).await;
-    let report = std::fs::read(out.join("report.json")).unwrap_or_default();
+    let result = arguments.replay.replay(&nodes, &tasks).await;
+    let report = std::fs::read(output.join("report.json")).unwrap_or_default();
     let report = serde_json::from_slice(&report).unwrap_or(Value::Null);
-    (done, report, out)
+    (result, report, output)
 }
 
 #[tokio::test]
 async fn tasks_end_active_or_refused_with_a_reason() {
-    let fake = Arc::new(Mutex::new(Fake {
-        busy: 2,
-        ..Fake::default()
+    let installation = Arc::new(Mutex::new(FakeInstallation {
+        busy_responses: 2,
+        ..FakeInstallation::default()
     }));
     let tasks = tasks(&["t1", "full1", "t2", "full2", "quota", "t3"]);
-    let (done, report, out) = replay(&fake, (NODES, &tasks), &[]).await;
-    assert!(done.unwrap());
+    let (result, report, output) = replay(&installation, (NODES, &tasks), &[]).await;
+    assert!(result.unwrap());
     assert_eq!(
         (&report["placed"], &report["refused"]),
         (&json!(3), &json!(3))
@@ -264,44 +267,44 @@ async fn tasks_end_active_or_refused_with_a_reason() {
     );
     assert_eq!(report["retries"], json!({"builds": 5, "servers": 5}));
     assert!(
-        std::fs::read_to_string(out.join("fill.svg"))
+        std::fs::read_to_string(output.join("fill.svg"))
             .unwrap()
             .contains("</svg>")
     );
     // Flavors are created once: a second run finds them.
-    assert_eq!(fake.lock().flavors.len(), 1);
-    let (again, ..) = replay(&fake, (NODES, &tasks), &["--clean-up"]).await;
-    assert!(again.unwrap());
-    assert_eq!(fake.lock().flavors.len(), 1);
-    assert_eq!(fake.lock().deleted.len(), 5);
+    assert_eq!(installation.lock().flavors.len(), 1);
+    let (second_result, ..) = replay(&installation, (NODES, &tasks), &["--clean-up"]).await;
+    assert!(second_result.unwrap());
+    assert_eq!(installation.lock().flavors.len(), 1);
+    assert_eq!(installation.lock().deleted.len(), 5);
 }
 
 #[tokio::test]
-async fn what_ends_otherwise_fails_the_run_and_is_listed() {
-    let fake = Arc::new(Mutex::new(Fake::default()));
+async fn tasks_that_end_otherwise_fail_the_run_and_are_listed() {
+    let installation = Arc::new(Mutex::new(FakeInstallation::default()));
     let tasks = tasks(&["t1", "broken", "stuck"]);
-    let (done, report, _) = replay(&fake, (NODES, &tasks), &["--patience", "1"]).await;
-    assert!(!done.unwrap());
+    let (result, report, _) = replay(&installation, (NODES, &tasks), &["--patience", "1"]).await;
+    assert!(!result.unwrap());
     assert_eq!(report["unsettled"], json!(2));
 }
 
 #[tokio::test]
-async fn with_a_speed_servers_are_deleted_at_their_time() {
-    let fake = Arc::new(Mutex::new(Fake::default()));
+async fn with_a_speed_servers_are_deleted_at_their_times() {
+    let installation = Arc::new(Mutex::new(FakeInstallation::default()));
     let tasks = tasks(&["t1", "full1", "t2"]);
-    let (done, report, _) = replay(&fake, (NODES, &tasks), &["--speed", "200"]).await;
-    assert!(done.unwrap());
+    let (result, report, _) = replay(&installation, (NODES, &tasks), &["--speed", "200"]).await;
+    assert!(result.unwrap());
     assert_eq!(report["deleted"], json!(3));
-    assert!(fake.lock().servers.is_empty());
+    assert!(installation.lock().servers.is_empty());
 }
 
 #[tokio::test]
-async fn an_installation_without_the_hosts_is_refused_with_what_it_lacks() {
-    let fake = Arc::new(Mutex::new(Fake::default()));
+async fn an_installation_without_the_hosts_is_an_error_that_names_them() {
+    let installation = Arc::new(Mutex::new(FakeInstallation::default()));
     let nodes = format!("{NODES}c,1,1,0,\n");
-    let (done, ..) = replay(&fake, (&nodes, &tasks(&["t1"])), &[]).await;
-    let error = done.unwrap_err().to_string();
+    let (result, ..) = replay(&installation, (&nodes, &tasks(&["t1"])), &[]).await;
+    let error = result.unwrap_err().to_string();
     assert!(error.contains("1 of 3 hosts are not there: c"), "{error}");
     assert!(error.contains("placewright up --nodes"), "{error}");
-    assert!(fake.lock().servers.is_empty() && fake.lock().flavors.is_empty());
+    assert!(installation.lock().servers.is_empty() && installation.lock().flavors.is_empty());
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::api::{Api, CallError, Service};
-use super::progress_table::Counts;
+use super::task_progress::Counts;
 
 /// Amounts by resource class.
 pub(crate) type Amounts = BTreeMap<String, u64>;
@@ -29,12 +29,12 @@ struct Usages {
 }
 
 /// The allocations of a project, summed over all consumers.
-pub(crate) async fn of_project(api: &Api, project: &str) -> Result<Amounts, CallError> {
+pub(crate) async fn project_usage(api: &Api, project: &str) -> Result<Amounts, CallError> {
     let path = format!("/usages?project_id={project}");
-    let answer = api.get::<Usages>(Service::Placement, &path).await?;
+    let response = api.get::<Usages>(Service::Placement, &path).await?;
     let mut used = Amounts::new();
-    // By consumer type, each with its number of consumers and its amounts.
-    for amounts in answer.body.usages.values() {
+    // Each value has the number of consumers and the amounts of one consumer type.
+    for amounts in response.body.usages.values() {
         for (class, amount) in amounts.as_object().into_iter().flatten() {
             if class != "consumer_count" {
                 *used.entry(class.clone()).or_default() += amount.as_u64().unwrap_or(0);
@@ -59,11 +59,11 @@ pub(crate) fn totals(nodes: &[Node]) -> Amounts {
     totals
 }
 
-/// A part of a whole in percent; 0 of nothing.
+/// An amount in percent of a total; 0 if the total is 0.
 #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
-pub(crate) fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
+pub(crate) fn percent(amount: u64, total: u64) -> f64 {
+    if total == 0 {
         return 0.0;
     }
-    part as f64 / whole as f64 * 100.0
+    amount as f64 / total as f64 * 100.0
 }

@@ -225,7 +225,7 @@ impl SelectionRequest {
             unsure = Some(placing.claim(&self.owner.project, &self.owner.user, self.at));
         }
         let (shared, at) = (Arc::clone(&self.shared), self.at);
-        let note = placewright_audit_log::current();
+        let note = placewright_audit_log::current_note();
         let undoing = tokio::spawn(placewright_audit_log::scope(note, async move {
             if let Some(claim) = unsure {
                 shared.make_certain(claim).await;

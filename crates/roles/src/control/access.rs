@@ -82,7 +82,7 @@ impl AccessFiles {
     /// Reads the files of TLS that have changed again.
     fn reread_changed(&self) {
         self.tls.reread_changed();
-        if let Err(error) = self.gateway.authenticator().look_at_authorities() {
+        if let Err(error) = self.gateway.authenticator().check_authorities() {
             log_unchanged("keystone", &error);
         }
     }

@@ -1,4 +1,4 @@
-//! Reading modules off the tokens of their files.
+//! Reads modules from the tokens of their files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::{Import, Module};
 
-/// The words after which a module's item has its name.
-const ITEMS: [&str; 10] = [
+/// The keywords after which the name of an item follows.
+const ITEM_KEYWORDS: [&str; 10] = [
     "struct", "enum", "union", "trait", "type", "const", "static", "fn", "mod", "mut",
 ];
 
@@ -17,15 +17,15 @@ pub(super) struct Parser {
     pub(super) modules: Vec<Module>,
 }
 
-/// Where the tokens being read are.
+/// The context of the tokens that are being read.
 #[derive(Clone, Copy)]
-struct Place<'p> {
-    /// The module that they belong to.
+struct ParseContext<'p> {
+    /// The module to which they belong.
     module: usize,
-    /// The directory where the files of the module's children are.
+    /// The directory with the files of the module's children.
     children: &'p Path,
-    /// Whether they are the module's own items and not the inside of one.
-    top: bool,
+    /// Whether they are items of the module, and not the inside of an item.
+    is_top_level: bool,
 }
 
 impl Parser {
@@ -36,140 +36,150 @@ impl Parser {
     }
 
     fn read(&mut self, file: &Path, children: &Path, module: usize) -> Result<(), String> {
-        let text = fs::read_to_string(file).map_err(|error| says(file, &error))?;
-        let stream: TokenStream = text.parse().map_err(|error| says(file, &error))?;
+        let text = fs::read_to_string(file).map_err(|error| with_path(file, &error))?;
+        let stream: TokenStream = text.parse().map_err(|error| with_path(file, &error))?;
         self.stream(
             stream,
-            Place {
+            ParseContext {
                 module,
                 children,
-                top: true,
+                is_top_level: true,
             },
         )
     }
 
-    fn stream(&mut self, stream: TokenStream, place: Place<'_>) -> Result<(), String> {
+    fn stream(&mut self, stream: TokenStream, context: ParseContext<'_>) -> Result<(), String> {
         let tokens: Vec<TokenTree> = stream.into_iter().collect();
-        let mut at = 0;
-        while at < tokens.len() {
-            at = self.token(&tokens, at, place)?;
+        let mut index = 0;
+        while index < tokens.len() {
+            index = self.token(&tokens, index, context)?;
         }
         Ok(())
     }
 
-    /// Reads what begins with a token, and says where the next begins.
+    /// Reads the token at an index, with what belongs to it. Returns the index of the next token.
     fn token(
         &mut self,
         tokens: &[TokenTree],
-        at: usize,
-        place: Place<'_>,
+        index: usize,
+        context: ParseContext<'_>,
     ) -> Result<usize, String> {
-        match &tokens[at] {
+        match &tokens[index] {
             TokenTree::Punct(punct) if punct.as_char() == '#' => {
-                let Some(TokenTree::Group(group)) = tokens.get(at + 1) else {
-                    return Ok(at + 1);
+                let Some(TokenTree::Group(group)) = tokens.get(index + 1) else {
+                    return Ok(index + 1);
                 };
-                Ok(if is_for_tests(group) {
-                    after_item(tokens, at + 2)
+                Ok(if is_test_only(group) {
+                    end_of_item(tokens, index + 2)
                 } else {
-                    at + 2
+                    index + 2
                 })
             }
             TokenTree::Group(group) => {
                 self.stream(
                     group.stream(),
-                    Place {
-                        top: false,
-                        ..place
+                    ParseContext {
+                        is_top_level: false,
+                        ..context
                     },
                 )?;
-                Ok(at + 1)
+                Ok(index + 1)
             }
             TokenTree::Ident(ident) => match ident.to_string().as_str() {
-                "use" if !is_punct(tokens.get(at + 1), '<') => {
-                    let end = at + tokens[at..].iter().take_while(|token| !ends(token)).count();
-                    let public = at > 0 && is_public(&tokens[..at]);
-                    let imports = &mut self.modules[place.module].imports;
-                    use_tree(&tokens[at + 1..end], &[], public, imports);
+                "use" if !is_punct(tokens.get(index + 1), '<') => {
+                    let end = index
+                        + tokens[index..]
+                            .iter()
+                            .take_while(|token| !is_semicolon(token))
+                            .count();
+                    let is_public_import = index > 0 && is_public(&tokens[..index]);
+                    let imports = &mut self.modules[context.module].imports;
+                    parse_use_tree(&tokens[index + 1..end], &[], is_public_import, imports);
                     Ok(end + 1)
                 }
-                "mod" if place.top => self.module(tokens, at, place),
-                word => Ok(self.word(word, tokens, at, place)),
+                "mod" if context.is_top_level => self.module(tokens, index, context),
+                word => Ok(self.word(word, tokens, index, context)),
             },
-            _ => Ok(at + 1),
+            _ => Ok(index + 1),
         }
     }
 
-    /// A `mod` declaration, with or without a body.
+    /// Reads a `mod` declaration, with or without a body.
     fn module(
         &mut self,
         tokens: &[TokenTree],
-        at: usize,
-        place: Place<'_>,
+        index: usize,
+        context: ParseContext<'_>,
     ) -> Result<usize, String> {
-        let Some(TokenTree::Ident(name)) = tokens.get(at + 1) else {
-            return Ok(at + 1);
+        let Some(TokenTree::Ident(name)) = tokens.get(index + 1) else {
+            return Ok(index + 1);
         };
         let name = name.to_string();
         let child = self.modules.len();
-        let parent = &mut self.modules[place.module];
+        let parent = &mut self.modules[context.module];
         let path = match parent.path.as_str() {
             "" => name.clone(),
             path => format!("{path}::{name}"),
         };
         parent.children.insert(name.clone(), child);
-        let own_file = !matches!(tokens.get(at + 2), Some(TokenTree::Group(_)));
-        let owner = if own_file { child } else { parent.owner };
+        let has_file = !matches!(tokens.get(index + 2), Some(TokenTree::Group(_)));
+        let file_module = if has_file { child } else { parent.file_module };
         self.modules.push(Module {
             path,
-            parent: place.module,
-            owner,
+            parent: context.module,
+            file_module,
             ..Module::default()
         });
-        let children = place.children.join(&name);
-        if let Some(TokenTree::Group(body)) = tokens.get(at + 2) {
+        let children = context.children.join(&name);
+        if let Some(TokenTree::Group(body)) = tokens.get(index + 2) {
             self.stream(
                 body.stream(),
-                Place {
+                ParseContext {
                     module: child,
                     children: &children,
-                    top: true,
+                    is_top_level: true,
                 },
             )?;
         } else {
-            self.read(&file_of(place.children, &name), &children, child)?;
+            self.read(&path_of_module(context.children, &name), &children, child)?;
         }
-        Ok(at + 3)
+        Ok(index + 3)
     }
 
-    /// Any other word: a name, the word before an item's name, or the first of a path.
-    fn word(&mut self, word: &str, tokens: &[TokenTree], at: usize, place: Place<'_>) -> usize {
-        let module = &mut self.modules[place.module];
+    /// Reads any other word: a name, the keyword of an item, or the first name of a path.
+    fn word(
+        &mut self,
+        word: &str,
+        tokens: &[TokenTree],
+        index: usize,
+        context: ParseContext<'_>,
+    ) -> usize {
+        let module = &mut self.modules[context.module];
         module.words.insert(word.to_owned());
-        if place.top {
+        if context.is_top_level {
             // `macro_rules! name`
             let name = if word == "macro_rules" {
-                tokens.get(at + 2)
+                tokens.get(index + 2)
             } else {
-                tokens.get(at + 1)
+                tokens.get(index + 1)
             };
             if let Some(TokenTree::Ident(name)) = name
-                && (ITEMS.contains(&word) || word == "macro_rules")
+                && (ITEM_KEYWORDS.contains(&word) || word == "macro_rules")
             {
                 module.items.insert(name.to_string());
             }
         }
         let mut path = vec![word.to_owned()];
-        let mut next = at + 1;
+        let mut next = index + 1;
         while is_path_separator(tokens, next)
             && let Some(TokenTree::Ident(name)) = tokens.get(next + 2)
         {
             path.push(name.to_string());
             next += 3;
         }
-        // What comes after a separator continues a path that begins with something else.
-        let goes_on = at >= 2 && is_path_separator(tokens, at - 2);
-        if path.len() > 1 && !goes_on {
+        // A name after a separator continues a path that does not begin with a name, such as `<T>::name`.
+        let is_continuation = index >= 2 && is_path_separator(tokens, index - 2);
+        if path.len() > 1 && !is_continuation {
             module.words.extend(path.iter().cloned());
             module.paths.insert(path);
         }
@@ -177,11 +187,11 @@ impl Parser {
     }
 }
 
-fn says(file: &Path, error: &dyn std::fmt::Display) -> String {
+fn with_path(file: &Path, error: &dyn std::fmt::Display) -> String {
     format!("{}: {error}", file.display())
 }
 
-fn file_of(directory: &Path, name: &str) -> PathBuf {
+fn path_of_module(directory: &Path, name: &str) -> PathBuf {
     let file = directory.join(format!("{name}.rs"));
     if file.is_file() {
         file
@@ -194,45 +204,52 @@ fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
 }
 
-fn ends(token: &TokenTree) -> bool {
+fn is_semicolon(token: &TokenTree) -> bool {
     is_punct(Some(token), ';')
 }
 
-fn is_path_separator(tokens: &[TokenTree], at: usize) -> bool {
-    is_punct(tokens.get(at), ':') && is_punct(tokens.get(at + 1), ':')
+fn is_path_separator(tokens: &[TokenTree], index: usize) -> bool {
+    is_punct(tokens.get(index), ':') && is_punct(tokens.get(index + 1), ':')
 }
 
 /// Whether the tokens end with `pub` or `pub(…)`.
 fn is_public(tokens: &[TokenTree]) -> bool {
     let word = |token: &TokenTree| matches!(token, TokenTree::Ident(word) if *word == "pub");
     match tokens {
-        [.., before, TokenTree::Group(group)] => {
-            group.delimiter() == Delimiter::Parenthesis && word(before)
+        [.., previous, TokenTree::Group(group)] => {
+            group.delimiter() == Delimiter::Parenthesis && word(previous)
         }
         [.., last] => word(last),
         [] => false,
     }
 }
 
-/// Whether an attribute keeps its item for tests.
-fn is_for_tests(attribute: &Group) -> bool {
+/// Whether an attribute limits its item to tests.
+fn is_test_only(attribute: &Group) -> bool {
     let mut text = attribute.stream().to_string();
     text.retain(|character| !character.is_whitespace());
     text == "cfg(test)" || text.starts_with("cfg(all(test,")
 }
 
-/// Where the item that begins at `at` is over.
-fn after_item(tokens: &[TokenTree], at: usize) -> usize {
-    let inside = tokens[at.min(tokens.len())..].iter().take_while(|token| {
-        let body =
-            matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
-        !body && !ends(token)
-    });
-    at + inside.count() + 1
+/// The index after the item that begins at `index`.
+fn end_of_item(tokens: &[TokenTree], index: usize) -> usize {
+    let inside = tokens[index.min(tokens.len())..]
+        .iter()
+        .take_while(|token| {
+            let body =
+                matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
+            !body && !is_semicolon(token)
+        });
+    index + inside.count() + 1
 }
 
-/// Takes the imports of a `use` declaration, or of a part of one behind `prefix`.
-fn use_tree(tokens: &[TokenTree], prefix: &[String], public: bool, imports: &mut Vec<Import>) {
+/// Appends the imports of a `use` declaration, or of a part of one with the path `prefix`.
+fn parse_use_tree(
+    tokens: &[TokenTree],
+    prefix: &[String],
+    is_public_import: bool,
+    imports: &mut Vec<Import>,
+) {
     for tree in tokens.split(|token| is_punct(Some(token), ',')) {
         let mut path = prefix.to_vec();
         let mut name = None;
@@ -244,15 +261,15 @@ fn use_tree(tokens: &[TokenTree], prefix: &[String], public: bool, imports: &mut
                 TokenTree::Ident(word) if *word == "self" && !path.is_empty() => {}
                 TokenTree::Ident(word) => path.push(word.to_string()),
                 TokenTree::Group(group) => {
-                    let inner: Vec<TokenTree> = group.stream().into_iter().collect();
-                    use_tree(&inner, &path, public, imports);
+                    let group_tokens: Vec<TokenTree> = group.stream().into_iter().collect();
+                    parse_use_tree(&group_tokens, &path, is_public_import, imports);
                     path.clear();
                 }
                 TokenTree::Punct(punct) if punct.as_char() == '*' => {
                     imports.push(Import {
                         path: std::mem::take(&mut path),
                         name: None,
-                        public,
+                        is_public: is_public_import,
                     });
                 }
                 _ => {}
@@ -260,7 +277,11 @@ fn use_tree(tokens: &[TokenTree], prefix: &[String], public: bool, imports: &mut
         }
         if let Some(last) = path.last() {
             let name = name.or_else(|| Some(last.clone()));
-            imports.push(Import { path, name, public });
+            imports.push(Import {
+                path,
+                name,
+                is_public: is_public_import,
+            });
         }
     }
 }

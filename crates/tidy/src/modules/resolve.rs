@@ -1,171 +1,184 @@
-//! Following paths to the modules that define what they name.
+//! Resolves paths to the modules that define what they name.
 
 use std::collections::BTreeSet;
 
-use super::{Import, Module, Modules, Uses};
+use super::{Import, Module, ModuleUses, Modules};
 
-/// Where a name leads, seen from a module.
-enum Found {
-    /// It is defined in this module, or is this module.
-    In(usize),
-    /// It comes from another crate.
-    Outside,
-    /// Nothing says where it comes from.
-    Unknown,
+/// Where a name is defined.
+enum Definition {
+    /// In this module, or it is this module.
+    Module(usize),
+    /// In another crate.
+    OtherCrate,
+    /// No item or import with this name was found.
+    Unresolved,
 }
 
-impl Found {
-    /// The module, or `last` where nothing is known.
-    fn or(self, last: usize) -> Option<usize> {
+impl Definition {
+    /// The module of this crate, or `last` if the name was not resolved.
+    fn module_or(self, last: usize) -> Option<usize> {
         match self {
-            Self::In(module) => Some(module),
-            Self::Outside => None,
-            Self::Unknown => Some(last),
+            Self::Module(module) => Some(module),
+            Self::OtherCrate => None,
+            Self::Unresolved => Some(last),
         }
     }
 }
 
 impl Modules {
-    /// Which file uses which.
-    pub(super) fn uses(&self) -> Uses {
-        let mut uses = Uses::new();
-        for (at, module) in self.modules.iter().enumerate() {
+    /// All uses between modules with files.
+    pub(super) fn uses(&self) -> ModuleUses {
+        let mut uses = ModuleUses::new();
+        for (from, module) in self.modules.iter().enumerate() {
             for import in &module.imports {
-                if let Some(to) = self.use_of_import(at, import) {
-                    self.note(&mut uses, at, to, &import.path);
+                if let Some(to) = self.use_of_import(from, import) {
+                    self.add_use(&mut uses, from, to, &import.path);
                 }
             }
             for path in &module.paths {
-                if let Some(to) = self.target(at, path, true) {
-                    self.note(&mut uses, at, to, path);
+                if let Some(to) = self.resolve(from, path, true) {
+                    self.add_use(&mut uses, from, to, path);
                 }
             }
         }
         uses
     }
 
-    fn note(&self, uses: &mut Uses, from: usize, to: usize, path: &[String]) {
-        let (from, to) = (self.modules[from].owner, self.modules[to].owner);
-        let (one, other) = (&self.modules[from].path, &self.modules[to].path);
-        if from != to && !is_within(one, other) && !is_within(other, one) {
+    fn add_use(&self, uses: &mut ModuleUses, from: usize, to: usize, path: &[String]) {
+        let (from, to) = (self.modules[from].file_module, self.modules[to].file_module);
+        let (from_path, to_path) = (&self.modules[from].path, &self.modules[to].path);
+        if from != to && !is_within(from_path, to_path) && !is_within(to_path, from_path) {
             uses.entry((from, to)).or_insert_with(|| path.to_vec());
         }
     }
 
-    /// The module that an import uses. The name of a module alone is no use: the paths that begin
-    /// with it are. A re-export is one where its name is also used in the module itself.
-    fn use_of_import(&self, at: usize, import: &Import) -> Option<usize> {
+    /// The module that an import uses. The import of a module is no use; the paths that begin with the
+    /// module's name are. A re-export is a use only if its name is also used in the module itself.
+    fn use_of_import(&self, from: usize, import: &Import) -> Option<usize> {
         if let Some(name) = &import.name {
-            if import.public && !self.modules[at].words.contains(name) {
+            if import.is_public && !self.modules[from].words.contains(name) {
                 return None;
             }
-            let (module, rest) = self.walk(at, &import.path)?;
-            if rest.is_empty() && module != at {
+            let (module, remaining) = self.follow_modules(from, &import.path)?;
+            if remaining.is_empty() && module != from {
                 return None;
             }
-        } else if import.public {
+        } else if import.is_public {
             return None;
         }
-        self.target(at, &import.path, false)
+        self.resolve(from, &import.path, false)
     }
 
-    /// The module that defines what a path in the module `at` names, if it is one of this crate.
-    fn target(&self, at: usize, path: &[String], through_imports: bool) -> Option<usize> {
-        if let Some((module, rest)) = self.walk(at, path) {
-            return self.find(module, rest, &mut BTreeSet::new()).or(module);
+    /// The module that defines what a path in the module `from` names, if it is one of this crate.
+    fn resolve(&self, from: usize, path: &[String], through_imports: bool) -> Option<usize> {
+        if let Some((module, remaining)) = self.follow_modules(from, path) {
+            return self
+                .find_definition(module, remaining, &mut BTreeSet::new())
+                .module_or(module);
         }
-        // A path that begins with an imported name, which is that of a module.
+        // The path begins with the imported name of a module.
         let first = path.first().filter(|_| through_imports)?;
-        let mut imports = self.modules[at].imports.iter();
+        let mut imports = self.modules[from].imports.iter();
         let import = imports.find(|import| import.name.as_ref() == Some(first))?;
-        let (module, rest) = self.walk(at, &import.path)?;
-        let whole: Vec<String> = rest.iter().chain(&path[1..]).cloned().collect();
-        self.find(module, &whole, &mut BTreeSet::new()).or(module)
+        let (module, remaining) = self.follow_modules(from, &import.path)?;
+        let full_path: Vec<String> = remaining.iter().chain(&path[1..]).cloned().collect();
+        self.find_definition(module, &full_path, &mut BTreeSet::new())
+            .module_or(module)
     }
 
-    /// Goes along a path as far as it names modules. `None` if it does not begin in this crate.
-    fn walk<'p>(&self, at: usize, path: &'p [String]) -> Option<(usize, &'p [String])> {
-        let mut module = at;
-        let mut rest = path;
+    /// Follows a path as far as it names modules: the last module, and the remaining path. `None` if the
+    /// path does not begin in this crate.
+    fn follow_modules<'p>(&self, from: usize, path: &'p [String]) -> Option<(usize, &'p [String])> {
+        let mut module = from;
+        let mut remaining = path;
         match path.first()?.as_str() {
             "crate" => {
                 module = 0;
-                rest = &rest[1..];
+                remaining = &remaining[1..];
             }
-            "self" => rest = &rest[1..],
+            "self" => remaining = &remaining[1..],
             "super" => {
-                while rest.first().is_some_and(|name| name == "super") {
+                while remaining.first().is_some_and(|name| name == "super") {
                     module = self.modules[module].parent;
-                    rest = &rest[1..];
+                    remaining = &remaining[1..];
                 }
             }
             first => {
-                self.modules[at].children.get(first)?;
+                self.modules[from].children.get(first)?;
             }
         }
-        while let Some(&child) = rest
+        while let Some(&child) = remaining
             .first()
             .and_then(|name| self.modules[module].children.get(name))
         {
             module = child;
-            rest = &rest[1..];
+            remaining = &remaining[1..];
         }
-        Some((module, rest))
+        Some((module, remaining))
     }
 
-    /// Where the first name of `rest` is defined, seen from a module that it is no child of.
-    fn find(&self, at: usize, rest: &[String], seen: &mut BTreeSet<(usize, String)>) -> Found {
-        let Some(name) = rest.first() else {
-            return Found::In(at);
+    /// Where the first name of `remaining` is defined, seen from a module; it is no child module of it.
+    fn find_definition(
+        &self,
+        from: usize,
+        remaining: &[String],
+        visited: &mut BTreeSet<(usize, String)>,
+    ) -> Definition {
+        let Some(name) = remaining.first() else {
+            return Definition::Module(from);
         };
-        let module = &self.modules[at];
+        let module = &self.modules[from];
         if module.items.contains(name) {
-            return Found::In(at);
+            return Definition::Module(from);
         }
-        if !seen.insert((at, name.clone())) {
-            return Found::Unknown;
+        if !visited.insert((from, name.clone())) {
+            return Definition::Unresolved;
         }
-        if let Some(import) = named(module, name) {
-            let path: Vec<String> = import.path.iter().chain(&rest[1..]).cloned().collect();
-            return match self.walk(at, &path) {
-                Some((next, rest)) => self.find(next, rest, seen),
-                None => Found::Outside,
+        if let Some(import) = import_of(module, name) {
+            let path: Vec<String> = import.path.iter().chain(&remaining[1..]).cloned().collect();
+            return match self.follow_modules(from, &path) {
+                Some((next, remaining)) => self.find_definition(next, remaining, visited),
+                None => Definition::OtherCrate,
             };
         }
         for glob in module.imports.iter().filter(|import| import.name.is_none()) {
-            if let Some((next, inner)) = self.walk(at, &glob.path)
+            if let Some((next, inner)) = self.follow_modules(from, &glob.path)
                 && inner.is_empty()
             {
-                let (next, rest) = self.descend(next, rest);
-                if let Found::In(module) = self.find(next, rest, seen) {
-                    return Found::In(module);
+                let (next, remaining) = self.follow_children(next, remaining);
+                if let Definition::Module(module) = self.find_definition(next, remaining, visited) {
+                    return Definition::Module(module);
                 }
             }
         }
-        Found::Unknown
+        Definition::Unresolved
     }
 
-    fn descend<'p>(&self, mut at: usize, mut rest: &'p [String]) -> (usize, &'p [String]) {
-        while let Some(&child) = rest
+    fn follow_children<'p>(
+        &self,
+        mut from: usize,
+        mut remaining: &'p [String],
+    ) -> (usize, &'p [String]) {
+        while let Some(&child) = remaining
             .first()
-            .and_then(|name| self.modules[at].children.get(name))
+            .and_then(|name| self.modules[from].children.get(name))
         {
-            at = child;
-            rest = &rest[1..];
+            from = child;
+            remaining = &remaining[1..];
         }
-        (at, rest)
+        (from, remaining)
     }
 }
 
-/// Whether a module is in another one, or in one of that.
+/// Whether a module is a descendant of another one.
 fn is_within(inner: &str, outer: &str) -> bool {
     outer.is_empty()
         || inner
             .strip_prefix(outer)
-            .is_some_and(|rest| rest.starts_with("::"))
+            .is_some_and(|remaining| remaining.starts_with("::"))
 }
 
-fn named<'m>(module: &'m Module, name: &str) -> Option<&'m Import> {
+fn import_of<'m>(module: &'m Module, name: &str) -> Option<&'m Import> {
     module
         .imports
         .iter()

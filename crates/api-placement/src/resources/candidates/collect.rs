@@ -15,54 +15,56 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
-use crate::candidate_texts::{self, CandidateCaches, Encoder};
+use crate::candidate_texts::{self, CacheKey, CandidateCaches, Encoder};
 use crate::microversion::Microversion;
 
-/// The length of one slice of the search, in steps of about 10 ns.
-const STEPS: usize = 200_000;
+/// The steps of the search in one slice; a step takes about 10 ns.
+const STEPS_PER_SLICE: usize = 200_000;
 
-/// A response with more candidates, or with more amounts, groups or summaries than the next two
-/// limits, is not written under the lock.
-const CANDIDATES_SMALL: usize = 2_000;
-const SIZE_SMALL: usize = 20_000;
-const SUMMARIES_SMALL: usize = 4_000;
+/// A response with more candidates than this is not written under the lock.
+const SMALL_CANDIDATES_MAX: usize = 2_000;
+/// A response with more amounts and mapped providers than this is not written under the lock.
+const SMALL_SIZE_MAX: usize = 20_000;
+/// A response with more summaries than this is not written under the lock.
+const SMALL_SUMMARIES_MAX: usize = 4_000;
 
 /// The summaries that are collected in one slice.
-const SUMMARIES_OF_SLICE: usize = 2_000;
+const SUMMARIES_PER_SLICE: usize = 2_000;
 
 /// The advice to a client whose response is too large.
-pub(super) const LIMIT: &str = "Ask for fewer candidates with limit=.";
+pub(super) const FEWER_CANDIDATES_ADVICE: &str = "Ask for fewer candidates with limit=.";
 
-/// The query, and what the search for it needs.
+/// A query for candidates, with what it takes to search and to write the response.
 pub(super) struct SearchRequest<'a> {
     pub(super) query: &'a CandidateQuery,
     pub(super) version: Microversion,
-    /// The key of the cached response, if this one may be cached.
-    pub(super) asked: Option<(Microversion, &'a str)>,
-    pub(super) kept: &'a CandidateCaches,
+    /// The key under which the response is cached; none if it may not be cached.
+    pub(super) cache_key: Option<CacheKey<'a>>,
+    pub(super) caches: &'a CandidateCaches,
     pub(super) bytes_max: usize,
 }
 
 impl SearchRequest<'_> {
     /// The approximate size of the candidates in the response, in bytes.
-    fn bytes(&self, found: &Candidates) -> usize {
-        let (amounts, mapped) = found.size();
-        let mut bytes = found.len() * 44 + amounts * 80;
+    fn candidate_bytes(&self, candidates: &Candidates) -> usize {
+        let (amounts, mapped_providers) = candidates.size();
+        let mut bytes = candidates.len() * 44 + amounts * 80;
         if self.version.since(34) {
             let groups = self.query.groups.iter();
-            let names: usize = groups.map(|group| group.suffix.len() + 8).sum();
-            bytes += found.len() * names + mapped * 40;
+            let name_bytes: usize = groups.map(|group| group.suffix.len() + 8).sum();
+            bytes += candidates.len() * name_bytes + mapped_providers * 40;
         }
         bytes
     }
 
-    /// Rejects a response that is too large already.
-    fn check(&self, found: &Candidates) -> ApiResult<()> {
-        if self.bytes(found) <= self.bytes_max {
+    /// Rejects a response whose candidates alone are too large.
+    fn check_size(&self, candidates: &Candidates) -> ApiResult<()> {
+        if self.candidate_bytes(candidates) <= self.bytes_max {
             return Ok(());
         }
         Err(ApiError::bad_request(format!(
-            "The answer would have more bytes than placement.answer_bytes_max allows, {}. {LIMIT}",
+            "The answer would have more bytes than placement.answer_bytes_max allows, {}. \
+             {FEWER_CANDIDATES_ADVICE}",
             self.bytes_max
         )))
     }
@@ -70,7 +72,7 @@ impl SearchRequest<'_> {
 
 /// A written response, or the collected data of a large one.
 pub(super) enum CollectResult {
-    Whole(Bytes),
+    Written(Bytes),
     Large(Box<LargeResponse>),
 }
 
@@ -91,55 +93,59 @@ impl Collector {
     }
 
     /// Runs one slice. Returns the result once it is complete.
-    pub(super) fn go_on(
+    pub(super) fn run_slice(
         &mut self,
         state: &State,
-        question: &SearchRequest<'_>,
+        request: &SearchRequest<'_>,
     ) -> Option<ApiResult<CollectResult>> {
         if let Some(large) = &mut self.large {
             return large
-                .go_on(state, question)
+                .run_slice(state, request)
                 .then(|| self.finish())
                 .flatten();
         }
         let is_first = std::mem::replace(&mut self.is_first, false);
         if is_first
-            && let Some(asked) = question.asked
-            && let Some(answer) = question.kept.answers.get(state, asked)
+            && let Some(key) = request.cache_key
+            && let Some(response) = request.caches.responses.get(state, key)
         {
-            return Some(Ok(CollectResult::Whole(answer)));
+            return Some(Ok(CollectResult::Written(response)));
         }
         let search = self.search.as_mut()?;
-        let is_over = match search.run_slice(state, STEPS) {
-            Ok(is_over) => is_over,
-            Err(refusal) => return Some(Err(super::refused(&refusal))),
+        let is_complete = match search.run_slice(state, STEPS_PER_SLICE) {
+            Ok(is_complete) => is_complete,
+            Err(refusal) => return Some(Err(super::refusal_error(&refusal))),
         };
-        if let Some(found) = search.found()
-            && let Err(refused) = question.check(found)
+        if let Some(candidates) = search.found()
+            && let Err(error) = request.check_size(candidates)
         {
-            return Some(Err(refused));
+            return Some(Err(error));
         }
-        if !is_over {
+        if !is_complete {
             return None;
         }
         let mut search = self.search.take()?;
         if is_first && search.found().is_none_or(is_small) {
-            let found = search.finish(state);
-            if found.summaries().len() <= SUMMARIES_SMALL {
-                return Some(Ok(CollectResult::Whole(whole(state, question, &found))));
+            let candidates = search.finish(state);
+            if candidates.summaries().len() <= SMALL_SUMMARIES_MAX {
+                return Some(Ok(CollectResult::Written(write_and_cache(
+                    state,
+                    request,
+                    &candidates,
+                ))));
             }
-            search = CandidateSearch::new(question.query);
-            // The search is in the midst of a wide tree, so what it repeats is short.
+            search = CandidateSearch::new(request.query);
+            // `finish` consumed the search. It began within this slice, so it is short enough to repeat.
             if let Err(refusal) = search.run_slice(state, usize::MAX) {
-                return Some(Err(super::refused(&refusal)));
+                return Some(Err(super::refusal_error(&refusal)));
             }
         }
         search.record_uuids(state);
-        let (found, providers) = search.into_found();
-        let mut large = Box::new(LargeResponse::new(found, providers));
-        let is_over = large.go_on(state, question);
+        let (candidates, providers) = search.into_found();
+        let mut large = Box::new(LargeResponse::new(candidates, providers));
+        let is_complete = large.run_slice(state, request);
         self.large = Some(large);
-        is_over.then(|| self.finish()).flatten()
+        is_complete.then(|| self.finish()).flatten()
     }
 
     fn finish(&mut self) -> Option<ApiResult<CollectResult>> {
@@ -149,63 +155,63 @@ impl Collector {
     }
 }
 
-fn is_small(found: &Candidates) -> bool {
-    let (amounts, mapped) = found.size();
-    found.len() <= CANDIDATES_SMALL && amounts + mapped <= SIZE_SMALL
+fn is_small(candidates: &Candidates) -> bool {
+    let (amounts, mapped_providers) = candidates.size();
+    candidates.len() <= SMALL_CANDIDATES_MAX && amounts + mapped_providers <= SMALL_SIZE_MAX
 }
 
-/// Writes the response under the lock, and caches it.
-fn whole(state: &State, question: &SearchRequest<'_>, found: &Candidates) -> Bytes {
-    let kept = question.kept;
-    let answer = candidate_texts::write(
+/// Writes the response, under the state's lock, and caches it.
+fn write_and_cache(state: &State, request: &SearchRequest<'_>, candidates: &Candidates) -> Bytes {
+    let caches = request.caches;
+    let response = candidate_texts::write(
         state,
-        question.query,
-        found,
-        question.version,
-        &kept.summaries,
+        request.query,
+        candidates,
+        request.version,
+        &caches.summaries,
     );
-    if let Some(asked) = question.asked {
-        kept.answers.put(state, asked, answer.clone());
+    if let Some(key) = request.cache_key {
+        caches.responses.put(state, key, response.clone());
     }
-    answer
+    response
 }
 
 /// The collected data of a large response.
 #[derive(Debug)]
 pub(super) struct LargeResponse {
-    found: Candidates,
+    candidates: Candidates,
     providers: FoundProviders,
     /// The index of the next candidate to examine.
-    next: usize,
-    /// The providers in the response, by number.
-    told: HashMap<ProviderId, Uuid>,
+    next_candidate: usize,
+    /// The UUIDs of the providers with a summary in the response.
+    summarized: HashMap<ProviderId, Uuid>,
     /// Providers whose summaries are still to be collected.
-    pending: Vec<ProviderId>,
+    pending_summaries: Vec<ProviderId>,
     /// The summaries that were collected, as JSON.
     summaries: Vec<(ProviderId, Bytes)>,
-    /// Providers of candidates that were deleted meanwhile.
-    gone: HashSet<ProviderId>,
+    /// Providers that were deleted since the search found candidates with them.
+    deleted_providers: HashSet<ProviderId>,
     classes: HashMap<ClassId, Box<str>>,
     candidate_bytes: usize,
     summary_bytes: usize,
-    /// The bytes of summaries that are not shared with the cache.
-    own_bytes: usize,
+    /// The bytes of the summaries that are not shared with the cache.
+    uncached_bytes: usize,
 }
 
 impl LargeResponse {
-    fn new(found: Candidates, providers: FoundProviders) -> Self {
+    fn new(candidates: Candidates, providers: FoundProviders) -> Self {
         Self {
-            found,
+            candidates,
             providers,
-            next: 0,
-            told: HashMap::new(),
-            pending: Vec::new(),
+            next_candidate: 0,
+            summarized: HashMap::new(),
+            pending_summaries: Vec::new(),
             summaries: Vec::new(),
-            gone: HashSet::new(),
+            deleted_providers: HashSet::new(),
             classes: HashMap::new(),
             candidate_bytes: 0,
             summary_bytes: 0,
-            own_bytes: 0,
+            uncached_bytes: 0,
         }
     }
 
@@ -214,123 +220,133 @@ impl LargeResponse {
         self.candidate_bytes + self.summary_bytes
     }
 
-    /// The approximate memory that it occupies until it is written, in bytes.
-    pub(super) fn held(&self) -> usize {
-        let of_provider = size_of::<(ProviderId, Uuid)>();
-        self.found.bytes()
-            + self.providers.len() * of_provider
+    /// The approximate memory that the collected data occupies until it is written, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let provider_bytes = size_of::<(ProviderId, Uuid)>();
+        self.candidates.bytes()
+            + self.providers.len() * provider_bytes
             + self.summaries.len() * size_of::<(ProviderId, Bytes)>()
-            + self.own_bytes
+            + self.uncached_bytes
     }
 
-    /// Collects summaries for one slice. True once that is complete.
-    fn go_on(&mut self, state: &State, question: &SearchRequest<'_>) -> bool {
-        if self.next == 0 {
-            self.candidate_bytes = question.bytes(&self.found);
-            let classes = candidate_texts::requested_classes(state, question.query).into_iter();
+    /// Collects summaries for one slice. True once all are collected.
+    fn run_slice(&mut self, state: &State, request: &SearchRequest<'_>) -> bool {
+        if self.next_candidate == 0 {
+            self.candidate_bytes = request.candidate_bytes(&self.candidates);
+            let classes = candidate_texts::requested_classes(state, request.query).into_iter();
             self.classes = classes
                 .map(|class| (class, state.class_name(class).into()))
                 .collect();
         }
-        while self.pending.len() < SUMMARIES_OF_SLICE
-            && let Some(candidate) = self.found.get(self.next)
+        while self.pending_summaries.len() < SUMMARIES_PER_SLICE
+            && let Some(candidate) = self.candidates.get(self.next_candidate)
         {
-            self.next += 1;
-            let mut last = None;
-            for held in candidate.allocations() {
-                if last.replace(held.provider) != Some(held.provider) {
-                    let (told, pending) = (&mut self.told, &mut self.pending);
-                    if !look(
+            self.next_candidate += 1;
+            let mut last_provider = None;
+            for allocation in candidate.allocations() {
+                if last_provider.replace(allocation.provider) != Some(allocation.provider) {
+                    let (summarized, pending_summaries) =
+                        (&mut self.summarized, &mut self.pending_summaries);
+                    if !add_summarized_providers(
                         state,
                         &self.providers,
-                        held.provider,
-                        question,
-                        told,
-                        pending,
+                        allocation.provider,
+                        request,
+                        summarized,
+                        pending_summaries,
                     ) {
-                        self.gone.insert(held.provider);
+                        self.deleted_providers.insert(allocation.provider);
                     }
                 }
             }
         }
-        let rest = self.pending.len().saturating_sub(SUMMARIES_OF_SLICE);
-        let members = self.pending.split_off(rest);
-        self.gather(state, question, &members);
-        let is_over = self.next >= self.found.len() && self.pending.is_empty();
-        if is_over {
+        let remaining_len = self
+            .pending_summaries
+            .len()
+            .saturating_sub(SUMMARIES_PER_SLICE);
+        let providers = self.pending_summaries.split_off(remaining_len);
+        self.collect_summaries(state, request, &providers);
+        let is_complete =
+            self.next_candidate >= self.candidates.len() && self.pending_summaries.is_empty();
+        if is_complete {
             self.summaries.sort_unstable_by_key(|(id, _)| *id);
-            self.told = HashMap::new();
+            self.summarized = HashMap::new();
         }
-        is_over
+        is_complete
     }
 
-    fn gather(&mut self, state: &State, question: &SearchRequest<'_>, members: &[ProviderId]) {
-        let (texts, own) = if question.version.since(29) {
-            question.kept.summaries.gather(state, members)
+    fn collect_summaries(
+        &mut self,
+        state: &State,
+        request: &SearchRequest<'_>,
+        members: &[ProviderId],
+    ) {
+        let (texts, uncached_bytes) = if request.version.since(29) {
+            request.caches.summaries.collect(state, members)
         } else {
-            let requested = (!question.version.since(27))
-                .then(|| candidate_texts::requested_classes(state, question.query));
+            let requested = (!request.version.since(27))
+                .then(|| candidate_texts::requested_classes(state, request.query));
             let text = |id: &ProviderId| {
                 let mut writer = Writer::with_capacity(512);
-                let (requested, version) = (requested.as_deref(), question.version);
+                let (requested, version) = (requested.as_deref(), request.version);
                 candidate_texts::write_summary(&mut writer, state, *id, requested, version);
                 Bytes::from(writer.finish())
             };
             let texts: Vec<Bytes> = members.iter().map(text).collect();
-            let own = texts.iter().map(Bytes::len).sum();
-            (texts, own)
+            let uncached_bytes = texts.iter().map(Bytes::len).sum();
+            (texts, uncached_bytes)
         };
-        self.own_bytes += own;
+        self.uncached_bytes += uncached_bytes;
         self.summary_bytes += texts.iter().map(|text| text.len() + 2).sum::<usize>();
-        // The text of a provider that was deleted from a large tree meanwhile is empty.
+        // The text is empty for a provider that was deleted since its tree was examined.
         let texts = members.iter().copied().zip(texts);
         self.summaries
             .extend(texts.filter(|(_, text)| !text.is_empty()));
     }
 
-    pub(super) fn encoder(self, query: CandidateQuery, version: Microversion) -> Encoder {
+    pub(super) fn into_encoder(self, query: CandidateQuery, version: Microversion) -> Encoder {
         let summaries = self.summaries.into_iter().map(|(_, text)| text).collect();
         Encoder::new(
             query,
             version,
-            self.found,
+            self.candidates,
             self.providers,
             self.classes,
-            self.gone,
+            self.deleted_providers,
             summaries,
         )
     }
 }
 
-/// Adds the providers that a candidate's provider brings into the response. False if it was
-/// deleted.
-fn look(
+/// Adds the providers whose summaries a candidate with the provider `id` needs: from microversion 1.29
+/// on all of its tree, before only itself. False if the provider was deleted.
+fn add_summarized_providers(
     state: &State,
     providers: &FoundProviders,
     id: ProviderId,
-    question: &SearchRequest<'_>,
-    told: &mut HashMap<ProviderId, Uuid>,
-    members: &mut Vec<ProviderId>,
+    request: &SearchRequest<'_>,
+    summarized: &mut HashMap<ProviderId, Uuid>,
+    pending_summaries: &mut Vec<ProviderId>,
 ) -> bool {
     let uuid = providers.uuid(id);
-    if let Some(known) = told.get(&id) {
-        return Some(*known) == uuid;
+    if let Some(summarized_uuid) = summarized.get(&id) {
+        return Some(*summarized_uuid) == uuid;
     }
     let provider = state.provider(id);
     let Some(provider) = provider.filter(|provider| Some(provider.uuid) == uuid) else {
         return false;
     };
-    let is_alone = provider.root == id && provider.children.is_empty();
-    if is_alone || !question.query.nested {
-        told.insert(id, provider.uuid);
-        members.push(id);
+    let is_sole_provider_of_tree = provider.root == id && provider.children.is_empty();
+    if is_sole_provider_of_tree || !request.query.nested {
+        summarized.insert(id, provider.uuid);
+        pending_summaries.push(id);
         return true;
     }
     for member in state.subtree(provider.root) {
         if let Some(provider) = state.provider(member)
-            && told.insert(member, provider.uuid).is_none()
+            && summarized.insert(member, provider.uuid).is_none()
         {
-            members.push(member);
+            pending_summaries.push(member);
         }
     }
     true

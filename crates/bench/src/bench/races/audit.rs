@@ -26,25 +26,28 @@ pub(super) struct Audit {
 
 impl Audit {
     pub(super) fn of(state: &State) -> Self {
-        let mut held: BTreeMap<(ProviderId, &str), i64> = BTreeMap::new();
+        let mut amounts_held: BTreeMap<(ProviderId, &str), i64> = BTreeMap::new();
         let mut members: BTreeMap<Uuid, Vec<ProviderId>> = BTreeMap::new();
         let mut instances = 0;
         for (_, consumer) in state.all_consumers() {
             instances += u64::from(is_instance(state, consumer));
-            for one in &consumer.allocations {
-                let class = state.class_name(one.class);
-                *held.entry((one.provider, class)).or_default() += i64::from(one.amount);
+            for allocation in &consumer.allocations {
+                let class = state.class_name(allocation.class);
+                *amounts_held
+                    .entry((allocation.provider, class))
+                    .or_default() += i64::from(allocation.amount);
             }
             let group = consumer.placing.and_then(|placing| placing.group);
             let group = group.and_then(|group| state.group_by_id(group));
-            let first = consumer.allocations.first();
-            let provider = first.and_then(|first| state.provider(first.provider));
+            let first_allocation = consumer.allocations.first();
+            let provider = first_allocation
+                .and_then(|first_allocation| state.provider(first_allocation.provider));
             if let (Some(group), Some(provider)) = (group, provider) {
                 members.entry(group.uuid).or_default().push(provider.root);
             }
         }
         let memory_percent = {
-            let of = |amount: fn(i64, i64) -> i64| -> i64 {
+            let sum_of = |amount: fn(i64, i64) -> i64| -> i64 {
                 let providers = state.all_providers();
                 let records = providers.flat_map(|(_, provider)| &provider.inventories);
                 records
@@ -52,66 +55,67 @@ impl Audit {
                     .map(|record| amount(record.capacity, record.used))
                     .sum()
             };
-            let (capacity, used) = (of(|capacity, _| capacity), of(|_, used| used));
+            let (capacity, used) = (sum_of(|capacity, _| capacity), sum_of(|_, used| used));
             u64::try_from(100 * used / capacity.max(1)).unwrap_or(0)
         };
         Self {
             consumers: state.consumer_count() as u64,
             instances,
-            double_bookings: double_bookings(state, &held),
+            double_bookings: double_bookings(state, &amounts_held),
             broken_rules: broken_rules(state, &members),
             memory_percent,
         }
     }
 }
 
-/// Whether a consumer is one of the instances that come and end.
+/// Whether a consumer is an instance of the races, and not one of those that stay.
 pub(super) fn is_instance(state: &State, consumer: &placewright_placement::Consumer) -> bool {
     let mut memory = consumer
         .allocations
         .iter()
-        .filter(|one| state.class_name(one.class) == "MEMORY_MB");
-    memory.all(|one| fleet::is_instance(one.amount))
+        .filter(|allocation| state.class_name(allocation.class) == "MEMORY_MB");
+    memory.all(|allocation| fleet::is_instance(allocation.amount))
 }
 
-fn double_bookings(state: &State, held: &BTreeMap<(ProviderId, &str), i64>) -> u64 {
-    let mut found = 0;
+fn double_bookings(state: &State, amounts_held: &BTreeMap<(ProviderId, &str), i64>) -> u64 {
+    let mut count = 0;
     for (id, provider) in state.all_providers() {
         for record in &provider.inventories {
             let class = state.class_name(record.class);
-            let sum = held.get(&(id, class)).copied().unwrap_or(0);
-            found += u64::from(sum > record.inventory.capacity() || sum != record.used);
+            let sum = amounts_held.get(&(id, class)).copied().unwrap_or(0);
+            count += u64::from(sum > record.inventory.capacity() || sum != record.used);
         }
     }
-    found
+    count
 }
 
 fn broken_rules(state: &State, members: &BTreeMap<Uuid, Vec<ProviderId>>) -> u64 {
-    let mut found = 0;
+    let mut count = 0;
     for group in state.all_groups() {
         let hosts = members.get(&group.uuid).map_or(&[][..], Vec::as_slice);
         for rule in &group.rules {
-            let mut places = BTreeMap::new();
+            let mut members_by_place = BTreeMap::new();
             for host in hosts {
-                *places
+                *members_by_place
                     .entry(place_of(state, *host, &rule.scope))
                     .or_insert(0u32) += 1;
             }
-            found += match rule.relation {
-                Relation::Same => u64::from(places.len() > 1),
-                Relation::FewerThan(most) => {
-                    places.values().filter(|count| **count > most).count() as u64
-                }
-                // Instances that ended since may have left the rest uneven; no group here has such
-                // a rule.
+            count += match rule.relation {
+                Relation::Same => u64::from(members_by_place.len() > 1),
+                Relation::FewerThan(limit) => members_by_place
+                    .values()
+                    .filter(|members| **members > limit)
+                    .count() as u64,
+                // Instances that ended since may have left an uneven distribution; no group of the
+                // races has such a rule.
                 Relation::Spread(_) => 0,
             };
         }
     }
-    found
+    count
 }
 
-/// The scope that a host is in for a rule: its own UUID, or that of its aggregate at a level.
+/// The place of a host in the scope of a rule: its own UUID, or that of its aggregate at a level.
 fn place_of(state: &State, host: ProviderId, scope: &RuleScope) -> String {
     let Some(provider) = state.provider(host) else {
         return String::new();
@@ -120,12 +124,14 @@ fn place_of(state: &State, host: ProviderId, scope: &RuleScope) -> String {
         RuleScope::Host => provider.uuid.to_string(),
         RuleScope::Level(name) => {
             let levels = state.levels().iter().filter(|level| level.name == *name);
-            let of_level: Vec<&String> = levels.flat_map(|level| &level.aggregates).collect();
-            let mut own = provider
+            let level_aggregates: Vec<&String> =
+                levels.flat_map(|level| &level.aggregates).collect();
+            let mut aggregates = provider
                 .aggregates
                 .iter()
                 .map(|id| state.aggregate_uuid(*id));
-            own.find(|uuid| of_level.iter().any(|one| one == uuid))
+            aggregates
+                .find(|uuid| level_aggregates.iter().any(|aggregate| aggregate == uuid))
                 .unwrap_or("")
                 .to_owned()
         }

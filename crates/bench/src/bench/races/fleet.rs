@@ -11,9 +11,9 @@ use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::select::Scheduler;
 use uuid::Uuid;
 
-use crate::bench::requests::Numbers;
+use crate::bench::requests::RandomNumbers;
 
-/// The time of all commands, since nothing in the races looks at a clock.
+/// The time of all commands; the races do not depend on the time of day.
 pub(super) const AT: Timestamp = Timestamp(1_000_000_000_000);
 /// The only level of the topology.
 pub(super) const RACK: &str = "rack";
@@ -21,37 +21,36 @@ pub(super) const RACK: &str = "rack";
 pub(super) const GROUPS: u64 = 100;
 const HOSTS_PER_RACK: u32 = 20;
 const MEMORY_MB_PER_CPU: i32 = 4096;
-/// The part of each host that is taken by instances that end one by one while others come, in
-/// percent; the rest of what is taken stays.
-const MOVING_PERCENT: u32 = 15;
-/// The average memory of an instance, in MiB: at the start, hosts get about as many instances as
-/// will come.
+/// The part of each host's memory, in percent, that instances hold which end during the races; the
+/// other allocations stay.
+const SHORT_LIVED_PERCENT: u32 = 15;
+/// The average memory of an instance of the races, in MiB. The instances at the start have this size.
 const INSTANCE_MB: u32 = 6144;
 
 /// The UUID of a host.
 pub(super) fn host(number: u32) -> Uuid {
-    Numbers::new(1, number.into()).uuid()
+    RandomNumbers::new(1, number.into()).uuid()
 }
 
 /// The UUID of a group whose members are on different hosts.
 pub(super) fn host_group(number: u64) -> Uuid {
-    Numbers::new(2, number % GROUPS).uuid()
+    RandomNumbers::new(2, number % GROUPS).uuid()
 }
 
 /// The UUID of a group whose members are in different racks.
 pub(super) fn rack_group(number: u64) -> Uuid {
-    Numbers::new(3, number % GROUPS).uuid()
+    RandomNumbers::new(3, number % GROUPS).uuid()
 }
 
 fn rack(number: u32) -> Uuid {
-    Numbers::new(4, (number / HOSTS_PER_RACK).into()).uuid()
+    RandomNumbers::new(4, (number / HOSTS_PER_RACK).into()).uuid()
 }
 
 /// Creates a fleet with `full` percent of its memory taken; returns the number of racks.
 ///
 /// # Errors
 ///
-/// The engine refuses a command, which is a bug.
+/// The engine refuses a command, which would be a bug of the benchmark.
 pub(super) fn build(
     engine: &Engine<ControlMachine>,
     hosts: u32,
@@ -74,13 +73,19 @@ pub(super) fn build(
         .collect();
     let count = racks.len();
     submit(vec![Command::SyncStandardNames { at: AT }])?;
-    // Steps that depend on each other end before the next begins.
+    // Each step ends before the next, which depends on it, begins.
     for first in (0..hosts).step_by(1000) {
-        let numbers = first..hosts.min(first + 1000);
-        for step in [create, create_parts, fill_in, fill_parts, place_in_rack] {
-            submit(numbers.clone().flat_map(step).collect())?;
+        let host_numbers = first..hosts.min(first + 1000);
+        for step in [
+            create_root,
+            create_numa_nodes,
+            set_root_inventories,
+            set_numa_node_inventories,
+            place_in_rack,
+        ] {
+            submit(host_numbers.clone().flat_map(step).collect())?;
         }
-        let claims = numbers.flat_map(|number| claims(number, full));
+        let claims = host_numbers.flat_map(|number| claims(number, full));
         submit(claims.collect())?;
     }
     let level = Level {
@@ -106,7 +111,7 @@ pub(super) fn build(
 }
 
 /// Reports the hosts to a scheduler.
-pub(super) fn introduce(scheduler: &mut Scheduler, hosts: u32) {
+pub(super) fn report_hosts(scheduler: &mut Scheduler, hosts: u32) {
     for number in 0..hosts {
         let mut report = HostReport::default();
         report.facts.names.service_host = format!("host-{number}");
@@ -125,27 +130,27 @@ fn is_tree(number: u32) -> bool {
     number.is_multiple_of(10)
 }
 
-fn part(number: u32, part: u32) -> Uuid {
-    Numbers::new(5, u64::from(number) * 2 + u64::from(part)).uuid()
+fn numa_node_uuid(number: u32, node: u32) -> Uuid {
+    RandomNumbers::new(5, u64::from(number) * 2 + u64::from(node)).uuid()
 }
 
-fn create(number: u32) -> Vec<Command> {
+fn create_root(number: u32) -> Vec<Command> {
     let name = format!("host-{number}");
     vec![provider(host(number), name, None)]
 }
 
-fn create_parts(number: u32) -> Vec<Command> {
-    let parts = (0..2).filter(|_| is_tree(number));
-    let create = |which| {
-        let name = format!("host-{number}-numa-{which}");
-        provider(part(number, which), name, Some(host(number)))
+fn create_numa_nodes(number: u32) -> Vec<Command> {
+    let nodes = (0..2).filter(|_| is_tree(number));
+    let create_node = |node| {
+        let name = format!("host-{number}-numa-{node}");
+        provider(numa_node_uuid(number, node), name, Some(host(number)))
     };
-    parts.map(create).collect()
+    nodes.map(create_node).collect()
 }
 
-fn fill_in(number: u32) -> Vec<Command> {
+fn set_root_inventories(number: u32) -> Vec<Command> {
     let cpus = cpus(number);
-    let mut own = vec![
+    let mut root_inventories = vec![
         (
             "MEMORY_MB".to_owned(),
             inventory(cpus * MEMORY_MB_PER_CPU, 1.0),
@@ -153,16 +158,16 @@ fn fill_in(number: u32) -> Vec<Command> {
         ("DISK_GB".to_owned(), inventory(cpus * 40, 1.0)),
     ];
     if !is_tree(number) {
-        own.push(("VCPU".to_owned(), inventory(cpus, 16.0)));
+        root_inventories.push(("VCPU".to_owned(), inventory(cpus, 16.0)));
     }
-    vec![inventories(host(number), own)]
+    vec![inventories(host(number), root_inventories)]
 }
 
-fn fill_parts(number: u32) -> Vec<Command> {
-    let parts = (0..2).filter(|_| is_tree(number));
+fn set_numa_node_inventories(number: u32) -> Vec<Command> {
+    let nodes = (0..2).filter(|_| is_tree(number));
     let cpus = vec![("VCPU".to_owned(), inventory(cpus(number) / 2, 16.0))];
-    parts
-        .map(|which| inventories(part(number, which), cpus.clone()))
+    nodes
+        .map(|node| inventories(numa_node_uuid(number, node), cpus.clone()))
         .collect()
 }
 
@@ -175,21 +180,21 @@ fn place_in_rack(number: u32) -> Vec<Command> {
     }]
 }
 
-/// One consumer that stays, and some instances that end one after the other.
+/// Claims of one consumer that stays, and of some instances that end during the races.
 fn claims(number: u32, full: u32) -> Vec<Command> {
     let memory_mb = u32::try_from(cpus(number) * MEMORY_MB_PER_CPU).unwrap_or(0);
-    let moving = MOVING_PERCENT.min(full);
-    // Hosts are full to slightly different degrees.
+    let short_lived_percent = SHORT_LIVED_PERCENT.min(full);
+    // The allocated part differs slightly between hosts.
     let full = full * 10 - 20 + number % 41;
-    let count = (memory_mb / 100 * moving / INSTANCE_MB).max(1);
-    let staying = (memory_mb / 1000 * full).saturating_sub(count * INSTANCE_MB);
+    let count = (memory_mb / 100 * short_lived_percent / INSTANCE_MB).max(1);
+    let permanent_mb = (memory_mb / 1000 * full).saturating_sub(count * INSTANCE_MB);
     let mut claims = vec![claim(
         number,
-        ConsumerUuid::from_uuid(Numbers::new(6, number.into()).uuid()),
-        staying.min(memory_mb),
+        ConsumerUuid::from_uuid(RandomNumbers::new(6, number.into()).uuid()),
+        permanent_mb.min(memory_mb),
     )];
-    for which in 0..count {
-        let consumer = Numbers::new(7, u64::from(number) * 1000 + u64::from(which)).uuid();
+    for instance in 0..count {
+        let consumer = RandomNumbers::new(7, u64::from(number) * 1000 + u64::from(instance)).uuid();
         claims.push(claim(
             number,
             ConsumerUuid::from_uuid(consumer),

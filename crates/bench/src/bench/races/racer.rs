@@ -1,5 +1,4 @@
-//! One scheduler of a race: the product's own placer, on a copy of the state that is some decisions
-//! old.
+//! One scheduler of a race: the product's placer on a copy of the state that is some decisions old.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,8 +22,8 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use super::audit::is_instance;
-use super::fleet::{AT, host_group, introduce, rack_group};
-use crate::bench::requests::Numbers;
+use super::fleet::{AT, host_group, rack_group, report_hosts};
+use crate::bench::requests::RandomNumbers;
 
 /// The number of different sizes of requests.
 const SIZES: u64 = 20;
@@ -69,41 +68,41 @@ pub(super) struct RacingScheduler {
     engine: Engine<ControlMachine>,
     runtime: Runtime,
     number: usize,
-    stale: u32,
+    copy_age_max: u32,
     copy: ControlMachine,
-    /// The sequence number of the last entry that was applied to the copy.
-    at: u64,
+    /// The sequence of the last entry that was applied to the copy.
+    applied_sequence: u64,
     follower: Follower<ControlMachine>,
     scheduler: Scheduler,
     contention: Contention,
-    /// Hosts that had less room than the copy says, because of concurrent claims. Until the copy is
-    /// up to date, claims do not name them.
-    full: Vec<u32>,
-    numbers: Numbers,
+    /// Hosts that concurrent claims have filled, which the copy does not show yet. Claims do not name them
+    /// until the copy is updated.
+    full_hosts: Vec<u32>,
+    random: RandomNumbers,
     /// Instances that this scheduler may end.
-    alive: Vec<Uuid>,
+    running_instances: Vec<Uuid>,
     requests: Vec<RequestSpec>,
-    tally: RaceResults,
+    results: RaceResults,
 }
 
 impl RacingScheduler {
-    /// One of a number of schedulers. Nothing is written meanwhile.
+    /// Creates scheduler `number` of `scheduler_count`. Meanwhile the state must not change.
     pub(super) fn new(
         engine: &Engine<ControlMachine>,
         number: usize,
-        of: usize,
-        stale: u32,
+        scheduler_count: usize,
+        copy_age_max: u32,
     ) -> anyhow::Result<Self> {
-        let at = engine.durable_sequence();
+        let applied_sequence = engine.durable_sequence();
         let copy = engine.read_now(|machine| ControlMachine(machine.0.clone()));
         let state = copy.placement();
         let mut scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default())
             .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
-        introduce(&mut scheduler, u32::try_from(state.roots().len())?);
+        report_hosts(&mut scheduler, u32::try_from(state.roots().len())?);
         scheduler.observe(state, AT);
-        let mut numbers = Numbers::new(at, number as u64);
-        let requests: Vec<RequestSpec> = (0..SIZES).map(|_| request(&mut numbers)).collect();
-        // Caches are filled before the race begins: a request is kept when it comes again.
+        let mut random = RandomNumbers::new(applied_sequence, number as u64);
+        let requests: Vec<RequestSpec> = (0..SIZES).map(|_| request(&mut random)).collect();
+        // The second ranking of a request fills the caches, so that they are filled before the race begins.
         for request in requests.iter().chain(&requests) {
             let prepared = scheduler.prepare_cached(state, request)?;
             let scope = Scope {
@@ -115,85 +114,89 @@ impl RacingScheduler {
         let instances = state
             .all_consumers()
             .filter(|(_, consumer)| is_instance(state, consumer));
-        let alive = instances
+        let running_instances = instances
             .skip(number)
-            .step_by(of)
+            .step_by(scheduler_count)
             .map(|(_, consumer)| Ok(consumer.uuid.as_str().parse()?))
             .collect::<anyhow::Result<_>>()?;
         Ok(Self {
             engine: engine.clone(),
             runtime: tokio::runtime::Builder::new_current_thread().build()?,
             number,
-            stale,
+            copy_age_max,
             copy,
-            at,
-            follower: engine.follow(at)?,
+            applied_sequence,
+            follower: engine.follow(applied_sequence)?,
             scheduler,
             contention: Contention::default(),
-            full: Vec::new(),
-            numbers,
-            alive,
+            full_hosts: Vec::new(),
+            random,
+            running_instances,
             requests,
-            tally: RaceResults::default(),
+            results: RaceResults::default(),
         })
     }
 
-    /// Decides and claims until no decisions are left in `left`, which all schedulers share.
-    pub(super) fn race(mut self, left: &AtomicU64) -> anyhow::Result<RaceResults> {
-        let take = |left: u64| left.checked_sub(1);
-        let mut age = 0;
-        while left.fetch_update(Relaxed, Relaxed, take).is_ok() {
-            if age >= self.stale {
+    /// Decides and claims until no decisions are left in `decisions_left`, which all schedulers share.
+    pub(super) fn race(mut self, decisions_left: &AtomicU64) -> anyhow::Result<RaceResults> {
+        let decrement = |count: u64| count.checked_sub(1);
+        let mut copy_age = 0;
+        while decisions_left
+            .fetch_update(Relaxed, Relaxed, decrement)
+            .is_ok()
+        {
+            if copy_age >= self.copy_age_max {
                 self.catch_up()?;
-                age = 0;
+                copy_age = 0;
             }
-            age += 1;
-            let pick = self.numbers.next() % (SIZES * 10);
-            let mut request = self.requests[usize::try_from(pick % SIZES).unwrap_or(0)].clone();
-            request.instance_group = group(pick / SIZES, self.numbers.next());
+            copy_age += 1;
+            let random_index = self.random.next() % (SIZES * 10);
+            let mut request =
+                self.requests[usize::try_from(random_index % SIZES).unwrap_or(0)].clone();
+            request.instance_group = group(random_index / SIZES, self.random.next());
             if self.decide(request)? {
-                age = self.stale;
+                copy_age = self.copy_age_max;
             }
         }
-        // The latest releases are decided before this: waiting commands are decided in order.
+        // Commands are decided in order, so the state that is read here has the latest releases.
         self.catch_up()?;
-        Ok(self.tally)
+        Ok(self.results)
     }
 
-    /// Makes one decision. True if others were much faster, so that it is time to update the copy.
+    /// Makes one decision. True if the copy should be updated, because other schedulers were much faster.
     fn decide(&mut self, request: RequestSpec) -> anyhow::Result<bool> {
-        self.tally.decisions += 1;
-        let instance = self.numbers.uuid();
+        self.results.decisions += 1;
+        let instance = self.random.uuid();
         let mut demand = Demand::new(Arc::new(request), vec![instance]);
-        demand.without.clone_from(&self.full);
+        demand.without.clone_from(&self.full_hosts);
         let mut placing = Placing::new(demand.clone());
-        let mut is_fresh = false;
+        let mut is_copy_current = false;
         loop {
-            match self.look(&mut placing)? {
+            match self.rank(&mut placing)? {
                 SearchResults::Ready => {
                     let named = placing.named_hosts();
-                    self.tally.named += named as u64;
+                    self.results.named += named as u64;
                     if self.claim(&mut placing)? {
-                        return Ok(self.placed(&placing, named));
+                        return Ok(self.record_claim(&placing, named));
                     }
-                    self.tally.second += 1;
+                    self.results.second += 1;
                     self.catch_up()?;
-                    is_fresh = true;
+                    is_copy_current = true;
                     if placing.go_on() != Next::Again {
-                        self.tally.visible += 1;
+                        self.results.visible += 1;
                         return Ok(true);
                     }
                 }
-                _ if is_fresh => {
-                    self.tally.no_room += 1;
+                _ if is_copy_current => {
+                    self.results.no_room += 1;
                     return Ok(true);
                 }
-                // The copy does not show where there is room.
+                // The copy shows no host with capacity, but it may be outdated.
                 _ => {
-                    self.tally.second += 1;
+                    self.results.second += 1;
                     self.contention.note_failed();
                     self.catch_up()?;
-                    is_fresh = true;
+                    is_copy_current = true;
                     demand.without.clear();
                     placing = Placing::new(demand.clone());
                 }
@@ -202,7 +205,7 @@ impl RacingScheduler {
     }
 
     /// Ranks hosts on the copy.
-    fn look(&mut self, placing: &mut Placing) -> anyhow::Result<SearchResults> {
+    fn rank(&mut self, placing: &mut Placing) -> anyhow::Result<SearchResults> {
         let mut context = LookContext {
             scheduler: &mut self.scheduler,
             state: self.copy.placement(),
@@ -214,7 +217,7 @@ impl RacingScheduler {
         Ok(placing.look(&mut context, &TimeSlice::endless())?)
     }
 
-    /// Claims what was found; false if none of it was left.
+    /// Claims one of the ranked hosts; false if none had capacity.
     fn claim(&mut self, placing: &mut Placing) -> anyhow::Result<bool> {
         let command = placing.claim("races", "races", AT);
         let answer = submit_placement(&self.engine, command);
@@ -231,36 +234,36 @@ impl RacingScheduler {
         Ok(is_claimed)
     }
 
-    /// Records a claim. True if many of the hosts that it named were full already.
-    fn placed(&mut self, placing: &Placing, named: usize) -> bool {
-        let missed = placing.missed();
-        // A rule of a group may have refused them as well.
+    /// Records a claim. True if many of its hosts were full already.
+    fn record_claim(&mut self, placing: &Placing, named: usize) -> bool {
+        let full_named_hosts = placing.missed();
+        // In a group, a rule may have excluded the hosts, which does not mean that they are full.
         if placing.demand().group.is_none() {
-            self.full.extend(missed);
+            self.full_hosts.extend(full_named_hosts);
         }
-        self.tally.claimed += 1;
-        self.tally.displaced += u64::from(!missed.is_empty());
-        self.alive.extend(placing.claimed());
-        self.end_one();
-        missed.len() > named / 4
+        self.results.claimed += 1;
+        self.results.displaced += u64::from(!full_named_hosts.is_empty());
+        self.running_instances.extend(placing.claimed());
+        self.end_instance();
+        full_named_hosts.len() > named / 4
     }
 
     /// Ends an instance, without waiting for the result.
-    fn end_one(&mut self) {
-        let place = self.numbers.next() % self.alive.len() as u64;
+    fn end_instance(&mut self) {
+        let index = self.random.next() % self.running_instances.len() as u64;
         let consumer = self
-            .alive
-            .swap_remove(usize::try_from(place).unwrap_or_default());
+            .running_instances
+            .swap_remove(usize::try_from(index).unwrap_or_default());
         depart(self.scheduler.hosts_mut(), consumer);
         drop(submit_placement(&self.engine, claim::release(consumer)));
-        self.tally.ended += 1;
+        self.results.ended += 1;
     }
 
-    /// Applies what has become durable to the copy.
+    /// Applies the durable changes to the copy.
     fn catch_up(&mut self) -> anyhow::Result<()> {
         let start = Instant::now();
         let end = self.engine.durable_sequence();
-        while self.at < end {
+        while self.applied_sequence < end {
             let entries = self.runtime.block_on(self.follower.next_entries());
             let entries = entries.context("the engine stopped")??;
             for (_, record) in entries.iter() {
@@ -268,37 +271,37 @@ impl RacingScheduler {
                     drop(self.copy.apply(change));
                 }
             }
-            self.at = entries.last_sequence();
+            self.applied_sequence = entries.last_sequence();
         }
         self.scheduler.observe(self.copy.placement(), AT);
-        self.full.clear();
-        self.tally.catching_up_s += start.elapsed().as_secs_f64();
+        self.full_hosts.clear();
+        self.results.catching_up_s += start.elapsed().as_secs_f64();
         Ok(())
     }
 }
 
 /// A request of one of a few sizes; one in five has its CPUs in a request group of their own.
-fn request(numbers: &mut Numbers) -> RequestSpec {
-    let vcpus = 1 + u32::try_from(numbers.next() % 4).unwrap_or(0);
+fn request(random: &mut RandomNumbers) -> RequestSpec {
+    let vcpus = 1 + u32::try_from(random.next() % 4).unwrap_or(0);
     let mut request = RequestSpec::new(Flavor {
         vcpus,
-        memory_mb: 2048 + 512 * u32::try_from(numbers.next() % 16).unwrap_or(0),
+        memory_mb: 2048 + 512 * u32::try_from(random.next() % 16).unwrap_or(0),
         root_gb: 1,
         ..Flavor::default()
     });
-    if numbers.next().is_multiple_of(5) {
-        let extra = &mut request.flavor.extra_specs;
-        extra.insert("resources:VCPU".into(), "0".into());
-        extra.insert("resources1:VCPU".into(), vcpus.to_string());
+    if random.next().is_multiple_of(5) {
+        let extra_specs = &mut request.flavor.extra_specs;
+        extra_specs.insert("resources:VCPU".into(), "0".into());
+        extra_specs.insert("resources1:VCPU".into(), vcpus.to_string());
     }
     request
 }
 
 /// Of ten requests, one is in a group for different hosts and one in a group for different racks.
-fn group(kind: u64, pick: u64) -> Option<ServerGroup> {
+fn group(kind: u64, number: u64) -> Option<ServerGroup> {
     let uuid = match kind {
-        0 => host_group(pick),
-        1 => rack_group(pick),
+        0 => host_group(number),
+        1 => rack_group(number),
         _ => return None,
     };
     Some(ServerGroup {

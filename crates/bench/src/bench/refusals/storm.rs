@@ -1,4 +1,4 @@
-//! Claims while very many requests are refused: explanations must not slow them down.
+//! Measures claims while very many other requests are refused: explanations must not slow claims down.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::{KINDS, ask, send};
-use crate::bench::bar::{TargetedFigure, at_least, at_most};
-use crate::bench::requests::Numbers;
+use super::{KINDS, request_destination, send};
+use crate::bench::requests::RandomNumbers;
+use crate::bench::targets::{TargetedFigure, at_least, at_most};
 
 /// The number of connections that claim.
-const CLAIMING: u64 = 8;
+const CLAIMING_CONNECTIONS: u64 = 8;
 /// The duration of a measurement.
-const TIME: Duration = Duration::from_secs(5);
+const MEASUREMENT_TIME: Duration = Duration::from_secs(5);
 
 /// Target: the 99th percentile of claims beside refusals, in milliseconds.
 const P99_MS: f64 = 50.0;
@@ -36,17 +36,17 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Checks that claims beside refusals keep at least their share of the connections, compared to
-    /// claims alone.
-    pub(super) fn bars(&self, alone: &Self) -> [TargetedFigure; 2] {
-        let claiming = CLAIMING as f64;
-        let share = claiming / (claiming + self.refusing as f64);
-        let kept = self.claims_per_s / alone.claims_per_s.max(1.0);
+    /// The targets: beside refusals, the rate of claims is at least the part of the rate without refusals
+    /// that corresponds to the part of the connections that claim.
+    pub(super) fn bars(&self, without_refusals: &Self) -> [TargetedFigure; 2] {
+        let claiming = CLAIMING_CONNECTIONS as f64;
+        let fair_share = claiming / (claiming + self.refusing as f64);
+        let claims_share = self.claims_per_s / without_refusals.claims_per_s.max(1.0);
         [
             at_least(
                 "claims beside refusals, % of those alone",
-                kept * 100.0,
-                (share * 100.0).ceil(),
+                claims_share * 100.0,
+                (fair_share * 100.0).ceil(),
             ),
             at_most("p99 of a claim beside refusals in ms", self.p99_ms, P99_MS),
         ]
@@ -57,7 +57,7 @@ impl fmt::Display for Claims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{CLAIMING} claim beside {} refused: {:.0} claims/s   p50 {:.2} ms   p99 {:.2} ms   \
+            "{CLAIMING_CONNECTIONS} claim beside {} refused: {:.0} claims/s   p50 {:.2} ms   p99 {:.2} ms   \
              ({:.0} refusals/s)",
             self.refusing, self.claims_per_s, self.p50_ms, self.p99_ms, self.refusals_per_s
         )
@@ -81,77 +81,77 @@ pub(super) async fn claims_beside(
         is_over: AtomicBool::new(false),
         refused: AtomicU64::new(0),
     });
-    let mut refused = JoinSet::new();
+    let mut refused_connections = JoinSet::new();
     for number in 0..refusing {
-        refused.spawn(Arc::clone(&storm).be_refused(number));
+        refused_connections.spawn(Arc::clone(&storm).request_until_over(number));
     }
-    let mut claiming = JoinSet::new();
-    for number in 0..CLAIMING {
-        // Other instances than those of the measurement before.
-        let stream = refusing as u64 * CLAIMING + number;
-        claiming.spawn(Arc::clone(&storm).claim(stream));
+    let mut claiming_connections = JoinSet::new();
+    for number in 0..CLAIMING_CONNECTIONS {
+        // The stream differs from those of the previous measurement, so that the instances are new.
+        let stream = refusing as u64 * CLAIMING_CONNECTIONS + number;
+        claiming_connections.spawn(Arc::clone(&storm).claim(stream));
     }
     let start = Instant::now();
-    tokio::time::sleep(TIME).await;
+    tokio::time::sleep(MEASUREMENT_TIME).await;
     storm.is_over.store(true, Ordering::Relaxed);
     let seconds = start.elapsed().as_secs_f64();
     let refusals = storm.refused.load(Ordering::Relaxed);
     let mut times = Vec::new();
-    while let Some(done) = claiming.join_next().await {
+    while let Some(done) = claiming_connections.join_next().await {
         times.extend(done??);
     }
-    while let Some(done) = refused.join_next().await {
+    while let Some(done) = refused_connections.join_next().await {
         done??;
     }
     times.sort_by(f64::total_cmp);
-    let at = |percent: usize| times.get(times.len() * percent / 100).copied();
+    let percentile = |percent: usize| times.get(times.len() * percent / 100).copied();
     Ok(Claims {
         refusing,
         claims_per_s: times.len() as f64 / seconds,
-        p50_ms: at(50).unwrap_or(0.0),
-        p99_ms: at(99).unwrap_or(0.0),
+        p50_ms: percentile(50).unwrap_or(0.0),
+        p99_ms: percentile(99).unwrap_or(0.0),
         refusals_per_s: refusals as f64 / seconds,
     })
 }
 
 impl Storm {
-    async fn be_refused(self: Arc<Self>, number: usize) -> anyhow::Result<()> {
+    async fn request_until_over(self: Arc<Self>, number: usize) -> anyhow::Result<()> {
         let (_, request) = KINDS[number % KINDS.len()];
-        let instance = Numbers::new(6, number as u64).uuid();
+        let instance = RandomNumbers::new(6, number as u64).uuid();
         let body = format!(
             "{{\"request\": {{{request}, \"project_id\": \"p\", \"user_id\": \"u\"}}, \
              \"instances\": [\"{instance}\"], \"claim\": true}}"
         );
         while !self.is_over.load(Ordering::Relaxed) {
-            let answer = ask(&self.service, body.clone()).await?;
+            let answer = request_destination(&self.service, body.clone()).await?;
             ensure!(answer.0 == 409, "status {}: {}", answer.0, answer.1);
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Measures the duration of each claim, in milliseconds. Each is released before the next, so
-    /// that there is room for any number of them.
+    /// Measures the duration of each claim, in milliseconds. Each claim is released before the next, so that
+    /// the hosts do not become full.
     async fn claim(self: Arc<Self>, stream: u64) -> anyhow::Result<Vec<f64>> {
-        let mut numbers = Numbers::new(7, stream);
+        let mut random = RandomNumbers::new(7, stream);
         let mut times = Vec::new();
         while !self.is_over.load(Ordering::Relaxed) {
-            let instance = numbers.uuid();
+            let instance = random.uuid();
             let body = format!(
                 "{{\"request\": {{\"flavor\": {{\"vcpus\": 1, \"memory_mb\": 1}}, \
                  \"project_id\": \"p\", \"user_id\": \"u\"}}, \
                  \"instances\": [\"{instance}\"], \"claim\": true}}"
             );
             let start = Instant::now();
-            let answer = ask(&self.service, body).await?;
+            let answer = request_destination(&self.service, body).await?;
             times.push(start.elapsed().as_secs_f64() * 1000.0);
             ensure!(answer.0 == 200, "status {}: {}", answer.0, answer.1);
-            self.give_back(instance).await?;
+            self.release(instance).await?;
         }
         Ok(times)
     }
 
-    async fn give_back(&self, instance: Uuid) -> anyhow::Result<()> {
+    async fn release(&self, instance: Uuid) -> anyhow::Result<()> {
         let request = Request::delete(format!("/v1/claims/{instance}"))
             .header("x-auth-token", "admin")
             .body(Full::default())?;

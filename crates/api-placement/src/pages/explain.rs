@@ -1,23 +1,23 @@
 //! `/placewright/v1/explain?...`: why a query for candidates finds what it finds.
 //!
-//! It takes the query of `GET /allocation_candidates`, in the microversion of the header or else
-//! the newest, and reports for every constraint how many roots it removed.
+//! The query is that of `GET /allocation_candidates`, in the microversion of the header, or in the
+//! newest one without a header. The response has the number of roots that each constraint excluded.
 
 use hyper::HeaderMap;
 use placewright_control::{explanation_json, now};
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_placement::{CandidateQuery, RequestGroup, explain};
 
-use crate::call::RoutedRequest;
 use crate::checks;
 use crate::microversion::{self, Microversion};
 use crate::resources::candidates;
+use crate::routed_request::RoutedRequest;
 use crate::shared::PlacementService;
 
-/// The microversion of the query: that of the header, or the newest.
+/// The microversion of the header, or the newest one without a header.
 pub(super) fn version(headers: &HeaderMap) -> ApiResult<Microversion> {
     if headers.contains_key(microversion::HEADER) {
-        checks::negotiate(headers)
+        checks::negotiate_version(headers)
     } else {
         Ok(Microversion::MAX)
     }
@@ -28,37 +28,39 @@ pub(super) async fn show(
     version: Microversion,
     query: &str,
 ) -> ApiResult<Reply> {
-    let call = RoutedRequest {
+    let request = RoutedRequest {
         service,
         version,
-        parameters: ["", ""],
+        path_parameters: ["", ""],
         query,
         body: &[],
-        at: now(),
+        received_at: now(),
     };
-    let query = candidates::parse(&call)?;
-    let parts = parts_of(&query);
-    if parts > PARTS_MAX {
+    let query = candidates::parse(&request)?;
+    let constraints = constraint_count(&query);
+    if constraints > CONSTRAINTS_MAX {
         return Err(ApiError::bad_request(format!(
-            "The query has {parts} constraints; at most {PARTS_MAX} are explained."
+            "The query has {constraints} constraints; at most {CONSTRAINTS_MAX} are explained."
         )));
     }
-    let json = call
+    let json = request
         .read(|state| {
-            let found = explain(state, &query).map_err(|refusal| candidates::refused(&refusal))?;
-            Ok::<_, ApiError>(explanation_json(state, &found))
+            let explanation =
+                explain(state, &query).map_err(|refusal| candidates::refusal_error(&refusal))?;
+            Ok::<_, ApiError>(explanation_json(state, &explanation))
         })
         .await?;
     let reply = Reply::text(200, "application/json", json);
-    Ok(reply.modified(true, Some(call.now())))
+    Ok(reply.modified(true, Some(request.received_s())))
 }
 
-/// The most constraints of an explained query: each is compared with others, for every host.
-const PARTS_MAX: usize = 500;
+/// The most constraints of an explained query, because each is compared with the others for every
+/// host.
+const CONSTRAINTS_MAX: usize = 500;
 
 /// The number of constraints in a query.
-fn parts_of(query: &CandidateQuery) -> usize {
-    let of_group = |group: &RequestGroup| {
+fn constraint_count(query: &CandidateQuery) -> usize {
+    let constraints_of_group = |group: &RequestGroup| {
         group.resources.len()
             + group.required.len()
             + group.forbidden.len()
@@ -66,7 +68,7 @@ fn parts_of(query: &CandidateQuery) -> usize {
             + group.forbidden_aggregates.len()
             + usize::from(group.in_tree.is_some())
     };
-    query.groups.iter().map(of_group).sum::<usize>()
+    query.groups.iter().map(constraints_of_group).sum::<usize>()
         + query.root_required.len()
         + query.root_forbidden.len()
         + query.same_subtree.len()

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// A figure, and its target.
+/// A measured figure with its target.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct TargetedFigure {
     name: &'static str,
@@ -42,7 +42,10 @@ pub(crate) fn count(number: u64) -> f64 {
 }
 
 /// Prints the figures as text, or the whole report as JSON if there is one.
-pub(crate) fn report(bars: &[TargetedFigure], json: Option<&impl Serialize>) -> anyhow::Result<()> {
+pub(crate) fn print_report(
+    figures: &[TargetedFigure],
+    json: Option<&impl Serialize>,
+) -> anyhow::Result<()> {
     if let Some(json) = json {
         outln!("{}", serde_json::to_string(json)?);
         return Ok(());
@@ -53,10 +56,10 @@ pub(crate) fn report(bars: &[TargetedFigure], json: Option<&impl Serialize>) -> 
         relation,
         bound,
         is_met,
-    } in bars
+    } in figures
     {
-        let verdict = if *is_met { "met" } else { "MISSED" };
-        outln!("bar: {name}: {figure:.1} ({relation} {bound}): {verdict}");
+        let met_text = if *is_met { "met" } else { "MISSED" };
+        outln!("bar: {name}: {figure:.1} ({relation} {bound}): {met_text}");
     }
     Ok(())
 }

@@ -50,38 +50,38 @@ pub(crate) struct PhaseResults {
 }
 
 impl PhaseResults {
-    /// Computes the results of a phase that took `time`.
+    /// Computes the results of a phase that lasted `time`.
     pub(crate) fn new(
         phase: &str,
         connections: usize,
         time: Duration,
-        mut seen: Measurements,
+        mut measurements: Measurements,
     ) -> Self {
-        seen.latencies_us.sort_unstable();
-        let at = |share: f64| quantile_ms(&seen.latencies_us, share);
+        measurements.latencies_us.sort_unstable();
+        let percentile_ms = |share: f64| quantile_ms(&measurements.latencies_us, share);
         let is_success = |status: &u16| (200..300).contains(status);
-        let of = |success: bool| {
-            let counts = seen
+        let count_of = |success: bool| {
+            let counts = measurements
                 .by_status
                 .iter()
                 .filter(|(status, _)| is_success(status) == success);
             counts.map(|(_, count)| count).sum::<u64>()
         };
-        let succeeded = of(true);
+        let succeeded = count_of(true);
         Self {
             phase: phase.to_owned(),
             connections,
             seconds: time.as_secs_f64(),
             succeeded,
-            failed: of(false),
+            failed: count_of(false),
             #[allow(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
             requests_per_second: succeeded as f64 / time.as_secs_f64(),
-            p50_ms: at(0.5),
-            p99_ms: at(0.99),
-            p999_ms: at(0.999),
-            max_ms: at(1.0),
-            by_status: seen.by_status,
-            first_error: seen.first_error,
+            p50_ms: percentile_ms(0.5),
+            p99_ms: percentile_ms(0.99),
+            p999_ms: percentile_ms(0.999),
+            max_ms: percentile_ms(1.0),
+            by_status: measurements.by_status,
+            first_error: measurements.first_error,
         }
     }
 
@@ -137,17 +137,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_count_successes_and_rank_times() {
-        let seen = Measurements {
+    fn results_count_successes_and_rank_times() {
+        let measurements = Measurements {
             latencies_us: (1..=1000).rev().map(|number| number * 1000).collect(),
             by_status: [(204, 900), (409, 99), (0, 1)].into(),
             first_error: None,
         };
-        let figures = PhaseResults::new("claims", 8, Duration::from_secs(2), seen);
-        assert_eq!((figures.succeeded, figures.failed), (900, 100));
-        assert_eq!(figures.requests_per_second, 450.0);
+        let results = PhaseResults::new("claims", 8, Duration::from_secs(2), measurements);
+        assert_eq!((results.succeeded, results.failed), (900, 100));
+        assert_eq!(results.requests_per_second, 450.0);
         assert_eq!(
-            (figures.p50_ms, figures.p99_ms, figures.max_ms),
+            (results.p50_ms, results.p99_ms, results.max_ms),
             (500.0, 990.0, 1000.0)
         );
     }

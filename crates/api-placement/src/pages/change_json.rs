@@ -1,8 +1,8 @@
 //! The JSON representation of changes in the change stream.
 //!
-//! Each is an object with a `type` and fields named as in the API. Times are seconds since 1970
-//! with a fraction. Classes and traits are shown by their present names; one that was deleted
-//! meanwhile is `null`, and its number identifies it.
+//! Each change is an object with a `type` and fields named as in the API. Times are seconds since 1970
+//! with a fraction. Resource classes and traits are shown by their present names. The
+//! name of one that was deleted since is `null`; a class is then identified by its number.
 
 use placewright_http::json::Writer;
 use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};
@@ -14,54 +14,62 @@ pub(super) fn write(writer: &mut Writer, change: &Change, state: &State) {
     writer.open_object();
     writer.key("type");
     match change {
-        Change::ClassCreated { id, name, at } => named(writer, "class_created", id.0, name, *at),
-        Change::ClassRenamed { id, name, at } => named(writer, "class_renamed", id.0, name, *at),
-        Change::ClassRemoved { id } => number(writer, "class_removed", id.0),
-        Change::TraitCreated { id, name, at } => named(writer, "trait_created", id.0, name, *at),
-        Change::TraitRemoved { id } => number(writer, "trait_removed", id.0),
+        Change::ClassCreated { id, name, at } => {
+            write_named(writer, "class_created", id.0, name, *at)
+        }
+        Change::ClassRenamed { id, name, at } => {
+            write_named(writer, "class_renamed", id.0, name, *at)
+        }
+        Change::ClassRemoved { id } => write_type_and_id(writer, "class_removed", id.0),
+        Change::TraitCreated { id, name, at } => {
+            write_named(writer, "trait_created", id.0, name, *at)
+        }
+        Change::TraitRemoved { id } => write_type_and_id(writer, "trait_removed", id.0),
         Change::ProviderCreated { .. }
         | Change::ProviderUpdated { .. }
         | Change::ProviderRemoved { .. }
         | Change::GenerationSet { .. }
         | Change::TraitsSet { .. }
-        | Change::AggregatesSet { .. } => of_provider(writer, change, state),
+        | Change::AggregatesSet { .. } => write_provider_change(writer, change, state),
         Change::InventorySet { .. } | Change::InventoryRemoved { .. } => {
-            of_inventory(writer, change, state);
+            write_inventory_change(writer, change, state);
         }
         Change::ConsumerSet { .. }
         | Change::ConsumerRemoved { .. }
-        | Change::ConsumerPlaced { .. } => of_consumer(writer, change, state),
+        | Change::ConsumerPlaced { .. } => write_consumer_change(writer, change, state),
         Change::GroupSet { group, rules } => {
             writer.text("group_set");
-            uuid(writer, "group", *group);
+            write_uuid(writer, "group", *group);
             writer.key("rules");
             writer.open_array();
-            rules.iter().for_each(|one| rule(writer, one));
+            rules.iter().for_each(|rule| write_rule(writer, rule));
             writer.close_array();
         }
         Change::GroupRemoved { group } => {
             writer.text("group_removed");
-            uuid(writer, "group", *group);
+            write_uuid(writer, "group", *group);
         }
         Change::LevelsSet { levels } => {
             writer.text("levels_set");
             writer.key("levels");
             writer.open_array();
-            levels.iter().for_each(|one| level(writer, one));
+            levels.iter().for_each(|level| write_level(writer, level));
             writer.close_array();
         }
         Change::DistancesSet { distances } => {
             writer.text("distances_set");
             writer.key("distances");
             writer.open_array();
-            distances.iter().for_each(|one| distance(writer, one));
+            distances
+                .iter()
+                .for_each(|distance| write_distance(writer, distance));
             writer.close_array();
         }
     }
     writer.close_object();
 }
 
-fn of_provider(writer: &mut Writer, change: &Change, state: &State) {
+fn write_provider_change(writer: &mut Writer, change: &Change, state: &State) {
     match change {
         Change::ProviderCreated {
             uuid,
@@ -69,7 +77,7 @@ fn of_provider(writer: &mut Writer, change: &Change, state: &State) {
             parent,
             at,
         } => {
-            provider(writer, "provider_created", *uuid, name, *parent, *at);
+            write_provider(writer, "provider_created", *uuid, name, *parent, *at);
         }
         Change::ProviderUpdated {
             uuid,
@@ -77,11 +85,11 @@ fn of_provider(writer: &mut Writer, change: &Change, state: &State) {
             parent,
             at,
         } => {
-            provider(writer, "provider_updated", *uuid, name, *parent, *at);
+            write_provider(writer, "provider_updated", *uuid, name, *parent, *at);
         }
         Change::ProviderRemoved { uuid: removed } => {
             writer.text("provider_removed");
-            uuid(writer, "uuid", *removed);
+            write_uuid(writer, "uuid", *removed);
         }
         Change::GenerationSet {
             provider,
@@ -89,17 +97,19 @@ fn of_provider(writer: &mut Writer, change: &Change, state: &State) {
             at,
         } => {
             writer.text("generation_set");
-            uuid(writer, "resource_provider", *provider);
+            write_uuid(writer, "resource_provider", *provider);
             writer.key("generation");
             writer.integer(*generation);
-            time(writer, *at);
+            write_time(writer, *at);
         }
         Change::TraitsSet { provider, traits } => {
             writer.text("traits_set");
-            uuid(writer, "resource_provider", *provider);
+            write_uuid(writer, "resource_provider", *provider);
             writer.key("traits");
             writer.open_array();
-            traits.iter().for_each(|id| trait_name(writer, state, *id));
+            traits
+                .iter()
+                .for_each(|id| write_trait_name(writer, state, *id));
             writer.close_array();
         }
         Change::AggregatesSet {
@@ -107,7 +117,7 @@ fn of_provider(writer: &mut Writer, change: &Change, state: &State) {
             aggregates,
         } => {
             writer.text("aggregates_set");
-            uuid(writer, "resource_provider", *provider);
+            write_uuid(writer, "resource_provider", *provider);
             writer.key("aggregates");
             writer.open_array();
             aggregates
@@ -119,33 +129,33 @@ fn of_provider(writer: &mut Writer, change: &Change, state: &State) {
     }
 }
 
-fn of_inventory(writer: &mut Writer, change: &Change, state: &State) {
+fn write_inventory_change(writer: &mut Writer, change: &Change, state: &State) {
     match change {
         Change::InventorySet {
             provider,
             class: id,
-            inventory: set,
+            inventory: new_inventory,
             at,
         } => {
             writer.text("inventory_set");
-            uuid(writer, "resource_provider", *provider);
-            class(writer, state, *id);
-            inventory(writer, set);
-            time(writer, *at);
+            write_uuid(writer, "resource_provider", *provider);
+            write_class(writer, state, *id);
+            write_inventory(writer, new_inventory);
+            write_time(writer, *at);
         }
         Change::InventoryRemoved {
             provider,
             class: id,
         } => {
             writer.text("inventory_removed");
-            uuid(writer, "resource_provider", *provider);
-            class(writer, state, *id);
+            write_uuid(writer, "resource_provider", *provider);
+            write_class(writer, state, *id);
         }
         _ => writer.raw(b"null"),
     }
 }
 
-fn of_consumer(writer: &mut Writer, change: &Change, state: &State) {
+fn write_consumer_change(writer: &mut Writer, change: &Change, state: &State) {
     match change {
         Change::ConsumerSet {
             consumer,
@@ -169,16 +179,16 @@ fn of_consumer(writer: &mut Writer, change: &Change, state: &State) {
             writer.optional_text(consumer_type.as_deref());
             writer.key("allocations");
             writer.open_array();
-            for fact in allocations {
+            for allocation in allocations {
                 writer.open_object();
-                uuid(writer, "resource_provider", fact.provider);
-                class(writer, state, fact.class);
+                write_uuid(writer, "resource_provider", allocation.provider);
+                write_class(writer, state, allocation.class);
                 writer.key("amount");
-                writer.integer(fact.amount);
+                writer.integer(allocation.amount);
                 writer.close_object();
             }
             writer.close_array();
-            time(writer, *at);
+            write_time(writer, *at);
         }
         Change::ConsumerRemoved { consumer } => {
             writer.text("consumer_removed");
@@ -193,50 +203,50 @@ fn of_consumer(writer: &mut Writer, change: &Change, state: &State) {
             writer.text("consumer_placed");
             writer.key("consumer_uuid");
             writer.text(consumer.as_str());
-            optional_uuid(writer, "host", *host);
-            optional_uuid(writer, "group", *group);
+            write_optional_uuid(writer, "host", *host);
+            write_optional_uuid(writer, "group", *group);
         }
         _ => writer.raw(b"null"),
     }
 }
 
-fn named(writer: &mut Writer, kind: &str, id: u16, name: &str, at: Timestamp) {
-    number(writer, kind, id);
+fn write_named(writer: &mut Writer, change_type: &str, id: u16, name: &str, time: Timestamp) {
+    write_type_and_id(writer, change_type, id);
     writer.key("name");
     writer.text(name);
-    time(writer, at);
+    write_time(writer, time);
 }
 
-fn number(writer: &mut Writer, kind: &str, id: u16) {
-    writer.text(kind);
+fn write_type_and_id(writer: &mut Writer, change_type: &str, id: u16) {
+    writer.text(change_type);
     writer.key("id");
     writer.integer(id);
 }
 
-fn provider(
+fn write_provider(
     writer: &mut Writer,
-    kind: &str,
+    change_type: &str,
     id: Uuid,
     name: &str,
     parent: Option<Uuid>,
-    at: Timestamp,
+    time: Timestamp,
 ) {
-    writer.text(kind);
-    uuid(writer, "uuid", id);
+    writer.text(change_type);
+    write_uuid(writer, "uuid", id);
     writer.key("name");
     writer.text(name);
-    optional_uuid(writer, "parent_provider_uuid", parent);
-    time(writer, at);
+    write_optional_uuid(writer, "parent_provider_uuid", parent);
+    write_time(writer, time);
 }
 
-fn uuid(writer: &mut Writer, key: &str, uuid: Uuid) {
+fn write_uuid(writer: &mut Writer, key: &str, uuid: Uuid) {
     writer.key(key);
     writer.text(uuid.hyphenated().encode_lower(&mut [0; 36]));
 }
 
-fn optional_uuid(writer: &mut Writer, key: &str, found: Option<Uuid>) {
-    match found {
-        Some(found) => uuid(writer, key, found),
+fn write_optional_uuid(writer: &mut Writer, key: &str, value: Option<Uuid>) {
+    match value {
+        Some(value) => write_uuid(writer, key, value),
         None => {
             writer.key(key);
             writer.raw(b"null");
@@ -244,7 +254,7 @@ fn optional_uuid(writer: &mut Writer, key: &str, found: Option<Uuid>) {
     }
 }
 
-fn class(writer: &mut Writer, state: &State, id: ClassId) {
+fn write_class(writer: &mut Writer, state: &State, id: ClassId) {
     let name = state.class_name(id);
     writer.key("resource_class");
     writer.optional_text((!name.is_empty()).then_some(name));
@@ -252,12 +262,12 @@ fn class(writer: &mut Writer, state: &State, id: ClassId) {
     writer.integer(id.0);
 }
 
-fn trait_name(writer: &mut Writer, state: &State, id: TraitId) {
+fn write_trait_name(writer: &mut Writer, state: &State, id: TraitId) {
     let name = state.trait_name(id);
     writer.optional_text((!name.is_empty()).then_some(name));
 }
 
-fn inventory(writer: &mut Writer, inventory: &Inventory) {
+fn write_inventory(writer: &mut Writer, inventory: &Inventory) {
     for (key, number) in [
         ("total", inventory.total),
         ("reserved", inventory.reserved),
@@ -272,19 +282,19 @@ fn inventory(writer: &mut Writer, inventory: &Inventory) {
     writer.float(inventory.allocation_ratio);
 }
 
-fn time(writer: &mut Writer, at: Timestamp) {
+fn write_time(writer: &mut Writer, time: Timestamp) {
     writer.key("at");
     writer.raw(
         format!(
             "{}.{:06}",
-            at.0.div_euclid(1_000_000),
-            at.0.rem_euclid(1_000_000)
+            time.0.div_euclid(1_000_000),
+            time.0.rem_euclid(1_000_000)
         )
         .as_bytes(),
     );
 }
 
-fn rule(writer: &mut Writer, rule: &Rule) {
+fn write_rule(writer: &mut Writer, rule: &Rule) {
     writer.open_object();
     writer.key("scope");
     match &rule.scope {
@@ -296,23 +306,23 @@ fn rule(writer: &mut Writer, rule: &Rule) {
             writer.key("relation");
             writer.text("same");
         }
-        Relation::FewerThan(most) => {
+        Relation::FewerThan(limit) => {
             writer.key("relation");
             writer.text("fewer_than");
             writer.key("limit");
-            writer.integer(most);
+            writer.integer(limit);
         }
-        Relation::Spread(skew) => {
+        Relation::Spread(max_skew) => {
             writer.key("relation");
             writer.text("spread");
             writer.key("max_skew");
-            writer.integer(skew);
+            writer.integer(max_skew);
         }
     }
     writer.close_object();
 }
 
-fn level(writer: &mut Writer, level: &Level) {
+fn write_level(writer: &mut Writer, level: &Level) {
     writer.open_object();
     writer.key("name");
     writer.text(&level.name);
@@ -326,13 +336,13 @@ fn level(writer: &mut Writer, level: &Level) {
     writer.close_object();
 }
 
-fn distance(writer: &mut Writer, one: &Distance) {
+fn write_distance(writer: &mut Writer, distance: &Distance) {
     writer.open_object();
     writer.key("from");
-    writer.text(&one.from);
+    writer.text(&distance.from);
     writer.key("to");
-    writer.text(&one.to);
+    writer.text(&distance.to);
     writer.key("distance");
-    writer.integer(one.distance);
+    writer.integer(distance.distance);
     writer.close_object();
 }

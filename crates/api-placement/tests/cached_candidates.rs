@@ -15,7 +15,7 @@ use placewright_http::HttpOptions;
 use placewright_journal::MemoryJournal;
 use placewright_placement::{Command, Timestamp};
 
-/// A service on an engine that others may use too.
+/// A service on an engine that other services may use, too.
 fn service_of(engine: &Engine<ControlMachine>) -> Arc<PlacementService> {
     ApiParts::on_engine(engine, HttpOptions::default(), "").service()
 }
@@ -34,21 +34,28 @@ const QUERIES: [&str; 6] = [
     "resources_00000000-0000-4000-8000-000000000001=VCPU:1",
 ];
 
-/// A service with a filled cache and a new one give the same responses.
-async fn check(engine: &Engine<ControlMachine>, warm: &Arc<PlacementService>, after: &str) {
-    let cold = service_of(engine);
+/// Checks that a service with filled caches and a new service give the same responses.
+async fn check_responses(
+    engine: &Engine<ControlMachine>,
+    warm_service: &Arc<PlacementService>,
+    change: &str,
+) {
+    let cold_service = service_of(engine);
     for version in ["1.10", "1.17", "1.27", "1.29", "1.34", "1.39"] {
         for query in QUERIES {
             let path = format!("/allocation_candidates?{query}");
             let version = format!("placement {version}");
-            let ask = || get(&path).version(&version);
-            let wanted = ask().send(&service_of(engine)).await;
-            for service in [warm, &cold, warm] {
-                let answer = ask().send(service).await;
-                assert_eq!(answer.status, wanted.status, "{after}: {version} {query}");
+            let request = || get(&path).version(&version);
+            let expected = request().send(&service_of(engine)).await;
+            for service in [warm_service, &cold_service, warm_service] {
+                let answer = request().send(service).await;
+                assert_eq!(
+                    answer.status, expected.status,
+                    "{change}: {version} {query}"
+                );
                 // An error response contains the id of its request, so only successes are compared.
-                if wanted.status == 200 {
-                    assert_eq!(answer.text, wanted.text, "{after}: {version} {query}");
+                if expected.status == 200 {
+                    assert_eq!(answer.text, expected.text, "{change}: {version} {query}");
                 }
             }
         }
@@ -56,14 +63,14 @@ async fn check(engine: &Engine<ControlMachine>, warm: &Arc<PlacementService>, af
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one row of changes, in their order")]
-async fn what_is_kept_follows_every_change() {
+#[expect(clippy::too_many_lines, reason = "one sequence of changes")]
+async fn cached_responses_follow_every_change() {
     let engine: Engine<ControlMachine> =
         Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
     let at = Timestamp::from_seconds(1_790_000_000);
-    let names = submit_placement(&engine, Command::SyncStandardNames { at }).await;
-    names.unwrap().unwrap();
-    let warm = service_of(&engine);
+    let standard_names = submit_placement(&engine, Command::SyncStandardNames { at }).await;
+    standard_names.unwrap().unwrap();
+    let warm_service = service_of(&engine);
     let mut changes = vec![
         (
             "PUT",
@@ -118,7 +125,7 @@ async fn what_is_kept_follows_every_change() {
             ),
         )
     };
-    let lineage = |number: u64, name: &str, parent: &str| {
+    let rename_and_reparent = |number: u64, name: &str, parent: &str| {
         (
             "PUT",
             provider(number),
@@ -140,11 +147,11 @@ async fn what_is_kept_follows_every_change() {
             format!("{}/traits", provider(12)),
             r#"{"resource_provider_generation": 1, "traits": ["CUSTOM_T"]}"#.to_owned(),
         ),
-        lineage(3, "renamed", "null"),
+        rename_and_reparent(3, "renamed", "null"),
         // A child with a child of its own moves to another host, and then becomes a root.
-        lineage(11, "p11", &quoted(4)),
-        lineage(12, "p12", "null"),
-        lineage(5, "p5", &quoted(6)),
+        rename_and_reparent(11, "p11", &quoted(4)),
+        rename_and_reparent(12, "p12", "null"),
+        rename_and_reparent(5, "p5", &quoted(6)),
         (
             "PUT",
             format!("{}/inventories", provider(4)),
@@ -157,7 +164,7 @@ async fn what_is_kept_follows_every_change() {
             String::new(),
         ),
         ("DELETE", provider(3), String::new()),
-        // It reuses the slot of the deleted one.
+        // A new provider reuses the slot of the deleted one.
         (
             "POST",
             "/resource_providers".to_owned(),
@@ -173,18 +180,18 @@ async fn what_is_kept_follows_every_change() {
         ("DELETE", "/traits/CUSTOM_U".to_owned(), String::new()),
     ]);
     for (method, path, body) in changes {
-        let mut change = call(method, &path);
+        let mut request = call(method, &path);
         if !body.is_empty() {
-            change = change.json(body.as_str());
+            request = request.json(body.as_str());
         }
-        let answer = change.send(&warm).await;
-        let after = format!("{method} {path} {body}");
+        let answer = request.send(&warm_service).await;
+        let change = format!("{method} {path} {body}");
         assert!(
             answer.status < 300,
-            "{after}: {} {}",
+            "{change}: {} {}",
             answer.status,
             answer.text
         );
-        check(&engine, &warm, &after).await;
+        check_responses(&engine, &warm_service, &change).await;
     }
 }

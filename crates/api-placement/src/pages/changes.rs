@@ -1,8 +1,8 @@
 //! `/placewright/v1/changes?after=N`: every durable change in order, as server-sent events.
 //!
-//! One event is one entry of the journal, and its id the entry's sequence. A client that comes back
-//! with the last id it saw (`Last-Event-ID`, as browsers do by themselves, or `after`) misses
-//! nothing and sees nothing twice, as long as the entries are held.
+//! One event is one entry of the journal, and its id is the entry's sequence. A client that reconnects
+//! with the last id that it received (`Last-Event-ID`, which browsers send by themselves, or `after`)
+//! gets each later event once, as long as the journal has the entries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,23 +22,23 @@ use tokio::time::MissedTickBehavior;
 use super::{change_json, check_parameters};
 use crate::shared::PlacementService;
 
-/// The interval of comments on a silent stream, so that both ends notice a dead connection.
+/// The interval of comment lines on an idle stream, by which both ends notice a dead connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The approximate size of the pieces in which events are sent. They are copied out of the entries
-/// as the client takes them, so a client that takes nothing occupies a few pieces and no entries.
+/// The approximate size of the pieces in which events are sent. A piece is copied from the entries
+/// only when there is space for it in the queue, so a slow client keeps no entries in memory.
 const PIECE_BYTES: usize = 16 << 10;
-/// The pieces that may wait for a slow client; beyond that its follower waits.
-const PIECES_WAITING: usize = 1;
-/// An entry with a record larger than this becomes one large event.
+/// The most pieces queued for one client; while the queue is full, nothing more is read for it.
+const QUEUED_PIECES_MAX: usize = 1;
+/// An entry whose record is larger than this is sent as one large event, under a limit.
 const LARGE_BYTES: usize = 64 << 10;
 
 pub(super) fn follow(
     service: &PlacementService,
     query: &Query<'_>,
-    last_event: Option<&str>,
+    last_event_id: Option<&str>,
 ) -> ApiResult<Reply> {
     check_parameters(query, &["after"])?;
-    let after = match last_event.or_else(|| query.get("after")) {
+    let after = match last_event_id.or_else(|| query.get("after")) {
         Some(text) => text.trim().parse().map_err(|_| {
             ApiError::bad_request(format!(
                 "'after' and Last-Event-ID expect the sequence of an entry, a whole number. Got: \
@@ -48,23 +48,25 @@ pub(super) fn follow(
         None => service.placement.engine().durable_sequence(),
     };
     let engine = service.placement.engine();
-    let follower = engine.follow(after).map_err(|error| refused(&error))?;
-    let place = service.followers.enter()?;
-    let (sender, receiver) = mpsc::channel(PIECES_WAITING);
-    let stream = Stream {
+    let follower = engine
+        .follow(after)
+        .map_err(|error| error_response(&error))?;
+    let permit = service.follower_limits.acquire()?;
+    let (sender, receiver) = mpsc::channel(QUEUED_PIECES_MAX);
+    let stream = ChangeStream {
         engine: engine.clone(),
         follower,
         sender,
         stopping: service.gateway.stopping(),
-        followers: service.gateway.metrics().followers.clone(),
-        large_events: service.followers.large_events(),
-        _place: place,
+        follower_count: service.gateway.metrics().followers.clone(),
+        large_event_permits: service.follower_limits.large_event_permits(),
+        _permit: permit,
     };
     spawn_contained(ContainedWork::HttpConnection, stream.run());
     Ok(Reply::events(receiver))
 }
 
-fn refused(error: &FollowError) -> ApiError {
+fn error_response(error: &FollowError) -> ApiError {
     match error {
         FollowError::Trimmed { asked, first_held } => ApiError::new(
             410,
@@ -84,27 +86,27 @@ fn refused(error: &FollowError) -> ApiError {
 }
 
 /// The stream of one client.
-struct Stream {
+struct ChangeStream {
     engine: Engine<ControlMachine>,
     follower: Follower<ControlMachine>,
     sender: mpsc::Sender<Bytes>,
     stopping: watch::Receiver<bool>,
-    followers: Gauge,
-    large_events: Arc<Semaphore>,
-    _place: OwnedSemaphorePermit,
+    follower_count: Gauge,
+    large_event_permits: Arc<Semaphore>,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Stream {
+impl ChangeStream {
     async fn run(mut self) {
-        self.followers.inc();
+        self.follower_count.inc();
         self.send_all().await;
-        self.followers.dec();
+        self.follower_count.dec();
     }
 
-    /// Sends until the client is gone, the service stops, or entries cannot be followed any more.
+    /// Sends events until the client is gone, the service stops, or the journal cannot be followed.
     async fn send_all(&mut self) {
-        // Headers are sent with the first bytes, and a client waits for them to know that it is
-        // subscribed.
+        // Headers are sent with the first bytes of the body. This comment line sends them at once, and
+        // so tells the client that it is subscribed.
         if self
             .sender
             .send(Bytes::from_static(b": following\n\n"))
@@ -125,7 +127,7 @@ impl Stream {
                         return;
                     }
                 }
-                found = self.follower.next_entries() => match found {
+                next = self.follower.next_entries() => match next {
                     Some(Ok(entries)) => {
                         heartbeat.reset();
                         if !self.send_entries(entries).await {
@@ -133,7 +135,7 @@ impl Stream {
                         }
                     }
                     Some(Err(error)) => {
-                        let _ = self.sender.send(last_event(&error)).await;
+                        let _ = self.sender.send(error_event(&error)).await;
                         return;
                     }
                     None => return,
@@ -142,45 +144,46 @@ impl Stream {
         }
     }
 
-    /// Sends the entries for which there is memory; the follower returns the others again. False
-    /// when the client is gone.
+    /// Sends entries as long as there is space for them; the follower will return the others again.
+    /// False when the client is gone.
     async fn send_entries(&mut self, entries: Entries) -> bool {
         let mut next = entries.first_sequence();
         while next <= entries.last_sequence() {
             match self.sender.try_reserve() {
-                Ok(room) => {
-                    let (piece, after) = self.piece(&entries, next);
-                    if after > next {
-                        room.send(Bytes::from(piece));
-                        next = after;
+                Ok(queue_permit) => {
+                    let (piece, end) = self.next_piece(&entries, next);
+                    if end > next {
+                        queue_permit.send(Bytes::from(piece));
+                        next = end;
                         continue;
                     }
                 }
                 Err(TrySendError::Closed(())) => return false,
                 Err(TrySendError::Full(())) => {
-                    // While a client takes nothing, its entries are not kept in memory.
+                    // While the client reads nothing, its entries are not kept in memory.
                     self.follower.go_back_to(next);
                     drop(entries);
                     return self.sender.reserve().await.is_ok();
                 }
             }
-            let Ok(turn) = Arc::clone(&self.large_events).try_acquire_owned() else {
+            let Ok(memory_permit) = Arc::clone(&self.large_event_permits).try_acquire_owned()
+            else {
                 self.follower.go_back_to(next);
                 drop(entries);
-                return self.large_events.acquire().await.is_ok();
+                return self.large_event_permits.acquire().await.is_ok();
             };
             if !self.send_large(&entries, next).await {
                 return false;
             }
-            drop(turn);
+            drop(memory_permit);
             next += 1;
         }
         true
     }
 
-    /// The events of the entries from `next` on that fit into a piece, and the number of the entry
-    /// after them. None of them is large.
-    fn piece(&self, entries: &Entries, mut next: u64) -> (Vec<u8>, u64) {
+    /// The events of the entries from `next` on that fit into a piece, and the sequence after them. A
+    /// piece ends before a large event.
+    fn next_piece(&self, entries: &Entries, mut next: u64) -> (Vec<u8>, u64) {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
         // The names of classes and traits are looked up under the state's lock.
         self.engine.read_now(|machine| {
@@ -204,8 +207,7 @@ impl Stream {
             }
         });
         for piece in event.chunks(PIECE_BYTES) {
-            // A copy, so that what the connection still holds does not keep the whole event in
-            // memory.
+            // A copy, because a slice in the connection's queue would keep the whole event in memory.
             if (self.sender.send(Bytes::copy_from_slice(piece)).await).is_err() {
                 return false;
             }
@@ -216,7 +218,7 @@ impl Stream {
 
 /// Waits until the service stops.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // A dropped sender means the same.
+    // An error means that the sender was dropped: then the service has stopped, too.
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
@@ -236,7 +238,7 @@ fn write_event(out: &mut Vec<u8>, sequence: u64, record: &[u8], machine: &Contro
                 }
             }
         }
-        // The engine applied this record, so it was readable once.
+        // The engine has applied this record, so it could be decoded before.
         Err(error) => tracing::error!(sequence, %error, "cannot read a record that was applied"),
     }
     writer.close_array();
@@ -246,9 +248,9 @@ fn write_event(out: &mut Vec<u8>, sequence: u64, record: &[u8], machine: &Contro
     out.extend_from_slice(b"\n\n");
 }
 
-/// The last event of a stream that could not keep up, with the reason.
-fn last_event(error: &FollowError) -> Bytes {
-    let error = refused(error);
+/// The last event of a stream that cannot go on, with the reason.
+fn error_event(error: &FollowError) -> Bytes {
+    let error = error_response(error);
     let mut writer = Writer::default();
     writer.open_object();
     writer.key("status");

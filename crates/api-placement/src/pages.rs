@@ -1,4 +1,4 @@
-//! Placewright's own pages beside the Placement API.
+//! Placewright's own pages on the port of the Placement API.
 //!
 //! Without authentication: `/placewright/v1/openapi.json`. Under a policy rule:
 //! `/placewright/v1/changes`, `/placewright/v1/explain`, `/placewright/v1/audit`,
@@ -33,15 +33,15 @@ pub(crate) enum Page {
     Repair,
 }
 
-/// A request for a page that is allowed.
+/// An authorized request for a page.
 #[derive(Debug)]
 pub(crate) struct PageRequest {
-    /// The page that is asked for.
+    /// The requested page.
     pub(crate) page: Page,
     /// The microversion of an explained query.
     version: Microversion,
-    /// The last event that a reader of the change stream saw, as its client says.
-    last_event: Option<String>,
+    /// The `Last-Event-ID` header: the id of the last event that a client of the change stream received.
+    last_event_id: Option<String>,
 }
 
 impl Page {
@@ -94,11 +94,12 @@ impl Page {
     }
 }
 
-/// Checks a request for a page as far as its head says what is asked for.
+/// Checks the method, headers and query of a request for a page, and its caller's rights.
 ///
 /// # Errors
 ///
-/// The method is another one, or the caller may not see the page.
+/// 405 for another method than the page's, 403 if the caller may not request the page, 400 for a
+/// malformed query or version.
 pub(crate) fn route(
     service: &PlacementService,
     page: Page,
@@ -120,12 +121,14 @@ pub(crate) fn route(
         Page::Explain => explain::version(&parts.headers)?,
         _ => Microversion::MAX,
     };
-    let last_event = parts.headers.get("last-event-id");
-    let last_event = last_event.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    let last_event_id = parts
+        .headers
+        .get("last-event-id")
+        .map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
     Ok(PageRequest {
         page,
         version,
-        last_event,
+        last_event_id,
     })
 }
 
@@ -136,14 +139,14 @@ pub(crate) fn route(
 /// The error response.
 pub(crate) async fn show(
     service: &PlacementService,
-    asked: &PageRequest,
+    page_request: &PageRequest,
     query_string: &str,
 ) -> ApiResult<Reply> {
     let query = query::parse(query_string).map_err(ApiError::bad_request)?;
-    match asked.page {
+    match page_request.page {
         Page::OpenApi => openapi::show(&query),
-        Page::Changes => changes::follow(service, &query, asked.last_event.as_deref()),
-        Page::Explain => explain::show(service, asked.version, query_string).await,
+        Page::Changes => changes::follow(service, &query, page_request.last_event_id.as_deref()),
+        Page::Explain => explain::show(service, page_request.version, query_string).await,
         Page::Audit => audit(service, None).await,
         Page::Repair => audit(service, Some(repair_options(&query)?)).await,
     }
@@ -172,17 +175,17 @@ fn repair_options(query: &Query<'_>) -> ApiResult<RepairOptions> {
     })
 }
 
-/// Rejects parameters that a page does not have.
+/// Rejects query parameters that a page does not have.
 ///
 /// # Errors
 ///
 /// 400 for any other parameter.
-fn check_parameters(query: &Query<'_>, known: &[&str]) -> ApiResult<()> {
-    match query.iter().find(|(key, _)| !known.contains(key)) {
+fn check_parameters(query: &Query<'_>, allowed_keys: &[&str]) -> ApiResult<()> {
+    match query.iter().find(|(key, _)| !allowed_keys.contains(key)) {
         None => Ok(()),
         Some((key, _)) => Err(ApiError::bad_request(format!(
             "There is no parameter '{key}' here, only: {}.",
-            known.join(", ")
+            allowed_keys.join(", ")
         ))),
     }
 }

@@ -1,8 +1,8 @@
 //! `/placewright/v1/openapi.json`: the OpenAPI 3.1 document of the Placement API, made from the
 //! tables that requests are checked against.
 //!
-//! The API depends on the microversion, so the document describes one: the newest, or the one in
-//! `?microversion=1.N`.
+//! The API depends on the microversion, so the document describes a single one: the newest, or that
+//! of `?microversion=1.N`.
 
 use placewright_http::{ApiError, ApiResult, Query, Reply};
 use serde_json::{Map, Value, json};
@@ -42,9 +42,10 @@ pub(crate) fn document(version: Microversion) -> Value {
     let mut paths = Map::new();
     for entry in TABLE {
         let mut methods = Map::new();
-        for one in entry.operations {
-            if (one.since..=one.until).contains(&version.minor()) {
-                methods.insert(one.method.to_lowercase(), operation(entry, one, version));
+        for candidate_operation in entry.operations {
+            if (candidate_operation.since..=candidate_operation.until).contains(&version.minor()) {
+                let object = operation_object(entry, candidate_operation, version);
+                methods.insert(candidate_operation.method.to_lowercase(), object);
             }
         }
         if !methods.is_empty() {
@@ -129,8 +130,9 @@ fn parameter_schema(path: &str, name: &str) -> Value {
     }
 }
 
-fn operation(entry: &Entry, operation: &Operation, version: Microversion) -> Value {
-    let mut described = json!({
+/// The OpenAPI object of an operation.
+fn operation_object(entry: &Entry, operation: &Operation, version: Microversion) -> Value {
+    let mut object = json!({
         "summary": operation.summary,
         "operationId": operation_id(entry.path, operation.method),
         "responses": {
@@ -140,31 +142,31 @@ fn operation(entry: &Entry, operation: &Operation, version: Microversion) -> Val
         },
     });
     if let Some(rule) = operation.rule {
-        described["description"] = format!("Policy rule: `{rule}`.").into();
+        object["description"] = format!("Policy rule: `{rule}`.").into();
     } else {
-        described["security"] = json!([]);
+        object["security"] = json!([]);
     }
     if let Some(schema) = query_schema(entry.route, operation.method, version) {
-        described["parameters"] = query_parameters(schema).into();
+        object["parameters"] = query_parameters(schema).into();
     }
-    if operation.needs == HeaderRequirements::JsonBody
+    if operation.header_requirements == HeaderRequirements::JsonBody
         && let Some(schema) = body_schema(entry.route, operation.method, version)
     {
-        described["requestBody"] = json!({
+        object["requestBody"] = json!({
             "required": true,
             "content": { "application/json": { "schema": to_json(schema) } },
         });
     }
-    described
+    object
 }
 
 fn operation_id(path: &str, method: &str) -> String {
-    let words: String = path
+    let name: String = path
         .chars()
-        .filter(|one| *one != '{' && *one != '}')
+        .filter(|character| *character != '{' && *character != '}')
         .collect::<String>()
         .replace('/', "_");
-    format!("{}{}", method.to_lowercase(), words.trim_end_matches('_'))
+    format!("{}{}", method.to_lowercase(), name.trim_end_matches('_'))
 }
 
 fn query_schema(route: Route, method: &str, version: Microversion) -> Option<&'static Schema> {
@@ -207,15 +209,15 @@ fn query_parameters(schema: &Schema) -> Vec<Value> {
         })
     };
     let mut parameters = Vec::new();
-    for (name, inner) in schema.properties {
-        let mut one = parameter(name, inner, "");
-        one["required"] = schema.required.contains(name).into();
-        parameters.push(one);
+    for (name, property_schema) in schema.properties {
+        let mut object = parameter(name, property_schema, "");
+        object["required"] = schema.required.contains(name).into();
+        parameters.push(object);
     }
-    for (pattern, inner) in schema.pattern_properties {
+    for (pattern, property_schema) in schema.pattern_properties {
         if let Pattern::Numbered(name, source) | Pattern::Suffixed(name, source) = pattern {
             let note = format!("Of the group without a suffix; others match `{source}`.");
-            parameters.push(parameter(name, inner, &note));
+            parameters.push(parameter(name, property_schema, &note));
         }
     }
     parameters
@@ -223,78 +225,79 @@ fn query_parameters(schema: &Schema) -> Vec<Value> {
 
 /// A schema as JSON Schema.
 pub(crate) fn to_json(schema: &Schema) -> Value {
-    let mut out = Map::new();
-    let mut put = |key: &str, value: Value| {
-        out.insert(key.to_owned(), value);
+    let mut keywords = Map::new();
+    let mut put_keyword = |key: &str, value: Value| {
+        keywords.insert(key.to_owned(), value);
     };
     match schema.types {
         [] => {}
-        [one] => put("type", one.name().into()),
-        several => {
-            let names: Vec<&str> = several.iter().map(|one| one.name()).collect();
-            put("type", names.into());
+        [single] => put_keyword("type", single.name().into()),
+        types => {
+            let names: Vec<&str> = types.iter().map(|item| item.name()).collect();
+            put_keyword("type", names.into());
         }
     }
     if let Some(pattern) = schema.pattern {
-        put("pattern", pattern.source().into());
+        put_keyword("pattern", pattern.source().into());
     }
     if schema.min_length > 0 {
-        put("minLength", schema.min_length.into());
+        put_keyword("minLength", schema.min_length.into());
     }
     if schema.max_length < usize::MAX {
-        put("maxLength", schema.max_length.into());
+        put_keyword("maxLength", schema.max_length.into());
     }
-    if schema.uuid {
-        put("format", "uuid".into());
+    if schema.is_uuid {
+        put_keyword("format", "uuid".into());
     }
     if !schema.choices.is_empty() {
-        put("enum", schema.choices.to_vec().into());
+        put_keyword("enum", schema.choices.to_vec().into());
     }
     if let Some(minimum) = schema.minimum {
-        put("minimum", minimum.into());
+        put_keyword("minimum", minimum.into());
     }
     if let Some(maximum) = schema.maximum {
-        put("maximum", maximum.into());
+        put_keyword("maximum", maximum.into());
     }
-    if let Some(inner) = schema.nullable {
-        put("anyOf", json!([to_json(inner), { "type": "null" }]));
+    if let Some(non_null) = schema.nullable {
+        put_keyword("anyOf", json!([to_json(non_null), { "type": "null" }]));
     }
-    collections(schema, &mut put);
-    out.into()
+    put_collection_keywords(schema, &mut put_keyword);
+    keywords.into()
 }
 
-fn collections(schema: &Schema, put: &mut impl FnMut(&str, Value)) {
+/// Puts the keywords of arrays and objects.
+fn put_collection_keywords(schema: &Schema, put_keyword: &mut impl FnMut(&str, Value)) {
     if let Some(items) = schema.items {
-        put("items", to_json(items));
+        put_keyword("items", to_json(items));
     }
     if schema.min_items > 0 {
-        put("minItems", schema.min_items.into());
+        put_keyword("minItems", schema.min_items.into());
     }
     if schema.unique_items {
-        put("uniqueItems", true.into());
+        put_keyword("uniqueItems", true.into());
     }
     if schema.min_properties > 0 {
-        put("minProperties", schema.min_properties.into());
+        put_keyword("minProperties", schema.min_properties.into());
     }
-    let named = schema
+    let property_schemas = schema
         .properties
         .iter()
-        .map(|(name, inner)| (name.to_string(), to_json(inner)));
-    let named: Map<String, Value> = named.collect();
-    if !named.is_empty() {
-        put("properties", named.into());
+        .map(|(name, property_schema)| (name.to_string(), to_json(property_schema)));
+    let properties: Map<String, Value> = property_schemas.collect();
+    if !properties.is_empty() {
+        put_keyword("properties", properties.into());
     }
     let patterns = schema.pattern_properties.iter();
     let patterns: Map<String, Value> = patterns
-        .map(|(one, inner)| (one.source().to_owned(), to_json(inner)))
+        .map(|(pattern, pattern_schema)| (pattern.source().to_owned(), to_json(pattern_schema)))
         .collect();
     if !patterns.is_empty() {
-        put("patternProperties", patterns.into());
+        put_keyword("patternProperties", patterns.into());
     }
     if !schema.required.is_empty() {
-        put("required", schema.required.to_vec().into());
+        put_keyword("required", schema.required.to_vec().into());
     }
     if !schema.additional_properties {
-        put("additionalProperties", false.into());
+        put_keyword("additionalProperties", false.into());
     }
 }

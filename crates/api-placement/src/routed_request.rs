@@ -1,4 +1,4 @@
-//! The context of an authorised request, and what handlers do with it.
+//! An authorized and routed request, with what handlers need to answer it.
 
 use placewright_http::{ApiError, ApiResult, Query};
 use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
@@ -12,20 +12,22 @@ use crate::schema::{self, Formats, Schema};
 use crate::shared::PlacementService;
 use crate::{query, uuids};
 
-/// An authorised and routed request, as handlers receive it.
+/// An authorized and routed request, as handlers receive it.
 pub(crate) struct RoutedRequest<'a> {
     pub(crate) service: &'a PlacementService,
     pub(crate) version: Microversion,
-    pub(crate) parameters: [&'a str; 2],
+    /// The parameters of the path; those that the route lacks are empty.
+    pub(crate) path_parameters: [&'a str; 2],
+    /// The query string, not decoded.
     pub(crate) query: &'a str,
     pub(crate) body: &'a [u8],
-    pub(crate) at: Timestamp,
+    pub(crate) received_at: Timestamp,
 }
 
 impl<'a> RoutedRequest<'a> {
     /// The first parameter of the path.
-    pub(crate) fn parameter(&self) -> &'a str {
-        self.parameters[0]
+    pub(crate) fn path_parameter(&self) -> &'a str {
+        self.path_parameters[0]
     }
 
     /// Whether responses have cache headers (from microversion 1.15).
@@ -33,19 +35,19 @@ impl<'a> RoutedRequest<'a> {
         self.version.since(15)
     }
 
-    /// The present time, in seconds since 1970.
-    pub(crate) fn now(&self) -> i64 {
-        self.at.seconds()
+    /// The time at which the request was received, in seconds since 1970.
+    pub(crate) fn received_s(&self) -> i64 {
+        self.received_at.seconds()
     }
 
     /// The UUID of the provider in the path.
     ///
     /// # Errors
     ///
-    /// 404 for a text that no provider can have as its UUID.
+    /// 404 for a text that is not a UUID in the canonical form, so that no provider can have it.
     pub(crate) fn provider_uuid(&self) -> ApiResult<Uuid> {
-        uuids::canonical(self.parameter())
-            .ok_or_else(|| refusals::provider_not_found(self.parameter()))
+        uuids::canonical(self.path_parameter())
+            .ok_or_else(|| refusals::provider_not_found(self.path_parameter()))
     }
 
     /// Parses the query and validates it against a schema.
@@ -54,11 +56,11 @@ impl<'a> RoutedRequest<'a> {
     ///
     /// 400 when it is not valid.
     pub(crate) fn query(&self, schema: &Schema) -> ApiResult<Query<'a>> {
-        let refuse = |reason: String| {
+        let invalid_query = |reason: String| {
             ApiError::bad_request(format!("Invalid query string parameters: {reason}"))
         };
-        let query = query::parse(self.query).map_err(refuse)?;
-        schema::validate(&query::as_json(&query), schema, Formats::Query).map_err(refuse)?;
+        let query = query::parse(self.query).map_err(invalid_query)?;
+        schema::validate(&query::as_json(&query), schema, Formats::Query).map_err(invalid_query)?;
         Ok(query)
     }
 
@@ -70,31 +72,32 @@ impl<'a> RoutedRequest<'a> {
     pub(crate) fn json(&self, schema: &Schema) -> ApiResult<Json<'a>> {
         let entries_max = self.service.options.entries_max;
         let values_max = entries_max
-            .saturating_mul(VALUES_OF_ENTRY)
-            .max(VALUES_LEAST);
-        let value = json::parse_bounded(self.body, values_max).map_err(|unread| match unread {
+            .saturating_mul(VALUES_PER_ENTRY)
+            .max(VALUES_MAX_LEAST);
+        let value = json::parse_bounded(self.body, values_max).map_err(|error| match error {
             ParseError::Malformed(reason) => {
                 ApiError::bad_request(format!("Malformed JSON: {reason}"))
             }
-            ParseError::TooMany => too_many_values(values_max, entries_max),
+            ParseError::TooManyValues => too_many_values(values_max, entries_max),
         })?;
         check(&value, schema)?;
         Ok(value)
     }
 
-    /// Checks that a request does not change too many entries at once, because others wait while it
-    /// is decided.
+    /// Checks that a request does not change too many entries (allocated amounts, inventories, traits
+    /// or aggregates) at once, because other requests wait while it is decided.
     ///
     /// # Errors
     ///
-    /// 413 that names the limit.
-    pub(crate) fn check_entries(&self, entries: usize, what: &str) -> ApiResult<()> {
-        let most = self.service.options.entries_max;
-        if entries <= most {
+    /// 413 with the name of the limit.
+    pub(crate) fn check_entries(&self, entries: usize, entry_kind: &str) -> ApiResult<()> {
+        let entries_max = self.service.options.entries_max;
+        if entries <= entries_max {
             return Ok(());
         }
-        let detail =
-            format!("The request has {entries} {what}; placement.entries_max allows {most}.");
+        let detail = format!(
+            "The request has {entries} {entry_kind}; placement.entries_max allows {entries_max}."
+        );
         Err(ApiError::new(413, detail))
     }
 
@@ -107,20 +110,20 @@ impl<'a> RoutedRequest<'a> {
     ) -> ApiResult<Json<'a>> {
         match self.json(schema) {
             Ok(value) => Ok(value),
-            Err(error) => Err(self.provider_first(provider, error).await),
+            Err(error) => Err(self.missing_provider_or(provider, error).await),
         }
     }
 
-    /// The error to report for a request that belongs to a provider: the missing provider, if it is
-    /// missing, and otherwise `error`.
-    pub(crate) async fn provider_first(&self, provider: Uuid, error: ApiError) -> ApiError {
+    /// The error to report for a request that belongs to a provider: that the provider is missing, or
+    /// else `error`.
+    pub(crate) async fn missing_provider_or(&self, provider: Uuid, error: ApiError) -> ApiError {
         let exists = self
             .read(move |state| state.provider_id(provider).is_some())
             .await;
         if exists {
             error
         } else {
-            refusals::provider_not_found(self.parameter())
+            refusals::provider_not_found(self.path_parameter())
         }
     }
 
@@ -133,14 +136,17 @@ impl<'a> RoutedRequest<'a> {
     /// [`placewright_engine::Engine::read_in_slices`].
     pub(crate) async fn read_in_slices<S: Send, T: Send>(
         &self,
-        begin: impl Fn() -> S + Send,
-        go_on: impl Fn(&State, &mut S) -> Option<T> + Send,
+        new_reader: impl Fn() -> S + Send,
+        run_slice: impl Fn(&State, &mut S) -> Option<T> + Send,
     ) -> T {
-        self.service.placement.read_in_slices(begin, go_on).await
+        self.service
+            .placement
+            .read_in_slices(new_reader, run_slice)
+            .await
     }
 
-    /// Checks the size of a response, and reserves its memory until it is sent; none is reserved
-    /// for a small one.
+    /// Checks the size of a response, and reserves its memory until it is sent; a small response
+    /// needs no reservation.
     ///
     /// # Errors
     ///
@@ -148,10 +154,12 @@ impl<'a> RoutedRequest<'a> {
     pub(crate) fn admit_answer(
         &self,
         bytes: usize,
-        held: usize,
+        memory_bytes: usize,
         advice: &str,
     ) -> ApiResult<Option<OwnedSemaphorePermit>> {
-        self.service.gateway.admit_answer(bytes, held, advice)
+        self.service
+            .gateway
+            .admit_answer(bytes, memory_bytes, advice)
     }
 
     /// Submits a command, and waits until its outcome is durable.
@@ -162,11 +170,11 @@ impl<'a> RoutedRequest<'a> {
     pub(crate) async fn submit(
         &self,
         command: Command,
-        attempt: RefusedOperation<'_>,
+        operation: RefusedOperation<'_>,
     ) -> ApiResult<Outcome> {
         match self.try_submit(command).await? {
             Ok(outcome) => Ok(outcome),
-            Err(refusal) => Err(refusals::to_error(&refusal, &attempt)),
+            Err(refusal) => Err(refusals::to_error(&refusal, &operation)),
         }
     }
 
@@ -176,13 +184,14 @@ impl<'a> RoutedRequest<'a> {
     }
 }
 
-/// The most JSON values of a body for each entry that it may have, and the least limit of values.
-const VALUES_OF_ENTRY: usize = 32;
-const VALUES_LEAST: usize = 10_000;
+/// The most JSON values of a body for each entry that it may have.
+const VALUES_PER_ENTRY: usize = 32;
+/// The least limit of JSON values, for installations that allow few entries.
+const VALUES_MAX_LEAST: usize = 10_000;
 
 fn too_many_values(values_max: usize, entries_max: usize) -> ApiError {
     let detail = format!(
-        "The body has more than {values_max} JSON values, {VALUES_OF_ENTRY} for each of the \
+        "The body has more than {values_max} JSON values, {VALUES_PER_ENTRY} for each of the \
          {entries_max} entries that placement.entries_max allows."
     );
     ApiError::new(413, detail)
@@ -198,8 +207,8 @@ pub(crate) fn check(value: &Json<'_>, schema: &Schema) -> ApiResult<()> {
         .map_err(|reason| ApiError::bad_request(format!("JSON does not validate: {reason}")))
 }
 
-/// A generation as the state compares it. A negative one matches nothing, and is reported as it was
-/// given.
+/// A generation as the state compares it. A negative number becomes its two's complement, which equals
+/// no generation, and which errors convert back to the number that the client sent.
 pub(crate) fn generation(value: Option<&Json<'_>>) -> u64 {
     value.and_then(Json::integer).unwrap_or(-1).cast_unsigned()
 }

@@ -1,0 +1,260 @@
+//! A run against an installation: it requests servers in order, observes how their builds end, and
+//! deletes them at their times.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::api::{Api, CallError};
+use super::servers::{self, ServerFilter, ServerView};
+use super::task_progress::{TaskEnd, TaskProgress};
+
+/// A server to request.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerPlan {
+    pub(crate) name: String,
+    /// The id of its flavor.
+    pub(crate) flavor: Arc<str>,
+    /// The time of the request, since the start of the run.
+    pub(crate) create_at: Duration,
+    /// The time of its deletion since the start of the run, if it is to be deleted.
+    pub(crate) delete_at: Option<Duration>,
+}
+
+/// The limits of concurrency and of waiting of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PaceOptions {
+    /// The most concurrent requests for servers.
+    pub(crate) connections: usize,
+    /// The longest time without progress; then the run is given up.
+    pub(crate) patience: Duration,
+}
+
+/// The shortest interval between the starts of two listings.
+const LISTING_INTERVAL: Duration = Duration::from_millis(100);
+/// The pause after a listing, in multiples of the listing's duration, so that listings are a small part
+/// of the installation's load.
+const PAUSE_FACTOR: u32 = 4;
+/// The time by which a listing overlaps the one before, because the clocks of cells differ and the API's
+/// times are in seconds.
+const LISTING_OVERLAP: SignedDuration = SignedDuration::from_secs(2);
+/// A server that was in no listing for this time is requested by its id.
+const UNLISTED_AFTER: Duration = Duration::from_secs(10);
+/// The most servers that are requested by their ids between two listings.
+const SHOWN_AT_A_TIME: usize = 20;
+
+/// A run of a replay.
+pub(crate) struct ReplayRun {
+    pub(crate) api: Arc<Api>,
+    pub(crate) plans: Arc<[ServerPlan]>,
+    pub(crate) task_progress: Arc<TaskProgress>,
+    pub(crate) pace: PaceOptions,
+    /// Becomes true when the user stops the run.
+    pub(crate) stop: watch::Receiver<bool>,
+    pub(crate) start: Instant,
+}
+
+impl ReplayRun {
+    /// Runs until all servers were requested, their builds ended, and those to delete were deleted.
+    pub(crate) async fn run(self: &Arc<Self>) {
+        let next_index = Arc::new(AtomicUsize::new(0));
+        let mut creators = JoinSet::new();
+        for _ in 0..self.pace.connections {
+            creators.spawn(Arc::clone(self).create(Arc::clone(&next_index)));
+        }
+        let (all_requested_sender, all_requested) = watch::channel(false);
+        let watcher = tokio::spawn(Arc::clone(self).watch_servers(all_requested));
+        let deleter = tokio::spawn(Arc::clone(self).delete_all());
+        creators.join_all().await;
+        // An error means that the watcher has ended already, because the run was given up.
+        let _ = all_requested_sender.send(true);
+        // A panic of a task is a bug of this program; the results of the others are still shown.
+        let _ = watcher.await;
+        let _ = deleter.await;
+    }
+
+    fn is_stopped(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Sleeps until a time since the start of the run; false when the user stopped the run.
+    async fn sleep_until(&self, time: Duration) -> bool {
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            () = tokio::time::sleep_until((self.start + time).into()) => !self.is_stopped(),
+            _ = stop.wait_for(|stopped| *stopped) => false,
+        }
+    }
+
+    /// Requests one server after another.
+    async fn create(self: Arc<Self>, next_index: Arc<AtomicUsize>) {
+        let mut stop = self.stop.clone();
+        loop {
+            let task = next_index.fetch_add(1, Ordering::Relaxed);
+            let Some(plan) = self.plans.get(task) else {
+                return;
+            };
+            if !self.sleep_until(plan.create_at).await {
+                return;
+            }
+            let permit = tokio::select! {
+                permit = self.task_progress.build_permits.acquire() => permit,
+                _ = stop.wait_for(|stopped| *stopped) => return,
+            };
+            // The permit is returned by `TaskProgress` when the server's build has ended.
+            if let Ok(permit) = permit {
+                permit.forget();
+            }
+            let sent_at = Instant::now();
+            match servers::create(&self.api, &plan.name, &plan.flavor).await {
+                Ok(server) => self.task_progress.accept(task, server, sent_at),
+                Err(error) => self
+                    .task_progress
+                    .set_not_accepted(task, not_accepted(&error)),
+            }
+        }
+    }
+
+    /// Lists the servers repeatedly until all have ended.
+    async fn watch_servers(self: Arc<Self>, all_requested: watch::Receiver<bool>) {
+        let mut since = None;
+        let mut last_counts = self.task_progress.counts();
+        let mut last_progress = Instant::now();
+        loop {
+            let listing_start = Instant::now();
+            // Servers that were requested before this listing are in it, whether their builds ended or not.
+            let is_all_requested = *all_requested.borrow();
+            match self.list_ended_servers(since).await {
+                Ok(date) => since = date.map(|date| date - LISTING_OVERLAP).or(since),
+                Err(error) => tracing::debug!("a look at the servers failed: {error}"),
+            }
+            let counts = self.task_progress.counts();
+            if is_all_requested && counts.building == 0 {
+                return;
+            }
+            if counts != last_counts || counts.building == 0 {
+                (last_counts, last_progress) = (counts, Instant::now());
+            }
+            if last_progress.elapsed() > self.pace.patience
+                || (self.is_stopped() && is_all_requested)
+            {
+                let seconds = self.pace.patience.as_secs();
+                let reason = if self.is_stopped() {
+                    "the replay was stopped while it was being built".to_owned()
+                } else {
+                    format!("still being built after {seconds} s in which nothing ended")
+                };
+                self.task_progress.give_up(&reason);
+            }
+            let pause = listing_start.elapsed() * PAUSE_FACTOR;
+            let next_listing = (listing_start + LISTING_INTERVAL).max(Instant::now() + pause);
+            tokio::time::sleep_until(next_listing.into()).await;
+        }
+    }
+
+    async fn list_ended_servers(
+        &self,
+        since: Option<Timestamp>,
+    ) -> Result<Option<Timestamp>, CallError> {
+        let filter = |status, detail| ServerFilter {
+            detail,
+            status: Some(status),
+            changed_since: since,
+        };
+        if self.task_progress.counts().building == 0 {
+            return Ok(None);
+        }
+        let set_ended = |server: ServerView, end: Option<TaskEnd>| {
+            if let Some(end) = end {
+                self.task_progress.set_ended(server.id, end, Instant::now());
+            }
+        };
+        let active = |server| set_ended(server, Some(TaskEnd::Active));
+        let date = servers::list(&self.api, filter("ACTIVE", false), active).await?;
+        let failed = |server: ServerView| {
+            let end = server.end();
+            set_ended(server, end);
+        };
+        servers::list(&self.api, filter("ERROR", true), failed).await?;
+        if let Some(requested_before) = Instant::now().checked_sub(UNLISTED_AFTER) {
+            for server in self
+                .task_progress
+                .unfinished_since(requested_before, SHOWN_AT_A_TIME)
+            {
+                self.show_server(server).await?;
+            }
+        }
+        Ok(date)
+    }
+
+    /// Requests one server that no listing contained.
+    async fn show_server(&self, server: Uuid) -> Result<(), CallError> {
+        let end = match servers::show(&self.api, server).await {
+            Ok(view) => view.end(),
+            Err(error) if error.is_not_found() => {
+                Some(TaskEnd::Lost("accepted, and not there any more".to_owned()))
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(end) = end {
+            self.task_progress.set_ended(server, end, Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Deletes servers at their times, but not before their builds have ended.
+    async fn delete_all(self: Arc<Self>) {
+        let connections = Arc::new(Semaphore::new(self.pace.connections));
+        let mut deletions = JoinSet::new();
+        for task in 0..self.plans.len() {
+            if self.plans[task].delete_at.is_some() {
+                let connections = Arc::clone(&connections);
+                deletions.spawn(Arc::clone(&self).delete_in_time(task, connections));
+            }
+        }
+        deletions.join_all().await;
+    }
+
+    async fn delete_in_time(self: Arc<Self>, task: usize, connections: Arc<Semaphore>) {
+        let Some(time) = self.plans[task].delete_at else {
+            return;
+        };
+        if !self.sleep_until(time).await {
+            return;
+        }
+        let server = loop {
+            let ended = self.task_progress.ended.notified();
+            let task_state = self.task_progress.task_state(task);
+            if task_state.end.is_some() {
+                break task_state.server;
+            }
+            if self.is_stopped() {
+                return;
+            }
+            // The wait has a time-out, because the build may have ended between the check and the wait.
+            let _ = tokio::time::timeout(LISTING_INTERVAL, ended).await;
+        };
+        let (Some(server), Ok(_connection)) = (server, connections.acquire().await) else {
+            return;
+        };
+        match servers::delete(&self.api, server).await {
+            Ok(()) => self.task_progress.set_deleted(task),
+            Err(error) => tracing::warn!("{}: not deleted: {error}", self.plans[task].name),
+        }
+    }
+}
+
+/// The end of a task whose request was not accepted.
+fn not_accepted(error: &CallError) -> TaskEnd {
+    match error {
+        CallError::Refused { status, reason } if status.is_client_error() => {
+            TaskEnd::Refused(format!("status {}: {reason}", status.as_u16()))
+        }
+        _ => TaskEnd::Lost(error.to_string()),
+    }
+}
