@@ -112,7 +112,7 @@ fn every_crate_is_listed_for_contributors() {
 
 #[test]
 fn every_decision_is_listed_and_numbered() {
-    let index = read("docs/decisions/README.md");
+    let page = read("docs/decisions/README.md");
     let folder = fs::read_dir(workspace().join("docs/decisions")).expect("it can be read");
     let names = folder.map(|entry| entry.expect("it can be read").file_name());
     let mut names: Vec<String> = names
@@ -126,7 +126,7 @@ fn every_decision_is_listed_and_numbered() {
             "{name} has another number"
         );
         assert!(
-            index.contains(&format!("({name})")),
+            page.contains(&format!("({name})")),
             "docs/decisions/README.md lacks {name}"
         );
         let record = read(&format!("docs/decisions/{name}"));

@@ -15,14 +15,14 @@ pub(super) fn write(writer: &mut Writer, change: &Change, state: &State) {
     writer.key("type");
     match change {
         Change::ClassCreated { id, name, at } => {
-            write_named(writer, "class_created", id.0, name, *at)
+            write_named(writer, "class_created", id.0, name, *at);
         }
         Change::ClassRenamed { id, name, at } => {
-            write_named(writer, "class_renamed", id.0, name, *at)
+            write_named(writer, "class_renamed", id.0, name, *at);
         }
         Change::ClassRemoved { id } => write_type_and_id(writer, "class_removed", id.0),
         Change::TraitCreated { id, name, at } => {
-            write_named(writer, "trait_created", id.0, name, *at)
+            write_named(writer, "trait_created", id.0, name, *at);
         }
         Change::TraitRemoved { id } => write_type_and_id(writer, "trait_removed", id.0),
         Change::ProviderCreated { .. }

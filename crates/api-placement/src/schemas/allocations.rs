@@ -198,7 +198,7 @@ const fn object_by_consumer(
 ) -> Schema {
     Schema {
         types: &[Type::Object],
-        min_properties: min_properties,
+        min_properties,
         pattern_properties: member_patterns,
         additional_properties: false,
         ..ANY
