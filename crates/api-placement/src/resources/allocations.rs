@@ -1,7 +1,6 @@
 //! `/allocations`, `/allocations/{consumer_uuid}` and `/resource_providers/{uuid}/allocations`
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, hash_map::Entry};
 
 use placewright_http::json::Writer;
 use placewright_http::{ApiError, ApiResult, Reply, pieces_of};
