@@ -114,6 +114,7 @@ fn readers_have_their_turn_while_many_commands_are_decided() {
     let toy = Toy::new(Options {
         decide_commands_max: 10_000,
         ahead_commands_min: 10_000,
+        ahead_work_min: Duration::MAX,
         decide_hold_max: Duration::from_millis(1),
         ..Options::default()
     });
