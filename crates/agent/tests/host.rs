@@ -101,7 +101,7 @@ impl World {
     fn send(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             self.network.push(match effect {
-                Effect::Ask(ask) => answer(&ask),
+                Effect::RequestClaim(request) => answer(&request),
                 effect => Packet::ToHost(effect),
             });
         }
@@ -236,7 +236,7 @@ impl World {
     fn deliver(&mut self, packet: Packet) {
         match packet {
             Packet::ToCell(event) => self.happen(&event),
-            Packet::Answer(instance, number, answer) => self.happen(&Event::Answered {
+            Packet::Answer(instance, number, answer) => self.happen(&Event::ClaimAnswered {
                 instance,
                 number,
                 answer,
@@ -265,7 +265,7 @@ impl World {
                         machine.host.destroy(session, key, 0, &mut actions);
                         of(host)
                     }
-                    Effect::Ask(_) => return,
+                    Effect::RequestClaim(_) => return,
                 };
                 self.act(number, actions);
             }
@@ -372,7 +372,7 @@ impl World {
             .filter(|job| job.stage == Stage::Verify)
             .and_then(|job| job.migration);
         if let Some(migration) = migration {
-            self.say(Message::Conclude {
+            self.say(Message::ConfirmOrRevert {
                 instance: id,
                 migration,
                 decision,
@@ -474,13 +474,13 @@ fn carry_out(there: &mut BTreeSet<GuestKey>, work: &Work, is_whole: bool) {
     }
 }
 
-fn answer(ask: &ClaimRequest) -> Packet {
-    let answer = match &ask.want {
+fn answer(request: &ClaimRequest) -> Packet {
+    let answer = match &request.change {
         ClaimChange::Swap { candidates } if candidates.is_empty() => ClaimResponse::NothingFits,
         ClaimChange::Swap { .. } => ClaimResponse::Swapped { index: 0 },
         ClaimChange::Release { .. } | ClaimChange::Settle { .. } => ClaimResponse::Done,
     };
-    Packet::Answer(ask.instance, ask.number, answer)
+    Packet::Answer(request.instance, request.number, answer)
 }
 
 proptest! {

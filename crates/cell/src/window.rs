@@ -55,11 +55,11 @@ impl Window {
         }
         self.position = Some(at);
         apply(numbered);
-        self.go_on(&mut apply);
+        self.apply_early(&mut apply);
     }
 
     /// Applies early updates that are next now, and drops those that a full update made obsolete.
-    fn go_on(&mut self, apply: &mut impl FnMut(NumberedUpdate)) {
+    fn apply_early(&mut self, apply: &mut impl FnMut(NumberedUpdate)) {
         while let Some(first) = self.early.first_entry() {
             let at = *first.key();
             if self.position >= Some(at) {

@@ -24,7 +24,7 @@ mod event;
 pub mod state;
 
 pub use decide::{Options, Refusal, decide};
-pub use effect::{Effect, EffectPlace, Order};
+pub use effect::{Effect, EffectPosition, Order};
 pub use event::{Event, Failure};
 pub use state::{
     Change, GuestRef, Host, Instance, Job, JobKind, Meta, Next, Stage, State, Step, Target, Undo,

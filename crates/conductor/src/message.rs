@@ -38,7 +38,7 @@ pub enum Message {
         migration: MigrationId,
     },
     /// End a move that waits for confirmation or reversal.
-    Conclude {
+    ConfirmOrRevert {
         /// The instance that was moved.
         instance: InstanceId,
         /// The UUID of the move.
@@ -123,7 +123,7 @@ impl Message {
             Self::Delete { instance, .. }
             | Self::Reserve { instance, .. }
             | Self::Cancel { instance, .. }
-            | Self::Conclude { instance, .. } => *instance,
+            | Self::ConfirmOrRevert { instance, .. } => *instance,
         }
     }
 }

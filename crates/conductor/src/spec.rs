@@ -381,7 +381,7 @@ pub struct Rules(Arc<[HardRule]>);
 impl Rules {
     /// Whether both are the same list in memory, which is more than equality.
     #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same_list(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -451,7 +451,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_the_parts_of_a_body_meet_says_nothing() {
+    fn equality_does_not_depend_on_where_a_text_is_split() {
         let whole = SharedText::from(r#"{"a": "é", "b": 1}"#);
         let text = whole.text().into_owned();
         for at in (0..=text.len()).filter(|at| text.is_char_boundary(*at)) {

@@ -25,7 +25,7 @@ pub struct Options {
     /// A job that makes no progress for this long is stuck; longer than any step may take. Default
     /// 15 min.
     pub stuck_after: Duration,
-    /// How long after an audit's first search the second one confirms its suspicions. Default 2 s.
+    /// The time between an audit's first search and the second one, which confirms its suspicions. Default 2 s.
     pub confirm_after: Duration,
 }
 

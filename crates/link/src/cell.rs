@@ -11,14 +11,14 @@ use crate::LinkFuture;
 /// The cell's interface towards control.
 pub trait CellLink: Send + Sync + 'static {
     /// The cell's own id, with which control checks that it reached the cell it meant.
-    fn cell(&self) -> LinkFuture<'_, CellId>;
+    fn cell_id(&self) -> LinkFuture<'_, CellId>;
 
     /// Delivers messages. There is one reply for each message, in the same order, and each is sent
     /// only after the state that it reports is durable.
     fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>>;
 
     /// Carries out an operation that the cell decides alone, without control.
-    fn act(&self, act: CellOperation) -> LinkFuture<'_, Reply>;
+    fn perform(&self, operation: CellOperation) -> LinkFuture<'_, Reply>;
 
     /// The history of an instance's actions, oldest first.
     fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>>;

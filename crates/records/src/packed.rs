@@ -206,7 +206,7 @@ fn has_same_template(spec: &Spec, other: &Spec) -> bool {
         build_secrets,
         secrets,
     } = spec;
-    rules.is_same(&other.rules)
+    rules.is_same_list(&other.rules)
         && body.shares_prefix(&other.body)
         && have_one_prefix(build_secrets, &other.build_secrets)
         && have_one_prefix(secrets, &other.secrets)

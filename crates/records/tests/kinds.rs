@@ -242,7 +242,7 @@ fn instances(tested: &mut TestedRows) {
     tested.add("instances", [values::fault()]);
     tested.add(
         "instances",
-        actions.iter().flat_map(|action| action.tries.clone()),
+        actions.iter().flat_map(|action| action.attempts.clone()),
     );
     tested.add("instances", actions.clone());
     tested.add::<ClaimResponse>("instances", values::claim_responses());
@@ -271,7 +271,7 @@ fn messages(tested: &mut TestedRows) {
         "messages",
         values::claim_requests()
             .into_iter()
-            .map(|request| request.want),
+            .map(|request| request.change),
     );
     tested.add("messages", values::replies());
     tested.add("messages", values::cell_operations());

@@ -263,7 +263,7 @@ fn job(draw: Draw) -> impl Strategy<Value = Job> {
         guest_refs,
     )
         .prop_map(
-            |(migration, since, target, alternates, spec, clearing)| Job {
+            |(migration, since, target, alternates, spec, awaited_destructions)| Job {
                 kind: JobKind::Move(MoveKind::Resize),
                 migration: migration.map(MigrationId),
                 stage: Stage::Step(Step::Arrive),
@@ -271,12 +271,12 @@ fn job(draw: Draw) -> impl Strategy<Value = Job> {
                 deadline: migration.map(|_| since),
                 target,
                 alternates,
-                origin: clearing.first().copied(),
+                origin: awaited_destructions.first().copied(),
                 spec,
                 state_before: VmState::Active,
                 is_broken: migration.is_some(),
                 fault: None,
-                clearing,
+                awaited_destructions,
             },
         )
 }

@@ -30,7 +30,7 @@ fn changes() -> Vec<control::Change> {
     let rebuild = Rebuild {
         spec: spec(),
         at: AT,
-        seen: AT,
+        view_updated_at: AT,
     };
     [
         Change::Spec(INSTANCE, Some(Box::new(spec()))),

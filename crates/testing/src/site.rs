@@ -263,7 +263,7 @@ impl Site {
                 .count()
         };
         for _ in 0..1200 {
-            if self.runtime.ranker().with_hosts(count) == hosts {
+            if self.runtime.scheduler().with_hosts(count) == hosts {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -214,7 +214,7 @@ fn is_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool
     {
         return true;
     }
-    let is_unchanged = view.updated_at == rebuild.seen;
+    let is_unchanged = view.updated_at == rebuild.view_updated_at;
     if is_unchanged {
         return cell.heard_at.0.saturating_sub(rebuild.at.0) < REPORT_DELAY_MAX_US;
     }

@@ -75,7 +75,7 @@ pub enum Event {
         number: u32,
     },
     /// Placement answered a claim request.
-    Answered {
+    ClaimAnswered {
         /// The instance that asked.
         instance: InstanceId,
         /// The number of the claim request.

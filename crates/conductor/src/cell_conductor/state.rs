@@ -14,7 +14,7 @@ tables! {
     tables with ();
     /// Data of the cell as a whole; only row 0.
     meta: Meta(u8 => Meta),
-    /// The hosts that the cell has heard of.
+    /// The hosts whose agents have begun a session with the cell.
     hosts: Host(HostId => Host),
     /// The instances of the cell.
     instances: Instance(InstanceId => Instance),
@@ -109,7 +109,7 @@ pub struct Job {
     pub stage: Stage,
     /// The time at which the current stage began.
     pub since: Timestamp,
-    /// When the agent is given up; `None` if no step is under way.
+    /// When the step fails if the agent has not answered; `None` if no step is under way.
     pub deadline: Option<Timestamp>,
     /// The target of a build or move.
     pub target: Option<Target>,
@@ -125,8 +125,8 @@ pub struct Job {
     pub is_broken: bool,
     /// The reason of the failure, once the job fails.
     pub fault: Option<Fault>,
-    /// The guests that have to be gone before the job continues.
-    pub clearing: Vec<GuestRef>,
+    /// The guests that have to be destroyed before the job continues.
+    pub awaited_destructions: Vec<GuestRef>,
 }
 
 /// The kind of a job.
@@ -201,7 +201,7 @@ pub struct Target {
 impl Target {
     /// The guest on the target host.
     #[must_use]
-    pub fn place(&self) -> GuestRef {
+    pub fn guest(&self) -> GuestRef {
         GuestRef {
             host: self.candidate.host,
             number: self.number,
@@ -214,7 +214,7 @@ impl Job {
     #[must_use]
     pub fn host_of(&self, step: Step) -> Option<GuestRef> {
         match step {
-            Step::Prepare | Step::Arrive => self.target.as_ref().map(Target::place),
+            Step::Prepare | Step::Arrive => self.target.as_ref().map(Target::guest),
             Step::Leave | Step::Return | Step::Offload | Step::Rebuild => self.origin,
         }
     }

@@ -90,8 +90,8 @@ pub enum Command {
         /// The UUID of the instance.
         instance: InstanceId,
     },
-    /// A request of a cell to placement.
-    Ask(ClaimRequest),
+    /// A cell requests a change of claims from placement.
+    RequestClaim(ClaimRequest),
     /// Accepts a move from the API.
     StartMove {
         /// The UUID of the new migration.
@@ -142,7 +142,7 @@ pub enum Command {
         migration: MigrationId,
     },
     /// Confirms or reverts a move that waits for it.
-    Conclude {
+    ConfirmOrRevert {
         /// The UUID of the move.
         migration: MigrationId,
         /// Whether to confirm or to revert.
@@ -312,7 +312,7 @@ pub enum RebuildEvent {
         /// The specification that the rebuild requests.
         spec: Box<Spec>,
         /// The time of the cell's last known change of the instance.
-        seen: Timestamp,
+        view_updated_at: Timestamp,
     },
     /// The cell refused the rebuild.
     Refused {
@@ -353,8 +353,8 @@ pub enum Outcome {
     Done,
     /// The index of the candidate that each instance got.
     Placed(Vec<Option<u32>>),
-    /// The answer for the cell.
-    Answered(ClaimResponse),
+    /// The answer to the claim request of a cell.
+    ClaimAnswered(ClaimResponse),
 }
 
 /// A typed refusal. A refused command changes nothing.

@@ -138,7 +138,7 @@ impl State {
                 instance,
                 migration,
             },
-            MoveStage::InCell => Message::Conclude {
+            MoveStage::InCell => Message::ConfirmOrRevert {
                 instance,
                 migration,
                 decision: one.decision?,

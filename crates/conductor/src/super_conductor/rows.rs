@@ -28,7 +28,7 @@ pub struct Cell {
 impl Cell {
     /// Whether new instances may be placed there.
     #[must_use]
-    pub fn takes_instances(&self) -> bool {
+    pub fn accepts_instances(&self) -> bool {
         !self.disabled && self.down_since.is_none()
     }
 }
@@ -218,7 +218,7 @@ pub struct Rebuild {
     pub at: Timestamp,
     /// The time of the cell's last known change of the instance at the request: a report with this
     /// time precedes the rebuild.
-    pub seen: Timestamp,
+    pub view_updated_at: Timestamp,
 }
 
 /// A flavor of the compute API.

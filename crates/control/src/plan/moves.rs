@@ -62,7 +62,7 @@ impl Planner {
                 group: spec.group,
                 alternates: self.options.alternates,
                 cell: Some(cell.0),
-                without: source.map(|(slot, _)| slot).into_iter().collect(),
+                excluded_slots: source.map(|(slot, _)| slot).into_iter().collect(),
                 is_move: true,
                 ..Demand::new(request, vec![row.instance.0])
             }),

@@ -33,7 +33,7 @@ row!(Job {
     state_before,
     is_broken,
     fault,
-    clearing,
+    awaited_destructions,
 });
 row!(Target { candidate, number });
 

@@ -50,7 +50,11 @@ row!(Migration {
     updated_at,
     fault,
 });
-row!(Rebuild { spec, at, seen });
+row!(Rebuild {
+    spec,
+    at,
+    view_updated_at
+});
 row!(Flavor {
     name,
     vcpus,

@@ -31,7 +31,7 @@ row!(Action {
     name,
     started_at,
     finished_at,
-    tries,
+    attempts,
     fault
 });
 row!(Attempt {

@@ -23,7 +23,7 @@ row!(MoveOrder {
 row!(ClaimRequest {
     instance,
     number,
-    want
+    change
 });
 row!(InstanceView {
     vm_state,
@@ -53,7 +53,7 @@ choice!(Message {
     2 Reserve { instance, migration, kind, turn },
     3 Move(order),
     4 Cancel { instance, migration },
-    5 Conclude { instance, migration, decision },
+    5 ConfirmOrRevert { instance, migration, decision },
 });
 
 choice!(Reply {

@@ -208,7 +208,7 @@ pub fn tables_of_control() -> Vec<Change> {
     let rebuild = Rebuild {
         spec: spec(),
         at: AT,
-        seen: AT,
+        view_updated_at: AT,
     };
     let topology = GroupTopology { rules: vec![] };
     let row = Cell {
@@ -270,13 +270,13 @@ pub fn cell_changes() -> Vec<cell::Change> {
         state_before: VmState::Active,
         is_broken: true,
         fault: Some(fault()),
-        clearing: vec![guest_ref],
+        awaited_destructions: vec![guest_ref],
     };
     let action = Action {
         name: "create".into(),
         started_at: AT,
         finished_at: Some(AT),
-        tries: vec![Attempt {
+        attempts: vec![Attempt {
             host: HOST,
             attempt: 1,
             started_at: AT,
@@ -369,7 +369,7 @@ pub fn envelopes() -> Vec<Envelope> {
             instance: INSTANCE,
             migration: MIGRATION,
         },
-        Message::Conclude {
+        Message::ConfirmOrRevert {
             instance: INSTANCE,
             migration: MIGRATION,
             decision: MoveDecision::Confirm,
@@ -424,7 +424,7 @@ pub fn claim_requests() -> Vec<ClaimRequest> {
         .map(|change| ClaimRequest {
             instance: INSTANCE,
             number: 7,
-            want: change,
+            change,
         })
         .collect()
 }
@@ -446,7 +446,7 @@ pub fn actions() -> Vec<Action> {
         name: "create".into(),
         started_at: AT,
         finished_at: Some(AT),
-        tries: vec![Attempt {
+        attempts: vec![Attempt {
             host: HOST,
             attempt: 1,
             started_at: AT,

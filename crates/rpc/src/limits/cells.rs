@@ -46,7 +46,9 @@ impl Validate for Envelope {
             Message::Create(create) => create.check(path.field("create")),
             Message::Move(order) => order.check(path.field("move")),
             Message::Delete { claim, .. } => path.field("delete").field("claim").number(*claim),
-            Message::Reserve { .. } | Message::Cancel { .. } | Message::Conclude { .. } => Ok(()),
+            Message::Reserve { .. } | Message::Cancel { .. } | Message::ConfirmOrRevert { .. } => {
+                Ok(())
+            }
         }
     }
 }
@@ -113,7 +115,7 @@ impl Validate for Action {
         if let Some(finished_at) = self.finished_at {
             path.field("finished_at").time(finished_at)?;
         }
-        path.field("tries").each(&self.tries, LIST_MAX)?;
+        path.field("attempts").each(&self.attempts, LIST_MAX)?;
         let fault = self.fault.as_ref();
         fault.map_or(Ok(()), |fault| fault.check(path.field("fault")))
     }
@@ -131,7 +133,7 @@ impl Validate for Attempt {
 impl Validate for ClaimRequest {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         path.field("number").number(self.number)?;
-        match &self.want {
+        match &self.change {
             ClaimChange::Swap { candidates } => {
                 path.field("candidates").each(candidates, PARTS_MAX)
             }

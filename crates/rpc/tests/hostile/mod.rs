@@ -364,7 +364,7 @@ pub(crate) fn random_envelope(rng: &mut Rng) -> Envelope {
             instance,
             migration,
         },
-        _ => Message::Conclude {
+        _ => Message::ConfirmOrRevert {
             instance,
             migration,
             decision: MoveDecision::Revert,

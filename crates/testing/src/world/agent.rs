@@ -72,7 +72,7 @@ impl Agent {
                     number: *number,
                 })
             }
-            Effect::Ask(_) => None,
+            Effect::RequestClaim(_) => None,
         }
     }
 

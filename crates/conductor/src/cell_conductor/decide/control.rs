@@ -24,12 +24,12 @@ impl DecisionContext<'_> {
                 kind,
                 turn,
             } => self.reserve(*instance, (*migration, *kind, *turn), changes),
-            Message::Move(order) => self.carry_out(order, changes),
+            Message::Move(order) => self.begin_move(order, changes),
             Message::Cancel {
                 instance,
                 migration,
             } => {
-                if let Some(mut work) = self.of_move(*instance, *migration)
+                if let Some(mut work) = self.load_in_move(*instance, *migration)
                     && work.is_at(Stage::Reserved)
                 {
                     work.finish();
@@ -37,15 +37,15 @@ impl DecisionContext<'_> {
                 }
                 Reply::Accepted
             }
-            Message::Conclude {
+            Message::ConfirmOrRevert {
                 instance,
                 migration,
                 decision,
-            } => self.conclude(*instance, *migration, *decision, changes),
+            } => self.confirm_or_revert(*instance, *migration, *decision, changes),
         }
     }
 
-    fn fresh(self, vm_state: VmState) -> Instance {
+    fn new_row(self, vm_state: VmState) -> Instance {
         Instance {
             vm_state,
             guest: None,
@@ -67,7 +67,7 @@ impl DecisionContext<'_> {
         if self.state.instances.contains_key(&create.instance) {
             return Reply::Accepted;
         }
-        let mut row = self.fresh(VmState::Building);
+        let mut row = self.new_row(VmState::Building);
         row.claim = create.claim;
         row.created_at = create.spec.created_at;
         let mut work = UnitOfWork::new(self, create.instance, row);
@@ -88,8 +88,8 @@ impl DecisionContext<'_> {
         // claim. So it may if the instance was deleted before: control was put back from a backup
         // and has forgotten that, or this is a late copy, and then the last release changes nothing.
         let work = UnitOfWork::load(self, instance);
-        let mut work =
-            work.unwrap_or_else(|| UnitOfWork::new(self, instance, self.fresh(VmState::Building)));
+        let mut work = work
+            .unwrap_or_else(|| UnitOfWork::new(self, instance, self.new_row(VmState::Building)));
         work.delete(claim);
         work.store(changes);
         Reply::Accepted
@@ -112,8 +112,8 @@ impl DecisionContext<'_> {
         }
         // Recorded also when it is refused, so that a copy of the message cannot reserve it later.
         work.row.turn = turn;
-        let reply = match self.obstacle(&work, kind) {
-            Some(obstacle) => refused(obstacle),
+        let reply = match self.reason_against(&work, kind) {
+            Some(reason_against) => refused(reason_against),
             None => {
                 let job = work.begin(action_name(kind), JobKind::Move(kind), Stage::Reserved);
                 job.migration = Some(migration);
@@ -124,11 +124,11 @@ impl DecisionContext<'_> {
         reply
     }
 
-    fn obstacle(self, work: &UnitOfWork<'_>, kind: MoveKind) -> Option<&'static str> {
+    fn reason_against(self, work: &UnitOfWork<'_>, kind: MoveKind) -> Option<&'static str> {
         if work.job.is_some() {
             return Some("the instance is busy");
         }
-        let is_down = work.row.guest.map(|place| self.state.is_down(place.host));
+        let is_down = work.row.guest.map(|guest| self.state.is_down(guest.host));
         match (kind, work.row.vm_state, is_down) {
             (MoveKind::Unshelve, VmState::ShelvedOffloaded, None) => None,
             (MoveKind::Unshelve, _, _) => Some("the instance is not shelved"),
@@ -141,14 +141,14 @@ impl DecisionContext<'_> {
         }
     }
 
-    /// The instance, if it is in this move.
-    fn of_move(&self, instance: InstanceId, migration: MigrationId) -> Option<UnitOfWork<'_>> {
+    /// Loads an instance, if this move is its job.
+    fn load_in_move(&self, instance: InstanceId, migration: MigrationId) -> Option<UnitOfWork<'_>> {
         let is_of = |job: &Job| job.migration == Some(migration);
         UnitOfWork::load(*self, instance).filter(|work| work.job.as_ref().is_some_and(is_of))
     }
 
-    fn carry_out(self, order: &MoveOrder, changes: &mut Vec<Change>) -> Reply {
-        let Some(mut work) = self.of_move(order.instance, order.migration) else {
+    fn begin_move(self, order: &MoveOrder, changes: &mut Vec<Change>) -> Reply {
+        let Some(mut work) = self.load_in_move(order.instance, order.migration) else {
             return refused("the move is not reserved");
         };
         if !work.is_at(Stage::Reserved) {
@@ -170,24 +170,24 @@ impl DecisionContext<'_> {
         Reply::Accepted
     }
 
-    fn conclude(
+    fn confirm_or_revert(
         self,
         instance: InstanceId,
         migration: MigrationId,
         decision: MoveDecision,
         changes: &mut Vec<Change>,
     ) -> Reply {
-        let Some(mut work) = self.of_move(instance, migration) else {
+        let Some(mut work) = self.load_in_move(instance, migration) else {
             return refused("the move is over");
         };
         // Before that stage the decision will be sent again; after it, it was already processed.
         if work.is_at(Stage::Verify)
             && let Some(job) = &work.job
         {
-            let (origin, target) = (job.origin, job.target.as_ref().map(Target::place));
+            let (origin, target) = (job.origin, job.target.as_ref().map(Target::guest));
             match decision {
-                MoveDecision::Confirm => work.clear(origin, Next::Settle(MoveSide::Target)),
-                MoveDecision::Revert => work.clear(target, Next::Return),
+                MoveDecision::Confirm => work.destroy_then(origin, Next::Settle(MoveSide::Target)),
+                MoveDecision::Revert => work.destroy_then(target, Next::Return),
             }
             work.store(changes);
         }

@@ -25,8 +25,8 @@ impl<'a> DecisionContext<'a> {
         if mapping.is_deleting {
             return Err(wrong_state("instance", &instance, "being deleted"));
         }
-        // A cell that does not have the instance yet refuses without keeping the move's turn: the move
-        // would end here, and a late copy of its request could still reserve the instance.
+        // A cell that does not have the instance yet refuses without recording the move's turn: the
+        // move would end here, and a late copy of its request could still reserve the instance.
         if self.state.builds.contains_key(&instance) {
             return Err(wrong_state("instance", &instance, "being scheduled"));
         }
@@ -148,7 +148,7 @@ impl<'a> DecisionContext<'a> {
             .iter()
             .map(|index| candidates[*index].clone())
             .collect();
-        let held = claims::held(self.placement, instance);
+        let held = claims::held_allocations(self.placement, instance);
         let consumer = (instance, spec);
         let handed_to_migration = Some((migration, held.as_slice()));
         let chosen = claims::claim_first(
@@ -246,7 +246,7 @@ impl<'a> DecisionContext<'a> {
         Outcome::Done
     }
 
-    pub(super) fn conclude(
+    pub(super) fn confirm_or_revert(
         &mut self,
         migration: MigrationId,
         decision: MoveDecision,

@@ -30,7 +30,7 @@ impl DecisionContext<'_> {
         if mapping.cell.is_none() || self.cell_of(host) != mapping.cell {
             return Err(wrong_state("host", &host, "in another cell"));
         }
-        if claims::holds_on(self.placement, instance, host) {
+        if claims::has_allocations_on(self.placement, instance, host) {
             return Ok(Outcome::Done);
         }
         let spec = self.state.specs.get(&instance);
