@@ -245,7 +245,7 @@ impl World {
                 let mut actions = Vec::new();
                 let of = |id: HostId| usize::try_from(id.0.as_u128() - 0x1000).unwrap();
                 let number = match effect {
-                    Effect::Agent {
+                    Effect::RequestStep {
                         host,
                         session,
                         order,
@@ -320,14 +320,14 @@ impl World {
             spec,
             selection: candidate(first),
             alternates: vec![candidate(first + 1), candidate(first + 2)],
-            claim: 1,
+            claim_number: 1,
         })));
     }
 
     fn delete(&mut self, number: u32) {
         self.say(Message::Delete {
             instance: instance(number),
-            claim: 1,
+            claim_number: 1,
         });
     }
 
@@ -336,15 +336,15 @@ impl World {
         let Some(row) = self.cell.instances().get(&id) else {
             return;
         };
-        let (turn, claim, guest) = (row.turn + 1, row.claim + 1, row.guest);
-        let Some(guest) = guest else { return };
+        let (move_number, claim_number) = (row.move_number + 1, row.claim_number + 1);
+        let Some(guest) = row.guest else { return };
         self.migrations += 1;
         let migration = MigrationId(Uuid::from_u128(self.migrations));
         self.say(Message::Reserve {
             instance: id,
             migration,
             kind,
-            turn,
+            move_number,
         });
         // A resize may stay on its host.
         let target = match kind {
@@ -361,7 +361,7 @@ impl World {
             },
             alternates: Vec::new(),
             spec: None,
-            claim,
+            claim_number,
         })));
     }
 

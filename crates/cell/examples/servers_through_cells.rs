@@ -82,7 +82,7 @@ fn create(cell: u128, number: u128, hosts: u128) -> Envelope {
             },
             selection: candidate(number),
             alternates: vec![candidate(number + 1), candidate(number + 2)],
-            claim: 1,
+            claim_number: 1,
         })),
     }
 }

@@ -164,8 +164,8 @@ impl Connection {
         starts.push(start);
     }
 
-    /// Returns whether a message belongs to a valid session. If it does not, the agent is told to begin a
-    /// new one.
+    /// Returns whether a message belongs to a valid session. If it does not, the agent is ordered to
+    /// begin a new one.
     fn ensure_valid(&self, host: HostId, session_check: SessionCheck) -> bool {
         match session_check {
             SessionCheck::Valid => true,
@@ -234,7 +234,7 @@ pub(crate) fn restart_session(shared: &Shared, host: HostId) -> Reply {
 }
 
 /// Session starts that were submitted and are not decided yet. However the submission ends, by a
-/// panic too, agents are told to begin the undecided sessions again, because they announce each
+/// panic too, agents are ordered to begin the undecided sessions again, because they announce each
 /// only once.
 struct PendingSessions {
     undecided: BTreeMap<HostId, u64>,

@@ -39,7 +39,7 @@ pub struct Options {
     /// The longest queue of one follower; beyond that, changes of one object are merged. Default
     /// 4,096.
     pub follower_queue: usize,
-    /// A follower that takes nothing for this long is disconnected. Default 10 s.
+    /// A follower that receives nothing for this long is disconnected. Default 10 s.
     pub follower_timeout: Duration,
     /// How long deleted instances are remembered, so that a delayed message does not create one
     /// again. Default one day.

@@ -73,7 +73,7 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
                     claim_requests.push(request);
                     continue;
                 }
-                Effect::Agent {
+                Effect::RequestStep {
                     host,
                     session,
                     order,

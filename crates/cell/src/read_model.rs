@@ -22,7 +22,7 @@ pub(crate) struct ReadModel {
     instances: BTreeMap<InstanceId, InstanceView>,
     /// Digests of the instances' specifications; the change of a specification precedes that of its
     /// instance.
-    specs: BTreeMap<InstanceId, u64>,
+    spec_digests: BTreeMap<InstanceId, u64>,
     hosts: BTreeMap<HostId, KnownHost>,
     pub(crate) follower_queues: FollowerQueues,
 }
@@ -113,7 +113,7 @@ impl ReadModel {
     pub(crate) fn new(state: &State, at: Timestamp) -> Self {
         let mut read_model = Self {
             instances: BTreeMap::new(),
-            specs: BTreeMap::new(),
+            spec_digests: BTreeMap::new(),
             hosts: BTreeMap::new(),
             follower_queues: FollowerQueues::default(),
         };
@@ -125,7 +125,7 @@ impl ReadModel {
     pub(crate) fn load(&mut self, state: &State, at: Timestamp) {
         let mut instances: BTreeSet<InstanceId> = self.instances.keys().copied().collect();
         let specs = state.specs().iter();
-        self.specs = specs.map(|(id, spec)| (*id, spec.digest())).collect();
+        self.spec_digests = specs.map(|(id, spec)| (*id, spec.digest())).collect();
         self.instances = state
             .instances()
             .iter()
@@ -184,13 +184,13 @@ impl ReadModel {
                 }
                 Change::Spec(id, Some(spec)) => {
                     let digest = spec.digest();
-                    self.specs.insert(*id, digest);
+                    self.spec_digests.insert(*id, digest);
                     if let Some(view) = self.instances.get_mut(id) {
-                        view.spec = digest;
+                        view.spec_digest = digest;
                         instances.insert(*id);
                     }
                 }
-                Change::Spec(id, None) => drop(self.specs.remove(id)),
+                Change::Spec(id, None) => drop(self.spec_digests.remove(id)),
                 Change::Job(id, job) => {
                     if let Some(view) = self.instances.get_mut(id) {
                         view.job = job.as_deref().map(job_view);
@@ -218,7 +218,7 @@ impl ReadModel {
         InstanceView {
             vm_state: row.vm_state,
             job,
-            spec: self.specs.get(&id).copied().unwrap_or_default(),
+            spec_digest: self.spec_digests.get(&id).copied().unwrap_or_default(),
             guest: row.guest,
             zone: row.zone.clone(),
             fault: row.fault.clone(),
@@ -291,8 +291,8 @@ impl ReadModel {
         }
     }
 
-    /// Requests full reports from agents where updates are missing: with the second call that finds a gap,
-    /// because the updates may only be late, and then at intervals.
+    /// Requests full reports from agents where updates are missing: with the second call that finds
+    /// a gap, because the updates may only be late, and then at intervals.
     pub(crate) fn request_full_reports(&mut self, retry_after: std::time::Duration) {
         let now = Instant::now();
         for (id, host) in &mut self.hosts {

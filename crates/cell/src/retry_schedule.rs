@@ -21,7 +21,8 @@ impl RetrySchedule {
         }
     }
 
-    /// Whether a repetition of a request that exists since `since` falls between the last check and `now`.
+    /// Whether a repetition of a request that exists since `since` falls between the last check and
+    /// `now`.
     pub(crate) fn is_due(self, since: Timestamp, last_check: Timestamp, now: Timestamp) -> bool {
         let repetitions = |at: Timestamp| self.count(at.0.saturating_sub(since.0));
         repetitions(now) > repetitions(last_check)

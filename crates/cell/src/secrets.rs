@@ -50,7 +50,7 @@ pub(crate) fn seal_spec(
     })
 }
 
-/// Opens the secrets of orders whose steps build a guest, and takes them out of all others. Orders
+/// Opens the secrets of orders whose steps build a guest, and removes them from all others. Orders
 /// whose secrets cannot be opened are left out.
 pub(crate) fn open_for_agents(
     shared: &Shared,
@@ -58,7 +58,7 @@ pub(crate) fn open_for_agents(
     dropped: &mut usize,
 ) -> Vec<Effect> {
     let has_no_secrets = |effect: &Effect| match effect {
-        Effect::Agent { order, .. } => !order.spec.has_secrets(),
+        Effect::RequestStep { order, .. } => !order.spec.has_secrets(),
         Effect::Destroy { .. } | Effect::RequestClaim(_) => true,
     };
     // This is so for nearly all batches of effects.
@@ -67,7 +67,7 @@ pub(crate) fn open_for_agents(
     }
     let mut opened = Vec::with_capacity(effects.len());
     for mut effect in effects {
-        if let Effect::Agent {
+        if let Effect::RequestStep {
             host,
             session,
             order,
@@ -168,7 +168,7 @@ async fn seal_again(shared: &Shared, with_bodies: bool) -> usize {
                         from: Box::new(spec),
                         to: Box::new(new),
                     };
-                    // What the store does not take now is found again by the next pass.
+                    // The next pass repeats what the store does not accept now.
                     if let Ok(Ok(_)) = shared.submit(event).await {
                         replaced += 1;
                     }

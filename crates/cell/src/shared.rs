@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     /// No task waits for anything while it holds this lock.
     pub(crate) read_model: Mutex<ReadModel>,
     pub(crate) claim_requests: ClaimQueue,
-    /// Becomes true when the cell is to end.
+    /// True once the cell is shutting down.
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) counts: Counters,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Counters {
 pub struct CellMetrics {
     /// The number of instances.
     pub instances: u64,
-    /// The number of hosts that were ever heard of.
+    /// The number of hosts that ever began a session.
     pub hosts: u64,
     /// The number of hosts that are up.
     pub hosts_up: u64,
@@ -114,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the cell is told to end.
+    /// Waits until the cell is shutting down.
     pub(crate) async fn stopped(&self) {
         let mut stop = self.stop.subscribe();
         // The sender is in this struct, so it cannot be gone.

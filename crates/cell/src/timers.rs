@@ -33,8 +33,8 @@ pub(crate) async fn tick(shared: Arc<Shared>) {
             _ = interval.tick() => {}
             () = shared.stopped() => return,
         }
-        // A process that was suspended heard from nobody: the silence is no reason to mark hosts
-        // down.
+        // A process that was suspended received no messages, so silence during that time is no reason
+        // to mark hosts down.
         let since_last = last.elapsed();
         last = Instant::now();
         if since_last > shared.options.host_timeout / 4 + Duration::from_secs(1) {

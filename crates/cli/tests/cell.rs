@@ -109,7 +109,7 @@ fn create() -> Envelope {
                 amounts: Vec::new(),
             },
             alternates: Vec::new(),
-            claim: 1,
+            claim_number: 1,
         })),
     }
 }

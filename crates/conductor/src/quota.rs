@@ -100,8 +100,8 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Limits by resource; [`UNLIMITED`] says that there is none, and nothing that the next scope
-/// decides.
+/// Limits by resource. [`UNLIMITED`] decides that a resource is not limited; a resource without an
+/// entry is decided by the next scope.
 pub type Limits = BTreeMap<Resource, i64>;
 
 /// Whom limits are for.
@@ -130,7 +130,7 @@ pub struct QuotaSet {
 
 /// What an instance counts for, besides being one. Shared among the specs of one request.
 ///
-/// The default says that nothing is known: a release without quotas wrote the spec.
+/// The default means that the usage is not known, because a release without quotas wrote the spec.
 #[derive(Clone, Debug, Default)]
 pub struct Usage(Option<Arc<UsageAmounts>>);
 
@@ -318,7 +318,7 @@ pub struct ExceededLimit {
     pub limit: i64,
 }
 
-/// In Nova's words, because clients look for them.
+/// The text is Nova's, because clients parse it.
 impl fmt::Display for OverQuota {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |show: &dyn Fn(&ExceededLimit) -> String| {

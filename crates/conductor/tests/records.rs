@@ -1,5 +1,5 @@
-//! The rows that control records besides builds, the allocations of a move while it is under way, and how
-//! a cell reconciles its state with that of its hosts.
+//! The rows that control records besides builds, the allocations of a move while it is under way,
+//! and how a cell reconciles its state with that of its hosts.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -543,12 +543,12 @@ fn changes_that_were_replaced_have_no_effects_any_more() {
         answer,
     };
     let requests = happen(&mut state, &failed, &world);
-    let number = state.instances()[&instance(1)].claim;
+    let number = state.instances()[&instance(1)].claim_number;
     let requested_numbers = |state: &cell_conductor::State, changes| {
         let effects = state.effects_of(changes);
         let requests = effects.into_iter().filter_map(|effect| match effect {
             Effect::RequestClaim(request) => Some(request.number),
-            Effect::Agent { .. } | Effect::Destroy { .. } => None,
+            Effect::RequestStep { .. } | Effect::Destroy { .. } => None,
         });
         requests.collect::<Vec<u64>>()
     };
@@ -562,6 +562,6 @@ fn changes_that_were_replaced_have_no_effects_any_more() {
     assert_eq!(requested_numbers(&state, &again), [0; 0]);
     assert!(matches!(
         state.effects_of(&built).as_slice(),
-        [Effect::Agent { host: on, .. }] if *on == host(0, 1)
+        [Effect::RequestStep { host: on, .. }] if *on == host(0, 1)
     ));
 }

@@ -241,8 +241,8 @@ fn of_mapping(
             return Some(finding(Kind::LostRequest, what, Repair::Forget));
         }
         None => {
-            let what = "The instance waits for a place, and nobody finds one or says that there is \
-                        none.";
+            let what = "The instance waits for a host, and control neither selects one nor fails the \
+                        request.";
             let is_stuck = stuck.applies(mapping.created_at);
             return is_stuck.then(|| finding(Kind::Stuck, what, Repair::Bury));
         }
@@ -262,7 +262,7 @@ fn of_mapping(
         return is_stuck.then(|| finding(Kind::Stuck, what, Repair::Resend));
     }
     if build.is_some() {
-        let what = "The instance has a place, and its cell does not take it.";
+        let what = "The instance has a host, and its cell does not accept it.";
         let is_stuck = stuck.applies(mapping.created_at);
         return is_stuck.then(|| finding(Kind::Stuck, what, Repair::Resend));
     }
@@ -274,7 +274,7 @@ fn of_mapping(
     if let Some((migration, row)) = latest.and_then(|id| Some((*id, state.moves().get(id)?))) {
         let record = state.migrations().get(&migration);
         let is_late = record.is_some_and(|record| stuck.applies(record.updated_at));
-        let what = "A move of the instance does not go on.";
+        let what = "A move of the instance makes no progress.";
         let repair_kind = match row.stage {
             MoveStage::InCell => return None,
             MoveStage::Reserved => Repair::FailMove(migration),
@@ -288,7 +288,7 @@ fn of_mapping(
     if claims::has_allocations_on(&control.placement, instance, guest.host) {
         return None;
     }
-    let what = "The instance is on a host, and nothing is held for it there.";
+    let what = "The instance is on a host without allocations there.";
     let missing = finding(Kind::MissingAllocation, what, Repair::Reclaim);
     Some(missing.at(mapping.cell, Some(guest.host)))
 }
@@ -314,7 +314,7 @@ fn orphan(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
     let host = consumer
         .placing
         .and_then(|placing| control.placement.provider(placing.host));
-    let what = format!("Resources are held for {kind} {uuid}, which there is not.");
+    let what = format!("Resources are held for {kind} {uuid}, which does not exist.");
     (!is_known && !is_ending).then(|| {
         Finding::new(Kind::OrphanAllocation, uuid, what, Some(Repair::Release))
             .at(None, host.map(|host| HostId(host.uuid)))
@@ -360,6 +360,6 @@ fn of_view(
         // The cell repeats these requests by itself.
         (Stage::Reserved | Stage::Swap | Stage::AwaitClaim(_) | Stage::Verify, _) => None,
     };
-    let what = format!("{:?} of the instance does not go on.", job.kind);
+    let what = format!("{:?} of the instance makes no progress.", job.kind);
     Some(finding(Kind::Stuck, &what, repair_kind))
 }

@@ -5,8 +5,8 @@ use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerUuid, Intent, Outcome,
 };
 
-/// What consumers will hold if a command is carried out. It is made before the command is submitted,
-/// which takes it away.
+/// What consumers will hold if a command is carried out. It is computed before the command is
+/// submitted, because that consumes the command.
 pub(crate) enum RequestedAllocations {
     /// The consumers get these allocations if the command is accepted.
     All(Vec<HeldAllocations>),

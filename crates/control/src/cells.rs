@@ -39,7 +39,8 @@ pub(crate) struct CellFollower {
     mapped: BTreeMap<HostId, String>,
     /// Hosts whose mapping was refused, so that each is logged once.
     refused: BTreeMap<HostId, String>,
-    /// Whether the state says that the cell is down; none if that is not known here.
+    /// Whether the cell is marked down in the state; none if this follower has not read or written it
+    /// yet.
     is_down: Option<bool>,
     last_event: Instant,
 }
@@ -68,8 +69,8 @@ impl CellFollower {
         &self.context.control
     }
 
-    /// Subscribes to the cell again. A cell that ended the stream and accepts a new one at once does not count
-    /// as silent: it has a new certificate, or it sends its whole read model again.
+    /// Subscribes to the cell again. A cell that ended the stream and accepts a new one at once
+    /// does not count as silent: it has a new certificate, or it sends its whole read model again.
     async fn reconnect(&self) -> Result<mpsc::Receiver<CellEvent>, String> {
         let mut subscribing = std::pin::pin!(self.subscribe());
         let subscribed = match tokio::time::timeout(RECONNECT_GRACE, &mut subscribing).await {
@@ -267,7 +268,8 @@ impl CellFollower {
                     .is_none_or(|job| job.kind != JobKind::Rebuild);
                 let requested = rebuilds.get(&instance).filter(|_| is_over);
                 let requested = requested.map(|requested| &requested.spec);
-                let requested = requested.filter(|spec| self.has_digest(instance, spec, view.spec));
+                let requested =
+                    requested.filter(|spec| self.has_digest(instance, spec, view.spec_digest));
                 requested.map(|spec| (instance, spec.digest()))
             });
             done.collect()

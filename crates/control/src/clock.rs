@@ -22,8 +22,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows the system's time until it is [advanced](Self::advance): tests need not wait for
-    /// time-outs.
+    /// A clock that shows the system's time until it is [advanced](Self::advance): tests need not
+    /// wait for time-outs.
     #[must_use]
     pub fn movable() -> Self {
         Self {

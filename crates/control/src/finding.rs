@@ -104,7 +104,7 @@ impl Kind {
 /// A repair of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Repair {
-    /// Release an allocation that nobody owns.
+    /// Release an allocation without an owner.
     Release,
     /// Delete the record of the instance.
     Forget,
@@ -143,8 +143,8 @@ impl Repair {
             Self::Reclaim => "claims what it needs there, if that fits",
             Self::Bury => "fails the request, with a fault that says so",
             Self::FailMove(_) => "fails the move; the instance stays where it is",
-            Self::CancelReservation(_) => "has the cell forget the move",
-            Self::Resend => "tells the cell again",
+            Self::CancelReservation(_) => "has the cell cancel the move",
+            Self::Resend => "sends the message to the cell again",
             Self::Reconcile(_) => {
                 "has the agent begin a session anew, and the step asked for again"
             }

@@ -8,8 +8,8 @@
 //! - It answers the cells' requests to placement ([`placewright_link::PlacementLink`]).
 //! - [`Views`] holds the cells' latest reports.
 //! - [`Runtime`] carries out what the state calls for (`pending_work`): it has hosts selected
-//!   (`placement_queue`, `plan`), sends messages to cells (`outbox`), follows cells (`cells`), and passes to
-//!   the scheduler what operators, cells and agents report of hosts (`fleet`,
+//!   (`placement_queue`, `plan`), sends messages to cells (`outbox`), follows cells (`cells`), and
+//!   passes to the scheduler what operators, cells and agents report of hosts (`fleet`,
 //!   `availability`).
 //! - [`placer`] ranks hosts, claims them, and decides again when others were faster.
 //! - [`destinations`] selects and claims hosts for instances that others build.

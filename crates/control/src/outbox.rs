@@ -79,8 +79,8 @@ impl Outbox {
         self.queue.lock().sent.clear();
     }
 
-    /// Drops the times of messages that are no longer needed: they were due long ago, and nothing queued
-    /// them again.
+    /// Drops the times of messages that are no longer needed: they were due long ago, and nothing
+    /// queued them again.
     pub(crate) fn drop_obsolete(&self, at: Instant, resend_max: Duration) {
         let mut queue = self.queue.lock();
         queue.sent.retain(|_, sent| sent.due + resend_max > at);
@@ -127,7 +127,7 @@ pub(crate) async fn run(control: ControlHandle, outbox: Arc<Outbox>) {
             outbox.wake.notified().await;
             continue;
         }
-        // Only durable state is read: a message never has to be taken back.
+        // Only durable state is read, so no message ever has to be revoked.
         let messages = control
             .read(|control, _| pending_work::messages(control, &keys))
             .await;

@@ -90,8 +90,8 @@ impl PlacementQueue {
         (placement_queue, outcomes)
     }
 
-    /// Queues an instance that waits for a host. Ranking begins with the next [`Self::start_ranking`], so that
-    /// the instances of one reservation are ranked together.
+    /// Queues an instance that waits for a host. Ranking begins with the next
+    /// [`Self::start_ranking`], so that the instances of one reservation are ranked together.
     pub(crate) fn schedule(&self, reservation: Uuid, instance: InstanceId) {
         let mut queue = self.shared.queue.lock();
         if queue.busy.insert(instance.0) {

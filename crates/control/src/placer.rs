@@ -14,8 +14,9 @@
 //! ```
 //!
 //! - A [`Search`] ranks hosts once: it finds the best hosts for one instance, with candidates.
-//! - Hosts are searched for one instance of a request after the other. Each search takes account of the
-//!   instances before it: their weights, rules and resources count at once ([`ExpectedPlacement`], [`Rehearsal`]).
+//! - Hosts are searched for one instance of a request after the other. Each search takes account of
+//!   the instances before it: their weights, rules and resources count at once
+//!   ([`ExpectedPlacement`], [`Rehearsal`]).
 //! - [`claim`] makes the commands. No other module makes any, which
 //!   `crates/control/tests/one_placer.rs` tests.
 //!

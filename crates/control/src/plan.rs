@@ -245,7 +245,7 @@ impl Planner {
                 let plan = failed(&attempt, attempt.placing.unplaced(), fault);
                 context.plans.push(plan);
             }
-            // The explanation says why.
+            // The explanation has the reason.
             Err(SearchRefusal::Select(_)) => {
                 let plan = self.no_host_plan(context, &attempt, attempt.placing.unplaced());
                 context.plans.push(plan);

@@ -141,7 +141,8 @@ fn uncounted_moves(state: &State) -> Vec<(MigrationId, Spec)> {
     unknown.map(|(id, spec)| (id, spec.clone())).collect()
 }
 
-/// Instances after another of which it is not known what they count for, and the position to continue from.
+/// Instances after another of which it is not known what they count for, and the position to
+/// continue from.
 fn uncounted(
     state: &State,
     after: Option<InstanceId>,

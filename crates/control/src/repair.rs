@@ -24,7 +24,7 @@ use crate::runtime_context::RuntimeContext;
 /// The most candidates on an instance's host that are tried for a missing claim.
 const CANDIDATES_PER_HOST: usize = 8;
 
-/// Repairs findings, notes the result on each, and returns how many were repaired.
+/// Repairs findings, records the result in each, and returns how many were repaired.
 pub(crate) async fn repair_all(
     context: &RuntimeContext,
     findings: &mut [Finding],
@@ -91,7 +91,15 @@ async fn carry_out(
         }
         Repair::Forget | Repair::ForgetWithClaim => submit(Command::Delete { instance }).await,
         Repair::DeleteInCell => {
-            send_to_cell(context, finding, Message::Delete { instance, claim: 0 }).await
+            send_to_cell(
+                context,
+                finding,
+                Message::Delete {
+                    instance,
+                    claim_number: 0,
+                },
+            )
+            .await
         }
         Repair::CancelReservation(migration) => {
             let migration = *migration;
@@ -103,12 +111,12 @@ async fn carry_out(
         }
         Repair::Reclaim => reclaim(context, finding).await,
         Repair::Bury => {
-            let fault = fault("Nobody found a place for the request or said that there is none.");
+            let fault = fault("Control neither selected a host for the request nor refused it.");
             let instances = vec![instance];
             submit(Command::Bury { instances, fault }).await
         }
         Repair::FailMove(migration) => {
-            let fault = fault("Nobody found a place for the move or said that there is none.");
+            let fault = fault("Control neither selected a host for the move nor refused it.");
             let migration = *migration;
             submit(Command::FailMove { migration, fault }).await
         }

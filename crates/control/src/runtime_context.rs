@@ -50,8 +50,8 @@ impl RuntimeContext {
         }
     }
 
-    /// Queues the work that the state calls for: selecting hosts, and the messages to one cell or to all that
-    /// are due.
+    /// Queues the work that the state calls for: selecting hosts, and the messages to one cell or
+    /// to all that are due.
     pub(crate) fn queue_pending_work(&self, control: &ControlState, only: Option<CellId>) {
         let at = Instant::now();
         let outboxes = self.outboxes.read();

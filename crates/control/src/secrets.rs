@@ -61,7 +61,7 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
                         from: Box::new(spec),
                         to: Box::new(new),
                     };
-                    // What the store does not take now is found again by the next pass.
+                    // The next pass repeats what the store does not accept now.
                     if let Ok(Ok(_)) = control.submit(command).await {
                         replaced += 1;
                     }

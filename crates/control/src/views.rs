@@ -42,7 +42,7 @@ impl Views {
     }
 }
 
-/// The latest report of one cell. It is kept when the cell goes down.
+/// The latest report of one cell. It stays when the cell goes down.
 #[derive(Clone, Debug, Default)]
 pub struct CellView {
     /// Whether the cell is up.

@@ -293,7 +293,7 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
             instance: instance(0),
             migration: MigrationId(Uuid::from_u128(0x1057)),
             kind: MoveKind::ColdMigrate,
-            turn: 1,
+            move_number: 1,
         },
     };
     let link = Arc::clone(&site.cells[&cell(0)]);

@@ -248,11 +248,14 @@ async fn a_cell_outlives_a_control_that_says_anything() {
         body: body.into(),
     };
     let payload = |body| payload_of(PAYLOAD_VERSION, body);
-    let claim = u64::MAX;
+    let claim_number = u64::MAX;
     let instance = placewright_conductor::InstanceId(Uuid::from_u128(1));
     let out_of_range = vec![Envelope {
         sent_at: Timestamp(1),
-        message: Message::Delete { instance, claim },
+        message: Message::Delete {
+            instance,
+            claim_number,
+        },
     }];
     let body = message::encode(PAYLOAD_VERSION, &out_of_range).unwrap();
     let status = client.deliver(payload(body)).await.unwrap_err();

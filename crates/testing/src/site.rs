@@ -338,7 +338,7 @@ impl agents::Hosts for Mutex<Fleet> {
 
     fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {
         let mut fleet = self.lock();
-        if matches!(effect, Effect::Agent { .. }) && fleet.deaf.contains(&host) {
+        if matches!(effect, Effect::RequestStep { .. }) && fleet.deaf.contains(&host) {
             return None;
         }
         let fails = fleet.failing.contains(&host);

@@ -255,7 +255,7 @@ impl World {
                 cell_conductor::Effect::RequestClaim(request) => {
                     Packet::ClaimRequest(cell, request)
                 }
-                effect @ cell_conductor::Effect::Agent { host, .. }
+                effect @ cell_conductor::Effect::RequestStep { host, .. }
                 | effect @ cell_conductor::Effect::Destroy { host, .. } => {
                     Packet::ToAgent(host, effect)
                 }

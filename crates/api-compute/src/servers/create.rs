@@ -123,7 +123,7 @@ async fn accept(
             user: request.user().to_owned(),
             group: create_request.hints.group,
             rules: rules.clone(),
-            body: SpecBody::Row(SharedRow::parted(Arc::clone(&common_part), own_part)),
+            body: SpecBody::Row(SharedRow::from_parts(Arc::clone(&common_part), own_part)),
             created_at: request.now,
             usage: usage.clone(),
             build_secrets,

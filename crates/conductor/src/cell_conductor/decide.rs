@@ -75,7 +75,7 @@ struct DecisionContext<'a> {
 ///
 /// # Errors
 ///
-/// A [`Refusal`]. Nothing has to be done about it, but a user who caused the event should be told.
+/// A [`Refusal`]. Nothing has to be done about it, but a user who caused the event should see it.
 pub fn decide(
     state: &State,
     event: &Event,
@@ -153,7 +153,7 @@ impl<'a> DecisionContext<'a> {
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
         let mut work = self.load(instance)?;
-        if work.row.claim != number || !work.handle_claim_response(answer) {
+        if work.row.claim_number != number || !work.handle_claim_response(answer) {
             return Err(Refusal::Stale {
                 instance,
                 given: number,
@@ -163,7 +163,7 @@ impl<'a> DecisionContext<'a> {
         Ok(())
     }
 
-    /// Replaces a specification by the same with its secrets sealed anew.
+    /// Replaces a specification by one that differs only in its sealed secrets.
     fn reseal(
         self,
         instance: InstanceId,

@@ -5,7 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use placewright_placement::Timestamp;
 
-use super::state::{Change, GuestRef, Job, JobKind, Next, Stage, State, Step};
+use super::state::{Change, Continuation, GuestRef, Job, JobKind, Stage, State, Step};
 use crate::claim_request::{ClaimChange, ClaimRequest};
 use crate::ids::{HostId, InstanceId};
 use crate::message::MoveKind;
@@ -16,7 +16,7 @@ use crate::spec::{Amounts, Spec};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Request a step from an agent.
-    Agent {
+    RequestStep {
         /// The host whose agent is addressed.
         host: HostId,
         /// The agent's session for which the request is valid.
@@ -236,7 +236,7 @@ impl State {
         let request_claim = |change| {
             Some(Effect::RequestClaim(ClaimRequest {
                 instance: id,
-                number: row.claim,
+                number: row.claim_number,
                 change,
             }))
         };
@@ -244,14 +244,14 @@ impl State {
             Stage::Reserved
             | Stage::Verify
             | Stage::AwaitDestroyed(_)
-            | Stage::AwaitClaim(Next::Return) => None,
+            | Stage::AwaitClaim(Continuation::Return) => None,
             Stage::Swap => request_claim(ClaimChange::Swap {
                 candidates: job.alternates.clone(),
             }),
-            Stage::AwaitClaim(Next::Release) => request_claim(ClaimChange::Release {
+            Stage::AwaitClaim(Continuation::Release) => request_claim(ClaimChange::Release {
                 last: job.kind == JobKind::Delete,
             }),
-            Stage::AwaitClaim(Next::Settle(keep)) => request_claim(ClaimChange::Settle {
+            Stage::AwaitClaim(Continuation::Settle(keep)) => request_claim(ClaimChange::Settle {
                 migration: job.migration?,
                 keep,
                 fault: job.fault.clone(),
@@ -271,7 +271,7 @@ impl State {
                     origin: job.origin,
                     target: target.map(super::state::Target::guest),
                 };
-                Some(Effect::Agent {
+                Some(Effect::RequestStep {
                     host: guest.host,
                     session,
                     order: Box::new(order),

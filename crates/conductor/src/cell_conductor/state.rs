@@ -58,11 +58,11 @@ pub struct Instance {
     /// The availability zone of its candidate.
     pub zone: Option<String>,
     /// The number of the last claim or claim request; see [`crate::claim_request`].
-    pub claim: u64,
+    pub claim_number: u64,
     /// The number of the last step requested from an agent.
     pub attempt: u32,
     /// The number of the last move that was reserved or refused.
-    pub turn: u32,
+    pub move_number: u32,
     /// The number of actions in its history.
     pub actions: u32,
     /// The last failure, if there was any.
@@ -151,14 +151,14 @@ pub enum Stage {
     Reserved,
     /// An agent is carrying out this step.
     Step(Step),
-    /// Placement is asked for the next alternate.
+    /// A claim request for the next alternate waits for its response.
     Swap,
     /// The user has to confirm or revert the move.
     Verify,
     /// Guests have to be destroyed first.
-    AwaitDestroyed(Next),
-    /// Placement is asked to release or settle.
-    AwaitClaim(Next),
+    AwaitDestroyed(Continuation),
+    /// A claim request to release or settle waits for its response.
+    AwaitClaim(Continuation),
 }
 
 /// A step that an agent carries out.
@@ -174,18 +174,18 @@ pub enum Step {
     Return,
     /// Stop the guest and keep what is needed to unshelve it elsewhere.
     Offload,
-    /// Build the guest anew on its host.
+    /// Build the guest again on its host.
     Rebuild,
 }
 
-/// The continuation after guests are gone.
+/// How a job continues after guests were destroyed or a claim request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Next {
+pub enum Continuation {
     /// Release the allocations of the instance.
     Release,
     /// End the move on this side.
     Settle(MoveSide),
-    /// Have the source take the guest back.
+    /// Start the guest on the source again.
     Return,
 }
 

@@ -108,7 +108,7 @@ impl Listing {
         }
     }
 
-    /// Updates the sizes for a new spec: the instance's, or the one that a requested rebuild asks for.
+    /// Updates the sizes for a new spec: the instance's own, or that of a requested rebuild.
     pub(super) fn update_spec(
         &mut self,
         instance: InstanceId,

@@ -103,12 +103,12 @@ impl SelectionRequest {
             match placing.end_round() {
                 RoundEnd::SearchAgain => {}
                 RoundEnd::RoundsExhausted if fitting < self.request.least => {
-                    let index = placing.waiting().first().copied();
+                    let unplaced = placing.waiting().first().copied();
                     let index = self
                         .request
                         .instances
                         .iter()
-                        .position(|one| Some(*one) == index);
+                        .position(|instance| Some(*instance) == unplaced);
                     return Err(self.no_host(index.unwrap_or(0), &placing).await);
                 }
                 RoundEnd::Done | RoundEnd::RoundsExhausted => return Ok(placing),

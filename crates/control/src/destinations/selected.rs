@@ -27,7 +27,7 @@ pub struct Selection {
     pub instance: Uuid,
     /// Its host; none if none is feasible and the request allows that.
     pub selected: Option<Offer>,
-    /// Other hosts of the same cell.
+    /// Alternates: other hosts of the same cell.
     pub alternates: Vec<Offer>,
     /// The scores of the best hosts, if the request asks for them.
     pub score_explanation: Option<ScoreExplanation>,

@@ -36,7 +36,7 @@ impl ClaimConsumer {
         }
     }
 
-    /// The intent to take the first of some candidates that fits and keeps the rules.
+    /// The intent to claim the first of some candidates that fits and satisfies the rules.
     #[must_use]
     pub fn intent(
         self,

@@ -65,8 +65,8 @@ impl Contention {
 /// Selects `count` hosts of a ranking for a claim, in its order: the first half from the top, the
 /// rest from further down, different ones for each scheduler.
 ///
-/// Every scheduler tries the best hosts first. When those fill up before the schedulers have heard
-/// of it, they fall back on different hosts, and their claims need no second decision.
+/// Every scheduler tries the best hosts first. When those fill up before the schedulers have caught up
+/// with the state, they fall back on different hosts, and their claims need no second decision.
 #[must_use]
 pub(super) fn spread(ranked: &[Ranked], count: usize, scheduler: usize) -> Vec<Ranked> {
     if ranked.len() <= count {

@@ -19,7 +19,7 @@ pub struct Demand {
     pub least: usize,
     /// The server group that they are members of.
     pub group: Option<Uuid>,
-    /// How many other hosts of its cell each instance is to have beside its own.
+    /// How many alternates each instance gets: other hosts in the cell of its own.
     pub alternates: usize,
     /// If set, only hosts of this cell are considered.
     pub cell: Option<Uuid>,

@@ -80,7 +80,7 @@ pub struct Selected {
     pub found: CandidatesFound,
     /// The index of the candidate that is expected, or claimed, over all hosts.
     pub chosen: usize,
-    /// The index of the first candidate that a claim names: those before it have no room beside
+    /// The index of the first candidate that a claim names: those before it have no room together with
     /// the request's other instances.
     first: usize,
     expected: ExpectedPlacement,
@@ -410,8 +410,9 @@ impl Placing {
         self.reopen_claiming()
     }
 
-    /// Searches again for the instances of a claim that was not decided, or was refused for a reason that has nothing to do
-    /// with hosts. Pass what it returns to [`apply_corrections`]; the same round may begin anew.
+    /// Searches again for the instances of a claim that was not decided, or was refused for a
+    /// reason that has nothing to do with hosts. Pass what it returns to [`apply_corrections`]; the
+    /// same round may be repeated.
     #[must_use]
     pub fn reopen_claiming(&mut self) -> Vec<Correction> {
         let mut corrections = Vec::new();
@@ -438,7 +439,8 @@ impl Placing {
         apply_corrections(scheduler, state, &corrections);
     }
 
-    /// Ends a round after the response to its claim was applied. If another round follows, it begins here.
+    /// Ends a round after the response to its claim was applied. If another round follows, it
+    /// begins here.
     pub fn end_round(&mut self) -> RoundEnd {
         if self.open.is_empty() {
             return RoundEnd::Done;

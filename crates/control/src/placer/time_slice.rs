@@ -17,7 +17,7 @@ impl TimeSlice {
         Self(Some(Instant::now()))
     }
 
-    /// A slice that never ends, for a scheduler that nobody else waits for.
+    /// A slice that never ends, for a scheduler that is not shared.
     #[must_use]
     pub fn endless() -> Self {
         Self(None)

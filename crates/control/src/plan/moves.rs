@@ -16,7 +16,7 @@ pub(super) fn waits(control: &ControlState, migration: MigrationId) -> bool {
 }
 
 impl Planner {
-    /// Begins with a move, or says what to do with it instead.
+    /// Begins the placement of a move, or returns the plan that replaces it.
     pub(super) fn begin_move(
         &mut self,
         context: &PlanContext<'_>,

@@ -101,7 +101,8 @@ impl SchedulerHandle {
         *self.shared.contention.lock()
     }
 
-    /// Updates the contention with the outcome of claims. `update` must not take the lock of the scheduler.
+    /// Updates the contention with the outcome of claims. `update` must not take the lock of the
+    /// scheduler.
     pub fn update_contention<T>(&self, update: impl FnOnce(&mut Contention) -> T) -> T {
         update(&mut self.shared.contention.lock())
     }
@@ -168,8 +169,7 @@ impl SchedulerHandle {
     }
 }
 
-/// Why a request cannot be searched for, as JSON for a fault; empty if its sentence says
-/// everything.
+/// Why a request cannot be searched for, as JSON for a fault; empty if its sentence is complete.
 #[must_use]
 pub fn cause_of(refusal: &PrepareRefusal) -> String {
     let cause = match refusal {

@@ -110,9 +110,9 @@ pub fn instances_of_control() -> Vec<Change> {
         user: "u".into(),
         created_at: AT,
         is_deleting: true,
-        claim: 300,
-        answer: Some(ClaimResponse::Swapped { index: 1 }),
-        turn: 2,
+        claim_number: 300,
+        claim_response: Some(ClaimResponse::Swapped { index: 1 }),
+        move_number: 2,
         migrations: vec![MIGRATION],
     };
     let move_row = Move {
@@ -121,10 +121,10 @@ pub fn instances_of_control() -> Vec<Change> {
         stage: MoveStage::Placed {
             selection: candidate(),
             alternates: vec![],
-            claim: 3,
+            claim_number: 3,
         },
         spec: Some(spec()),
-        turn: 2,
+        move_number: 2,
         held: amounts(),
         decision: Some(MoveDecision::Revert),
         added_usage: Usage::default(),
@@ -246,9 +246,9 @@ pub fn cell_changes() -> Vec<cell::Change> {
         vm_state: VmState::Resized,
         guest: Some(guest_ref),
         zone: Some("z".into()),
-        claim: 3,
+        claim_number: 3,
         attempt: 9,
-        turn: 1,
+        move_number: 1,
         actions: 2,
         fault: Some(fault()),
         created_at: AT,
@@ -326,7 +326,7 @@ pub fn reservation_changes(count: u128) -> Vec<control::Change> {
         let conductor_changes = format!(r#"","launch_index":{number}}}}}"#);
         let spec = Spec {
             name: format!("vm-{number}"),
-            body: SharedText::parted(Arc::clone(&common), conductor_changes).into(),
+            body: SharedText::from_parts(Arc::clone(&common), conductor_changes).into(),
             ..first.clone()
         };
         let instance = InstanceId(Uuid::from_u128(number));
@@ -342,7 +342,7 @@ pub fn envelopes() -> Vec<Envelope> {
         spec: spec(),
         selection: candidate(),
         alternates: vec![candidate()],
-        claim: 300,
+        claim_number: 300,
     };
     let order = MoveOrder {
         instance: INSTANCE,
@@ -350,19 +350,19 @@ pub fn envelopes() -> Vec<Envelope> {
         selection: candidate(),
         alternates: vec![candidate()],
         spec: Some(spec()),
-        claim: 4,
+        claim_number: 4,
     };
     let messages = [
         Message::Create(Box::new(create)),
         Message::Delete {
             instance: INSTANCE,
-            claim: 5,
+            claim_number: 5,
         },
         Message::Reserve {
             instance: INSTANCE,
             migration: MIGRATION,
             kind: MoveKind::Unshelve,
-            turn: 6,
+            move_number: 6,
         },
         Message::Move(Box::new(order)),
         Message::Cancel {
@@ -518,10 +518,10 @@ pub fn cell_events() -> Vec<CellEvent> {
         job: Some(JobView {
             kind: JobKind::Move(MoveKind::Resize),
             migration: Some(MIGRATION),
-            stage: Stage::AwaitDestroyed(cell::Next::Settle(MoveSide::Source)),
+            stage: Stage::AwaitDestroyed(cell::Continuation::Settle(MoveSide::Source)),
             target: Some(HOST),
         }),
-        spec: u64::MAX,
+        spec_digest: u64::MAX,
         guest: Some(GuestRef {
             host: HOST,
             number: 3,

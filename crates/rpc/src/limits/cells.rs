@@ -45,7 +45,9 @@ impl Validate for Envelope {
         match &self.message {
             Message::Create(create) => create.check(path.field("create")),
             Message::Move(order) => order.check(path.field("move")),
-            Message::Delete { claim, .. } => path.field("delete").field("claim").number(*claim),
+            Message::Delete { claim_number, .. } => {
+                path.field("delete").field("claim").number(*claim_number)
+            }
             Message::Reserve { .. } | Message::Cancel { .. } | Message::ConfirmOrRevert { .. } => {
                 Ok(())
             }
@@ -58,7 +60,7 @@ impl Validate for Create {
         self.spec.check(path.field("spec"))?;
         self.selection.check(path.field("selection"))?;
         path.field("alternates").each(&self.alternates, PARTS_MAX)?;
-        path.field("claim").number(self.claim)
+        path.field("claim").number(self.claim_number)
     }
 }
 
@@ -69,7 +71,7 @@ impl Validate for MoveOrder {
         if let Some(spec) = &self.spec {
             spec.check(path.field("spec"))?;
         }
-        path.field("claim").number(self.claim)
+        path.field("claim").number(self.claim_number)
     }
 }
 

@@ -280,7 +280,7 @@ pub(crate) fn envelopes(count: u128, bytes: usize) -> Vec<Envelope> {
                 amounts: Vec::new(),
             },
             alternates: Vec::new(),
-            claim: 1,
+            claim_number: 1,
         })),
     };
     (0..count).map(message).collect()

@@ -72,7 +72,8 @@ impl DecisionContext<'_> {
         work.store(changes);
     }
 
-    /// Continues the jobs that waited for guests of a host to be destroyed and that need not wait any more.
+    /// Continues the jobs that waited for guests of a host to be destroyed and that need not wait
+    /// any more.
     fn continue_waiting_jobs(
         self,
         host: HostId,

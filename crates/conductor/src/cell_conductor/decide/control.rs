@@ -2,7 +2,9 @@
 
 use super::DecisionContext;
 use super::unit_of_work::UnitOfWork;
-use crate::cell_conductor::state::{Change, Instance, Job, JobKind, Next, Stage, Target, VmState};
+use crate::cell_conductor::state::{
+    Change, Continuation, Instance, Job, JobKind, Stage, Target, VmState,
+};
 use crate::claim_request::MoveSide;
 use crate::ids::{InstanceId, MigrationId};
 use crate::message::{Create, Envelope, Message, MoveDecision, MoveKind, MoveOrder, Reply};
@@ -17,13 +19,16 @@ impl DecisionContext<'_> {
                 }
                 self.create(create, changes)
             }
-            Message::Delete { instance, claim } => self.delete(*instance, *claim, changes),
+            Message::Delete {
+                instance,
+                claim_number,
+            } => self.delete(*instance, *claim_number, changes),
             Message::Reserve {
                 instance,
                 migration,
                 kind,
-                turn,
-            } => self.reserve(*instance, (*migration, *kind, *turn), changes),
+                move_number,
+            } => self.reserve(*instance, (*migration, *kind, *move_number), changes),
             Message::Move(order) => self.begin_move(order, changes),
             Message::Cancel {
                 instance,
@@ -50,9 +55,9 @@ impl DecisionContext<'_> {
             vm_state,
             guest: None,
             zone: None,
-            claim: 0,
+            claim_number: 0,
             attempt: 0,
-            turn: 0,
+            move_number: 0,
             actions: 0,
             fault: None,
             created_at: self.at,
@@ -68,7 +73,7 @@ impl DecisionContext<'_> {
             return Reply::Accepted;
         }
         let mut row = self.new_row(VmState::Building);
-        row.claim = create.claim;
+        row.claim_number = create.claim_number;
         row.created_at = create.spec.created_at;
         let mut work = UnitOfWork::new(self, create.instance, row);
         work.spec = Some(create.spec.clone());
@@ -83,14 +88,14 @@ impl DecisionContext<'_> {
         Reply::Accepted
     }
 
-    fn delete(self, instance: InstanceId, claim: u64, changes: &mut Vec<Change>) -> Reply {
+    fn delete(self, instance: InstanceId, claim_number: u64, changes: &mut Vec<Change>) -> Reply {
         // If the instance is unknown, the delete overtook the create; control still holds the
         // claim. So it may if the instance was deleted before: control was put back from a backup
         // and has forgotten that, or this is a late copy, and then the last release changes nothing.
         let work = UnitOfWork::load(self, instance);
         let mut work = work
             .unwrap_or_else(|| UnitOfWork::new(self, instance, self.new_row(VmState::Building)));
-        work.delete(claim);
+        work.delete(claim_number);
         work.store(changes);
         Reply::Accepted
     }
@@ -98,20 +103,20 @@ impl DecisionContext<'_> {
     fn reserve(
         self,
         instance: InstanceId,
-        (migration, kind, turn): (MigrationId, MoveKind, u32),
+        (migration, kind, move_number): (MigrationId, MoveKind, u32),
         changes: &mut Vec<Change>,
     ) -> Reply {
         let Some(mut work) = UnitOfWork::load(self, instance) else {
             return refused("the cell has no such instance");
         };
-        if turn <= work.row.turn {
+        if move_number <= work.row.move_number {
             return match &work.job {
                 Some(job) if job.migration == Some(migration) => Reply::Accepted,
                 _ => refused("the move is over"),
             };
         }
         // Recorded also when it is refused, so that a copy of the message cannot reserve it later.
-        work.row.turn = turn;
+        work.row.move_number = move_number;
         let reply = match self.reason_against(&work, kind) {
             Some(reason_against) => refused(reason_against),
             None => {
@@ -154,7 +159,7 @@ impl DecisionContext<'_> {
         if !work.is_at(Stage::Reserved) {
             return Reply::Accepted;
         }
-        work.row.claim = work.row.claim.max(order.claim);
+        work.row.claim_number = work.row.claim_number.max(order.claim_number);
         let Some(job) = &mut work.job else {
             return refused("the move is not reserved");
         };
@@ -186,8 +191,10 @@ impl DecisionContext<'_> {
         {
             let (origin, target) = (job.origin, job.target.as_ref().map(Target::guest));
             match decision {
-                MoveDecision::Confirm => work.destroy_then(origin, Next::Settle(MoveSide::Target)),
-                MoveDecision::Revert => work.destroy_then(target, Next::Return),
+                MoveDecision::Confirm => {
+                    work.destroy_then(origin, Continuation::Settle(MoveSide::Target));
+                }
+                MoveDecision::Revert => work.destroy_then(target, Continuation::Return),
             }
             work.store(changes);
         }

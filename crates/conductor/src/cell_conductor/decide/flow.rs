@@ -4,7 +4,7 @@ use placewright_placement::Timestamp;
 
 use super::unit_of_work::UnitOfWork;
 use crate::cell_conductor::state::{
-    GuestRef, Instance, JobKind, Next, Stage, Step, Target, VmState,
+    Continuation, GuestRef, Instance, JobKind, Stage, Step, Target, VmState,
 };
 use crate::claim_request::{ClaimResponse, MoveSide};
 use crate::fault::Fault;
@@ -73,9 +73,9 @@ impl UnitOfWork<'_> {
             Step::Arrive => self.arrived(kind, origin, target),
             Step::Return => {
                 self.row.guest = origin;
-                self.await_claim(Next::Settle(MoveSide::Source));
+                self.await_claim(Continuation::Settle(MoveSide::Source));
             }
-            Step::Offload => self.destroy_then(origin, Next::Release),
+            Step::Offload => self.destroy_then(origin, Continuation::Release),
             Step::Rebuild => {
                 self.apply_job_spec();
                 self.row.vm_state = VmState::Active;
@@ -100,7 +100,7 @@ impl UnitOfWork<'_> {
                 self.set_stage(Stage::Verify);
             }
             JobKind::Move(MoveKind::LiveMigrate) => {
-                self.destroy_then(origin, Next::Settle(MoveSide::Target));
+                self.destroy_then(origin, Continuation::Settle(MoveSide::Target));
             }
             JobKind::Move(MoveKind::Evacuate | MoveKind::Unshelve) => {
                 // The old host is down. Its guest has to be destroyed before the host counts as up
@@ -108,7 +108,7 @@ impl UnitOfWork<'_> {
                 if let Some(origin) = origin {
                     self.mark_for_destruction(origin);
                 }
-                self.await_claim(Next::Settle(MoveSide::Target));
+                self.await_claim(Continuation::Settle(MoveSide::Target));
             }
         }
     }
@@ -135,7 +135,7 @@ impl UnitOfWork<'_> {
                     .into_iter()
                     .for_each(|guest| self.mark_for_destruction(guest));
                 if has_alternate {
-                    self.row.claim = self.row.claim.saturating_add(1);
+                    self.row.claim_number = self.row.claim_number.saturating_add(1);
                     self.set_stage(Stage::Swap);
                 } else {
                     self.fail_job(message);
@@ -143,12 +143,12 @@ impl UnitOfWork<'_> {
             }
             Step::Prepare | Step::Leave | Step::Arrive => {
                 self.set_fault(message);
-                self.destroy_then(target, Next::Return);
+                self.destroy_then(target, Continuation::Return);
             }
             Step::Return => {
                 self.row.guest = self.job.as_ref().and_then(|job| job.origin);
                 self.set_broken(message);
-                self.await_claim(Next::Settle(MoveSide::Source));
+                self.await_claim(Continuation::Settle(MoveSide::Source));
             }
             Step::Offload | Step::Rebuild => {
                 self.set_fault(message);
@@ -181,15 +181,15 @@ impl UnitOfWork<'_> {
     fn fail_job(&mut self, message: &str) {
         self.set_fault(message);
         match self.job_kind() {
-            Some(JobKind::Move(_)) => self.await_claim(Next::Settle(MoveSide::Source)),
+            Some(JobKind::Move(_)) => self.await_claim(Continuation::Settle(MoveSide::Source)),
             Some(JobKind::Build | JobKind::Shelve | JobKind::Rebuild | JobKind::Delete) | None => {
-                self.await_claim(Next::Release);
+                self.await_claim(Continuation::Release);
             }
         }
     }
 
     /// Marks a guest for destruction, and continues with `next` when it is gone.
-    pub(super) fn destroy_then(&mut self, guest: Option<GuestRef>, next: Next) {
+    pub(super) fn destroy_then(&mut self, guest: Option<GuestRef>, next: Continuation) {
         guest
             .into_iter()
             .for_each(|guest| self.mark_for_destruction(guest));
@@ -217,14 +217,14 @@ impl UnitOfWork<'_> {
             job.awaited_destructions.clear();
         }
         match next {
-            Next::Return => self.start_step(Step::Return),
-            Next::Release | Next::Settle(_) => self.await_claim(next),
+            Continuation::Return => self.start_step(Step::Return),
+            Continuation::Release | Continuation::Settle(_) => self.await_claim(next),
         }
     }
 
     /// Requests a change of claims under the next number, and waits for the response.
-    fn await_claim(&mut self, next: Next) {
-        self.row.claim = self.row.claim.saturating_add(1);
+    fn await_claim(&mut self, next: Continuation) {
+        self.row.claim_number = self.row.claim_number.saturating_add(1);
         self.set_stage(Stage::AwaitClaim(next));
     }
 
@@ -238,8 +238,12 @@ impl UnitOfWork<'_> {
         match (stage, answer) {
             // Control has advanced the number by itself, so the claim request is repeated with a
             // later one.
-            (_, ClaimResponse::Stale) => self.row.claim = self.row.claim.saturating_add(1),
-            (Stage::AwaitClaim(Next::Release), ClaimResponse::Gone) if kind == JobKind::Delete => {
+            (_, ClaimResponse::Stale) => {
+                self.row.claim_number = self.row.claim_number.saturating_add(1);
+            }
+            (Stage::AwaitClaim(Continuation::Release), ClaimResponse::Gone)
+                if kind == JobKind::Delete =>
+            {
                 self.forget();
             }
             // Control has no record of the instance any more, so it is deleted here.
@@ -248,9 +252,9 @@ impl UnitOfWork<'_> {
             (Stage::Swap, ClaimResponse::NothingFits | ClaimResponse::Done) => {
                 self.fail_job("The build failed, and no alternate has room any more.");
             }
-            (Stage::AwaitClaim(Next::Release), _) => self.released(kind),
-            (Stage::AwaitClaim(Next::Settle(keep)), _) => self.settled(keep),
-            (Stage::AwaitClaim(Next::Return), _)
+            (Stage::AwaitClaim(Continuation::Release), _) => self.released(kind),
+            (Stage::AwaitClaim(Continuation::Settle(keep)), _) => self.settled(keep),
+            (Stage::AwaitClaim(Continuation::Return), _)
             | (Stage::Reserved | Stage::Step(_) | Stage::Verify | Stage::AwaitDestroyed(_), _) => {}
         }
         true
@@ -303,8 +307,8 @@ impl UnitOfWork<'_> {
     }
 
     /// Deletes the instance, interrupting any job.
-    pub(super) fn delete(&mut self, claim: u64) {
-        self.row.claim = self.row.claim.max(claim);
+    pub(super) fn delete(&mut self, claim_number: u64) {
+        self.row.claim_number = self.row.claim_number.max(claim_number);
         if self.job_kind() == Some(JobKind::Delete) {
             return;
         }
@@ -321,7 +325,7 @@ impl UnitOfWork<'_> {
         self.begin(
             "delete",
             JobKind::Delete,
-            Stage::AwaitDestroyed(Next::Release),
+            Stage::AwaitDestroyed(Continuation::Release),
         );
         for guest in &guests {
             self.mark_for_destruction(*guest);

@@ -47,8 +47,8 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Begins a job that starts from the guest that the instance has now, and an action of this name in its
-    /// history.
+    /// Begins a job that starts from the guest that the instance has now, and an action of this
+    /// name in its history.
     pub(super) fn begin(&mut self, name: &str, kind: JobKind, stage: Stage) -> &mut Job {
         self.close_action();
         self.row.actions = self.row.actions.saturating_add(1);

@@ -1,4 +1,4 @@
-//! Build requests: accepted, placed, moved to cell0, or taken over by their cells; and deletes.
+//! Build requests: accepted, placed, moved to cell0, or accepted by their cells; and deletes.
 
 use std::collections::BTreeSet;
 
@@ -44,9 +44,9 @@ impl<'a> DecisionContext<'a> {
                 user: spec.user.clone(),
                 created_at: spec.created_at,
                 is_deleting: false,
-                claim: 0,
-                answer: None,
-                turn: 0,
+                claim_number: 0,
+                claim_response: None,
+                move_number: 0,
                 migrations: Vec::new(),
             };
             self.set_mapping(*instance, mapping);
@@ -139,8 +139,8 @@ impl<'a> DecisionContext<'a> {
         };
         let mut mapping = self.mapping(ranked.instance)?.clone();
         mapping.cell = Some(cell);
-        mapping.claim = mapping.claim.saturating_add(1);
-        mapping.answer = None;
+        mapping.claim_number = mapping.claim_number.saturating_add(1);
+        mapping.claim_response = None;
         self.record(Change::Build(ranked.instance, Some(Box::new(request))));
         self.set_mapping(ranked.instance, mapping);
         Ok(())

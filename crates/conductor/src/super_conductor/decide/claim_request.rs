@@ -18,12 +18,14 @@ impl<'a> DecisionContext<'a> {
         let Some(mapping) = self.state.mappings.get(&request.instance) else {
             return ClaimResponse::Gone;
         };
-        if request.number == mapping.claim {
-            return mapping.answer.unwrap_or(ClaimResponse::Stale);
+        if request.number == mapping.claim_number {
+            return mapping.claim_response.unwrap_or(ClaimResponse::Stale);
         }
         // A larger lead cannot come from real claim requests; accepting it would exhaust the
         // numbers.
-        if request.number < mapping.claim || request.number - mapping.claim > AHEAD_MAX {
+        if request.number < mapping.claim_number
+            || request.number - mapping.claim_number > AHEAD_MAX
+        {
             return ClaimResponse::Stale;
         }
         let answer = match &request.change {
@@ -31,7 +33,8 @@ impl<'a> DecisionContext<'a> {
                 self.forget(request.instance);
                 return ClaimResponse::Done;
             }
-            // Only control decides that an instance is deleted. If it has not, the instance keeps its records.
+            // Only control decides that an instance is deleted. If it has not, the instance keeps
+            // its records.
             ClaimChange::Release { last: _ } => {
                 let changes = &mut self.changes.placement;
                 claims::release(self.placement, request.instance.consumer(), changes);
@@ -45,8 +48,8 @@ impl<'a> DecisionContext<'a> {
             } => self.settle(request.instance, *migration, *keep, fault.as_ref()),
         };
         let mapping = Mapping {
-            claim: request.number,
-            answer: Some(answer),
+            claim_number: request.number,
+            claim_response: Some(answer),
             ..mapping.clone()
         };
         self.set_mapping(request.instance, mapping);

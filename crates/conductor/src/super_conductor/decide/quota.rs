@@ -1,6 +1,6 @@
 //! Quotas: whether what a command adds is within them, and the limits themselves.
 //!
-//! The checks look at the state that the command is decided on, so no order of commands can exceed
+//! The checks read the state that the command is decided on, so no order of commands can exceed
 //! a limit. A limit may be set to less than what is held; then nothing is added to it.
 
 use std::collections::BTreeMap;

@@ -48,8 +48,8 @@ impl DecisionContext<'_> {
         })?;
         // Invalidates earlier claim requests of the cell.
         let mapping = Mapping {
-            claim: mapping.claim.saturating_add(1),
-            answer: None,
+            claim_number: mapping.claim_number.saturating_add(1),
+            claim_response: None,
             ..mapping.clone()
         };
         self.set_mapping(instance, mapping);

@@ -58,8 +58,8 @@ pub enum SearchRefusal {
 }
 
 impl Placing {
-    /// Searches for hosts until the time slice is over. Each instance counts on the host that was found for
-    /// it from then on.
+    /// Searches for hosts until the time slice is over. Each instance counts on the host that was
+    /// found for it from then on.
     ///
     /// # Errors
     ///
@@ -175,8 +175,8 @@ impl Placing {
     ) -> Intent {
         let all = found.hosts.iter().flat_map(|host| &host.candidates);
         let candidates = all.skip(first).take(count).cloned().collect();
-        // The rules of a group that placement does not know yet are the request's, which the
-        // ranking keeps.
+        // If placement does not have the group yet, its rules are those of the request, which the
+        // ranking already applied.
         let group = self
             .demand
             .group
