@@ -101,7 +101,7 @@ impl World {
     fn send(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             self.network.push(match effect {
-                Effect::Ask(ask) => answer(&ask),
+                Effect::RequestClaim(request) => answer(&request),
                 effect => Packet::ToHost(effect),
             });
         }
@@ -236,7 +236,7 @@ impl World {
     fn deliver(&mut self, packet: Packet) {
         match packet {
             Packet::ToCell(event) => self.happen(&event),
-            Packet::Answer(instance, number, answer) => self.happen(&Event::Answered {
+            Packet::Answer(instance, number, answer) => self.happen(&Event::ClaimAnswered {
                 instance,
                 number,
                 answer,
@@ -245,7 +245,7 @@ impl World {
                 let mut actions = Vec::new();
                 let of = |id: HostId| usize::try_from(id.0.as_u128() - 0x1000).unwrap();
                 let number = match effect {
-                    Effect::Agent {
+                    Effect::RequestStep {
                         host,
                         session,
                         order,
@@ -265,7 +265,7 @@ impl World {
                         machine.host.destroy(session, key, 0, &mut actions);
                         of(host)
                     }
-                    Effect::Ask(_) => return,
+                    Effect::RequestClaim(_) => return,
                 };
                 self.act(number, actions);
             }
@@ -320,14 +320,14 @@ impl World {
             spec,
             selection: candidate(first),
             alternates: vec![candidate(first + 1), candidate(first + 2)],
-            claim: 1,
+            claim_number: 1,
         })));
     }
 
     fn delete(&mut self, number: u32) {
         self.say(Message::Delete {
             instance: instance(number),
-            claim: 1,
+            claim_number: 1,
         });
     }
 
@@ -336,15 +336,15 @@ impl World {
         let Some(row) = self.cell.instances().get(&id) else {
             return;
         };
-        let (turn, claim, guest) = (row.turn + 1, row.claim + 1, row.guest);
-        let Some(guest) = guest else { return };
+        let (move_number, claim_number) = (row.move_number + 1, row.claim_number + 1);
+        let Some(guest) = row.guest else { return };
         self.migrations += 1;
         let migration = MigrationId(Uuid::from_u128(self.migrations));
         self.say(Message::Reserve {
             instance: id,
             migration,
             kind,
-            turn,
+            move_number,
         });
         // A resize may stay on its host.
         let target = match kind {
@@ -361,7 +361,7 @@ impl World {
             },
             alternates: Vec::new(),
             spec: None,
-            claim,
+            claim_number,
         })));
     }
 
@@ -372,7 +372,7 @@ impl World {
             .filter(|job| job.stage == Stage::Verify)
             .and_then(|job| job.migration);
         if let Some(migration) = migration {
-            self.say(Message::Conclude {
+            self.say(Message::ConfirmOrRevert {
                 instance: id,
                 migration,
                 decision,
@@ -474,13 +474,13 @@ fn carry_out(there: &mut BTreeSet<GuestKey>, work: &Work, is_whole: bool) {
     }
 }
 
-fn answer(ask: &ClaimRequest) -> Packet {
-    let answer = match &ask.want {
+fn answer(request: &ClaimRequest) -> Packet {
+    let answer = match &request.change {
         ClaimChange::Swap { candidates } if candidates.is_empty() => ClaimResponse::NothingFits,
         ClaimChange::Swap { .. } => ClaimResponse::Swapped { index: 0 },
         ClaimChange::Release { .. } | ClaimChange::Settle { .. } => ClaimResponse::Done,
     };
-    Packet::Answer(ask.instance, ask.number, answer)
+    Packet::Answer(request.instance, request.number, answer)
 }
 
 proptest! {

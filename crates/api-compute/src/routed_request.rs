@@ -133,7 +133,7 @@ impl RoutedRequest<'_> {
         match &self.reading {
             // A listing reads the state many times. Waiting for the disk after each of these reads
             // would take longer than the reads themselves.
-            Some(reading) => control.look(&mut reading.lock(), compute),
+            Some(reading) => control.read_part(&mut reading.lock(), compute),
             None => control.read(compute).await,
         }
     }
@@ -199,7 +199,11 @@ impl RoutedRequest<'_> {
         cell: CellId,
         operation: CellOperation,
     ) -> ApiResult<()> {
-        let reply = self.api_state.control.act(cell, operation).await;
+        let reply = self
+            .api_state
+            .control
+            .perform_in_cell(cell, operation)
+            .await;
         match reply.map_err(|error| self.link_error(&error))? {
             CellReply::Accepted => Ok(()),
             CellReply::Refused(why) => Err(ApiError::conflict(to_sentence(&why))),

@@ -77,8 +77,8 @@ impl ComputeService {
         Self {
             api_state: ApiState {
                 gateway,
-                control: runtime.conductor().clone(),
-                scheduler: runtime.ranker().clone(),
+                control: runtime.control().clone(),
+                scheduler: runtime.scheduler().clone(),
                 options,
             },
             router: routes::router(),
@@ -317,7 +317,7 @@ async fn run_handler(request: &mut RoutedRequest<'_>, operation: &Operation) -> 
         if request
             .api_state
             .control
-            .end(reading.unwrap_or_default())
+            .wait_durable(reading.unwrap_or_default())
             .await
         {
             return response;

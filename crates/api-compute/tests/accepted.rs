@@ -24,8 +24,8 @@ struct DelayedCell {
 }
 
 impl CellLink for DelayedCell {
-    fn cell(&self) -> LinkFuture<'_, CellId> {
-        self.cell.cell()
+    fn cell_id(&self) -> LinkFuture<'_, CellId> {
+        self.cell.cell_id()
     }
 
     fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
@@ -37,8 +37,8 @@ impl CellLink for DelayedCell {
         })
     }
 
-    fn act(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
-        self.cell.act(operation)
+    fn perform(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
+        self.cell.perform(operation)
     }
 
     fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>> {

@@ -348,7 +348,7 @@ async fn with_unified_limits_keystone_decides() {
         registered: Limits::from([(Resource::Instances, 9), (vcpu.clone(), 1)]),
         projects: BTreeMap::from([(ADMIN_PROJECT.to_owned(), Limits::from([(vcpu, 3)]))]),
     };
-    control.take_unified_limits(limits).await.unwrap();
+    control.set_unified_limits(limits).await.unwrap();
     let quotas = api.get("/os-quota-sets/admin").await.expect(200)["quota_set"].clone();
     assert_eq!(
         (&quotas["instances"], &quotas["cores"]),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use placewright_auth::{Identity, Rule, Target};
-use placewright_control::{Auditor, NotMade, Placement};
+use placewright_control::{Auditor, CommitError, Placement};
 use placewright_http::{ApiError, ApiResult, Gateway};
 use placewright_placement::{Command, Outcome, Refusal, SearchOptions, Strategy};
 
@@ -93,10 +93,10 @@ impl PlacementService {
 }
 
 /// The error response when a command was neither carried out nor refused.
-fn submit_error(error: NotMade) -> ApiError {
+fn submit_error(error: CommitError) -> ApiError {
     match error {
-        NotMade::TooLarge(text) => ApiError::too_large(text),
-        NotMade::Bug(text) => ApiError::new(500, text),
-        NotMade::Unavailable(text) => ApiError::unavailable(text),
+        CommitError::TooLarge(text) => ApiError::too_large(text),
+        CommitError::Bug(text) => ApiError::new(500, text),
+        CommitError::Unavailable(text) => ApiError::unavailable(text),
     }
 }

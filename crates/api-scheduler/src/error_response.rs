@@ -1,7 +1,7 @@
 //! Error responses of the scheduler API: each kind has its own status and code.
 
 use placewright_control::destinations::{DestinationsError, NoHost};
-use placewright_control::{NoHostExplanation, NotMade, RefusalReason};
+use placewright_control::{CommitError, NoHostExplanation, RefusalReason};
 use placewright_http::{ApiError, title};
 use placewright_placement::{QueryRefusal, Refusal};
 use placewright_scheduler::error::BadRequest;
@@ -195,12 +195,12 @@ impl From<ApiError> for ErrorResponse {
     }
 }
 
-impl From<NotMade> for ErrorResponse {
-    fn from(error: NotMade) -> Self {
+impl From<CommitError> for ErrorResponse {
+    fn from(error: CommitError) -> Self {
         Self::from(match error {
-            NotMade::TooLarge(text) => ApiError::too_large(text),
-            NotMade::Bug(text) => ApiError::new(500, text),
-            NotMade::Unavailable(text) => ApiError::unavailable(text),
+            CommitError::TooLarge(text) => ApiError::too_large(text),
+            CommitError::Bug(text) => ApiError::new(500, text),
+            CommitError::Unavailable(text) => ApiError::unavailable(text),
         })
     }
 }
@@ -239,7 +239,7 @@ impl From<DestinationsError> for ErrorResponse {
         match error {
             DestinationsError::Prepare(refusal) => refusal.into(),
             DestinationsError::Select(refusal) => refusal.into(),
-            DestinationsError::NotMade(error) => error.into(),
+            DestinationsError::Commit(error) => error.into(),
             DestinationsError::NoHost(no_host) => Self::no_host(*no_host),
             DestinationsError::Holds(consumer) => Self::consumer_exists(&consumer),
             DestinationsError::HoldsNothing(consumer) => {

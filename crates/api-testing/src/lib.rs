@@ -83,7 +83,7 @@ impl ApiParts {
         let placement_for_readiness = placement.clone();
         let is_ready = move || {
             placement_for_readiness
-                .store_fails()
+                .is_store_failing()
                 .then_some("the store fails\n")
         };
         Self {

@@ -38,7 +38,7 @@ const BATCH: u128 = 64;
 struct NoPlacement;
 
 impl PlacementLink for NoPlacement {
-    fn ask(&self, _: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+    fn request_claims(&self, _: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         panic!("no build fails here");
     }
 }
@@ -82,7 +82,7 @@ fn create(cell: u128, number: u128, hosts: u128) -> Envelope {
             },
             selection: candidate(number),
             alternates: vec![candidate(number + 1), candidate(number + 2)],
-            claim: 1,
+            claim_number: 1,
         })),
     }
 }
@@ -190,7 +190,7 @@ async fn main() {
     }
     while opened
         .iter()
-        .any(|cell| u128::from(cell.figures().hosts_up) < hosts)
+        .any(|cell| u128::from(cell.metrics().hosts_up) < hosts)
     {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -223,8 +223,8 @@ async fn main() {
         used.as_secs_f64() * 1e6 / all
     );
     for cell in opened {
-        let figures = cell.figures();
-        println!("{figures:?}");
+        let metrics = cell.metrics();
+        println!("{metrics:?}");
         cell.shutdown().await;
     }
 }

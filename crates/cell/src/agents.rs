@@ -18,8 +18,8 @@ use crate::shared::{Shared, count, now};
 const MESSAGES_AT_ONCE: usize = 128;
 /// The longest name of a host, in bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// The wait before the start of a session is submitted again after the store failed.
-const START_AGAIN: Duration = Duration::from_millis(500);
+/// How long to wait before the start of a session is submitted again after the store failed.
+const START_RETRY: Duration = Duration::from_millis(500);
 
 /// Opens a connection, and serves it until it ends.
 pub(crate) fn connect(shared: &Arc<Shared>) -> AgentConnection {
@@ -51,8 +51,8 @@ struct Connection {
 /// Runs however the connection ends, by a panic too: its hosts have no route from then on.
 impl Drop for Connection {
     fn drop(&mut self) {
-        let mut known = self.shared.known.lock();
-        known.disconnect(self.number, &self.hosts);
+        let mut read_model = self.shared.read_model.lock();
+        read_model.disconnect(self.number, &self.hosts);
     }
 }
 
@@ -60,47 +60,47 @@ impl Connection {
     async fn serve(mut self, mut from_agent: mpsc::Receiver<ToCell>) {
         let mut messages = Vec::with_capacity(MESSAGES_AT_ONCE);
         loop {
-            let taken = tokio::select! {
-                taken = from_agent.recv_many(&mut messages, MESSAGES_AT_ONCE) => taken,
+            let received = tokio::select! {
+                received = from_agent.recv_many(&mut messages, MESSAGES_AT_ONCE) => received,
                 () = self.to_agent.closed() => 0,
                 () = self.shared.stopped() => 0,
             };
-            if taken == 0 {
+            if received == 0 {
                 break;
             }
-            self.take(messages.drain(..));
+            self.handle_messages(messages.drain(..));
         }
     }
 
-    fn take(&mut self, messages: impl Iterator<Item = ToCell>) {
+    fn handle_messages(&mut self, messages: impl Iterator<Item = ToCell>) {
         let at = now();
         let mut starts = Vec::new();
         let mut events = Vec::new();
         {
             let shared = Arc::clone(&self.shared);
-            let mut known = shared.known.lock();
+            let mut read_model = shared.read_model.lock();
             for message in messages {
                 if let ToCell::Started(start) = message {
-                    self.start(&mut known, *start, &mut starts);
+                    self.start_session(&mut read_model, *start, &mut starts);
                     continue;
                 }
                 if let ToCell::Alive { hosts } = message {
                     for host in hosts {
-                        let session_check = known.note_heartbeat(host, self.number, at);
-                        self.is_good(host, session_check);
+                        let session_check = read_model.check_session(host, self.number, at);
+                        self.ensure_valid(host, session_check);
                     }
                     continue;
                 }
                 let Some(host) = host_of(&message) else {
                     continue;
                 };
-                let session_check = known.note_heartbeat(host, self.number, at);
-                if !self.is_good(host, session_check) {
+                let session_check = read_model.check_session(host, self.number, at);
+                if !self.ensure_valid(host, session_check) {
                     continue;
                 }
                 match message {
-                    ToCell::State { host, update } => known.take_update(host, *update),
-                    message => events.extend(event(message)),
+                    ToCell::State { host, update } => read_model.apply_update(host, *update),
+                    message => events.extend(event_of(message)),
                 }
             }
         }
@@ -124,28 +124,30 @@ impl Connection {
 
     /// Begins a host's session. A session with a greater number than the host's known sessions
     /// takes the host over.
-    fn start(
+    fn start_session(
         &mut self,
-        known: &mut crate::read_model::ReadModel,
+        read_model: &mut crate::read_model::ReadModel,
         start: SessionStart,
         starts: &mut Vec<SessionStart>,
     ) {
-        let after = known.find_host(start.host).map_or(0, |host| host.session());
+        let after = read_model
+            .find_host(start.host)
+            .map_or(0, |host| host.session());
         if start.session >= NUMBER_END {
             tracing::warn!(host = %start.host, session = start.session, "a session that nobody can count further is ignored");
             return;
         }
         if start.session <= after {
-            self.is_good(start.host, SessionCheck::MustStart(after));
+            self.ensure_valid(start.host, SessionCheck::MustRestart(after));
             return;
         }
-        let name_is_good = !start.name.is_empty() && start.name.len() <= NAME_BYTES_MAX;
-        if !name_is_good {
+        let is_name_valid = !start.name.is_empty() && start.name.len() <= NAME_BYTES_MAX;
+        if !is_name_valid {
             tracing::warn!(host = %start.host, "a host without a name, or with one of more than 255 bytes, is ignored");
             return;
         }
         let hosts_max = self.shared.options.hosts_max;
-        if known.find_host(start.host).is_none() && known.host_count() >= hosts_max {
+        if read_model.find_host(start.host).is_none() && read_model.host_count() >= hosts_max {
             tracing::warn!(
                 host = %start.host, name = start.name,
                 "a host is ignored: there are as many as cell.hosts_max allows, {hosts_max}"
@@ -157,16 +159,17 @@ impl Connection {
             session: start.session,
             to_agent: self.to_agent.clone(),
         };
-        known.start_session(start.host, &start.name, route, now());
+        read_model.start_session(start.host, &start.name, route, now());
         self.hosts.insert(start.host);
         starts.push(start);
     }
 
-    /// Whether a message is valid in its session; if not, the agent is told to begin a new session.
-    fn is_good(&self, host: HostId, session_check: SessionCheck) -> bool {
+    /// Returns whether a message belongs to a valid session. If it does not, the agent is ordered to
+    /// begin a new one.
+    fn ensure_valid(&self, host: HostId, session_check: SessionCheck) -> bool {
         match session_check {
-            SessionCheck::Good => true,
-            SessionCheck::MustStart(after) => {
+            SessionCheck::Valid => true,
+            SessionCheck::MustRestart(after) => {
                 // If the queue is full, the agent is told with its next message.
                 let _ = self.to_agent.try_send(ToAgent::StartAgain { host, after });
                 false
@@ -185,7 +188,7 @@ fn host_of(message: &ToCell) -> Option<HostId> {
     }
 }
 
-fn event(message: ToCell) -> Option<Event> {
+fn event_of(message: ToCell) -> Option<Event> {
     match message {
         ToCell::StepEnded {
             host,
@@ -214,10 +217,10 @@ fn event(message: ToCell) -> Option<Event> {
 }
 
 /// Makes the agent of a host begin a new session.
-pub(crate) fn start_again(shared: &Shared, host: HostId) -> Reply {
+pub(crate) fn restart_session(shared: &Shared, host: HostId) -> Reply {
     let route = {
-        let known = shared.known.lock();
-        let found = known.find_host(host);
+        let read_model = shared.read_model.lock();
+        let found = read_model.find_host(host);
         found.and_then(|host| host.route.clone())
     };
     let Some(route) = route else {
@@ -231,7 +234,7 @@ pub(crate) fn start_again(shared: &Shared, host: HostId) -> Reply {
 }
 
 /// Session starts that were submitted and are not decided yet. However the submission ends, by a
-/// panic too, agents are told to begin the undecided sessions again, because they announce each
+/// panic too, agents are ordered to begin the undecided sessions again, because they announce each
 /// only once.
 struct PendingSessions {
     undecided: BTreeMap<HostId, u64>,
@@ -257,18 +260,18 @@ async fn submit_starts(mut starting: PendingSessions, mut starts: Vec<SessionSta
         let submitted: Vec<_> = starts
             .into_iter()
             .map(|start| {
-                let coming = shared.submit(Event::AgentStarted {
+                let submitted_start = shared.submit(Event::AgentStarted {
                     host: start.host,
                     session: start.session,
                     guests: start.guests.clone(),
                 });
-                (start, coming)
+                (start, submitted_start)
             })
             .collect();
         let mut failed = Vec::new();
-        for (start, coming) in submitted {
+        for (start, submitted_start) in submitted {
             let host = start.host;
-            match coming.await {
+            match submitted_start.await {
                 Ok(Ok(_)) => {}
                 Ok(Err(Refusal::OldSession(_))) => {
                     let after = shared.engine.read_now(|machine| {
@@ -295,7 +298,7 @@ async fn submit_starts(mut starting: PendingSessions, mut starts: Vec<SessionSta
         count(&shared.counts.repeated, failed.len());
         starts = failed;
         tokio::select! {
-            () = tokio::time::sleep(START_AGAIN) => {}
+            () = tokio::time::sleep(START_RETRY) => {}
             () = shared.stopped() => return,
         }
     }
@@ -303,8 +306,8 @@ async fn submit_starts(mut starting: PendingSessions, mut starts: Vec<SessionSta
 
 /// Whether a session is still the host's present one.
 fn is_current(shared: &Shared, connection: u64, start: &SessionStart) -> bool {
-    let known = shared.known.lock();
-    let route = known
+    let read_model = shared.read_model.lock();
+    let route = read_model
         .find_host(start.host)
         .and_then(|host| host.route.clone());
     route.is_some_and(|route| route.connection == connection && route.session == start.session)

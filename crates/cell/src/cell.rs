@@ -25,7 +25,7 @@ use crate::shared::{CellMetrics, Counters, Shared, now};
 use crate::{agents, follow, outbox, secrets, timers};
 
 /// The events that the channel to a follower holds, besides those in the follower's queue here.
-const NEWS_IN_CHANNEL: usize = 512;
+const CHANNEL_EVENTS: usize = 512;
 
 /// A running cell. Dropping it ends it; see [`Cell::shutdown`].
 pub struct Cell {
@@ -107,13 +107,15 @@ impl Cell {
     ) -> Result<Arc<Self>, OpenError> {
         // Nothing has been submitted yet, so the state is that of the last entry.
         let follower = engine.follow(engine.durable_sequence())?;
-        let mut known = engine.read_now(|machine| ReadModel::new(&machine.0, now()));
-        known.feeds.set_queue_max(options.follower_queue.max(1));
+        let mut read_model = engine.read_now(|machine| ReadModel::new(&machine.0, now()));
+        read_model
+            .follower_queues
+            .set_queue_max(options.follower_queue.max(1));
         let shared = Arc::new(Shared {
             options,
             engine,
             placement,
-            known: Mutex::new(known),
+            read_model: Mutex::new(read_model),
             claim_requests: ClaimQueue::default(),
             stop: watch::Sender::new(false),
             counts: Counters::default(),
@@ -123,7 +125,10 @@ impl Cell {
         tasks.spawn(Task::CellOutbox, outbox);
         tasks.spawn(Task::CellAsks, claim_requests::run(Arc::clone(&shared)));
         tasks.spawn(Task::CellTick, timers::tick(Arc::clone(&shared)));
-        tasks.spawn(Task::CellRepeat, timers::repeat(Arc::clone(&shared)));
+        tasks.spawn(
+            Task::CellRepeat,
+            timers::resend_unanswered(Arc::clone(&shared)),
+        );
         let keep_sealed = secrets::keep_sealed(Arc::clone(&shared));
         tasks.spawn(Task::CellSecrets, keep_sealed);
         Ok(Arc::new(Self { shared, tasks }))
@@ -137,8 +142,8 @@ impl Cell {
 
     /// Counters and sizes for metrics.
     #[must_use]
-    pub fn figures(&self) -> CellMetrics {
-        self.shared.figures()
+    pub fn metrics(&self) -> CellMetrics {
+        self.shared.metrics()
     }
 
     /// The cell's engine, for tests and audits.
@@ -170,13 +175,15 @@ impl Cell {
 
     async fn submit(&self, events: Vec<Event>) -> Result<Vec<Reply>, LinkError> {
         self.check_running()?;
-        let coming: Vec<_> = events
+        let submitted: Vec<_> = events
             .into_iter()
             .map(|event| self.shared.submit(event))
             .collect();
-        let mut replies = Vec::with_capacity(coming.len());
-        for one in coming {
-            let decided = one.await.map_err(|error| self.shared.unavailable(&error))?;
+        let mut replies = Vec::with_capacity(submitted.len());
+        for decision in submitted {
+            let decided = decision
+                .await
+                .map_err(|error| self.shared.unavailable(&error))?;
             replies.push(decided.unwrap_or_else(|refusal| Reply::Refused(refusal.to_string())));
         }
         Ok(replies)
@@ -199,27 +206,27 @@ impl std::fmt::Debug for Cell {
 }
 
 impl CellLink for Cell {
-    fn cell(&self) -> LinkFuture<'_, CellId> {
+    fn cell_id(&self) -> LinkFuture<'_, CellId> {
         Box::pin(async { self.check_running().map(|()| self.id()) })
     }
 
     fn deliver(&self, mut messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
         Box::pin(async move {
             for envelope in &mut messages {
-                secrets::take_in(&self.shared, &mut envelope.message)?;
+                secrets::seal_message(&self.shared, &mut envelope.message)?;
             }
             self.submit(messages.into_iter().map(Event::Message).collect())
                 .await
         })
     }
 
-    fn act(&self, mut act: CellOperation) -> LinkFuture<'_, Reply> {
-        if let CellOperation::Rebuild { instance, spec } = &mut act
-            && let Err(error) = secrets::take_in_spec(&self.shared, *instance, spec)
+    fn perform(&self, mut operation: CellOperation) -> LinkFuture<'_, Reply> {
+        if let CellOperation::Rebuild { instance, spec } = &mut operation
+            && let Err(error) = secrets::seal_spec(&self.shared, *instance, spec)
         {
             return Box::pin(async { Err(error) });
         }
-        let event = match act {
+        let event = match operation {
             CellOperation::Shelve { instance } => Event::Shelve { instance },
             CellOperation::Rebuild { instance, spec } => Event::Rebuild {
                 instance,
@@ -227,7 +234,7 @@ impl CellLink for Cell {
             },
             CellOperation::RemoveHost { host } => Event::HostRemoved { host },
             CellOperation::Reconcile { host } => {
-                let reply = agents::start_again(&self.shared, host);
+                let reply = agents::restart_session(&self.shared, host);
                 return Box::pin(async move { Ok(reply) });
             }
             CellOperation::RefuseRebuild { instance, fault } => Event::RebuildRefused {
@@ -256,11 +263,14 @@ impl CellLink for Cell {
     fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
         Box::pin(async {
             self.check_running()?;
-            let (to, from) = mpsc::channel(NEWS_IN_CHANNEL);
-            let (follower, wake) = self.shared.known.lock().follow();
+            let (to, from) = mpsc::channel(CHANNEL_EVENTS);
+            let (follower, wake) = self.shared.read_model.lock().follow();
             let shared = Arc::clone(&self.shared);
-            let fed = follow::Subscription { shared, follower };
-            spawn_contained(ContainedWork::Follower, follow::feed(fed, wake, to));
+            let subscription = follow::Subscription { shared, follower };
+            spawn_contained(
+                ContainedWork::Follower,
+                follow::send_stream(subscription, wake, to),
+            );
             Ok(from)
         })
     }

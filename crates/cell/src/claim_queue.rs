@@ -18,7 +18,7 @@ pub(crate) struct ClaimQueue {
 struct QueueState {
     waiting: BTreeMap<InstanceId, ClaimRequest>,
     /// The numbers of the requests under way.
-    asked: BTreeMap<InstanceId, u64>,
+    in_flight: BTreeMap<InstanceId, u64>,
 }
 
 impl ClaimQueue {
@@ -26,13 +26,13 @@ impl ClaimQueue {
     pub(crate) fn add(&self, claim_requests: impl Iterator<Item = ClaimRequest>) {
         let mut state = self.state.lock();
         let before = state.waiting.len();
-        for ask in claim_requests {
-            if state.asked.get(&ask.instance) == Some(&ask.number) {
+        for request in claim_requests {
+            if state.in_flight.get(&request.instance) == Some(&request.number) {
                 continue;
             }
-            let waiting = state.waiting.get(&ask.instance);
-            if waiting.is_none_or(|waiting| waiting.number < ask.number) {
-                state.waiting.insert(ask.instance, ask);
+            let waiting = state.waiting.get(&request.instance);
+            if waiting.is_none_or(|waiting| waiting.number < request.number) {
+                state.waiting.insert(request.instance, request);
             }
         }
         if before == 0 && !state.waiting.is_empty() {
@@ -45,10 +45,10 @@ impl ClaimQueue {
         let mut state = self.state.lock();
         let mut claim_requests = Vec::with_capacity(state.waiting.len().min(count));
         while claim_requests.len() < count
-            && let Some((instance, ask)) = state.waiting.pop_first()
+            && let Some((instance, request)) = state.waiting.pop_first()
         {
-            state.asked.insert(instance, ask.number);
-            claim_requests.push(ask);
+            state.in_flight.insert(instance, request.number);
+            claim_requests.push(request);
         }
         claim_requests
     }
@@ -59,12 +59,12 @@ impl ClaimQueue {
     }
 
     /// Ends a call; its unanswered requests are queued again.
-    pub(crate) fn end(&self, asked: &[(InstanceId, u64)], unanswered: Vec<ClaimRequest>) {
+    pub(crate) fn end(&self, ended: &[(InstanceId, u64)], unanswered: Vec<ClaimRequest>) {
         {
             let mut state = self.state.lock();
-            for (instance, number) in asked {
-                if state.asked.get(instance) == Some(number) {
-                    state.asked.remove(instance);
+            for (instance, number) in ended {
+                if state.in_flight.get(instance) == Some(number) {
+                    state.in_flight.remove(instance);
                 }
             }
         }

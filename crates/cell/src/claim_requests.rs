@@ -18,7 +18,7 @@ const BACK_OFF_MIN: Duration = Duration::from_millis(100);
 /// again.
 struct InFlightRequests {
     shared: Arc<Shared>,
-    asked: Vec<(InstanceId, u64)>,
+    numbers: Vec<(InstanceId, u64)>,
     unanswered: Vec<ClaimRequest>,
 }
 
@@ -26,9 +26,9 @@ impl InFlightRequests {
     fn new(shared: &Arc<Shared>, claim_requests: Vec<ClaimRequest>) -> Self {
         Self {
             shared: Arc::clone(shared),
-            asked: claim_requests
+            numbers: claim_requests
                 .iter()
-                .map(|ask| (ask.instance, ask.number))
+                .map(|request| (request.instance, request.number))
                 .collect(),
             unanswered: claim_requests,
         }
@@ -39,7 +39,7 @@ impl Drop for InFlightRequests {
     fn drop(&mut self) {
         self.shared
             .claim_requests
-            .end(&self.asked, std::mem::take(&mut self.unanswered));
+            .end(&self.numbers, std::mem::take(&mut self.unanswered));
     }
 }
 
@@ -51,13 +51,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let claim_requests = if calls.len() < shared.options.calls_at_once.max(1) {
             shared
                 .claim_requests
-                .take(shared.options.asks_at_once.max(1))
+                .take(shared.options.claim_requests_at_once.max(1))
         } else {
             Vec::new()
         };
         if !claim_requests.is_empty() {
-            let under_way = InFlightRequests::new(&shared, claim_requests);
-            calls.spawn(contain_panic(ContainedWork::Ask, call(under_way)));
+            let in_flight = InFlightRequests::new(&shared, claim_requests);
+            calls.spawn(contain_panic(ContainedWork::Ask, call(in_flight)));
             continue;
         }
         tokio::select! {
@@ -71,7 +71,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     () = tokio::time::sleep(back_off) => {}
                     () = shared.stopped() => return,
                 }
-                back_off = (back_off * 2).min(shared.options.ask_again_max);
+                back_off = (back_off * 2).min(shared.options.placement_retry_max);
                 // Calls that ended meanwhile had begun before the wait. Their failures are the
                 // failure that was waited for, but an answer among them means that placement is
                 // available again.
@@ -92,32 +92,37 @@ fn was_answered<F, E>(ended: &Result<Result<bool, F>, E>) -> bool {
 }
 
 /// Makes one call, and returns whether placement answered it.
-async fn call(mut under_way: InFlightRequests) -> bool {
-    let shared = Arc::clone(&under_way.shared);
-    let count_asked = under_way.asked.len();
-    let answering = shared.placement.ask(under_way.unanswered.clone());
-    let answered = tokio::time::timeout(shared.options.ask_timeout, answering).await;
+async fn call(mut in_flight: InFlightRequests) -> bool {
+    let shared = Arc::clone(&in_flight.shared);
+    let request_count = in_flight.numbers.len();
+    let responding = shared
+        .placement
+        .request_claims(in_flight.unanswered.clone());
+    let answered = tokio::time::timeout(shared.options.placement_timeout, responding).await;
     let answered = answered.unwrap_or(Err(LinkError::TimedOut {
         peer: "placement".into(),
     }));
     let why = match answered {
-        Ok(answers) if answers.len() == count_asked => {
-            count(&shared.counts.claim_requests, count_asked);
-            handle_responses(&shared, &under_way.asked, answers);
-            under_way.unanswered.clear();
+        Ok(answers) if answers.len() == request_count => {
+            count(&shared.counts.claim_requests, request_count);
+            handle_responses(&shared, &in_flight.numbers, answers);
+            in_flight.unanswered.clear();
             return true;
         }
-        Ok(answers) => format!("{} answers to {count_asked} asks", answers.len()),
+        Ok(answers) => format!(
+            "{} answers to {request_count} claim requests",
+            answers.len()
+        ),
         Err(error) => error.to_string(),
     };
-    count(&shared.counts.asks_failed, count_asked);
-    tracing::warn!(%why, claim_requests = count_asked, "placement gave no answer; it is asked again");
+    count(&shared.counts.claim_requests_failed, request_count);
+    tracing::warn!(%why, claim_requests = request_count, "placement gave no answer; it is asked again");
     false
 }
 
-fn handle_responses(shared: &Shared, asked: &[(InstanceId, u64)], answers: Vec<ClaimResponse>) {
-    for ((instance, number), answer) in asked.iter().zip(answers) {
-        shared.submit_and_forget(Event::Answered {
+fn handle_responses(shared: &Shared, numbers: &[(InstanceId, u64)], answers: Vec<ClaimResponse>) {
+    for ((instance, number), answer) in numbers.iter().zip(answers) {
+        shared.submit_and_forget(Event::ClaimAnswered {
             instance: *instance,
             number: *number,
             answer,

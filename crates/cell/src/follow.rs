@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::shared::{Shared, count};
 
 /// The most events that are taken under one lock.
-const NEWS_AT_ONCE: usize = 256;
+const EVENTS_AT_ONCE: usize = 256;
 
 /// The registration of a follower. However sending ends, by a panic too, its queue is removed.
 pub(crate) struct Subscription {
@@ -19,34 +19,44 @@ pub(crate) struct Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.shared.known.lock().feeds.remove(self.follower);
+        self.shared
+            .read_model
+            .lock()
+            .follower_queues
+            .remove(self.follower);
     }
 }
 
 /// Sends a follower the initial listing and every change, until the cell or the follower ends.
-pub(crate) async fn feed(fed: Subscription, wake: Arc<Notify>, to: mpsc::Sender<CellEvent>) {
+pub(crate) async fn send_stream(
+    subscription: Subscription,
+    wake: Arc<Notify>,
+    to: mpsc::Sender<CellEvent>,
+) {
     tokio::select! {
-        () = send_events(&fed.shared, fed.follower, &wake, &to) => {}
+        () = send_events(&subscription.shared, subscription.follower, &wake, &to) => {}
         () = to.closed() => {}
-        () = fed.shared.stopped() => {}
+        () = subscription.shared.stopped() => {}
     }
 }
 
 async fn send_events(shared: &Shared, follower: u64, wake: &Notify, to: &mpsc::Sender<CellEvent>) {
     loop {
-        let Some(events) = shared.known.lock().events(follower, NEWS_AT_ONCE) else {
+        let Some(events) = shared.read_model.lock().events(follower, EVENTS_AT_ONCE) else {
             return;
         };
         if events.is_empty() {
             wake.notified().await;
         }
-        for one in events {
-            let one = match to.try_send(one) {
+        for event in events {
+            let event = match to.try_send(event) {
                 Ok(()) => continue,
                 Err(TrySendError::Closed(_)) => return,
-                Err(TrySendError::Full(one)) => one,
+                Err(TrySendError::Full(event)) => event,
             };
-            let sent = to.send_timeout(one, shared.options.follower_timeout).await;
+            let sent = to
+                .send_timeout(event, shared.options.follower_timeout)
+                .await;
             if sent.is_err() {
                 count(&shared.counts.followers_cut_off, 1);
                 tracing::warn!(

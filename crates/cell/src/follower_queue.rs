@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 /// The queues of all followers, by the follower's number.
 #[derive(Default)]
 pub(crate) struct FollowerQueues {
-    feeds: BTreeMap<u64, FollowerQueue>,
+    queues: BTreeMap<u64, FollowerQueue>,
     last: u64,
     /// The length at which a queue is replaced by marks.
     queue_max: usize,
@@ -28,9 +28,9 @@ struct FollowerQueue {
     instances: BTreeSet<InstanceId>,
     hosts: BTreeSet<HostId>,
     states: BTreeSet<HostId>,
-    /// The hosts heard of since the follower's last heartbeat.
+    /// The hosts whose agents sent anything since the follower's last heartbeat.
     alive: BTreeSet<HostId>,
-    is_beating: bool,
+    is_heartbeat_due: bool,
     /// Whether the initial listing is not complete yet.
     is_new: bool,
     wake: Arc<Notify>,
@@ -54,7 +54,7 @@ impl FollowerQueues {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.feeds.len()
+        self.queues.len()
     }
 
     /// Adds a follower with an initial listing of these objects, and every change after it.
@@ -64,70 +64,70 @@ impl FollowerQueues {
         hosts: BTreeSet<HostId>,
     ) -> (u64, Arc<Notify>) {
         self.last += 1;
-        let feed = FollowerQueue {
+        let queue = FollowerQueue {
             instances,
             states: hosts.clone(),
             hosts,
             is_new: true,
-            is_beating: true,
+            is_heartbeat_due: true,
             ..FollowerQueue::default()
         };
-        let wake = Arc::clone(&feed.wake);
+        let wake = Arc::clone(&queue.wake);
         wake.notify_one();
-        self.feeds.insert(self.last, feed);
+        self.queues.insert(self.last, queue);
         (self.last, wake)
     }
 
     pub(crate) fn remove(&mut self, follower: u64) {
-        self.feeds.remove(&follower);
+        self.queues.remove(&follower);
     }
 
     pub(crate) fn queue_instance(&mut self, instance: InstanceId, view: Option<&InstanceView>) {
-        for feed in self.feeds.values_mut() {
-            if !feed.instances.contains(&instance) {
+        for queue in self.queues.values_mut() {
+            if !queue.instances.contains(&instance) {
                 let view = view.cloned().map(Box::new);
-                feed.push(self.queue_max, CellEvent::Instance { instance, view });
+                queue.push(self.queue_max, CellEvent::Instance { instance, view });
             }
         }
     }
 
     pub(crate) fn queue_host(&mut self, host: HostId, view: Option<&HostView>) {
-        for feed in self.feeds.values_mut() {
-            if !feed.hosts.contains(&host) {
+        for queue in self.queues.values_mut() {
+            if !queue.hosts.contains(&host) {
                 let view = view.cloned();
-                feed.push(self.queue_max, CellEvent::Host { host, view });
+                queue.push(self.queue_max, CellEvent::Host { host, view });
             }
         }
     }
 
     pub(crate) fn queue_state(&mut self, host: HostId, update: &NumberedUpdate) {
-        for feed in self.feeds.values_mut() {
-            if !feed.states.contains(&host) {
+        for queue in self.queues.values_mut() {
+            if !queue.states.contains(&host) {
                 let update = Box::new(update.clone());
-                feed.push(self.queue_max, CellEvent::State { host, update });
+                queue.push(self.queue_max, CellEvent::State { host, update });
             }
         }
     }
 
-    pub(crate) fn queue_heartbeat(&mut self, heard: &[HostId]) {
-        for feed in self.feeds.values_mut() {
-            feed.alive.extend(heard);
-            feed.is_beating = true;
-            feed.wake.notify_one();
+    pub(crate) fn queue_heartbeat(&mut self, alive: &[HostId]) {
+        for queue in self.queues.values_mut() {
+            queue.alive.extend(alive);
+            queue.is_heartbeat_due = true;
+            queue.wake.notify_one();
         }
     }
 
     /// Takes a follower's next batch of about `count` items; none if the follower was removed.
     pub(crate) fn next_batch(&mut self, follower: u64, count: usize) -> Option<EventBatch> {
-        self.feeds
+        self.queues
             .get_mut(&follower)
-            .map(|feed| feed.next_batch(count))
+            .map(|queue| queue.next_batch(count))
     }
 }
 
 impl FollowerQueue {
-    fn push(&mut self, queue_max: usize, events: CellEvent) {
-        self.queue.push_back(events);
+    fn push(&mut self, queue_max: usize, event: CellEvent) {
+        self.queue.push_back(event);
         if self.queue.len() > queue_max {
             self.merge();
         }
@@ -136,8 +136,8 @@ impl FollowerQueue {
 
     /// Replaces the queued changes by marks.
     fn merge(&mut self) {
-        for events in std::mem::take(&mut self.queue) {
-            match events {
+        for event in std::mem::take(&mut self.queue) {
+            match event {
                 CellEvent::Instance { instance, .. } => {
                     self.instances.insert(instance);
                 }
@@ -154,22 +154,22 @@ impl FollowerQueue {
 
     fn next_batch(&mut self, count: usize) -> EventBatch {
         let mut batch = EventBatch::default();
-        if std::mem::take(&mut self.is_beating) {
+        if std::mem::take(&mut self.is_heartbeat_due) {
             batch.events.push(CellEvent::Heartbeat);
         }
         if !self.alive.is_empty() {
             let hosts = std::mem::take(&mut self.alive).into_iter().collect();
             batch.events.push(CellEvent::Alive { hosts });
         }
-        let some = self.queue.len().min(count);
-        batch.events.extend(self.queue.drain(..some));
-        let mut left = count - some;
-        take_some(&mut self.hosts, &mut left, &mut batch.hosts);
-        take_some(&mut self.states, &mut left, &mut batch.states);
-        take_some(&mut self.instances, &mut left, &mut batch.instances);
-        let has_noted =
+        let queued = self.queue.len().min(count);
+        batch.events.extend(self.queue.drain(..queued));
+        let mut remaining = count - queued;
+        move_up_to(&mut self.hosts, &mut remaining, &mut batch.hosts);
+        move_up_to(&mut self.states, &mut remaining, &mut batch.states);
+        move_up_to(&mut self.instances, &mut remaining, &mut batch.instances);
+        let has_marked =
             !(self.instances.is_empty() && self.hosts.is_empty() && self.states.is_empty());
-        if self.is_new && !has_noted {
+        if self.is_new && !has_marked {
             self.is_new = false;
             batch.is_complete = true;
         }
@@ -177,11 +177,11 @@ impl FollowerQueue {
     }
 }
 
-fn take_some<T: Ord>(from: &mut BTreeSet<T>, left: &mut usize, to: &mut Vec<T>) {
-    while *left > 0
+fn move_up_to<T: Ord>(from: &mut BTreeSet<T>, remaining: &mut usize, to: &mut Vec<T>) {
+    while *remaining > 0
         && let Some(first) = from.pop_first()
     {
         to.push(first);
-        *left -= 1;
+        *remaining -= 1;
     }
 }

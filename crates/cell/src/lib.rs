@@ -13,10 +13,11 @@
 //!
 //! - No message is sent before the change that causes it is durable (`outbox`).
 //! - Every message may be lost: what stays unanswered is repeated (`timers`).
-//! - Events from agents are submitted without waiting for the result: if the store fails, the agent
-//!   is asked again and answers again.
-//! - A slow peer does not delay others: what an agent does not take is dropped and repeated, events
-//!   for a slow follower are merged, and a follower that takes nothing is disconnected.
+//! - Events from agents are submitted without waiting for the result: if the store fails, the request
+//!   to the agent is repeated and answered again.
+//! - A slow peer does not delay others: what an agent does not receive in time is dropped and
+//!   repeated, events for a slow follower are merged, and a follower that receives nothing is
+//!   disconnected.
 //!
 //! The soft state of hosts does not go through the engine: [`window`] puts each host's updates in
 //! order, [`report`] merges them, and followers receive them one by one or, when slow, merged.

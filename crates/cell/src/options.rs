@@ -23,12 +23,12 @@ pub struct Options {
     /// The longest interval between repetitions. Default 1 min.
     pub resend_max: Duration,
     /// Time-out of a call to placement. Default 10 s.
-    pub ask_timeout: Duration,
+    pub placement_timeout: Duration,
     /// The longest wait between two calls to placement while it does not answer; the first wait is
     /// 100 ms, and each further one twice as long. Default 5 s.
-    pub ask_again_max: Duration,
+    pub placement_retry_max: Duration,
     /// The most requests in one call to placement. Default 256.
-    pub asks_at_once: usize,
+    pub claim_requests_at_once: usize,
     /// The most concurrent calls to placement. Default 4.
     pub calls_at_once: usize,
     /// The most messages that wait for one connection of agents; others are dropped and repeated
@@ -39,7 +39,7 @@ pub struct Options {
     /// The longest queue of one follower; beyond that, changes of one object are merged. Default
     /// 4,096.
     pub follower_queue: usize,
-    /// A follower that takes nothing for this long is disconnected. Default 10 s.
+    /// A follower that receives nothing for this long is disconnected. Default 10 s.
     pub follower_timeout: Duration,
     /// How long deleted instances are remembered, so that a delayed message does not create one
     /// again. Default one day.
@@ -68,9 +68,9 @@ impl Options {
             host_timeout: Duration::from_secs(30),
             resend_after: Duration::from_secs(5),
             resend_max: Duration::from_secs(60),
-            ask_timeout: Duration::from_secs(10),
-            ask_again_max: Duration::from_secs(5),
-            asks_at_once: 256,
+            placement_timeout: Duration::from_secs(10),
+            placement_retry_max: Duration::from_secs(5),
+            claim_requests_at_once: 256,
             calls_at_once: 4,
             agent_queue: 8192,
             cell_queue: 1024,

@@ -24,8 +24,8 @@ pub(crate) async fn run(shared: Arc<Shared>, mut follower: Follower<CellMachine>
         match next {
             None => return,
             Some(Ok(entries)) => process(&shared, &entries).await,
-            Some(Err(error)) => match begin_anew(&shared, &error).await {
-                Some(anew) => follower = anew,
+            Some(Err(error)) => match follow_again(&shared, &error).await {
+                Some(new) => follower = new,
                 None => return,
             },
         }
@@ -45,7 +45,7 @@ async fn process(shared: &Shared, entries: &Entries) {
     let at = now();
     for batch in decoded.chunks(ENTRIES_AT_ONCE) {
         let effects = shared.engine.read_now(|machine| effects_of(machine, batch));
-        shared.known.lock().take(batch, at);
+        shared.read_model.lock().apply_changes(batch, at);
         carry_out(shared, effects);
         tokio::task::yield_now().await;
     }
@@ -64,16 +64,16 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
     }
     let mut claim_requests = Vec::new();
     let (mut sent, mut dropped) = (0, 0);
-    let effects = secrets::hand_out(shared, effects, &mut dropped);
+    let effects = secrets::open_for_agents(shared, effects, &mut dropped);
     {
-        let known = shared.known.lock();
+        let read_model = shared.read_model.lock();
         for effect in effects {
             let (host, message) = match effect {
-                Effect::Ask(ask) => {
-                    claim_requests.push(ask);
+                Effect::RequestClaim(request) => {
+                    claim_requests.push(request);
                     continue;
                 }
-                Effect::Agent {
+                Effect::RequestStep {
                     host,
                     session,
                     order,
@@ -100,7 +100,9 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
                     },
                 ),
             };
-            let route = known.find_host(host).and_then(|host| host.route.as_ref());
+            let route = read_model
+                .find_host(host)
+                .and_then(|host| host.route.as_ref());
             match route.map(|route| route.to_agent.try_send(message)) {
                 Some(Ok(())) => sent += 1,
                 Some(Err(_)) | None => dropped += 1,
@@ -113,14 +115,14 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
 }
 
 /// Recovers after changes were missed: reloads everything from the state and follows again.
-async fn begin_anew(shared: &Shared, error: &FollowError) -> Option<Follower<CellMachine>> {
+async fn follow_again(shared: &Shared, error: &FollowError) -> Option<Follower<CellMachine>> {
     tracing::warn!(%error, "changes were missed; everything is taken from the state");
     loop {
         let follower = shared.engine.follow(shared.engine.durable_sequence());
         if let Ok(follower) = follower {
             let state = shared.engine.read(|machine| machine.0.clone()).await;
-            let known: &mut ReadModel = &mut shared.known.lock();
-            known.load(&state, now());
+            let read_model: &mut ReadModel = &mut shared.read_model.lock();
+            read_model.load(&state, now());
             return Some(follower);
         }
         tokio::select! {

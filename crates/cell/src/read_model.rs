@@ -22,9 +22,9 @@ pub(crate) struct ReadModel {
     instances: BTreeMap<InstanceId, InstanceView>,
     /// Digests of the instances' specifications; the change of a specification precedes that of its
     /// instance.
-    specs: BTreeMap<InstanceId, u64>,
+    spec_digests: BTreeMap<InstanceId, u64>,
     hosts: BTreeMap<HostId, KnownHost>,
-    pub(crate) feeds: FollowerQueues,
+    pub(crate) follower_queues: FollowerQueues,
 }
 
 /// What is known of one host: its durable row, its connection, and its soft state.
@@ -36,14 +36,14 @@ pub(crate) struct KnownHost {
     pub(crate) heard_at: Timestamp,
     /// The same on the monotonic clock, for time-outs.
     pub(crate) heard: Instant,
-    /// Whether it was heard of since the last heartbeat to followers.
-    is_heard: bool,
+    /// Whether its agent sent anything since the last heartbeat to followers.
+    was_heard: bool,
     pub(crate) route: Option<Route>,
     window: Window,
     report: MergedReport,
-    /// The earliest time at which the agent is asked for a full report; none if no update is
+    /// The earliest time at which a full report is requested from the agent; none if no update is
     /// missing.
-    asked_for_state: Option<Instant>,
+    report_due: Option<Instant>,
 }
 
 /// The connection through which a host's agent is reached.
@@ -63,11 +63,11 @@ impl KnownHost {
             name: None,
             heard_at: at,
             heard: Instant::now(),
-            is_heard: false,
+            was_heard: false,
             route: None,
             window: Window::default(),
             report: MergedReport::default(),
-            asked_for_state: None,
+            report_due: None,
         }
     }
 
@@ -85,8 +85,8 @@ impl KnownHost {
         self.row.as_ref().is_some_and(|row| row.is_up)
     }
 
-    /// Whether a session was given up or replaced by a later one.
-    fn is_given_up(&self, session: u64) -> bool {
+    /// Whether a session has ended: its host was marked down, or a later session replaced it.
+    fn is_ended(&self, session: u64) -> bool {
         let row = self.row.as_ref().filter(|row| row.session < NUMBER_END);
         row.is_some_and(|row| row.session > session || (row.session == session && !row.is_up))
     }
@@ -104,28 +104,28 @@ impl KnownHost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionCheck {
     /// The message belongs to the host's present session.
-    Good,
+    Valid,
     /// The host has to begin a session with a number greater than this.
-    MustStart(u64),
+    MustRestart(u64),
 }
 
 impl ReadModel {
     pub(crate) fn new(state: &State, at: Timestamp) -> Self {
-        let mut known = Self {
+        let mut read_model = Self {
             instances: BTreeMap::new(),
-            specs: BTreeMap::new(),
+            spec_digests: BTreeMap::new(),
             hosts: BTreeMap::new(),
-            feeds: FollowerQueues::default(),
+            follower_queues: FollowerQueues::default(),
         };
-        known.load(state, at);
-        known
+        read_model.load(state, at);
+        read_model
     }
 
     /// Replaces all views by those of the state.
     pub(crate) fn load(&mut self, state: &State, at: Timestamp) {
         let mut instances: BTreeSet<InstanceId> = self.instances.keys().copied().collect();
         let specs = state.specs().iter();
-        self.specs = specs.map(|(id, spec)| (*id, spec.digest())).collect();
+        self.spec_digests = specs.map(|(id, spec)| (*id, spec.digest())).collect();
         self.instances = state
             .instances()
             .iter()
@@ -138,8 +138,8 @@ impl ReadModel {
         let mut hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
         hosts.extend(state.hosts().keys());
         for host in &hosts {
-            let known = self.host(*host, at);
-            known.row = state.hosts().get(host).cloned();
+            let known_host = self.host(*host, at);
+            known_host.row = state.hosts().get(host).cloned();
         }
         instances.into_iter().for_each(|id| self.queue_instance(id));
         hosts.into_iter().for_each(|id| self.queue_host(id));
@@ -167,7 +167,7 @@ impl ReadModel {
     }
 
     /// Applies durable changes, and queues them for followers.
-    pub(crate) fn take(&mut self, changes: &[Vec<Change>], at: Timestamp) {
+    pub(crate) fn apply_changes(&mut self, changes: &[Vec<Change>], at: Timestamp) {
         let mut instances = BTreeSet::new();
         let mut hosts = BTreeSet::new();
         for change in changes.iter().flatten() {
@@ -184,13 +184,13 @@ impl ReadModel {
                 }
                 Change::Spec(id, Some(spec)) => {
                     let digest = spec.digest();
-                    self.specs.insert(*id, digest);
+                    self.spec_digests.insert(*id, digest);
                     if let Some(view) = self.instances.get_mut(id) {
-                        view.spec = digest;
+                        view.spec_digest = digest;
                         instances.insert(*id);
                     }
                 }
-                Change::Spec(id, None) => drop(self.specs.remove(id)),
+                Change::Spec(id, None) => drop(self.spec_digests.remove(id)),
                 Change::Job(id, job) => {
                     if let Some(view) = self.instances.get_mut(id) {
                         view.job = job.as_deref().map(job_view);
@@ -218,7 +218,7 @@ impl ReadModel {
         InstanceView {
             vm_state: row.vm_state,
             job,
-            spec: self.specs.get(&id).copied().unwrap_or_default(),
+            spec_digest: self.spec_digests.get(&id).copied().unwrap_or_default(),
             guest: row.guest,
             zone: row.zone.clone(),
             fault: row.fault.clone(),
@@ -229,12 +229,12 @@ impl ReadModel {
 
     fn queue_instance(&mut self, id: InstanceId) {
         let view = self.instances.get(&id);
-        self.feeds.queue_instance(id, view);
+        self.follower_queues.queue_instance(id, view);
     }
 
     fn queue_host(&mut self, id: HostId) {
         let view = self.hosts.get(&id).and_then(KnownHost::view);
-        self.feeds.queue_host(id, view.as_ref());
+        self.follower_queues.queue_host(id, view.as_ref());
     }
 
     /// Registers a session that a host's agent began on a connection.
@@ -244,69 +244,69 @@ impl ReadModel {
             host.name = Some(name.to_owned());
         }
         host.route = Some(route);
-        self.note_heard(id, at);
+        self.record_contact(id, at);
     }
 
-    /// Notes that a host was heard of on a connection, and checks its session.
-    pub(crate) fn note_heartbeat(
+    /// Checks that a host has a valid session on a connection, and records the contact if it has.
+    pub(crate) fn check_session(
         &mut self,
         id: HostId,
         connection: u64,
         at: Timestamp,
     ) -> SessionCheck {
         let Some(host) = self.hosts.get_mut(&id) else {
-            return SessionCheck::MustStart(0);
+            return SessionCheck::MustRestart(0);
         };
         let route = host.route.as_ref();
         let session = route.filter(|route| route.connection == connection);
         match session.map(|route| route.session) {
-            Some(session) if !host.is_given_up(session) => {
-                self.note_heard(id, at);
-                SessionCheck::Good
+            Some(session) if !host.is_ended(session) => {
+                self.record_contact(id, at);
+                SessionCheck::Valid
             }
-            _ => SessionCheck::MustStart(host.session()),
+            _ => SessionCheck::MustRestart(host.session()),
         }
     }
 
-    fn note_heard(&mut self, id: HostId, at: Timestamp) {
+    fn record_contact(&mut self, id: HostId, at: Timestamp) {
         if let Some(host) = self.hosts.get_mut(&id) {
             host.heard_at = at;
             host.heard = Instant::now();
-            host.is_heard = true;
+            host.was_heard = true;
         }
     }
 
     /// Applies an update of a host's soft state, and queues it for followers.
-    pub(crate) fn take_update(&mut self, id: HostId, update: NumberedUpdate) {
+    pub(crate) fn apply_update(&mut self, id: HostId, update: NumberedUpdate) {
         let Some(host) = self.hosts.get_mut(&id) else {
             return;
         };
-        let (report, feeds) = (&mut host.report, &mut self.feeds);
+        let (report, follower_queues) = (&mut host.report, &mut self.follower_queues);
         host.window.receive(update, |next| {
             report.apply(&next.update);
-            feeds.queue_state(id, &next);
+            follower_queues.queue_state(id, &next);
         });
         if !host.window.has_gap() {
-            host.asked_for_state = None;
+            host.report_due = None;
         }
     }
 
-    /// Asks agents for full reports where updates are missing: at the second look, because they may
-    /// only be late, and then at intervals.
-    pub(crate) fn ask_for_states(&mut self, again_after: std::time::Duration) {
+    /// Requests full reports from agents where updates are missing: with the second call that finds
+    /// a gap, because the updates may only be late, and then at intervals.
+    pub(crate) fn request_full_reports(&mut self, retry_after: std::time::Duration) {
         let now = Instant::now();
         for (id, host) in &mut self.hosts {
             if !host.window.has_gap() {
                 continue;
             }
-            let is_due = host.asked_for_state.is_some_and(|asked| asked <= now);
+            let is_due = host.report_due.is_some_and(|due| due <= now);
             if is_due && let Some(route) = &host.route {
-                let asked = route.to_agent.try_send(ToAgent::SendState { host: *id });
-                if asked.is_ok() {
-                    host.asked_for_state = Some(now + again_after);
+                let sent = route.to_agent.try_send(ToAgent::SendState { host: *id });
+                if sent.is_ok() {
+                    host.report_due = Some(now + retry_after);
                 }
-            } else if host.asked_for_state.is_none() {
-                host.asked_for_state = Some(now);
+            } else if host.report_due.is_none() {
+                host.report_due = Some(now);
             }
         }
     }
@@ -325,28 +325,28 @@ impl ReadModel {
         }
     }
 
-    /// Queues a heartbeat of the cell, and of the hosts that were heard of since the last one.
+    /// Queues a heartbeat of the cell, and of the hosts whose agents sent anything since the last one.
     pub(crate) fn queue_heartbeat(&mut self) {
-        let mut heard = Vec::new();
+        let mut alive = Vec::new();
         for (id, host) in &mut self.hosts {
-            if std::mem::take(&mut host.is_heard) {
-                heard.push(*id);
+            if std::mem::take(&mut host.was_heard) {
+                alive.push(*id);
             }
         }
-        self.feeds.queue_heartbeat(&heard);
+        self.follower_queues.queue_heartbeat(&alive);
     }
 
     /// Registers a follower; returns its number, and the wake-up for its next events.
     pub(crate) fn follow(&mut self) -> (u64, std::sync::Arc<tokio::sync::Notify>) {
         let hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
-        self.feeds
+        self.follower_queues
             .add(self.instances.keys().copied().collect(), hosts)
     }
 
     /// Takes the next events for a follower; none if it was removed.
     pub(crate) fn events(&mut self, follower: u64, count: usize) -> Option<Vec<CellEvent>> {
         let (instances, hosts) = (&self.instances, &self.hosts);
-        let batch = self.feeds.next_batch(follower, count)?;
+        let batch = self.follower_queues.next_batch(follower, count)?;
         let mut events = batch.events;
         for id in batch.hosts {
             let view = hosts.get(&id).and_then(KnownHost::view);
@@ -382,7 +382,7 @@ fn job_view(job: &Job) -> JobView {
         target: job
             .target
             .as_ref()
-            .map(Target::place)
-            .map(|place| place.host),
+            .map(Target::guest)
+            .map(|guest| guest.host),
     }
 }

@@ -21,10 +21,11 @@ impl RetrySchedule {
         }
     }
 
-    /// Whether a repetition of what is wanted since `since` falls between the last look and now.
-    pub(crate) fn is_due(self, since: Timestamp, last_look: Timestamp, now: Timestamp) -> bool {
-        let past = |look: Timestamp| self.count(look.0.saturating_sub(since.0));
-        past(now) > past(last_look)
+    /// Whether a repetition of a request that exists since `since` falls between the last check and
+    /// `now`.
+    pub(crate) fn is_due(self, since: Timestamp, last_check: Timestamp, now: Timestamp) -> bool {
+        let repetitions = |at: Timestamp| self.count(at.0.saturating_sub(since.0));
+        repetitions(now) > repetitions(last_check)
     }
 
     /// The number of repetitions up to an age in microseconds.
@@ -50,22 +51,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_times_between_repeats_double_up_to_the_longest() {
-        let repeats = RetrySchedule::new(Duration::from_secs(5), Duration::from_secs(30));
+    fn intervals_double_up_to_the_longest() {
+        let schedule = RetrySchedule::new(Duration::from_secs(5), Duration::from_secs(30));
         let at = Timestamp::from_seconds;
         let due: Vec<i64> = (1..=120)
-            .filter(|second| repeats.is_due(at(0), at(second - 1), at(*second)))
+            .filter(|second| schedule.is_due(at(0), at(second - 1), at(*second)))
             .collect();
         assert_eq!(due, [5, 10, 20, 40, 70, 100]);
     }
 
     #[test]
-    fn no_repeat_is_missed_by_looking_rarely() {
-        let repeats = RetrySchedule::new(Duration::from_secs(5), Duration::from_secs(30));
+    fn no_repetition_is_missed_by_rare_checks() {
+        let schedule = RetrySchedule::new(Duration::from_secs(5), Duration::from_secs(30));
         let at = Timestamp::from_seconds;
-        assert!(repeats.is_due(at(0), at(4), at(39)));
-        assert!(!repeats.is_due(at(0), at(41), at(69)));
-        assert!(repeats.is_due(at(0), Timestamp(i64::MIN), at(6)));
-        assert!(!repeats.is_due(at(0), Timestamp(i64::MIN), at(4)));
+        assert!(schedule.is_due(at(0), at(4), at(39)));
+        assert!(!schedule.is_due(at(0), at(41), at(69)));
+        assert!(schedule.is_due(at(0), Timestamp(i64::MIN), at(6)));
+        assert!(!schedule.is_due(at(0), Timestamp(i64::MIN), at(4)));
     }
 }

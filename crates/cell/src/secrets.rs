@@ -1,5 +1,5 @@
-//! The secrets of instances: sealed at the cell's door, opened for the step that needs them, and
-//! sealed again when the key of the cell is another one.
+//! The secrets of instances: sealed when they arrive from control, opened for the step that
+//! needs them, and sealed again when the key of the cell changes.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use placewright_secrets::{HeldSecrets, OpenError};
 
 use crate::shared::Shared;
 
-/// How often the key file is looked at.
-const LOOK: Duration = Duration::from_secs(2);
-/// How often a command for keys is run.
+/// The interval at which the key file is checked for changes.
+const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// The interval at which a command that prints the keys is run again.
 const COMMAND_INTERVAL: Duration = Duration::from_secs(300);
-/// How often all secrets are looked over although no key has changed.
-const PASS: Duration = Duration::from_secs(60);
-/// The most instances that are looked at under one lock of the state.
+/// The interval at which all secrets are checked although no key has changed.
+const FULL_PASS_INTERVAL: Duration = Duration::from_secs(60);
+/// The most instances that are checked under one lock of the state.
 const INSTANCES_AT_ONCE: usize = 1024;
 
 /// Seals the secrets of a message from control, which come in the clear.
-pub(crate) fn take_in(shared: &Shared, message: &mut Message) -> Result<(), LinkError> {
+pub(crate) fn seal_message(shared: &Shared, message: &mut Message) -> Result<(), LinkError> {
     let instance = message.instance();
     let spec = match message {
         Message::Create(create) => Some(&mut create.spec),
@@ -30,13 +30,13 @@ pub(crate) fn take_in(shared: &Shared, message: &mut Message) -> Result<(), Link
         Message::Delete { .. }
         | Message::Reserve { .. }
         | Message::Cancel { .. }
-        | Message::Conclude { .. } => None,
+        | Message::ConfirmOrRevert { .. } => None,
     };
-    spec.map_or(Ok(()), |spec| take_in_spec(shared, instance, spec))
+    spec.map_or(Ok(()), |spec| seal_spec(shared, instance, spec))
 }
 
 /// Seals the secrets of a specification from control.
-pub(crate) fn take_in_spec(
+pub(crate) fn seal_spec(
     shared: &Shared,
     instance: InstanceId,
     spec: &mut Spec,
@@ -50,20 +50,24 @@ pub(crate) fn take_in_spec(
     })
 }
 
-/// Opens the secrets of orders whose steps build a guest, and takes them out of all others. Orders
+/// Opens the secrets of orders whose steps build a guest, and removes them from all others. Orders
 /// whose secrets cannot be opened are left out.
-pub(crate) fn hand_out(shared: &Shared, effects: Vec<Effect>, dropped: &mut usize) -> Vec<Effect> {
-    let is_open = |effect: &Effect| match effect {
-        Effect::Agent { order, .. } => !order.spec.has_secrets(),
-        Effect::Destroy { .. } | Effect::Ask(_) => true,
+pub(crate) fn open_for_agents(
+    shared: &Shared,
+    effects: Vec<Effect>,
+    dropped: &mut usize,
+) -> Vec<Effect> {
+    let has_no_secrets = |effect: &Effect| match effect {
+        Effect::RequestStep { order, .. } => !order.spec.has_secrets(),
+        Effect::Destroy { .. } | Effect::RequestClaim(_) => true,
     };
-    // Nearly all are.
-    if effects.iter().all(is_open) {
+    // This is so for nearly all batches of effects.
+    if effects.iter().all(has_no_secrets) {
         return effects;
     }
     let mut opened = Vec::with_capacity(effects.len());
     for mut effect in effects {
-        if let Effect::Agent {
+        if let Effect::RequestStep {
             host,
             session,
             order,
@@ -71,7 +75,7 @@ pub(crate) fn hand_out(shared: &Shared, effects: Vec<Effect>, dropped: &mut usiz
             && let Err(why) = open(shared, order)
         {
             *dropped += 1;
-            not_opened(shared, (*host, *session), order, &why);
+            handle_unopened(shared, (*host, *session), order, &why);
             continue;
         }
         opened.push(effect);
@@ -92,7 +96,12 @@ fn open(shared: &Shared, order: &mut Order) -> Result<(), OpenError> {
 
 /// Waits for a key that is missing: the order is repeated until its time is over. With anything else
 /// the step fails at once, and everywhere.
-fn not_opened(shared: &Shared, (host, session): (HostId, u64), order: &Order, why: &OpenError) {
+fn handle_unopened(
+    shared: &Shared,
+    (host, session): (HostId, u64),
+    order: &Order,
+    why: &OpenError,
+) {
     let instance = order.instance;
     tracing::error!(%instance, %why, "a step waits or fails: the secrets cannot be opened");
     if matches!(why, OpenError::UnknownKey(_)) {
@@ -127,7 +136,7 @@ pub(crate) async fn keep_sealed(shared: Arc<Shared>) {
             Ok(Err(error)) => tracing::error!(%error, "the keys for secrets stay as they are"),
             Ok(Ok(false)) | Err(_) => {}
         }
-        if is_due || last_pass.elapsed() >= PASS {
+        if is_due || last_pass.elapsed() >= FULL_PASS_INTERVAL {
             let replaced = seal_again(&shared, with_bodies).await;
             if replaced > 0 {
                 tracing::info!(replaced, "secrets were sealed with the current key");
@@ -135,7 +144,7 @@ pub(crate) async fn keep_sealed(shared: Arc<Shared>) {
             (last_pass, is_due, with_bodies) = (Instant::now(), false, false);
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(KEY_CHECK_INTERVAL) => {}
             () = shared.stopped() => return,
         }
     }
@@ -144,12 +153,12 @@ pub(crate) async fn keep_sealed(shared: Arc<Shared>) {
 async fn seal_again(shared: &Shared, with_bodies: bool) -> usize {
     let sealer = &shared.options.sealer;
     let mut held = HeldSecrets::default();
-    let mut place = None;
+    let mut after = None;
     let mut replaced = 0;
     loop {
         let (specs, next) = shared
             .engine
-            .read_now(|machine| slice(&machine.0, place, with_bodies));
+            .read_now(|machine| slice(&machine.0, after, with_bodies));
         for (instance, spec) in specs {
             match sealer.renewed(instance, &spec, with_bodies) {
                 Ok(Some(new)) => {
@@ -159,7 +168,7 @@ async fn seal_again(shared: &Shared, with_bodies: bool) -> usize {
                         from: Box::new(spec),
                         to: Box::new(new),
                     };
-                    // What the store does not take now is found again by the next pass.
+                    // The next pass repeats what the store does not accept now.
                     if let Ok(Ok(_)) = shared.submit(event).await {
                         replaced += 1;
                     }
@@ -168,7 +177,7 @@ async fn seal_again(shared: &Shared, with_bodies: bool) -> usize {
             }
         }
         match next {
-            Some(next) => place = Some(next),
+            Some(next) => after = Some(next),
             None => break,
         }
         tokio::task::yield_now().await;

@@ -25,9 +25,9 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine<CellMachine>,
     pub(crate) placement: Arc<dyn PlacementLink>,
     /// No task waits for anything while it holds this lock.
-    pub(crate) known: Mutex<ReadModel>,
+    pub(crate) read_model: Mutex<ReadModel>,
     pub(crate) claim_requests: ClaimQueue,
-    /// Becomes true when the cell is to end.
+    /// True once the cell is shutting down.
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) counts: Counters,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Counters {
     pub(crate) orders: AtomicU64,
     pub(crate) orders_dropped: AtomicU64,
     pub(crate) claim_requests: AtomicU64,
-    pub(crate) asks_failed: AtomicU64,
+    pub(crate) claim_requests_failed: AtomicU64,
     pub(crate) repeated: AtomicU64,
     pub(crate) followers_cut_off: AtomicU64,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Counters {
 pub struct CellMetrics {
     /// The number of instances.
     pub instances: u64,
-    /// The number of hosts that were ever heard of.
+    /// The number of hosts that ever began a session.
     pub hosts: u64,
     /// The number of hosts that are up.
     pub hosts_up: u64,
@@ -62,7 +62,7 @@ pub struct CellMetrics {
     /// Requests that placement answered.
     pub claim_requests: u64,
     /// Requests that placement did not answer; they are repeated.
-    pub asks_failed: u64,
+    pub claim_requests_failed: u64,
     /// Effects that were repeated because there was no answer.
     pub repeated: u64,
     /// The present number of followers.
@@ -114,28 +114,28 @@ impl Shared {
         }
     }
 
-    /// Waits until the cell is told to end.
+    /// Waits until the cell is shutting down.
     pub(crate) async fn stopped(&self) {
         let mut stop = self.stop.subscribe();
         // The sender is in this struct, so it cannot be gone.
         let _ = stop.wait_for(|is_stopped| *is_stopped).await;
     }
 
-    pub(crate) fn figures(&self) -> CellMetrics {
+    pub(crate) fn metrics(&self) -> CellMetrics {
         let counts = &self.counts;
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let known = self.known.lock();
+        let read_model = self.read_model.lock();
         CellMetrics {
-            instances: known.instance_count() as u64,
-            hosts: known.hosts().count() as u64,
-            hosts_up: known.hosts().filter(|(_, host)| host.is_up()).count() as u64,
+            instances: read_model.instance_count() as u64,
+            hosts: read_model.hosts().count() as u64,
+            hosts_up: read_model.hosts().filter(|(_, host)| host.is_up()).count() as u64,
             connections: of(&counts.connections),
             orders: of(&counts.orders),
             orders_dropped: of(&counts.orders_dropped),
             claim_requests: of(&counts.claim_requests),
-            asks_failed: of(&counts.asks_failed),
+            claim_requests_failed: of(&counts.claim_requests_failed),
             repeated: of(&counts.repeated),
-            followers: known.feeds.count() as u64,
+            followers: read_model.follower_queues.count() as u64,
             followers_cut_off: of(&counts.followers_cut_off),
             queued: self.engine.queued() as u64,
         }

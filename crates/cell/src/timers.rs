@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use placewright_conductor::cell_conductor::{EffectPlace, Event};
+use placewright_conductor::cell_conductor::{EffectPosition, Event};
 use placewright_placement::Timestamp;
 use tokio::time::MissedTickBehavior;
 
@@ -11,14 +11,14 @@ use crate::outbox::carry_out;
 use crate::retry_schedule::{RetrySchedule, micros};
 use crate::shared::{Shared, count, now};
 
-/// Old deletions are forgotten once in so many ticks of a second.
+/// The number of ticks, one a second, between two removals of old tombstones.
 const FORGET_TICKS: u64 = 3600;
 /// How often a part of the state is searched for unanswered requests.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const SCAN_INTERVAL: Duration = Duration::from_millis(250);
 /// The rows of the state that are searched each time.
 const ROWS_AT_ONCE: usize = 2000;
-/// The interval at which an agent is asked again for a full report.
-const STATE_AGAIN: Duration = Duration::from_secs(5);
+/// The interval at which a full report is requested from an agent again.
+const FULL_REPORT_RETRY: Duration = Duration::from_secs(5);
 
 /// Every second: advances the state machine's time, marks silent hosts down, and sends heartbeats
 /// to followers.
@@ -33,19 +33,19 @@ pub(crate) async fn tick(shared: Arc<Shared>) {
             _ = interval.tick() => {}
             () = shared.stopped() => return,
         }
-        // A process that was suspended heard from nobody: the silence is no reason to mark hosts
-        // down.
-        let slept = last.elapsed();
+        // A process that was suspended received no messages, so silence during that time is no reason
+        // to mark hosts down.
+        let since_last = last.elapsed();
         last = Instant::now();
-        if slept > shared.options.host_timeout / 4 + Duration::from_secs(1) {
+        if since_last > shared.options.host_timeout / 4 + Duration::from_secs(1) {
             silent_since = last;
         }
         shared.submit_and_forget(Event::Tick);
-        give_up_silent(&shared, silent_since);
+        mark_silent_hosts_down(&shared, silent_since);
         {
-            let mut known = shared.known.lock();
-            known.ask_for_states(STATE_AGAIN);
-            known.queue_heartbeat();
+            let mut read_model = shared.read_model.lock();
+            read_model.request_full_reports(FULL_REPORT_RETRY);
+            read_model.queue_heartbeat();
         }
         if ticks.is_multiple_of(FORGET_TICKS) {
             let before = now()
@@ -59,11 +59,11 @@ pub(crate) async fn tick(shared: Arc<Shared>) {
 }
 
 /// Marks hosts down that were silent for too long, counted from `silent_since` at the earliest.
-fn give_up_silent(shared: &Shared, silent_since: Instant) {
+fn mark_silent_hosts_down(shared: &Shared, silent_since: Instant) {
     let mut silent = Vec::new();
     {
-        let known = shared.known.lock();
-        for (id, host) in known.hosts() {
+        let read_model = shared.read_model.lock();
+        for (id, host) in read_model.hosts() {
             let heard = host.heard.max(silent_since);
             if host.is_up() && heard.elapsed() > shared.options.host_timeout {
                 silent.push((id, host.name.clone()));
@@ -77,11 +77,11 @@ fn give_up_silent(shared: &Shared, silent_since: Instant) {
 }
 
 /// Repeats what was not answered, for a part of the state at a time.
-pub(crate) async fn repeat(shared: Arc<Shared>) {
-    let repeats = RetrySchedule::new(shared.options.resend_after, shared.options.resend_max);
-    let mut interval = tokio::time::interval(LOOK_EVERY);
+pub(crate) async fn resend_unanswered(shared: Arc<Shared>) {
+    let schedule = RetrySchedule::new(shared.options.resend_after, shared.options.resend_max);
+    let mut interval = tokio::time::interval(SCAN_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut place = EffectPlace::Start;
+    let mut position = EffectPosition::Start;
     // The first round repeats everything: what was under way when the cell ended was lost.
     let mut last_round: Option<Timestamp> = None;
     let mut round = now();
@@ -91,17 +91,17 @@ pub(crate) async fn repeat(shared: Arc<Shared>) {
             () = shared.stopped() => return,
         }
         let is_due = |since: Timestamp| {
-            last_round.is_none_or(|last_round| repeats.is_due(since, last_round, round))
+            last_round.is_none_or(|last_round| schedule.is_due(since, last_round, round))
         };
         let (effects, next) = shared
             .engine
-            .read(|machine| machine.0.effects_from(place, ROWS_AT_ONCE, is_due))
+            .read(|machine| machine.0.effects_from(position, ROWS_AT_ONCE, is_due))
             .await;
         if last_round.is_some() {
             count(&shared.counts.repeated, effects.len());
         }
         carry_out(&shared, effects);
-        place = next.unwrap_or_default();
+        position = next.unwrap_or_default();
         if next.is_none() {
             last_round = Some(round);
             round = now();

@@ -1,13 +1,13 @@
 //! Puts the numbered updates of one host in order, after loss, duplication and reordering.
 //!
-//! The next update is applied, an early one is kept, an old one is dropped. A full update needs no
-//! earlier one. If an update stays missing, the agent has to be asked for a full one.
+//! The next update is applied, an early one is buffered, an old one is dropped. A full update needs no
+//! earlier one. If an update stays missing, a full one has to be requested from the agent.
 
 use std::collections::BTreeMap;
 
 use placewright_types::host_state::{HostUpdate, NumberedUpdate};
 
-/// The most early updates that are kept; long before that, the agent is asked for a full report.
+/// The most early updates that are buffered. A full report is requested from the agent long before.
 const EARLY_MAX: usize = 64;
 
 /// The position of an update: its incarnation, and its sequence number there.
@@ -31,7 +31,7 @@ impl Window {
         self.position
     }
 
-    /// Whether an update is missing. If that persists, ask the agent for a full report.
+    /// Whether an update is missing. If it stays missing, the caller has to request a full report.
     #[must_use]
     pub fn has_gap(&self) -> bool {
         self.has_lost || !self.early.is_empty()
@@ -55,11 +55,11 @@ impl Window {
         }
         self.position = Some(at);
         apply(numbered);
-        self.go_on(&mut apply);
+        self.apply_early(&mut apply);
     }
 
     /// Applies early updates that are next now, and drops those that a full update made obsolete.
-    fn go_on(&mut self, apply: &mut impl FnMut(NumberedUpdate)) {
+    fn apply_early(&mut self, apply: &mut impl FnMut(NumberedUpdate)) {
         while let Some(first) = self.early.first_entry() {
             let at = *first.key();
             if self.position >= Some(at) {

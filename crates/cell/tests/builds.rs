@@ -31,7 +31,7 @@ async fn builds_end_active_and_deletes_leave_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failing_builds_end_on_alternates_with_no_call_up_but_to_placement() {
+async fn failing_builds_end_on_alternates_with_no_calls_except_to_placement() {
     // The cells reach nothing of control but a `PlacementLink`. One host of ten fails every build,
     // and the alternates are on other hosts.
     let mut site = Site::new(3, 10, 64);
@@ -49,14 +49,14 @@ async fn failing_builds_end_on_alternates_with_no_call_up_but_to_placement() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_waits_for_placement_and_asks_again_what_was_not_answered() {
+async fn a_cell_repeats_claim_requests_until_placement_answers() {
     let mut site = Site::new(1, 6, 16);
     site.control.faults.lock().is_down = true;
     site.control.faults.lock().loses_one_in = 3;
     site.control.world.lock().fails_one_in = 3;
     site.start(1).await;
     site.create(&(1..=30).collect::<Vec<usize>>());
-    site.until("asks that nobody answers", |world| {
+    site.until("claim requests that nobody answers", |world| {
         let state = &world.cells[&cell(0)];
         !state.jobs().is_empty() && active(world) > 0
     })
@@ -64,5 +64,5 @@ async fn a_cell_waits_for_placement_and_asks_again_what_was_not_answered() {
     site.control.faults.lock().is_down = false;
     let world = site.rest().await;
     assert!(active(&world) >= 20);
-    assert!(site.cells[&cell(0)].figures().asks_failed > 0);
+    assert!(site.cells[&cell(0)].metrics().claim_requests_failed > 0);
 }

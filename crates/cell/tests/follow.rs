@@ -24,9 +24,9 @@ use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(15);
 /// The interval of an agent's heartbeats.
-const BEAT: Duration = Duration::from_millis(200);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What these tests look at of the soft state of a host.
+/// The part of the soft state of a host that these tests check.
 #[derive(Default)]
 struct SoftState {
     /// The last update that was applied: incarnation and sequence.
@@ -41,15 +41,15 @@ struct View {
     hosts: BTreeMap<HostId, HostView>,
     /// The soft state of hosts, as a scheduler applies it.
     states: BTreeMap<HostId, SoftState>,
-    fulls: usize,
+    full_updates: usize,
     is_complete: bool,
-    beats: usize,
+    heartbeats: usize,
     alive: usize,
 }
 
 impl View {
-    fn take(&mut self, events: CellEvent) {
-        match events {
+    fn apply(&mut self, event: CellEvent) {
+        match event {
             CellEvent::Instance { instance, view } => match view {
                 Some(view) => drop(self.instances.insert(instance, *view)),
                 None => drop(self.instances.remove(&instance)),
@@ -64,7 +64,7 @@ impl View {
                 state.position = (update.incarnation, update.sequence);
                 match &update.update {
                     HostUpdate::Full(report) => {
-                        self.fulls += 1;
+                        self.full_updates += 1;
                         state.load = report.load;
                     }
                     HostUpdate::Load(load) => state.load = *load,
@@ -73,7 +73,7 @@ impl View {
             }
             CellEvent::Alive { hosts } => self.alive += hosts.len(),
             CellEvent::Complete => self.is_complete = true,
-            CellEvent::Heartbeat => self.beats += 1,
+            CellEvent::Heartbeat => self.heartbeats += 1,
         }
     }
 
@@ -82,17 +82,17 @@ impl View {
         events: &mut mpsc::Receiver<CellEvent>,
         holds: impl Fn(&Self) -> bool,
     ) {
-        let taking = async {
+        let receiving = async {
             while !holds(self) {
-                self.take(events.recv().await.unwrap());
+                self.apply(events.recv().await.unwrap());
             }
         };
-        timeout(SOON, taking).await.unwrap();
+        timeout(SOON, receiving).await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn followers_hear_everything_and_then_every_change() {
+async fn followers_receive_a_listing_and_then_every_change() {
     let mut site = Site::new(1, 3, 32);
     site.start(1).await;
     site.create(&(1..=10).collect::<Vec<usize>>());
@@ -130,7 +130,7 @@ async fn followers_hear_everything_and_then_every_change() {
         .await;
     assert!(!view.instances.contains_key(&instance(1)));
     assert_eq!(view.instances, late_view.instances);
-    view.until(&mut events, |view| view.beats >= 2 && view.alive > 3)
+    view.until(&mut events, |view| view.heartbeats >= 2 && view.alive > 3)
         .await;
 }
 
@@ -183,7 +183,7 @@ fn state(sequence: u64, update: HostUpdate) -> ToCell {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_follower_gets_the_newest_and_not_the_backlog() {
+async fn a_slow_follower_gets_the_newest_state_and_not_the_backlog() {
     let mut site = Site::new(1, 1, 8);
     site.open(cell(0), MemoryJournal::new()).await;
     let link = &site.cells[&cell(0)];
@@ -203,23 +203,23 @@ async fn a_slow_follower_gets_the_newest_and_not_the_backlog() {
     View::default().until(&mut quick, has_last).await;
     let mut view = View::default();
     let mut count = 0;
-    let taking = async {
+    let receiving = async {
         while !has_last(&view) {
-            view.take(slow.recv().await.unwrap());
+            view.apply(slow.recv().await.unwrap());
             count += 1;
         }
     };
-    timeout(SOON, taking).await.unwrap();
+    timeout(SOON, receiving).await.unwrap();
     assert!(count < 12_000, "{count}");
-    assert!(view.fulls >= 2);
+    assert!(view.full_updates >= 2);
     let state = &view.states[&host(0, 0)];
     assert_eq!(u64::from(state.load.io_ops), last);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_is_asked_for_everything_when_a_gap_does_not_close() {
+async fn a_full_report_is_requested_when_a_gap_does_not_close() {
     let mut site = Site::new(1, 1, 8);
-    // The agent is asked after a second or two; the host must not be marked down meanwhile.
+    // The report is requested after a second or two; the host must not be marked down meanwhile.
     let options = Options {
         host_timeout: Duration::from_secs(600),
         ..options(cell(0))
@@ -232,8 +232,8 @@ async fn an_agent_is_asked_for_everything_when_a_gap_does_not_close() {
     for message in [full(1, 1), load(2), load(4), load(5)] {
         connection.to_cell.send(message).await.unwrap();
     }
-    let asked = timeout(SOON, connection.from_cell.recv()).await.unwrap();
-    assert_eq!(asked, Some(ToAgent::SendState { host: host(0, 0) }));
+    let message = timeout(SOON, connection.from_cell.recv()).await.unwrap();
+    assert_eq!(message, Some(ToAgent::SendState { host: host(0, 0) }));
     connection.to_cell.send(full(6, 77)).await.unwrap();
     connection.to_cell.send(load(7)).await.unwrap();
     let has = |view: &View| {
@@ -244,10 +244,10 @@ async fn an_agent_is_asked_for_everything_when_a_gap_does_not_close() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_that_the_cell_does_not_count_as_in_session_begin_anew() {
+async fn hosts_without_a_valid_session_have_to_begin_a_new_one() {
     let mut site = Site::new(1, 1, 8);
     site.open(cell(0), MemoryJournal::new()).await;
-    let again = |after| ToAgent::StartAgain {
+    let start_again = |after| ToAgent::StartAgain {
         host: host(0, 0),
         after,
     };
@@ -256,11 +256,13 @@ async fn hosts_that_the_cell_does_not_count_as_in_session_begin_anew() {
     };
     // A connection without any session.
     let link = &site.cells[&cell(0)];
-    let mut stranger = link.connect().await.unwrap();
-    stranger.to_cell.send(alive()).await.unwrap();
+    let mut without_session = link.connect().await.unwrap();
+    without_session.to_cell.send(alive()).await.unwrap();
     assert_eq!(
-        timeout(SOON, stranger.from_cell.recv()).await.unwrap(),
-        Some(again(0))
+        timeout(SOON, without_session.from_cell.recv())
+            .await
+            .unwrap(),
+        Some(start_again(0))
     );
     // A host taken over by a later session on another connection.
     let mut first = connect(&site, 4).await;
@@ -273,13 +275,13 @@ async fn hosts_that_the_cell_does_not_count_as_in_session_begin_anew() {
     first.to_cell.send(alive()).await.unwrap();
     assert_eq!(
         timeout(SOON, first.from_cell.recv()).await.unwrap(),
-        Some(again(5))
+        Some(start_again(5))
     );
     // A session number that was used before.
     let mut third = connect(&site, 5).await;
     assert_eq!(
         timeout(SOON, third.from_cell.recv()).await.unwrap(),
-        Some(again(5))
+        Some(start_again(5))
     );
     // A host that was silent for so long that it was marked down.
     let mut second = second;
@@ -289,13 +291,13 @@ async fn hosts_that_the_cell_does_not_count_as_in_session_begin_anew() {
     .await;
     // Connections learn of it a moment after the state has changed, so the agent sends more
     // heartbeats.
-    let told = async {
+    let reply = async {
         loop {
             second.to_cell.send(alive()).await.unwrap();
-            if let Ok(told) = timeout(BEAT, second.from_cell.recv()).await {
-                return told;
+            if let Ok(reply) = timeout(HEARTBEAT_INTERVAL, second.from_cell.recv()).await {
+                return reply;
             }
         }
     };
-    assert_eq!(timeout(SOON, told).await.unwrap(), Some(again(5)));
+    assert_eq!(timeout(SOON, reply).await.unwrap(), Some(start_again(5)));
 }

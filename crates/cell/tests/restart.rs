@@ -35,7 +35,7 @@ async fn reopen(site: &mut Site, directory: &std::path::Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_that_ends_at_any_moment_goes_on_from_its_store() {
+async fn a_cell_that_ends_at_any_moment_continues_from_its_store() {
     let directory = tempfile::tempdir().unwrap();
     let mut site = Site::new(1, 6, 32);
     site.control.world.lock().fails_one_in = 5;
@@ -141,7 +141,7 @@ async fn two_engines_on_one_store_never_both_win() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_that_was_shut_down_says_so() {
+async fn a_cell_that_was_shut_down_is_unreachable() {
     let mut site = Site::new(1, 1, 8);
     site.start(1).await;
     let cell = std::sync::Arc::clone(&site.cells[&cell(0)]);
@@ -153,7 +153,7 @@ async fn a_cell_that_was_shut_down_says_so() {
         .await
         .unwrap();
     assert!(matches!(
-        cell.cell().await,
+        cell.cell_id().await,
         Err(LinkError::Unreachable { .. })
     ));
     assert!(matches!(

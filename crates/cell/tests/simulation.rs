@@ -49,7 +49,7 @@ impl Simulation {
                 self.command(Command::Delete { instance });
             }
             7..10 => self.start_move(),
-            10 | 11 => self.conclude(),
+            10 | 11 => self.confirm_or_revert(),
             12 => {
                 // All agents lose their connections.
                 self.site.stop_agents().await;
@@ -99,7 +99,7 @@ impl Simulation {
         });
     }
 
-    fn conclude(&mut self) {
+    fn confirm_or_revert(&mut self) {
         let decision = match self.rng.one_in(2) {
             true => MoveDecision::Confirm,
             false => MoveDecision::Revert,
@@ -110,7 +110,7 @@ impl Simulation {
         };
         if !moves.is_empty() {
             let migration = moves[self.rng.below(moves.len())];
-            self.command(Command::Conclude {
+            self.command(Command::ConfirmOrRevert {
                 migration,
                 decision,
             });

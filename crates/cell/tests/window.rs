@@ -28,7 +28,7 @@ impl Agent {
         }
     }
 
-    fn say(&mut self, update: HostUpdate) -> NumberedUpdate {
+    fn send(&mut self, update: HostUpdate) -> NumberedUpdate {
         self.at.1 += 1;
         self.history.insert(self.at, self.report.clone());
         NumberedUpdate {
@@ -40,7 +40,7 @@ impl Agent {
 
     fn full(&mut self) -> NumberedUpdate {
         let update = HostUpdate::Full(Box::new(self.report.clone()));
-        self.say(update)
+        self.send(update)
     }
 
     fn restart(&mut self) -> NumberedUpdate {
@@ -74,14 +74,18 @@ impl Agent {
                     ..InstanceReport::default()
                 };
                 self.report.load = load;
-                self.report.instances.retain(|one| one.uuid != uuid);
+                self.report
+                    .instances
+                    .retain(|instance| instance.uuid != uuid);
                 self.report.instances.push(instance.clone());
-                self.report.instances.sort_by_key(|one| one.uuid);
+                self.report.instances.sort_by_key(|instance| instance.uuid);
                 HostUpdate::InstanceCame(Box::new(instance), load)
             }
             3 => {
                 self.report.load = load;
-                self.report.instances.retain(|one| one.uuid != uuid);
+                self.report
+                    .instances
+                    .retain(|instance| instance.uuid != uuid);
                 HostUpdate::InstanceWent(uuid, load)
             }
             4 => {
@@ -94,7 +98,7 @@ impl Agent {
                 HostUpdate::ForcedDown(self.report.is_forced_down)
             }
         };
-        self.say(update)
+        self.send(update)
     }
 }
 
@@ -108,7 +112,7 @@ struct Cell {
 }
 
 impl Cell {
-    fn hear(&mut self, update: NumberedUpdate) {
+    fn receive(&mut self, update: NumberedUpdate) {
         let mut last = self.window.position();
         self.window.receive(update, |next| {
             let at = (next.incarnation, next.sequence);
@@ -123,9 +127,9 @@ impl Cell {
         let Some(at) = self.window.position() else {
             return;
         };
-        let said = HostUpdate::Full(Box::new(agent.history[&at].clone()));
-        assert_eq!(self.merged.full(), said);
-        assert_eq!(self.relayed.full(), said);
+        let expected = HostUpdate::Full(Box::new(agent.history[&at].clone()));
+        assert_eq!(self.merged.full(), expected);
+        assert_eq!(self.relayed.full(), expected);
     }
 }
 
@@ -134,46 +138,46 @@ type Fate = (usize, usize);
 
 proptest! {
     #[test]
-    fn what_is_merged_was_said_and_in_the_end_it_is_the_newest(
+    fn the_merged_state_was_sent_and_ends_as_the_newest(
         steps in vec((0u8..20, any::<u32>(), (0usize..6, 0usize..3)), 1..200),
     ) {
         let mut agent = Agent::new();
         let mut cell = Cell::default();
-        let mut way: Vec<(Fate, NumberedUpdate)> = Vec::new();
-        way.push(((0, 1), agent.restart()));
+        let mut in_transit: Vec<(Fate, NumberedUpdate)> = Vec::new();
+        in_transit.push(((0, 1), agent.restart()));
         for (kind, value, fate) in steps {
             let update = match kind {
                 18 => agent.restart(),
                 19 => agent.full(),
                 kind => agent.change(kind, value),
             };
-            way.push((fate, update));
-            let due: Vec<usize> = (0..way.len()).rev().filter(|at| way[*at].0.0 == 0).collect();
+            in_transit.push((fate, update));
+            let due: Vec<usize> = (0..in_transit.len()).rev().filter(|at| in_transit[*at].0.0 == 0).collect();
             for at in due {
-                let ((_, times), update) = way.remove(at);
+                let ((_, times), update) = in_transit.remove(at);
                 for _ in 0..times {
-                    cell.hear(update.clone());
+                    cell.receive(update.clone());
                     cell.check(&agent);
                 }
             }
-            way.iter_mut().for_each(|(fate, _)| fate.0 -= 1);
+            in_transit.iter_mut().for_each(|(fate, _)| fate.0 -= 1);
         }
-        for ((_, times), update) in way.drain(..).rev() {
+        for ((_, times), update) in in_transit.drain(..).rev() {
             for _ in 0..times {
-                cell.hear(update.clone());
+                cell.receive(update.clone());
                 cell.check(&agent);
             }
         }
-        // The full update that a cell asks for when a gap does not close, and after a silence.
+        // The full update that a cell requests when a gap does not close, and after a silence.
         let last = agent.full();
-        cell.hear(last);
+        cell.receive(last);
         cell.check(&agent);
         prop_assert_eq!(cell.window.position(), Some(agent.at));
         prop_assert!(!cell.window.has_gap());
     }
 
     #[test]
-    fn without_loss_every_order_within_the_window_ends_the_same(
+    fn without_loss_every_order_within_the_window_has_the_same_result(
         changes in vec((0u8..6, any::<u32>()), 1..60),
         seed in any::<u64>(),
     ) {
@@ -185,7 +189,7 @@ proptest! {
         while !updates.is_empty() {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let at = usize::try_from(seed >> 33).unwrap() % updates.len();
-            cell.hear(updates.remove(at));
+            cell.receive(updates.remove(at));
             cell.check(&agent);
         }
         prop_assert_eq!(cell.window.position(), Some(agent.at));
@@ -194,21 +198,21 @@ proptest! {
 }
 
 #[test]
-fn a_lost_update_is_a_gap_until_everything_is_told() {
+fn a_lost_update_is_a_gap_until_a_full_update_arrives() {
     let mut agent = Agent::new();
     let mut cell = Cell::default();
-    cell.hear(agent.restart());
+    cell.receive(agent.restart());
     agent.change(0, 1);
-    cell.hear(agent.change(0, 2));
+    cell.receive(agent.change(0, 2));
     assert!(cell.window.has_gap());
     // Far more than the window keeps.
     for value in 0..1000 {
-        cell.hear(agent.change(0, value));
+        cell.receive(agent.change(0, value));
     }
     assert!(cell.window.has_gap());
-    cell.hear(agent.full());
+    cell.receive(agent.full());
     assert!(!cell.window.has_gap());
-    cell.hear(agent.change(0, 7));
+    cell.receive(agent.change(0, 7));
     cell.check(&agent);
     assert_eq!(cell.window.position(), Some(agent.at));
 }
@@ -217,12 +221,12 @@ fn a_lost_update_is_a_gap_until_everything_is_told() {
 fn updates_of_an_earlier_start_are_dropped() {
     let mut agent = Agent::new();
     let mut cell = Cell::default();
-    cell.hear(agent.restart());
+    cell.receive(agent.restart());
     let late = agent.change(0, 1);
     let later = agent.change(0, 2);
-    cell.hear(agent.restart());
-    cell.hear(late);
-    cell.hear(later);
+    cell.receive(agent.restart());
+    cell.receive(late);
+    cell.receive(later);
     cell.check(&agent);
     assert_eq!(cell.window.position(), Some((2, 1)));
     assert!(!cell.window.has_gap());

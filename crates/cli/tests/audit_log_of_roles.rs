@@ -134,13 +134,13 @@ fn calls_without_the_right_certificate_have_lines() {
         // An agent conducts no cell, and belongs to its own.
         CellClient::new(options(&own))
             .unwrap()
-            .cell()
+            .cell_id()
             .await
             .unwrap_err();
         let agent = AgentClient::new(options(&foreign)).unwrap();
         agent.connect().await.map(drop).unwrap_err();
         let made_up = CellClient::new(options(&made_up)).unwrap();
-        made_up.cell().await.unwrap_err();
+        made_up.cell_id().await.unwrap_err();
     });
     // Without TLS.
     let mut plain = TcpStream::connect(cell.address).unwrap();
@@ -192,7 +192,7 @@ fn calls_with_a_wrong_token_have_lines_without_it() {
                 token,
                 ..cell.options()
             };
-            let answer = CellClient::new(options).unwrap().cell().await;
+            let answer = CellClient::new(options).unwrap().cell_id().await;
             drop(answer);
         }
     });

@@ -109,7 +109,7 @@ fn create() -> Envelope {
                 amounts: Vec::new(),
             },
             alternates: Vec::new(),
-            claim: 1,
+            claim_number: 1,
         })),
     }
 }
@@ -160,20 +160,20 @@ fn an_accepted_build_continues_after_a_kill() {
     let mut cell = Cell::start(&store, &[]);
     let options = cell.options();
     let client = runtime.block_on(async { CellClient::new(options).unwrap() });
-    let id = runtime.block_on(client.cell()).unwrap();
+    let id = runtime.block_on(client.cell_id()).unwrap();
     let replies = runtime.block_on(client.deliver(vec![create()])).unwrap();
     assert_eq!(replies, [Reply::Accepted]);
     assert_eq!(cell.stop_with(Signal::KILL).0, None);
 
     let mut cell = Cell::start_on(cell.address, &store, &[]);
-    assert_eq!(runtime.block_on(client.cell()).unwrap(), id);
+    assert_eq!(runtime.block_on(client.cell_id()).unwrap(), id);
     let built =
         async { tokio::time::timeout(TEST_TIMEOUT, run_agent_until_active(cell.options())).await };
     runtime.block_on(built).unwrap();
     let instance = InstanceId(Uuid::from_u128(1));
     let actions = runtime.block_on(client.actions(instance)).unwrap();
     assert_eq!(actions.len(), 1);
-    assert_eq!(actions[0].tries.len(), 1);
+    assert_eq!(actions[0].attempts.len(), 1);
     let (code, log) = cell.stop_with(Signal::TERM);
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("stopped"), "{log}");
@@ -225,11 +225,11 @@ fn a_token_protects_a_cell_on_loopback_and_is_not_enough_elsewhere() {
     runtime.block_on(async {
         let options = ClientOptions::new(format!("127.0.0.1:{}", cell.address.port()));
         let without_token = CellClient::new(options.clone()).unwrap();
-        let error = without_token.cell().await.unwrap_err();
+        let error = without_token.cell_id().await.unwrap_err();
         assert!(error.to_string().contains("token"), "{error}");
         let token = Some(Token::new("0123456789abcdef-secret").unwrap());
         let with_token = CellClient::new(ClientOptions { token, ..options }).unwrap();
-        with_token.cell().await.unwrap();
+        with_token.cell_id().await.unwrap();
     });
     drop(cell);
     let open = [
@@ -255,7 +255,7 @@ fn a_store_belongs_to_one_cell() {
     cell.stop_with(Signal::TERM);
     let cell = Cell::start(&store, &[]);
     let runtime = runtime();
-    let id = runtime.block_on(async { CellClient::new(cell.options()).unwrap().cell().await });
+    let id = runtime.block_on(async { CellClient::new(cell.options()).unwrap().cell_id().await });
     assert_eq!(id.unwrap(), CellId(Uuid::try_parse(uuid).unwrap()));
     drop(cell);
     let other = "ce110000-0000-4000-8000-000000000002";

@@ -7,7 +7,7 @@
 //! An instance has at most one [`Job`], and a job has at most one request under way. A request to
 //! an agent carries the instance's attempt, and an answer to another attempt is refused. A request
 //! to placement carries a number (see [`crate::claim_request`]). Guests that are no longer wanted
-//! are *doomed*: their hosts are asked to destroy them until they report that they have.
+//! are *doomed*: their hosts are requested to destroy them until they report that they have.
 //!
 //! # The contract of an agent
 //!
@@ -15,7 +15,7 @@
 //!   list of its guests (after removing partly built ones), and refuses steps of other sessions.
 //! - Within a session it begins a step of an attempt once. A known attempt is answered again; an
 //!   attempt smaller than the greatest known one of the instance is ignored.
-//! - It never builds a guest that it was told to destroy. Destroying a guest that does not exist,
+//! - It never builds a guest that it was ordered to destroy. Destroying a guest that does not exist,
 //!   and building one that does, succeed at once.
 
 mod decide;
@@ -24,9 +24,9 @@ mod event;
 pub mod state;
 
 pub use decide::{Options, Refusal, decide};
-pub use effect::{Effect, EffectPlace, Order};
+pub use effect::{Effect, EffectPosition, Order};
 pub use event::{Event, Failure};
 pub use state::{
-    Change, GuestRef, Host, Instance, Job, JobKind, Meta, Next, Stage, State, Step, Target, Undo,
-    VmState,
+    Change, Continuation, GuestRef, Host, Instance, Job, JobKind, Meta, Stage, State, Step, Target,
+    Undo, VmState,
 };

@@ -18,7 +18,7 @@ pub struct ClaimRequest {
     /// instance.
     pub number: u64,
     /// The change of allocations that is requested.
-    pub want: ClaimChange,
+    pub change: ClaimChange,
 }
 
 /// The change of allocations that a cell requests.

@@ -16,7 +16,7 @@ pub const INSTANCE: &str = "INSTANCE";
 /// The consumer type of migrations.
 pub const MIGRATION: &str = "MIGRATION";
 
-/// The wish of an instance as an intent of placement.
+/// The intent with which placement claims one of the candidates for an instance.
 #[must_use]
 pub fn intent(
     state: &State,
@@ -70,7 +70,7 @@ pub fn claim_first(
     changes: &mut Vec<Change>,
 ) -> Result<u32, Option<Refusal>> {
     let start = changes.len();
-    let mut why = None;
+    let mut first_reason = None;
     for (index, candidate) in (0u32..).zip(candidates) {
         let alongside = handed_to_migration.map(|(migration, held)| ConsumerClaim {
             consumer: migration.consumer(),
@@ -78,7 +78,7 @@ pub fn claim_first(
             project: spec.project.clone(),
             user: spec.user.clone(),
             consumer_type: Some(MIGRATION.into()),
-            allocations: left_behind(state, held, candidate)
+            allocations: allocations_of_migration(state, held, candidate)
                 .iter()
                 .map(Amounts::request)
                 .collect(),
@@ -99,22 +99,26 @@ pub fn claim_first(
             Ok(_) => return Ok(index),
             Err(Refusal::NothingFits { first, .. }) => {
                 changes.truncate(start);
-                why = why.or(first.map(|first| *first));
+                first_reason = first_reason.or(first.map(|first| *first));
             }
             Err(refusal) => {
                 changes.truncate(start);
-                why = why.or(Some(refusal));
+                first_reason = first_reason.or(Some(refusal));
             }
         }
     }
-    Err(why)
+    Err(first_reason)
 }
 
 /// The allocations that a migration keeps so that the instance can go back from a candidate.
 ///
 /// These are all allocations of the old host. Of a provider outside of the host that the candidate
 /// uses too (shared storage), only what the candidate does not include: it is one disk, not two.
-fn left_behind(state: &State, held: &[Amounts], candidate: &Candidate) -> Vec<Amounts> {
+fn allocations_of_migration(
+    state: &State,
+    held: &[Amounts],
+    candidate: &Candidate,
+) -> Vec<Amounts> {
     let is_of_a_host = |provider| {
         let provider = state.provider_by_uuid(provider);
         let root = provider.and_then(|provider| state.provider(provider.root));
@@ -153,7 +157,7 @@ fn left_behind(state: &State, held: &[Amounts], candidate: &Candidate) -> Vec<Am
 
 /// The allocations of an instance, by provider.
 #[must_use]
-pub fn held(state: &State, instance: InstanceId) -> Vec<Amounts> {
+pub fn held_allocations(state: &State, instance: InstanceId) -> Vec<Amounts> {
     let mut held: Vec<Amounts> = Vec::new();
     let consumer = state.consumer(instance.consumer());
     for one in consumer.iter().flat_map(|consumer| &consumer.allocations) {
@@ -178,7 +182,7 @@ pub fn held(state: &State, instance: InstanceId) -> Vec<Amounts> {
 
 /// Whether an instance has allocations from a host or its descendants.
 #[must_use]
-pub fn holds_on(state: &State, instance: InstanceId, host: HostId) -> bool {
+pub fn has_allocations_on(state: &State, instance: InstanceId, host: HostId) -> bool {
     let consumer = state.consumer(instance.consumer());
     let mut held = consumer.iter().flat_map(|consumer| &consumer.allocations);
     held.any(|one| {
@@ -188,7 +192,7 @@ pub fn holds_on(state: &State, instance: InstanceId, host: HostId) -> bool {
     })
 }
 
-/// The host that the claim of an instance placed it on.
+/// The host that was recorded with the claim of an instance.
 #[must_use]
 pub fn host_of(state: &State, instance: InstanceId) -> Option<HostId> {
     let placing = state.consumer(instance.consumer())?.placing?;
@@ -206,7 +210,7 @@ pub fn release(state: &State, consumer: ConsumerUuid, changes: &mut Vec<Change>)
 ///
 /// Capacity is not checked: instance and migration already hold at least as much, and inventories
 /// may have shrunk meanwhile. A move must always be able to end.
-pub fn take_back(
+pub fn restore_allocations(
     state: &State,
     (instance, spec): (InstanceId, &Spec),
     (migration, source, held): (MigrationId, Option<HostId>, &[Amounts]),
@@ -278,7 +282,7 @@ fn increment_generations(
 ///
 /// # Errors
 ///
-/// The refusal of placement: fewer than `least` found a place, say.
+/// The refusal of placement: for example that fewer than `least` instances found a host.
 pub fn claim_many(
     state: &State,
     intents: Vec<Intent>,

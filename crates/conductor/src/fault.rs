@@ -27,7 +27,7 @@ pub struct Action {
     /// The time at which it ended; `None` while it is under way.
     pub finished_at: Option<Timestamp>,
     /// The steps that were tried, in order.
-    pub tries: Vec<Attempt>,
+    pub attempts: Vec<Attempt>,
     /// The reason of a failure; `None` on success.
     pub fault: Option<Fault>,
 }
@@ -35,13 +35,13 @@ pub struct Action {
 /// One step requested from a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The host that was asked.
+    /// The host whose agent was to carry out the step.
     pub host: HostId,
     /// The attempt number within the instance.
     pub attempt: u32,
     /// The time of the request.
     pub started_at: Timestamp,
-    /// The time of the answer, or of giving up.
+    /// The time of the answer, or of the time-out.
     pub finished_at: Timestamp,
     /// The reason of a failure; `None` on success.
     pub failure: Option<String>,

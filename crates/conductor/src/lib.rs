@@ -5,13 +5,13 @@
 //!
 //! - [`super_conductor`]: build requests, cells, mappings, moves. Its decisions are joined with
 //!   placement's in [`control`]: a claim and the record that explains it are one command.
-//! - [`cell_conductor`]: the instances of one cell, what their hosts are asked for, and how a
-//!   failed build goes to the next alternate.
+//! - [`cell_conductor`]: the instances of one cell, the requests to the agents of their hosts, and how
+//!   a failed build goes to the next alternate.
 //!
-//! What has to be done outside ([`super_conductor::Effect`], [`cell_conductor::Effect`]) is read
-//! off the state. It stays there until an answer takes it away, so whoever carries effects out may
-//! do so once, twice, or again after a crash. [`message`] and [`claim_request`] are what the
-//! machines say to each other.
+//! What has to be done outside ([`super_conductor::Effect`], [`cell_conductor::Effect`]) is derived
+//! from the state. It stays there until a response removes its reason, so effects may be carried out
+//! once, twice, or again after a crash. [`message`] and [`claim_request`] have the messages between the
+//! machines.
 
 pub mod cell_conductor;
 pub mod claim_request;

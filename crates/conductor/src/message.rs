@@ -15,7 +15,7 @@ pub enum Message {
         /// The instance to delete.
         instance: InstanceId,
         /// The number of the last claim or claim request that control knows.
-        claim: u64,
+        claim_number: u64,
     },
     /// Block other jobs of an instance, because a target is being sought for a move.
     Reserve {
@@ -26,7 +26,7 @@ pub enum Message {
         /// The kind of the move.
         kind: MoveKind,
         /// The number of the move within the instance, so that an old message reserves nothing.
-        turn: u32,
+        move_number: u32,
     },
     /// Carry out a reserved move.
     Move(Box<MoveOrder>),
@@ -38,7 +38,7 @@ pub enum Message {
         migration: MigrationId,
     },
     /// End a move that waits for confirmation or reversal.
-    Conclude {
+    ConfirmOrRevert {
         /// The instance that was moved.
         instance: InstanceId,
         /// The UUID of the move.
@@ -60,7 +60,7 @@ pub struct Create {
     /// Further candidates for the build, the best first.
     pub alternates: Vec<Candidate>,
     /// The number of the claim; see [`crate::claim_request`].
-    pub claim: u64,
+    pub claim_number: u64,
 }
 
 /// A move whose target is claimed.
@@ -77,7 +77,7 @@ pub struct MoveOrder {
     /// The new specification, if the move changes it.
     pub spec: Option<Spec>,
     /// The number of the claim; see [`crate::claim_request`].
-    pub claim: u64,
+    pub claim_number: u64,
 }
 
 /// The kind of a move.
@@ -123,7 +123,7 @@ impl Message {
             Self::Delete { instance, .. }
             | Self::Reserve { instance, .. }
             | Self::Cancel { instance, .. }
-            | Self::Conclude { instance, .. } => *instance,
+            | Self::ConfirmOrRevert { instance, .. } => *instance,
         }
     }
 }

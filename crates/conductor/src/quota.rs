@@ -100,8 +100,8 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Limits by resource; [`UNLIMITED`] says that there is none, and nothing that the next scope
-/// decides.
+/// Limits by resource. [`UNLIMITED`] decides that a resource is not limited; a resource without an
+/// entry is decided by the next scope.
 pub type Limits = BTreeMap<Resource, i64>;
 
 /// Whom limits are for.
@@ -130,7 +130,7 @@ pub struct QuotaSet {
 
 /// What an instance counts for, besides being one. Shared among the specs of one request.
 ///
-/// The default says that nothing is known: a release without quotas wrote the spec.
+/// The default means that the usage is not known, because a release without quotas wrote the spec.
 #[derive(Clone, Debug, Default)]
 pub struct Usage(Option<Arc<UsageAmounts>>);
 
@@ -166,7 +166,7 @@ impl Usage {
 
     /// The amounts by which this usage exceeds another, resource by resource.
     #[must_use]
-    pub fn more_than(&self, other: &Self) -> Self {
+    pub fn excess_over(&self, other: &Self) -> Self {
         if self == other {
             return Self::default();
         }
@@ -272,7 +272,7 @@ impl ProjectUsage {
     }
 
     /// Takes amounts back that were counted.
-    pub(crate) fn take(&mut self, usage: &Usage) {
+    pub(crate) fn subtract(&mut self, usage: &Usage) {
         let Some(amounts) = usage.amounts() else {
             return;
         };
@@ -288,7 +288,7 @@ impl ProjectUsage {
         }
     }
 
-    /// What it is of each resource, in the order in which refusals name them.
+    /// The amount of each resource, in the order in which refusals name the resources.
     pub(crate) fn resources(&self) -> impl Iterator<Item = (Resource, u64)> + '_ {
         let plain = [
             (Resource::Instances, self.instances),
@@ -318,20 +318,20 @@ pub struct ExceededLimit {
     pub limit: i64,
 }
 
-/// In Nova's words, because clients look for them.
+/// The text is Nova's, because clients parse it.
 impl fmt::Display for OverQuota {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |show: &dyn Fn(&ExceededLimit) -> String| {
             let shown: Vec<String> = self.0.iter().map(show).collect();
             shown.join(", ")
         };
-        let names = list(&|one| one.resource.to_string());
+        let names = list(&|limit| limit.resource.to_string());
         write!(
             formatter,
             "Quota exceeded for {names}: Requested {}, but already used {} of {} {names}",
-            list(&|one| one.requested.to_string()),
-            list(&|one| one.used.to_string()),
-            list(&|one| one.limit.to_string()),
+            list(&|limit| limit.requested.to_string()),
+            list(&|limit| limit.used.to_string()),
+            list(&|limit| limit.limit.to_string()),
         )
     }
 }
@@ -371,15 +371,18 @@ mod tests {
                 classes,
             })
         };
-        assert_eq!(usage(4, 512, 1).more_than(&usage(2, 1024, 1)), {
+        assert_eq!(usage(4, 512, 1).excess_over(&usage(2, 1024, 1)), {
             let amounts = UsageAmounts {
                 cores: 2,
                 ..UsageAmounts::default()
             };
             Usage::new(amounts)
         });
-        assert!(!usage(1, 1, 1).more_than(&usage(1, 1, 2)).is_known());
-        assert_eq!(usage(1, 1, 1).more_than(&Usage::default()), usage(1, 1, 1));
+        assert!(!usage(1, 1, 1).excess_over(&usage(1, 1, 2)).is_known());
+        assert_eq!(
+            usage(1, 1, 1).excess_over(&Usage::default()),
+            usage(1, 1, 1)
+        );
     }
 
     #[test]

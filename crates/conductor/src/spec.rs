@@ -38,7 +38,7 @@ pub struct Spec {
     /// Sealed secrets for the first build, or for the rebuild that is under way. They are forgotten
     /// once the guest exists. Conductors cannot read them.
     pub build_secrets: SharedText,
-    /// Sealed secrets that are needed each time the guest is built anew.
+    /// Sealed secrets that are needed each time the guest is built again.
     pub secrets: SharedText,
 }
 
@@ -68,7 +68,8 @@ impl Spec {
     ///
     /// They may be of different releases, and an older one does not have a field that was added
     /// later. So what is hashed never changes: these fields, as a tuple in postcard's encoding. A
-    /// body is hashed as it is kept, with fields that only others know. Sealed secrets are not
+    /// body is hashed as it is stored, including fields that only other releases know. Sealed secrets
+    /// are not
     /// hashed: each role seals them with a key of its own.
     #[must_use]
     pub fn digest(&self) -> u64 {
@@ -111,7 +112,8 @@ impl Spec {
 /// The part of a spec that conductors do not decide by. Whoever does not need its fields passes it
 /// on as it is, so that an older release in between loses nothing of what a newer one added.
 ///
-/// Specs that were created together share its beginning, which is kept, recorded and saved once. A
+/// Specs that were created together share its beginning, which is in memory, in the journal and in a
+/// snapshot only once. A
 /// creator who splits a body has to put everything that influences placement into the shared part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpecBody {
@@ -179,7 +181,7 @@ pub struct SharedRow {
 impl SharedRow {
     /// A row of these parts.
     #[must_use]
-    pub fn parted(common: Arc<[u8]>, own: impl Into<Box<[u8]>>) -> Self {
+    pub fn from_parts(common: Arc<[u8]>, own: impl Into<Box<[u8]>>) -> Self {
         let own = own.into();
         Self {
             common,
@@ -191,7 +193,7 @@ impl SharedRow {
     /// A row with secrets in the clear in its first part, which it shares with no other.
     #[must_use]
     pub fn hidden(common: Arc<[u8]>, own: impl Into<Box<[u8]>>) -> Self {
-        let mut row = Self::parted(common, own);
+        let mut row = Self::from_parts(common, own);
         row.is_hidden = true;
         row
     }
@@ -254,7 +256,7 @@ pub struct SharedText {
 impl SharedText {
     /// A body with a shared beginning.
     #[must_use]
-    pub fn parted(common: Arc<str>, own: impl Into<Box<str>>) -> Self {
+    pub fn from_parts(common: Arc<str>, own: impl Into<Box<str>>) -> Self {
         let own = own.into();
         Self {
             common,
@@ -322,19 +324,19 @@ impl SharedText {
 
 impl From<String> for SharedText {
     fn from(text: String) -> Self {
-        Self::parted(text.into(), "")
+        Self::from_parts(text.into(), "")
     }
 }
 
 impl From<&str> for SharedText {
     fn from(text: &str) -> Self {
-        Self::parted(text.into(), "")
+        Self::from_parts(text.into(), "")
     }
 }
 
 impl Default for SharedText {
     fn default() -> Self {
-        Self::parted(Arc::default(), "")
+        Self::from_parts(Arc::default(), "")
     }
 }
 
@@ -381,7 +383,7 @@ pub struct Rules(Arc<[HardRule]>);
 impl Rules {
     /// Whether both are the same list in memory, which is more than equality.
     #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same_list(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -451,19 +453,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_the_parts_of_a_body_meet_says_nothing() {
+    fn equality_does_not_depend_on_where_a_text_is_split() {
         let whole = SharedText::from(r#"{"a": "é", "b": 1}"#);
         let text = whole.text().into_owned();
         for at in (0..=text.len()).filter(|at| text.is_char_boundary(*at)) {
             let (common, own) = text.split_at(at);
-            let parted = SharedText::parted(common.into(), own);
-            assert_eq!(parted, whole);
-            assert_eq!(parted.text(), text);
-            assert_eq!(parted.len(), text.len());
+            let split = SharedText::from_parts(common.into(), own);
+            assert_eq!(split, whole);
+            assert_eq!(split.text(), text);
+            assert_eq!(split.len(), text.len());
         }
         assert_ne!(
             whole,
-            SharedText::parted(r#"{"a": "é", "#.into(), r#""b": 2}"#)
+            SharedText::from_parts(r#"{"a": "é", "#.into(), r#""b": 2}"#)
         );
     }
 }

@@ -23,7 +23,7 @@ pub use decide::decide;
 pub use effect::Effect;
 pub use listing::{ListKey, Listing};
 pub use quotas::DEFAULT_CLASS;
-pub use record_sizes::{INSTANCE_BYTES, of_labels, of_spec};
+pub use record_sizes::{INSTANCE_BYTES, labels_bytes, spec_bytes};
 pub use rows::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Deletion, Flavor, GroupTopology,
     HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,

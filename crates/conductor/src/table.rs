@@ -34,11 +34,11 @@ pub trait Tables: Default {
 /// An index derived from the rows of a state and updated with them.
 pub(crate) trait Index<C>: Clone + std::fmt::Debug + Default + PartialEq {
     /// Updates the index after a row has changed: its former and its new content.
-    fn follow(&mut self, before: &C, now: &C);
+    fn update(&mut self, before: &C, after: &C);
 }
 
 impl<C> Index<C> for () {
-    fn follow(&mut self, _before: &C, _now: &C) {}
+    fn update(&mut self, _before: &C, _after: &C) {}
 }
 
 /// Declares a state, its facts, their undo data, and the derived index. One of its tables has to
@@ -100,7 +100,7 @@ macro_rules! tables {
                         Undo(Change::$fact(key.clone(), before.map(Box::new)))
                     } )*
                 };
-                crate::table::Index::follow(&mut self.index, &undo.0, change);
+                crate::table::Index::update(&mut self.index, &undo.0, change);
                 undo
             }
 

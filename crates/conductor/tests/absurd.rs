@@ -56,9 +56,9 @@ fn an_instance_with_the_greatest_numbers_is_deleted() {
         vm_state: VmState::Active,
         guest: Some(GuestRef { host, number: 1 }),
         zone: None,
-        claim: u64::MAX,
+        claim_number: u64::MAX,
         attempt: u32::MAX,
-        turn: u32::MAX,
+        move_number: u32::MAX,
         actions: u32::MAX,
         fault: None,
         created_at: AT,
@@ -67,7 +67,10 @@ fn an_instance_with_the_greatest_numbers_is_deleted() {
     state.apply(&Change::Instance(instance, Some(Box::new(row))));
     happen(&mut state, &started(host, 5)).unwrap();
     happen(&mut state, &Event::Shelve { instance }).unwrap();
-    let message = Message::Delete { instance, claim: 1 };
+    let message = Message::Delete {
+        instance,
+        claim_number: 1,
+    };
     let sent_at = AT;
     happen(&mut state, &Event::Message(Envelope { sent_at, message })).unwrap();
     happen(&mut state, &Event::Tick).unwrap();

@@ -21,7 +21,7 @@ struct Budget {
 
 struct Explorer {
     seen: BTreeSet<u64>,
-    ends: usize,
+    final_states: usize,
 }
 
 fn fingerprint(world: &World, budget: Budget) -> u64 {
@@ -42,8 +42,8 @@ fn fingerprint(world: &World, budget: Budget) -> u64 {
 
 impl Explorer {
     fn explore(&mut self, world: World, budget: Budget) {
-        let mut waiting = vec![(world, budget)];
-        while let Some((world, budget)) = waiting.pop() {
+        let mut unexplored = vec![(world, budget)];
+        while let Some((world, budget)) = unexplored.pop() {
             if !self.seen.insert(fingerprint(&world, budget)) {
                 continue;
             }
@@ -55,18 +55,18 @@ impl Explorer {
                 };
                 world.conduct(command);
                 let deletes = budget.deletes - 1;
-                waiting.push((world, Budget { deletes, ..budget }));
+                unexplored.push((world, Budget { deletes, ..budget }));
             }
             if budget.late > 0 {
                 let mut world = world.clone();
                 world.at = Timestamp(world.at.0 + 601_000_000);
                 world.happen(cell(0), &Event::Tick);
                 let late = budget.late - 1;
-                waiting.push((world, Budget { late, ..budget }));
+                unexplored.push((world, Budget { late, ..budget }));
             }
-            Self::deliver_each(&world, budget, &mut waiting);
+            Self::deliver_each(&world, budget, &mut unexplored);
             if world.network.is_empty() {
-                self.ends += 1;
+                self.final_states += 1;
                 let mut world = world;
                 world.settle();
                 world.check_at_rest();
@@ -77,22 +77,22 @@ impl Explorer {
         }
     }
 
-    fn deliver_each(world: &World, budget: Budget, waiting: &mut Vec<(World, Budget)>) {
-        for place in 0..world.network.len() {
+    fn deliver_each(world: &World, budget: Budget, unexplored: &mut Vec<(World, Budget)>) {
+        for index in 0..world.network.len() {
             let mut after = world.clone();
-            let packet = after.network.remove(place);
+            let packet = after.network.remove(index);
             if budget.lost > 0 {
                 let lost = budget.lost - 1;
-                waiting.push((after.clone(), Budget { lost, ..budget }));
+                unexplored.push((after.clone(), Budget { lost, ..budget }));
             }
             after.deliver(packet.clone());
             if budget.doubled > 0 {
                 let mut again = after.clone();
                 again.network.push(packet);
                 let doubled = budget.doubled - 1;
-                waiting.push((again, Budget { doubled, ..budget }));
+                unexplored.push((again, Budget { doubled, ..budget }));
             }
-            waiting.push((after, budget));
+            unexplored.push((after, budget));
         }
     }
 }
@@ -104,40 +104,55 @@ fn explore(fails: &[u32], budget: Budget) -> (usize, usize) {
     world.create(&[1]);
     let mut explorer = Explorer {
         seen: BTreeSet::new(),
-        ends: 0,
+        final_states: 0,
     };
     explorer.explore(world, budget);
-    (explorer.seen.len(), explorer.ends)
+    (explorer.seen.len(), explorer.final_states)
 }
 
 #[test]
 fn a_delete_at_any_point_of_a_build_leaves_nothing() {
-    let calm = Budget {
+    let one_delete = Budget {
         deletes: 1,
         doubled: 0,
         lost: 0,
         late: 0,
     };
     for fails in [&[][..], &[0], &[0, 1]] {
-        let (states, ends) = explore(fails, calm);
-        assert!(states > 20 && ends > 0, "{states} states, {ends} ends");
+        let (states, final_states) = explore(fails, one_delete);
+        assert!(
+            states > 20 && final_states > 0,
+            "{states} states, {final_states} final_states"
+        );
     }
 }
 
 #[test]
-fn nor_with_a_message_doubled_lost_or_late() {
-    let calm = Budget {
+fn a_delete_leaves_nothing_if_a_message_is_doubled_lost_or_late() {
+    let one_delete = Budget {
         deletes: 1,
         doubled: 0,
         lost: 0,
         late: 0,
     };
     for budget in [
-        Budget { doubled: 1, ..calm },
-        Budget { lost: 1, ..calm },
-        Budget { late: 1, ..calm },
+        Budget {
+            doubled: 1,
+            ..one_delete
+        },
+        Budget {
+            lost: 1,
+            ..one_delete
+        },
+        Budget {
+            late: 1,
+            ..one_delete
+        },
     ] {
-        let (states, ends) = explore(&[0], budget);
-        assert!(states > 100 && ends > 0, "{states} states, {ends} ends");
+        let (states, final_states) = explore(&[0], budget);
+        assert!(
+            states > 100 && final_states > 0,
+            "{states} states, {final_states} final_states"
+        );
     }
 }

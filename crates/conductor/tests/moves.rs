@@ -8,9 +8,9 @@ use placewright_conductor::super_conductor::{Command, MigrationStatus};
 use placewright_conductor::{CellId, MoveDecision, MoveKind};
 use placewright_testing::world::{World, cell, host, instance, migration, spec};
 
-/// How messages are delivered.
+/// Delivery messages are delivered.
 #[derive(Clone, Copy)]
-enum How {
+enum Delivery {
     /// Each once, in order.
     InOrder,
     /// Each twice in succession.
@@ -19,14 +19,14 @@ enum How {
     Killed(usize),
 }
 
-struct Play {
+struct Scenario {
     world: World,
-    how: How,
+    delivery: Delivery,
     delivered: usize,
 }
 
-impl Play {
-    fn rest(&mut self) {
+impl Scenario {
+    fn settle(&mut self) {
         loop {
             if self.world.network.is_empty() {
                 self.world.happen(cell(0), &Event::Tick);
@@ -36,12 +36,12 @@ impl Play {
                 }
             }
             let packet = self.world.network.remove(0);
-            if matches!(self.how, How::Twice) {
+            if matches!(self.delivery, Delivery::Twice) {
                 self.world.deliver(packet.clone());
             }
             self.world.deliver(packet);
             self.delivered += 1;
-            if matches!(self.how, How::Killed(at) if at == self.delivered) {
+            if matches!(self.delivery, Delivery::Killed(at) if at == self.delivered) {
                 self.world.crash();
             }
             self.world.check();
@@ -57,26 +57,29 @@ impl Play {
             kind,
             spec: resized.map(Box::new),
         });
-        self.rest();
+        self.settle();
     }
 
-    fn conclude(&mut self, number: usize, decision: MoveDecision) {
+    fn confirm_or_revert(&mut self, number: usize, decision: MoveDecision) {
         let migration = migration(number);
-        self.world.conduct(Command::Conclude {
+        self.world.conduct(Command::ConfirmOrRevert {
             migration,
             decision,
         });
-        self.rest();
+        self.settle();
     }
 
-    fn is(&self, state: VmState, at: Option<u32>) {
+    fn check_state(&self, state: VmState, at: Option<u32>) {
         let row = &self.world.cells[&cell(0)].instances()[&instance(1)];
-        let place = row.guest.map(|place| place.host);
-        assert_eq!((row.vm_state, place), (state, at.map(|at| host(0, at))));
+        let guest_host = row.guest.map(|guest| guest.host);
+        assert_eq!(
+            (row.vm_state, guest_host),
+            (state, at.map(|at| host(0, at)))
+        );
         self.world.check_at_rest();
     }
 
-    fn ended(&self, number: usize, status: MigrationStatus) {
+    fn check_status(&self, number: usize, status: MigrationStatus) {
         let row = &self.world.control.conductor.migrations()[&migration(number)];
         assert_eq!(row.status, status);
     }
@@ -84,109 +87,118 @@ impl Play {
 
 /// The life of an instance: built on an alternate, moved in every way, deleted. Returns the
 /// digests along the way.
-fn life(how: How) -> (Vec<(u128, u128)>, usize) {
-    let mut play = Play {
+fn run_lifecycle(delivery: Delivery) -> (Vec<(u128, u128)>, usize) {
+    let mut scenario = Scenario {
         world: World::new(1, 4, 8),
-        how,
+        delivery,
         delivered: 0,
     };
     let mut digests = Vec::new();
-    let mut note = |play: &Play| {
-        let cell = placewright_records::cell::digest(&play.world.cells[&cell(0)]);
+    let mut record = |scenario: &Scenario| {
+        let cell = placewright_records::cell::digest(&scenario.world.cells[&cell(0)]);
         digests.push((
-            placewright_records::control::digest(&play.world.control),
+            placewright_records::control::digest(&scenario.world.control),
             cell,
         ));
     };
-    play.world.failing = vec![host(0, 0)];
-    play.world.create(&[1]);
-    play.rest();
-    play.is(VmState::Active, Some(1));
-    note(&play);
-    play.world.failing = vec![host(0, 2)];
-    play.start(1, MoveKind::ColdMigrate);
-    play.is(VmState::Resized, Some(0));
-    play.conclude(1, MoveDecision::Confirm);
-    play.is(VmState::Active, Some(0));
-    play.ended(1, MigrationStatus::Confirmed);
-    note(&play);
-    play.start(2, MoveKind::Resize);
-    play.is(VmState::Resized, Some(0));
-    play.conclude(2, MoveDecision::Revert);
-    play.is(VmState::Active, Some(0));
-    play.ended(2, MigrationStatus::Reverted);
-    note(&play);
-    play.start(3, MoveKind::Resize);
-    play.conclude(3, MoveDecision::Confirm);
-    play.is(VmState::Active, Some(0));
-    note(&play);
-    play.world.failing = vec![host(0, 1), host(0, 2)];
-    play.start(4, MoveKind::LiveMigrate);
-    play.is(VmState::Active, Some(3));
-    note(&play);
-    play.world.failing = (0..3).map(|n| host(0, n)).collect();
-    play.start(5, MoveKind::LiveMigrate);
-    play.is(VmState::Active, Some(3));
-    play.ended(5, MigrationStatus::Error);
-    note(&play);
-    play.world.failing = vec![host(0, 3)];
-    play.start(6, MoveKind::ColdMigrate);
-    play.is(VmState::Active, Some(3));
-    play.ended(6, MigrationStatus::Error);
-    note(&play);
-    play.world.failing.clear();
-    shelve_and_evacuate(&mut play, &mut note);
+    scenario.world.failing = vec![host(0, 0)];
+    scenario.world.create(&[1]);
+    scenario.settle();
+    scenario.check_state(VmState::Active, Some(1));
+    record(&scenario);
+    scenario.world.failing = vec![host(0, 2)];
+    scenario.start(1, MoveKind::ColdMigrate);
+    scenario.check_state(VmState::Resized, Some(0));
+    scenario.confirm_or_revert(1, MoveDecision::Confirm);
+    scenario.check_state(VmState::Active, Some(0));
+    scenario.check_status(1, MigrationStatus::Confirmed);
+    record(&scenario);
+    scenario.start(2, MoveKind::Resize);
+    scenario.check_state(VmState::Resized, Some(0));
+    scenario.confirm_or_revert(2, MoveDecision::Revert);
+    scenario.check_state(VmState::Active, Some(0));
+    scenario.check_status(2, MigrationStatus::Reverted);
+    record(&scenario);
+    scenario.start(3, MoveKind::Resize);
+    scenario.confirm_or_revert(3, MoveDecision::Confirm);
+    scenario.check_state(VmState::Active, Some(0));
+    record(&scenario);
+    scenario.world.failing = vec![host(0, 1), host(0, 2)];
+    scenario.start(4, MoveKind::LiveMigrate);
+    scenario.check_state(VmState::Active, Some(3));
+    record(&scenario);
+    scenario.world.failing = (0..3).map(|n| host(0, n)).collect();
+    scenario.start(5, MoveKind::LiveMigrate);
+    scenario.check_state(VmState::Active, Some(3));
+    scenario.check_status(5, MigrationStatus::Error);
+    record(&scenario);
+    scenario.world.failing = vec![host(0, 3)];
+    scenario.start(6, MoveKind::ColdMigrate);
+    scenario.check_state(VmState::Active, Some(3));
+    scenario.check_status(6, MigrationStatus::Error);
+    record(&scenario);
+    scenario.world.failing.clear();
+    shelve_and_evacuate(&mut scenario, &mut record);
     let command = Command::Delete {
         instance: instance(1),
     };
-    play.world.conduct(command);
-    play.rest();
-    play.world.check_nothing_left(instance(1));
-    note(&play);
-    (digests, play.delivered)
+    scenario.world.conduct(command);
+    scenario.settle();
+    scenario.world.check_nothing_left(instance(1));
+    record(&scenario);
+    (digests, scenario.delivered)
 }
 
-fn shelve_and_evacuate(play: &mut Play, note: &mut dyn FnMut(&Play)) {
+fn shelve_and_evacuate(scenario: &mut Scenario, record: &mut dyn FnMut(&Scenario)) {
     let shelve = Event::Shelve {
         instance: instance(1),
     };
-    play.world.happen(cell(0), &shelve).unwrap();
-    play.rest();
-    play.is(VmState::ShelvedOffloaded, None);
-    note(play);
-    play.start(7, MoveKind::Unshelve);
-    play.is(VmState::Active, Some(0));
-    note(play);
+    scenario.world.happen(cell(0), &shelve).unwrap();
+    scenario.settle();
+    scenario.check_state(VmState::ShelvedOffloaded, None);
+    record(scenario);
+    scenario.start(7, MoveKind::Unshelve);
+    scenario.check_state(VmState::Active, Some(0));
+    record(scenario);
     let rebuild = Event::Rebuild {
         instance: instance(1),
-        spec: spec(play.world.at),
+        spec: spec(scenario.world.at),
     };
-    play.world.happen(cell(0), &rebuild).unwrap();
-    play.rest();
-    play.is(VmState::Active, Some(0));
-    play.world.agents.get_mut(&host(0, 0)).unwrap().is_up = false;
+    scenario.world.happen(cell(0), &rebuild).unwrap();
+    scenario.settle();
+    scenario.check_state(VmState::Active, Some(0));
+    scenario.world.agents.get_mut(&host(0, 0)).unwrap().is_up = false;
     let down = Event::HostDown { host: host(0, 0) };
-    play.world.happen(cell(0), &down).unwrap();
-    play.start(8, MoveKind::Evacuate);
-    play.world.agents.get_mut(&host(0, 0)).unwrap().restart();
-    play.rest();
-    play.is(VmState::Active, Some(1));
-    play.ended(8, MigrationStatus::Confirmed);
-    note(play);
+    scenario.world.happen(cell(0), &down).unwrap();
+    scenario.start(8, MoveKind::Evacuate);
+    scenario
+        .world
+        .agents
+        .get_mut(&host(0, 0))
+        .unwrap()
+        .restart();
+    scenario.settle();
+    scenario.check_state(VmState::Active, Some(1));
+    scenario.check_status(8, MigrationStatus::Confirmed);
+    record(scenario);
 }
 
 #[test]
 fn every_step_done_twice_or_interrupted_gives_the_same_result() {
-    let (digests, delivered) = life(How::InOrder);
+    let (digests, delivered) = run_lifecycle(Delivery::InOrder);
     assert!(delivered > 100, "{delivered}");
-    assert_eq!(life(How::Twice).0, digests);
+    assert_eq!(run_lifecycle(Delivery::Twice).0, digests);
     for at in 1..=delivered {
-        assert_eq!(life(How::Killed(at)).0, digests, "killed after {at}");
+        assert_eq!(
+            run_lifecycle(Delivery::Killed(at)).0,
+            digests,
+            "killed after {at}"
+        );
     }
 }
 
 #[test]
-fn what_found_no_host_is_kept_in_cell0_with_the_reason_until_it_is_deleted() {
+fn an_instance_without_a_host_is_kept_in_cell0_with_the_reason_until_it_is_deleted() {
     let mut world = World::new(1, 1, 3);
     world.create(&[1, 2]);
     world.settle();
@@ -213,9 +225,14 @@ fn a_build_that_fails_everywhere_keeps_its_history_and_holds_nothing() {
     let row = &state.instances()[&instance(1)];
     assert_eq!((row.vm_state, row.guest), (VmState::Error, None));
     let action = &state.actions()[&(instance(1), 1)];
-    let tried: Vec<_> = action.tries.iter().map(|one| one.host).collect();
+    let tried: Vec<_> = action.attempts.iter().map(|attempt| attempt.host).collect();
     assert_eq!(tried, [host(0, 0), host(0, 1), host(0, 2)]);
-    assert!(action.tries.iter().all(|one| one.failure.is_some()));
+    assert!(
+        action
+            .attempts
+            .iter()
+            .all(|attempt| attempt.failure.is_some())
+    );
     assert_eq!(world.control.placement.consumer_count(), 0);
 }
 

@@ -113,7 +113,7 @@ fn a_resize_counts_for_the_larger_flavor_until_it_ends() {
     assert!(create(&mut world, &[2], &usage(2, 1, 0)).is_err());
     create(&mut world, &[3], &usage(1, 1, 0)).unwrap();
     let (revert, confirm) = (MoveDecision::Revert, MoveDecision::Confirm);
-    world.conduct(Command::Conclude {
+    world.conduct(Command::ConfirmOrRevert {
         migration: migration(2),
         decision: revert,
     });
@@ -122,7 +122,7 @@ fn a_resize_counts_for_the_larger_flavor_until_it_ends() {
     resize(&mut world, instance(1), 3, usage(1, 256, 0)).unwrap();
     world.settle();
     assert_eq!(held(&world.control.conductor, "p").cores, 3);
-    world.conduct(Command::Conclude {
+    world.conduct(Command::ConfirmOrRevert {
         migration: migration(3),
         decision: confirm,
     });

@@ -46,8 +46,8 @@ fn spec_of(project: &str, usage: Usage, at: Timestamp) -> Spec {
 fn recount(state: &State) -> BTreeMap<String, ProjectUsage> {
     let mut projects: BTreeMap<String, ProjectUsage> = BTreeMap::new();
     for (id, spec) in state.specs() {
-        let of_instance = |one: &&_| {
-            let row: &placewright_conductor::super_conductor::Move = one;
+        let of_instance = |row: &&_| {
+            let row: &placewright_conductor::super_conductor::Move = row;
             row.instance == *id
         };
         let moves = state.moves().values().filter(of_instance);
@@ -55,14 +55,15 @@ fn recount(state: &State) -> BTreeMap<String, ProjectUsage> {
         let none = UsageAmounts::default();
         let mut all: Vec<&UsageAmounts> = vec![spec.usage.amounts().unwrap_or(&none)];
         all.extend(flavors.filter_map(|spec| spec.usage.amounts()));
-        let gpus = |one: &&UsageAmounts| one.classes.first().map_or(0, |(_, amount)| *amount);
-        let most = usage(
-            all.iter().map(|one| one.cores).max().unwrap(),
-            all.iter().map(|one| one.ram_mb).max().unwrap(),
+        let gpus =
+            |amounts: &&UsageAmounts| amounts.classes.first().map_or(0, |(_, amount)| *amount);
+        let largest = usage(
+            all.iter().map(|amounts| amounts.cores).max().unwrap(),
+            all.iter().map(|amounts| amounts.ram_mb).max().unwrap(),
             all.iter().map(gpus).max().unwrap(),
         );
         let project = projects.entry(spec.project.clone()).or_default();
-        project.add_instance(&most);
+        project.add_instance(&largest);
     }
     projects
 }
@@ -139,10 +140,10 @@ impl Simulation {
 
     fn step(&mut self) {
         match self.world.rng.below(100) {
-            0..55 => self.network(),
+            0..55 => self.deliver_one(),
             55..70 => self.create(),
             70..78 => self.start_move(),
-            78..84 => self.conclude(),
+            78..84 => self.confirm_or_revert(),
             84..90 => {
                 let instance = self.some_instance();
                 drop(self.world.try_conduct(Command::Delete { instance }));
@@ -153,18 +154,18 @@ impl Simulation {
                     self.world.happen(cell, &Event::Shelve { instance: id });
                 }
             }
-            94..96 => self.limit(),
-            96..98 => self.count(),
+            94..96 => self.change_limit(),
+            96..98 => self.count_uncounted(),
             _ => self.world.reload(),
         }
     }
 
-    fn network(&mut self) {
+    fn deliver_one(&mut self) {
         if self.world.network.is_empty() {
             return self.world.send_all();
         }
-        let place = self.world.rng.below(self.world.network.len());
-        let packet = self.world.network.swap_remove(place);
+        let index = self.world.rng.below(self.world.network.len());
+        let packet = self.world.network.swap_remove(index);
         if !self.world.rng.one_in(20) {
             self.world.deliver(packet);
         }
@@ -214,7 +215,7 @@ impl Simulation {
             new.usage = self.some_usage();
         }
         let mut more = ProjectUsage::default();
-        more.add(&new.usage.more_than(&present.usage));
+        more.add(&new.usage.excess_over(&present.usage));
         let does_fit = fits(self.state(), &present.project, &more);
         self.migrations += 1;
         let answer = self.world.try_conduct(Command::StartMove {
@@ -236,14 +237,14 @@ impl Simulation {
         }
     }
 
-    fn conclude(&mut self) {
+    fn confirm_or_revert(&mut self) {
         let moves: Vec<MigrationId> = self.state().moves().keys().copied().collect();
         for migration in moves {
             let decision = match self.world.rng.one_in(2) {
                 true => MoveDecision::Confirm,
                 false => MoveDecision::Revert,
             };
-            let command = Command::Conclude {
+            let command = Command::ConfirmOrRevert {
                 migration,
                 decision,
             };
@@ -252,7 +253,7 @@ impl Simulation {
     }
 
     /// Raises or lowers limits of a project, of all, or by Keystone.
-    fn limit(&mut self) {
+    fn change_limit(&mut self) {
         let project = self.some_project().to_owned();
         let resource = resources()[self.world.rng.below(4)].clone();
         let scale = if resource == Resource::Ram { 1024 } else { 2 };
@@ -291,7 +292,7 @@ impl Simulation {
     }
 
     /// Counts some of the instances of which nothing is known.
-    fn count(&mut self) {
+    fn count_uncounted(&mut self) {
         let known = usage(self.below(4), 512, self.below(3));
         let state = self.state();
         let unknown = state
@@ -311,9 +312,9 @@ impl Simulation {
     }
 
     fn check(&self, before: &BTreeMap<String, ProjectUsage>, counts_old: bool) {
-        let now = recount(self.state());
+        let recounted = recount(self.state());
         for project in PROJECTS {
-            let counted = now.get(project).cloned().unwrap_or_default();
+            let counted = recounted.get(project).cloned().unwrap_or_default();
             assert_eq!(held(self.state(), project), counted, "{project}");
             let before = before.get(project).cloned().unwrap_or_default();
             for resource in resources() {
@@ -335,7 +336,7 @@ fn no_project_ever_holds_more_than_its_quota_and_nothing_that_fits_is_refused() 
     let (mut accepted, mut refused) = (0, 0);
     for seed in 0..6 {
         let mut simulation = Simulation::new(seed);
-        simulation.limit();
+        simulation.change_limit();
         for _ in 0..2000 {
             let before = recount(simulation.state());
             let unknown = |state: &State| {

@@ -1,5 +1,5 @@
-//! What control records beside builds, what a move holds meanwhile, and how a cell and its hosts
-//! come together again.
+//! The rows that control records besides builds, the allocations of a move while it is under way,
+//! and how a cell reconciles its state with that of its hosts.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -55,12 +55,12 @@ fn with_storage() -> World {
 }
 
 fn on_storage(host: HostId, disk_gb: i64) -> Candidate {
-    let mut one = candidate(host, 2);
-    one.amounts.push(Amounts {
+    let mut candidate = candidate(host, 2);
+    candidate.amounts.push(Amounts {
         provider: STORAGE.0,
         resources: vec![("DISK_GB".into(), disk_gb)],
     });
-    one
+    candidate
 }
 
 fn used(world: &World, provider: HostId) -> i64 {
@@ -69,17 +69,17 @@ fn used(world: &World, provider: HostId) -> i64 {
 }
 
 fn settle(world: &mut World, number: u64, keep: MoveSide) -> ClaimResponse {
-    let outcome = world.try_conduct(Command::Ask(ClaimRequest {
+    let outcome = world.try_conduct(Command::RequestClaim(ClaimRequest {
         instance: instance(1),
         number,
-        want: ClaimChange::Settle {
+        change: ClaimChange::Settle {
             migration: migration(1),
             keep,
             fault: None,
         },
     }));
     match outcome {
-        Ok(Outcome::Answered(answer)) => answer,
+        Ok(Outcome::ClaimAnswered(answer)) => answer,
         other => panic!("{other:?}"),
     }
 }
@@ -130,7 +130,7 @@ fn a_move_holds_both_hosts_but_one_disk_on_shared_storage() {
             };
             assert_eq!(both.map(|host| used(&world, host)), hosts);
             assert_eq!(used(&world, STORAGE), disk);
-            // A repeated ask gets the same answer, an earlier one none.
+            // A repeated claim request gets the same response, an earlier one gets none.
             let digest = placewright_records::control::digest(&world.control);
             assert_eq!(settle(&mut world, 3, keep), ClaimResponse::Done);
             assert_eq!(settle(&mut world, 2, keep), ClaimResponse::Stale);
@@ -218,8 +218,8 @@ fn groups_aggregates_and_disabled_services_reach_placement_in_the_same_step() {
         let row = Some(row);
         world.conduct(Command::SetAggregate { aggregate, row });
         for number in 0..2 {
-            let there: Vec<String> = of(&world, number);
-            assert_eq!(there.len(), usize::from(hosts.contains(&number)));
+            let aggregates: Vec<String> = of(&world, number);
+            assert_eq!(aggregates.len(), usize::from(hosts.contains(&number)));
         }
     }
 
@@ -238,7 +238,7 @@ fn groups_aggregates_and_disabled_services_reach_placement_in_the_same_step() {
 }
 
 #[test]
-fn what_was_read_and_changed_is_written_only_if_nobody_wrote_it_in_between() {
+fn a_guarded_write_is_refused_if_the_row_changed_since_it_was_read() {
     let mut world = World::new(1, 1, 8);
     let flavor = |vcpus| Flavor {
         name: "f".into(),
@@ -303,7 +303,7 @@ fn labels_live_as_long_as_their_instance() {
 }
 
 #[test]
-fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
+fn a_rule_without_others_is_about_the_members_of_the_group() {
     let mut world = World::new(1, 2, 8);
     let group = Uuid::from_u128(0x6);
     world.conduct(Command::SetGroup {
@@ -338,7 +338,7 @@ fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
         reservation: Uuid::from_u128(0x7),
         builds: builds.to_vec(),
     });
-    // All prefer the same host, in one command: each is in the way of the next.
+    // All prefer the same host, in one command: each excludes the next from it.
     let ranked = |number| RankedCandidates {
         instance: instance(number),
         candidates: vec![candidate(host(0, 0), 1), candidate(host(0, 1), 1)],
@@ -352,7 +352,7 @@ fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
 }
 
 #[test]
-fn a_rebuild_counts_when_its_cell_has_done_it_and_no_other() {
+fn only_the_rebuild_that_its_cell_completed_takes_effect() {
     let mut world = World::new(1, 1, 8);
     let id = instance(1);
     world.create(&[1]);
@@ -369,7 +369,7 @@ fn a_rebuild_counts_when_its_cell_has_done_it_and_no_other() {
     let begin = |spec: &Spec| {
         of(RebuildEvent::Begun {
             spec: Box::new(spec.clone()),
-            seen: Timestamp(1),
+            view_updated_at: Timestamp(1),
         })
     };
     let digest = Spec::digest;
@@ -407,7 +407,7 @@ fn a_rebuild_counts_when_its_cell_has_done_it_and_no_other() {
 }
 
 #[test]
-fn a_hosts_name_belongs_to_one_host_of_one_cell() {
+fn host_names_are_unique_over_all_cells() {
     let mut world = World::new(2, 1, 8);
     let map = |cell, host, name: &str| Command::MapHosts {
         cell,
@@ -437,7 +437,7 @@ fn a_hosts_name_belongs_to_one_host_of_one_cell() {
 }
 
 #[test]
-fn an_agent_that_starts_loses_strangers_and_reports_what_it_lost() {
+fn an_agent_that_starts_destroys_unknown_guests_and_reports_missing_ones() {
     let mut world = World::new(1, 2, 8);
     world.create(&[1]);
     world.settle();
@@ -496,7 +496,7 @@ fn happen(state: &mut cell_conductor::State, event: &Event, world: &World) -> Ve
 }
 
 #[test]
-fn a_step_is_ended_only_by_the_host_that_was_asked() {
+fn a_step_is_ended_only_by_the_host_that_carries_it_out() {
     let mut world = World::new(1, 2, 8);
     world.create(&[1]);
     while world.cells[&cell(0)].jobs().is_empty() {
@@ -537,31 +537,31 @@ fn changes_that_were_replaced_have_no_effects_any_more() {
             may_retry: true,
         }),
     };
-    let answered = |number, answer| Event::Answered {
+    let answered = |number, answer| Event::ClaimAnswered {
         instance: instance(1),
         number,
         answer,
     };
-    let asks = happen(&mut state, &failed, &world);
-    let number = state.instances()[&instance(1)].claim;
-    let asked = |state: &cell_conductor::State, changes| {
+    let requests = happen(&mut state, &failed, &world);
+    let number = state.instances()[&instance(1)].claim_number;
+    let requested_numbers = |state: &cell_conductor::State, changes| {
         let effects = state.effects_of(changes);
-        let asks = effects.into_iter().filter_map(|effect| match effect {
-            Effect::Ask(ask) => Some(ask.number),
-            Effect::Agent { .. } | Effect::Destroy { .. } => None,
+        let requests = effects.into_iter().filter_map(|effect| match effect {
+            Effect::RequestClaim(request) => Some(request.number),
+            Effect::RequestStep { .. } | Effect::Destroy { .. } => None,
         });
-        asks.collect::<Vec<u64>>()
+        requests.collect::<Vec<u64>>()
     };
-    assert_eq!(asked(&state, &asks), [number]);
-    // Control advanced the number: the ask is repeated with the next number, by that change alone.
+    assert_eq!(requested_numbers(&state, &requests), [number]);
+    // Control advanced the number: the request is repeated with the next number, by that change alone.
     let again = happen(&mut state, &answered(number, ClaimResponse::Stale), &world);
-    assert_eq!(asked(&state, &asks), [0; 0]);
-    assert_eq!(asked(&state, &again), [number + 1]);
+    assert_eq!(requested_numbers(&state, &requests), [0; 0]);
+    assert_eq!(requested_numbers(&state, &again), [number + 1]);
     let swapped = ClaimResponse::Swapped { index: 0 };
     let built = happen(&mut state, &answered(number + 1, swapped), &world);
-    assert_eq!(asked(&state, &again), [0; 0]);
+    assert_eq!(requested_numbers(&state, &again), [0; 0]);
     assert!(matches!(
         state.effects_of(&built).as_slice(),
-        [Effect::Agent { host: on, .. }] if *on == host(0, 1)
+        [Effect::RequestStep { host: on, .. }] if *on == host(0, 1)
     ));
 }

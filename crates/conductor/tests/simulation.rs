@@ -36,8 +36,8 @@ impl Simulation {
     }
 
     fn some_host(&mut self) -> HostId {
-        let place = self.world.rng.below(self.world.agents.len());
-        *self.world.agents.keys().nth(place).unwrap()
+        let index = self.world.rng.below(self.world.agents.len());
+        *self.world.agents.keys().nth(index).unwrap()
     }
 
     fn cell_of(&self, host: HostId) -> CellId {
@@ -46,37 +46,37 @@ impl Simulation {
 
     fn step(&mut self) {
         match self.world.rng.below(100) {
-            0..80 => self.network(),
-            80..88 => self.user(),
+            0..80 => self.deliver_one(),
+            80..88 => self.send_user_request(),
             88..93 => {
                 if self.world.network.len() < 200 {
                     self.world.send_all();
                 }
             }
-            93..97 => self.time(),
-            _ => self.trouble(),
+            93..97 => self.pass_time(),
+            _ => self.inject_fault(),
         }
     }
 
-    fn network(&mut self) {
+    fn deliver_one(&mut self) {
         if self.world.network.is_empty() {
             return;
         }
-        let place = self.world.rng.below(self.world.network.len());
+        let index = self.world.rng.below(self.world.network.len());
         match self.world.rng.below(20) {
-            0 => drop(self.world.network.swap_remove(place)),
+            0 => drop(self.world.network.swap_remove(index)),
             1 => {
-                let packet = self.world.network[place].clone();
+                let packet = self.world.network[index].clone();
                 self.world.deliver(packet);
             }
             _ => {
-                let packet = self.world.network.swap_remove(place);
+                let packet = self.world.network.swap_remove(index);
                 self.world.deliver(packet);
             }
         }
     }
 
-    fn user(&mut self) {
+    fn send_user_request(&mut self) {
         let id = self.some_instance();
         match self.world.rng.below(8) {
             0 | 1 => {
@@ -119,7 +119,7 @@ impl Simulation {
                     .copied()
                     .collect();
                 for migration in moves {
-                    drop(self.world.try_conduct(Command::Conclude {
+                    drop(self.world.try_conduct(Command::ConfirmOrRevert {
                         migration,
                         decision,
                     }));
@@ -139,7 +139,7 @@ impl Simulation {
         }
     }
 
-    fn time(&mut self) {
+    fn pass_time(&mut self) {
         let seconds = 1 + self.world.rng.below(120);
         self.world.at = Timestamp(self.world.at.0 + i64::try_from(seconds).unwrap() * 1_000_000);
         let cells: Vec<CellId> = self.world.cells.keys().copied().collect();
@@ -152,7 +152,7 @@ impl Simulation {
         }
     }
 
-    fn trouble(&mut self) {
+    fn inject_fault(&mut self) {
         let host = self.some_host();
         let cell = self.cell_of(host);
         match self.world.rng.below(5) {
@@ -164,12 +164,12 @@ impl Simulation {
                 self.world.agents.get_mut(&host).unwrap().is_up = is_up;
                 self.world.happen(cell, &Event::HostDown { host });
             }
-            _ => self.restart_the_lost(),
+            _ => self.restart_lost_agents(),
         }
     }
 
     /// Agents that are down, or considered so, begin a new session.
-    fn restart_the_lost(&mut self) {
+    fn restart_lost_agents(&mut self) {
         let hosts: Vec<HostId> = self.world.agents.keys().copied().collect();
         for host in hosts {
             let cell = self.cell_of(host);
@@ -181,8 +181,8 @@ impl Simulation {
         }
     }
 
-    fn end(&mut self) {
-        self.restart_the_lost();
+    fn check_end(&mut self) {
+        self.restart_lost_agents();
         self.world.settle();
         self.world.check_at_rest();
         for number in 1..=self.instances {
@@ -197,7 +197,7 @@ impl Simulation {
 }
 
 #[test]
-fn nothing_is_lost_stuck_or_left_over_in_a_bad_world() {
+fn nothing_is_lost_stuck_or_left_over_whatever_fails() {
     for seed in 0..40 {
         let caught = std::panic::catch_unwind(|| {
             let mut simulation = Simulation::new(seed);
@@ -207,7 +207,7 @@ fn nothing_is_lost_stuck_or_left_over_in_a_bad_world() {
                     simulation.world.check();
                 }
             }
-            simulation.end();
+            simulation.check_end();
         });
         assert!(caught.is_ok(), "seed {seed}");
     }

@@ -28,57 +28,56 @@ pub(crate) type Suspicions = BTreeMap<(Kind, Uuid), Finding>;
 
 /// The age from which something counts as stuck, as of a moment.
 #[derive(Clone, Copy)]
-struct StuckAfter {
+struct StuckAge {
     at: Timestamp,
     after_us: i64,
 }
 
-impl StuckAfter {
-    fn is(self, since: Timestamp) -> bool {
+impl StuckAge {
+    fn applies(self, since: Timestamp) -> bool {
         self.at.0.saturating_sub(since.0) > self.after_us
     }
 }
 
 /// Searches everything once, and returns the suspicions.
-pub(crate) fn look(conductor: &ControlHandle, ranker: &SchedulerHandle) -> Suspicions {
-    let mut look = AuditSearch {
-        conductor,
-        late: StuckAfter {
-            at: conductor.now(),
-            after_us: i64::try_from(conductor.options().stuck_after.as_micros())
-                .unwrap_or(i64::MAX),
+pub(crate) fn search(control: &ControlHandle, scheduler: &SchedulerHandle) -> Suspicions {
+    let mut search = AuditSearch {
+        control,
+        stuck: StuckAge {
+            at: control.now(),
+            after_us: i64::try_from(control.options().stuck_after.as_micros()).unwrap_or(i64::MAX),
         },
         found: Suspicions::new(),
     };
-    look.mappings();
-    look.consumers();
-    look.cells();
-    look.guests(ranker);
-    look.found
+    search.mappings();
+    search.consumers();
+    search.cells();
+    search.guests(scheduler);
+    search.found
 }
 
 /// A search for inconsistencies, with the suspicions so far.
 struct AuditSearch<'a> {
-    conductor: &'a ControlHandle,
-    late: StuckAfter,
+    control: &'a ControlHandle,
+    stuck: StuckAge,
     found: Suspicions,
 }
 
 /// Whether a cell is up and its initial listing is complete.
-fn is_whole(views: &Views, cell: CellId) -> bool {
+fn is_fully_listed(views: &Views, cell: CellId) -> bool {
     let view = views.cells.get(&cell);
     view.is_some_and(|view| view.is_up && view.is_complete)
 }
 
 impl AuditSearch<'_> {
     fn read<T>(&self, compute: impl FnOnce(&ControlState, &Views) -> T) -> T {
-        let shared = &self.conductor.shared;
+        let shared = &self.control.shared;
         shared
             .engine
             .read_now(|machine| compute(&machine.0, &shared.views.read()))
     }
 
-    fn find(&mut self, finding: Finding) {
+    fn add(&mut self, finding: Finding) {
         self.found.insert((finding.kind, finding.id), finding);
     }
 
@@ -91,12 +90,12 @@ impl AuditSearch<'_> {
                 let mut findings = Vec::new();
                 let mut last = None;
                 for (instance, mapping) in mappings.take(ROWS_AT_ONCE) {
-                    findings.extend(of_mapping(control, views, *instance, mapping, self.late));
+                    findings.extend(of_mapping(control, views, *instance, mapping, self.stuck));
                     last = Some(*instance);
                 }
                 (findings, last)
             });
-            findings.into_iter().for_each(|finding| self.find(finding));
+            findings.into_iter().for_each(|finding| self.add(finding));
             match last {
                 Some(last) => after = Excluded(last),
                 None => return,
@@ -120,7 +119,7 @@ impl AuditSearch<'_> {
                 let orphans = consumers.filter_map(|consumer| orphan(control, consumer));
                 orphans.collect::<Vec<_>>()
             });
-            findings.into_iter().for_each(|finding| self.find(finding));
+            findings.into_iter().for_each(|finding| self.add(finding));
             from += ROWS_AT_ONCE;
         }
     }
@@ -139,12 +138,12 @@ impl AuditSearch<'_> {
                     for (instance, view) in instances.into_iter().flatten().take(ROWS_AT_ONCE) {
                         let mapping = control.conductor.mappings().get(instance);
                         let of = (control, mapping);
-                        findings.extend(of_view(cell, *instance, view, of, self.late));
+                        findings.extend(of_view(cell, *instance, view, of, self.stuck));
                         last = Some(*instance);
                     }
                     (findings, last)
                 });
-                findings.into_iter().for_each(|finding| self.find(finding));
+                findings.into_iter().for_each(|finding| self.add(finding));
                 match last {
                     Some(last) => after = Excluded(last),
                     None => break,
@@ -154,39 +153,42 @@ impl AuditSearch<'_> {
     }
 
     /// Compares the guests that hosts report with the instances of their cells.
-    fn guests(&mut self, ranker: &SchedulerHandle) {
-        let told: Vec<(HostId, CellId, bool, BTreeSet<Uuid>)> = ranker.with_hosts(|hosts| {
+    fn guests(&mut self, scheduler: &SchedulerHandle) {
+        let reported: Vec<(HostId, CellId, bool, BTreeSet<Uuid>)> = scheduler.with_hosts(|hosts| {
             let known = hosts.slots().iter();
             let hosts = known.filter_map(|slot| {
                 let host = hosts.get(slot)?;
-                let spoken_of = host.instances.iter().filter(|(_, one)| !one.is_pending);
-                let guests = spoken_of.map(|(uuid, _)| *uuid).collect();
+                let present = host
+                    .instances
+                    .iter()
+                    .filter(|(_, instance)| !instance.is_pending);
+                let guests = present.map(|(uuid, _)| *uuid).collect();
                 let is_up = hosts.up().contains(slot);
                 Some((HostId(host.uuid), CellId(host.names.cell), is_up, guests))
             });
             hosts.collect()
         });
         let mut wanted = self.wanted_guests();
-        for (host, cell, is_up, guests) in &told {
+        for (host, cell, is_up, guests) in &reported {
             let of_host = wanted.remove(host).unwrap_or_default();
-            if !is_up || !self.read(|_, views| is_whole(views, *cell)) {
+            if !is_up || !self.read(|_, views| is_fully_listed(views, *cell)) {
                 continue;
             }
-            for (instance, is_sure) in &of_host {
-                if *is_sure && !guests.contains(instance) {
+            for (instance, must_exist) in &of_host {
+                if *must_exist && !guests.contains(instance) {
                     let what = "The instance is active, and its host does not have it.";
                     // Reports of hosts are delayed, and an agent that reconnects may not have
-                    // reported the guest yet: the agent is asked before anything is decided.
-                    let repair_kind = Some(Repair::AskForGuest);
+                    // reported the guest yet: a new session of the agent shows which it is.
+                    let repair_kind = Some(Repair::ReconcileGuest);
                     let finding = Finding::new(Kind::MissingGuest, *instance, what, repair_kind);
-                    self.find(finding.at(Some(*cell), Some(*host)));
+                    self.add(finding.at(Some(*cell), Some(*host)));
                 }
             }
             for instance in guests.iter().filter(|guest| !of_host.contains_key(guest)) {
                 let what = "The host has a guest of an instance that is not there.";
                 let repair_kind = Some(Repair::DestroyGuest);
                 let finding = Finding::new(Kind::UnknownGuest, *instance, what, repair_kind);
-                self.find(finding.at(Some(*cell), Some(*host)));
+                self.add(finding.at(Some(*cell), Some(*host)));
             }
         }
     }
@@ -197,10 +199,10 @@ impl AuditSearch<'_> {
             let mut wanted: BTreeMap<HostId, BTreeMap<Uuid, bool>> = BTreeMap::new();
             let instances = views.cells.values().flat_map(|view| &view.instances);
             for (instance, view) in instances {
-                let is_sure = view.job.is_none() && view.vm_state == VmState::Active;
+                let must_exist = view.job.is_none() && view.vm_state == VmState::Active;
                 if let Some(guest) = view.guest {
                     let of_host = wanted.entry(guest.host).or_default();
-                    of_host.insert(instance.0, is_sure);
+                    of_host.insert(instance.0, must_exist);
                 }
                 let target = view.job.as_ref().and_then(|job| job.target);
                 if let Some(target) = target {
@@ -226,7 +228,7 @@ fn of_mapping(
     views: &Views,
     instance: InstanceId,
     mapping: &Mapping,
-    late: StuckAfter,
+    stuck: StuckAge,
 ) -> Option<Finding> {
     let state = &control.conductor;
     let finding = |kind, what: &str, repair_kind| {
@@ -239,9 +241,9 @@ fn of_mapping(
             return Some(finding(Kind::LostRequest, what, Repair::Forget));
         }
         None => {
-            let what = "The instance waits for a place, and nobody finds one or says that there is \
-                        none.";
-            let is_stuck = late.is(mapping.created_at);
+            let what = "The instance waits for a host, and control neither selects one nor fails the \
+                        request.";
+            let is_stuck = stuck.applies(mapping.created_at);
             return is_stuck.then(|| finding(Kind::Stuck, what, Repair::Bury));
         }
         Some(CellId::CELL0) => {
@@ -251,18 +253,18 @@ fn of_mapping(
         }
         Some(cell) => cell,
     };
-    if !is_whole(views, cell) {
+    if !is_fully_listed(views, cell) {
         return None;
     }
     if let Some(deletion) = state.deletions().get(&instance) {
         let what = "The instance is to be deleted, and its cell does not do it.";
-        let is_stuck = late.is(deletion.at);
-        return is_stuck.then(|| finding(Kind::Stuck, what, Repair::TellAgain));
+        let is_stuck = stuck.applies(deletion.at);
+        return is_stuck.then(|| finding(Kind::Stuck, what, Repair::Resend));
     }
     if build.is_some() {
-        let what = "The instance has a place, and its cell does not take it.";
-        let is_stuck = late.is(mapping.created_at);
-        return is_stuck.then(|| finding(Kind::Stuck, what, Repair::TellAgain));
+        let what = "The instance has a host, and its cell does not accept it.";
+        let is_stuck = stuck.applies(mapping.created_at);
+        return is_stuck.then(|| finding(Kind::Stuck, what, Repair::Resend));
     }
     let Some(view) = views.instance(cell, instance) else {
         let what = "The instance's cell does not have it.";
@@ -271,22 +273,22 @@ fn of_mapping(
     let latest = mapping.migrations.last();
     if let Some((migration, row)) = latest.and_then(|id| Some((*id, state.moves().get(id)?))) {
         let record = state.migrations().get(&migration);
-        let is_late = record.is_some_and(|record| late.is(record.updated_at));
-        let what = "A move of the instance does not go on.";
+        let is_late = record.is_some_and(|record| stuck.applies(record.updated_at));
+        let what = "A move of the instance makes no progress.";
         let repair_kind = match row.stage {
             MoveStage::InCell => return None,
             MoveStage::Reserved => Repair::FailMove(migration),
             MoveStage::Requested | MoveStage::Placed { .. } | MoveStage::Cancelling => {
-                Repair::TellAgain
+                Repair::Resend
             }
         };
         return is_late.then(|| finding(Kind::Stuck, what, repair_kind));
     }
     let guest = view.guest.filter(|_| view.job.is_none())?;
-    if claims::holds_on(&control.placement, instance, guest.host) {
+    if claims::has_allocations_on(&control.placement, instance, guest.host) {
         return None;
     }
-    let what = "The instance is on a host, and nothing is held for it there.";
+    let what = "The instance is on a host without allocations there.";
     let missing = finding(Kind::MissingAllocation, what, Repair::Reclaim);
     Some(missing.at(mapping.cell, Some(guest.host)))
 }
@@ -312,7 +314,7 @@ fn orphan(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
     let host = consumer
         .placing
         .and_then(|placing| control.placement.provider(placing.host));
-    let what = format!("Resources are held for {kind} {uuid}, which there is not.");
+    let what = format!("Resources are held for {kind} {uuid}, which does not exist.");
     (!is_known && !is_ending).then(|| {
         Finding::new(Kind::OrphanAllocation, uuid, what, Some(Repair::Release))
             .at(None, host.map(|host| HostId(host.uuid)))
@@ -324,7 +326,7 @@ fn of_view(
     instance: InstanceId,
     view: &InstanceView,
     (control, mapping): (&ControlState, Option<&Mapping>),
-    late: StuckAfter,
+    stuck: StuckAge,
 ) -> Option<Finding> {
     let host = view.guest.map(|guest| guest.host);
     let finding = |kind, what: &str, repair_kind| {
@@ -342,7 +344,7 @@ fn of_view(
         ));
     }
     let job = view.job.as_ref()?;
-    if job.stage == Stage::Verify || !late.is(view.updated_at) {
+    if job.stage == Stage::Verify || !stuck.applies(view.updated_at) {
         return None;
     }
     let repair_kind = match (job.stage, job.migration) {
@@ -358,6 +360,6 @@ fn of_view(
         // The cell repeats these requests by itself.
         (Stage::Reserved | Stage::Swap | Stage::AwaitClaim(_) | Stage::Verify, _) => None,
     };
-    let what = format!("{:?} of the instance does not go on.", job.kind);
+    let what = format!("{:?} of the instance makes no progress.", job.kind);
     Some(finding(Kind::Stuck, &what, repair_kind))
 }

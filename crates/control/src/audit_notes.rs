@@ -1,21 +1,21 @@
-//! What commands of placement change of what consumers hold, for the audit log.
+//! The allocations that consumers hold after a command of placement, for the audit log.
 
 use placewright_audit_log::HeldAllocations;
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerUuid, Intent, Outcome,
 };
 
-/// What consumers will hold if a command is carried out. It is made before the command is submitted,
-/// which takes it away.
-pub(crate) enum Asked {
-    /// All of it.
+/// What consumers will hold if a command is carried out. It is computed before the command is
+/// submitted, because that consumes the command.
+pub(crate) enum RequestedAllocations {
+    /// The consumers get these allocations if the command is accepted.
     All(Vec<HeldAllocations>),
-    /// Of each intent the candidate that it gets.
+    /// Each intent gets one of its candidates, which the outcome names.
     First(Vec<Intent>),
 }
 
-impl Asked {
-    /// What a command asks for.
+impl RequestedAllocations {
+    /// The allocations that a command requests.
     pub(crate) fn of(command: &Command) -> Self {
         match command {
             Command::Claim { consumers, .. } | Command::Reshape { consumers, .. } => {
@@ -27,8 +27,8 @@ impl Asked {
         }
     }
 
-    /// What they hold now that it was carried out.
-    pub(crate) fn after(self, outcome: &Outcome) -> Vec<HeldAllocations> {
+    /// What the consumers hold after the command was carried out with this outcome.
+    pub(crate) fn granted(self, outcome: &Outcome) -> Vec<HeldAllocations> {
         let intents = match self {
             Self::All(held) => return held,
             Self::First(intents) => intents,
@@ -64,7 +64,7 @@ fn held(
     let owner = owner.filter(|_| !allocations.is_empty());
     HeldAllocations {
         consumer: consumer.to_string(),
-        // It is known once the command was carried out.
+        // The sequence is known once the command was carried out.
         sequence: 0,
         project_id: owner.map(|(project, _)| project.to_owned()),
         user_id: owner.map(|(_, user)| user.to_owned()),

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 
-use crate::audit::{Suspicions, look};
+use crate::audit::{Suspicions, search};
 use crate::finding::{Finding, Kind};
 use crate::options::RepairOptions;
 use crate::repair::repair_all;
@@ -64,7 +64,7 @@ pub struct Audited {
 /// Audits instances, cells and hosts against each other and against placement. Runs repairs, and
 /// updates the metrics.
 pub struct Auditor {
-    parts: Arc<RuntimeContext>,
+    context: Arc<RuntimeContext>,
     metrics: AuditMetrics,
 }
 
@@ -75,17 +75,17 @@ impl fmt::Debug for Auditor {
 }
 
 impl Auditor {
-    pub(crate) fn new(parts: Arc<RuntimeContext>, metrics: AuditMetrics) -> Self {
-        Self { parts, metrics }
+    pub(crate) fn new(context: Arc<RuntimeContext>, metrics: AuditMetrics) -> Self {
+        Self { context, metrics }
     }
 
     /// Searches twice, and returns the inconsistencies that both searches found.
     pub(crate) async fn check(&self) -> Vec<Finding> {
-        let first = self.look().await;
+        let first = self.search().await;
         let mut findings = Vec::new();
         if !first.is_empty() {
-            tokio::time::sleep(self.parts.conductor.options().confirm_after).await;
-            let again = self.look().await;
+            tokio::time::sleep(self.context.control.options().confirm_after).await;
+            let again = self.search().await;
             let both = again.into_iter().filter(|(key, _)| first.contains_key(key));
             findings = both.map(|(_, finding)| finding).collect();
         }
@@ -93,11 +93,12 @@ impl Auditor {
         findings
     }
 
-    async fn look(&self) -> Suspicions {
-        let parts = Arc::clone(&self.parts);
+    async fn search(&self) -> Suspicions {
+        let context = Arc::clone(&self.context);
         // A search takes a while with many instances, but holds no lock for long.
-        let looked = tokio::task::spawn_blocking(move || look(&parts.conductor, &parts.ranker));
-        looked.await.unwrap_or_default()
+        let searched =
+            tokio::task::spawn_blocking(move || search(&context.control, &context.scheduler));
+        searched.await.unwrap_or_default()
     }
 
     /// Audits periodically, as long as the task lives.
@@ -105,7 +106,7 @@ impl Auditor {
         self.metrics.set(&[]);
         let mut before = 0;
         loop {
-            tokio::time::sleep(self.parts.conductor.options().audit_every).await;
+            tokio::time::sleep(self.context.control.options().audit_every).await;
             let findings = self.check().await;
             if findings.len() != before {
                 before = findings.len();
@@ -125,7 +126,7 @@ impl Auditor {
     pub async fn audit(&self, repair: Option<RepairOptions>) -> Audited {
         let mut findings = self.check().await;
         let repaired = match repair {
-            Some(options) => repair_all(&self.parts, &mut findings, options).await,
+            Some(options) => repair_all(&self.context, &mut findings, options).await,
             None => 0,
         };
         Audited { findings, repaired }

@@ -1,4 +1,4 @@
-//! Combines what agents, cells and operators say about whether a host may get instances, for the
+//! Combines what agents, cells and operators report of whether a host may get instances, for the
 //! scheduler.
 
 use std::collections::BTreeMap;
@@ -18,16 +18,16 @@ pub(crate) struct AvailabilityReports {
 /// What was reported of one host's availability.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct HostAvailability {
-    /// The agent's reason for disabling the host, if it did.
+    /// The agent's reason for disabling the host, if any.
     disabled_by_agent: Option<String>,
     /// Whether the agent reports the host as down.
-    forced_by_agent: bool,
-    /// Whether the cell says that the agent is silent.
+    forced_down_by_agent: bool,
+    /// Whether the cell reports the agent as silent.
     is_silent: bool,
-    /// The operator's reason for disabling the host, if he did.
+    /// The operator's reason for disabling the host, if any.
     disabled_by_operator: Option<String>,
     /// Whether an operator has forced the host down.
-    forced_by_operator: bool,
+    forced_down_by_operator: bool,
 }
 
 impl HostAvailability {
@@ -37,13 +37,13 @@ impl HostAvailability {
     }
 
     fn is_down(&self) -> bool {
-        self.forced_by_agent || self.is_silent || self.forced_by_operator
+        self.forced_down_by_agent || self.is_silent || self.forced_down_by_operator
     }
 }
 
 impl AvailabilityReports {
     /// Applies the next update of a host's agent; false if an earlier one is missing.
-    pub(crate) fn state(
+    pub(crate) fn apply_update(
         &mut self,
         hosts: &mut HostTable,
         (cell, host): (CellId, HostId),
@@ -61,7 +61,7 @@ impl AvailabilityReports {
                 host_availability
                     .disabled_by_agent
                     .clone_from(&report.disabled);
-                host_availability.forced_by_agent = report.is_forced_down;
+                host_availability.forced_down_by_agent = report.is_forced_down;
                 let mut report = report.clone();
                 report.facts = in_cell(&report.facts);
                 report.disabled = host_availability.disabled();
@@ -74,7 +74,7 @@ impl AvailabilityReports {
                 Some(HostUpdate::Disabled(host_availability.disabled()))
             }
             HostUpdate::ForcedDown(is_down) => {
-                host_availability.forced_by_agent = *is_down;
+                host_availability.forced_down_by_agent = *is_down;
                 Some(HostUpdate::ForcedDown(host_availability.is_down()))
             }
             _ => None,
@@ -97,8 +97,8 @@ impl AvailabilityReports {
         receipt != Receipt::Gap
     }
 
-    /// Notes whether the cell hears from a host's agent.
-    pub(crate) fn silent(
+    /// Records whether a host's agent is silent, as its cell reports it.
+    pub(crate) fn set_silent(
         &mut self,
         hosts: &mut HostTable,
         host: HostId,
@@ -110,8 +110,8 @@ impl AvailabilityReports {
         });
     }
 
-    /// Notes an operator's setting of a host's service.
-    pub(crate) fn service(
+    /// Records an operator's setting of a host's service.
+    pub(crate) fn set_service(
         &mut self,
         hosts: &mut HostTable,
         host: HostId,
@@ -124,13 +124,13 @@ impl AvailabilityReports {
                 let reason = service.disabled_reason.clone();
                 reason.unwrap_or_else(|| "disabled by an operator".to_owned())
             });
-            host_availability.forced_by_operator =
+            host_availability.forced_down_by_operator =
                 service.is_some_and(|service| service.forced_down);
         });
     }
 
-    /// Removes a host that is not one of its cell's any more.
-    pub(crate) fn gone(&mut self, hosts: &mut HostTable, host: HostId, at: Timestamp) {
+    /// Removes a host that its cell does not have any more.
+    pub(crate) fn remove(&mut self, hosts: &mut HostTable, host: HostId, at: Timestamp) {
         self.hosts.remove(&host);
         hosts.apply(host.0, at, &HostUpdate::Gone);
     }
@@ -145,7 +145,7 @@ impl AvailabilityReports {
         let host_availability = self.hosts.entry(host).or_default();
         let before = host_availability.clone();
         change(host_availability);
-        // A report by somebody else is no sign of life, so the time is kept.
+        // The report does not come from the agent, so the time of its last contact stays.
         let heard_at = hosts.state(host.0).map_or(at, |state| state.reported_at);
         if before.disabled() != host_availability.disabled() {
             let update = HostUpdate::Disabled(host_availability.disabled());

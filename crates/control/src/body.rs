@@ -8,9 +8,9 @@ use placewright_records::server::RawRequest;
 use placewright_scheduler::request::{RequestSpec, Unreadable};
 
 /// The most requests that are cached; many instances share one.
-const KEPT_MAX: usize = 1024;
+const CACHED_MAX: usize = 1024;
 /// The most bytes of all cached requests.
-const KEPT_BYTES_MAX: usize = 8 << 20;
+const CACHED_BYTES_MAX: usize = 8 << 20;
 
 /// The parsed body of a specification.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct ParsedBody {
 /// A parser of bodies with a cache, so that equal requests are parsed once.
 #[derive(Debug, Default)]
 pub(crate) struct BodyCache {
-    kept: HashMap<Box<[u8]>, Arc<RequestSpec>>,
+    cached: HashMap<Box<[u8]>, Arc<RequestSpec>>,
     bytes: usize,
 }
 
@@ -35,7 +35,7 @@ impl BodyCache {
     pub(crate) fn read(&mut self, body: &SpecBody) -> Result<ParsedBody, Unreadable> {
         let raw = RawRequest::find(body)?;
         let min_count = raw.min_count.and_then(|count| usize::try_from(count).ok());
-        if let Some(request) = self.kept.get(raw.bytes()) {
+        if let Some(request) = self.cached.get(raw.bytes()) {
             return Ok(ParsedBody {
                 request: Arc::clone(request),
                 min_count,
@@ -44,11 +44,11 @@ impl BodyCache {
         let request = Arc::new(raw.read()?);
         let length = raw.bytes().len();
         self.bytes += length;
-        if self.kept.len() >= KEPT_MAX || self.bytes > KEPT_BYTES_MAX {
-            self.kept.clear();
+        if self.cached.len() >= CACHED_MAX || self.bytes > CACHED_BYTES_MAX {
+            self.cached.clear();
             self.bytes = length;
         }
-        self.kept.insert(raw.bytes().into(), Arc::clone(&request));
+        self.cached.insert(raw.bytes().into(), Arc::clone(&request));
         Ok(ParsedBody { request, min_count })
     }
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_found_among_other_things() {
+    fn a_request_is_found_among_other_fields() {
         let body = r#"{"server": {"name": "a"}, "min_count": 2,
             "request": {"flavor": {"vcpus": 1, "memory_mb": 512, "root_gb": 1}}}"#;
         let mut bodies = BodyCache::default();

@@ -10,56 +10,65 @@ use crate::machine::ControlMachine;
 /// # Errors
 ///
 /// A sentence for the cell about the first request that concerns anything else.
-pub(crate) fn check(
+pub(crate) fn authorize(
     control: &ControlMachine,
     cell: &str,
-    asks: &[ClaimRequest],
+    requests: &[ClaimRequest],
 ) -> Result<(), String> {
     let mut cells = control.0.conductor.cells().iter();
     let own = cells.find(|(_, row)| row.name == cell);
     let own = own.map(|(id, _)| *id);
     let own = own.ok_or_else(|| format!("control has no cell {cell:?}"))?;
-    asks.iter().try_for_each(|ask| check_one(control, own, ask))
+    requests
+        .iter()
+        .try_for_each(|request| authorize_request(control, own, request))
 }
 
-fn check_one(control: &ControlMachine, own: CellId, ask: &ClaimRequest) -> Result<(), String> {
+fn authorize_request(
+    control: &ControlMachine,
+    own: CellId,
+    request: &ClaimRequest,
+) -> Result<(), String> {
     let conductor = &control.0.conductor;
     // A request for an instance that control does not know is answered with `Gone` to every cell.
-    if let Some(mapping) = conductor.mappings().get(&ask.instance)
+    if let Some(mapping) = conductor.mappings().get(&request.instance)
         && mapping.cell != Some(own)
     {
-        return Err(format!("the instance {} is not of this cell", ask.instance));
+        return Err(format!(
+            "the instance {} is not of this cell",
+            request.instance
+        ));
     }
-    match &ask.want {
+    match &request.change {
         ClaimChange::Release { .. } => Ok(()),
         ClaimChange::Settle { migration, .. } => match conductor.migrations().get(migration) {
-            Some(row) if row.cell != own || row.instance != ask.instance => Err(format!(
+            Some(row) if row.cell != own || row.instance != request.instance => Err(format!(
                 "the move {migration} is not of the instance {}",
-                ask.instance
+                request.instance
             )),
             _ => Ok(()),
         },
         ClaimChange::Swap { candidates } => candidates
             .iter()
-            .try_for_each(|candidate| check_candidate(control, own, candidate)),
+            .try_for_each(|candidate| authorize_candidate(control, own, candidate)),
     }
 }
 
-fn check_candidate(
+fn authorize_candidate(
     control: &ControlMachine,
     own: CellId,
     candidate: &Candidate,
 ) -> Result<(), String> {
-    check_provider(control, own, candidate.host.0)?;
+    authorize_provider(control, own, candidate.host.0)?;
     let amounts = candidate.amounts.iter();
     amounts
         .map(|Amounts { provider, .. }| *provider)
-        .try_for_each(|provider| check_provider(control, own, provider))
+        .try_for_each(|provider| authorize_provider(control, own, provider))
 }
 
 /// Checks that a resource provider is not in the tree of another cell's host. Sharing providers
 /// belong to no cell and are allowed. An unknown provider is allowed too: no claim on it succeeds.
-fn check_provider(control: &ControlMachine, own: CellId, provider: Uuid) -> Result<(), String> {
+fn authorize_provider(control: &ControlMachine, own: CellId, provider: Uuid) -> Result<(), String> {
     let placement = control.placement();
     let found = placement.provider_id(provider);
     let root = found.and_then(|id| placement.provider(placement.provider(id)?.root));

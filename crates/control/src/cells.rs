@@ -22,26 +22,27 @@ use crate::views::{CellView, ListedSoFar};
 /// The first wait before a cell is followed again; it is doubled each time up to `RETRY_MAX`.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// A cell that sends nothing for this long counts as unheard; it sends a heartbeat every second.
-const UNHEARD_AFTER: Duration = Duration::from_millis(2500);
-/// A cell whose stream ended counts as unheard if it cannot be followed again within this time.
-const HEARD_AGAIN_WITHIN: Duration = Duration::from_millis(200);
+/// A cell that sends nothing for this long counts as silent; it sends a heartbeat every second.
+const SILENT_AFTER: Duration = Duration::from_millis(2500);
+/// A cell whose stream ended counts as silent if it cannot be followed again within this time.
+const RECONNECT_GRACE: Duration = Duration::from_millis(200);
 /// The most events that are handled together.
-const NEWS_AT_ONCE: usize = 1024;
+const EVENTS_AT_ONCE: usize = 1024;
 /// The most hosts that are mapped with one command.
 const HOSTS_AT_ONCE: usize = 1000;
 
 /// The follower of one cell.
 pub(crate) struct CellFollower {
     pub(crate) cell: CellId,
-    pub(crate) parts: Arc<RuntimeContext>,
+    pub(crate) context: Arc<RuntimeContext>,
     /// The hosts that are mapped to the cell, with their names.
     mapped: BTreeMap<HostId, String>,
     /// Hosts whose mapping was refused, so that each is logged once.
     refused: BTreeMap<HostId, String>,
-    /// Whether the state says that the cell is down; none if that is not known here.
+    /// Whether the cell is marked down in the state; none if this follower has not read or written it
+    /// yet.
     is_down: Option<bool>,
-    heard: Instant,
+    last_event: Instant,
 }
 
 /// Why following a cell ended.
@@ -53,47 +54,47 @@ enum FollowEnd {
 }
 
 impl CellFollower {
-    pub(crate) fn new(cell: CellId, parts: Arc<RuntimeContext>) -> Self {
+    pub(crate) fn new(cell: CellId, context: Arc<RuntimeContext>) -> Self {
         Self {
             cell,
-            parts,
+            context,
             mapped: BTreeMap::new(),
             refused: BTreeMap::new(),
             is_down: None,
-            heard: Instant::now(),
+            last_event: Instant::now(),
         }
     }
 
-    fn conductor(&self) -> &ControlHandle {
-        &self.parts.conductor
+    fn control(&self) -> &ControlHandle {
+        &self.context.control
     }
 
-    /// Begins to follow the cell. A cell that ended the stream and accepts a new one at once does not
-    /// become silent: it has a new certificate, or it sends its whole read model again.
-    async fn begin_again(&self) -> Result<mpsc::Receiver<CellEvent>, String> {
-        let mut beginning = std::pin::pin!(self.begin());
-        let begun = match tokio::time::timeout(HEARD_AGAIN_WITHIN, &mut beginning).await {
-            Ok(begun) => begun,
+    /// Subscribes to the cell again. A cell that ended the stream and accepts a new one at once
+    /// does not count as silent: it has a new certificate, or it sends its whole read model again.
+    async fn reconnect(&self) -> Result<mpsc::Receiver<CellEvent>, String> {
+        let mut subscribing = std::pin::pin!(self.subscribe());
+        let subscribed = match tokio::time::timeout(RECONNECT_GRACE, &mut subscribing).await {
+            Ok(subscribed) => subscribed,
             Err(_) => {
-                self.set_heard(false);
-                beginning.await
+                self.set_silent(true);
+                subscribing.await
             }
         };
-        if begun.is_err() {
-            self.set_heard(false);
+        if subscribed.is_err() {
+            self.set_silent(true);
         }
-        begun
+        subscribed
     }
 
     /// Follows the cell, as long as the task lives.
     pub(crate) async fn run(mut self) {
         let mut retry = RETRY_MIN;
         loop {
-            let before = self.heard;
-            match self.begin_again().await {
-                Ok(news) => {
-                    let ended = self.take(news).await;
-                    if self.heard > before {
+            let before = self.last_event;
+            match self.reconnect().await {
+                Ok(events) => {
+                    let ended = self.process_events(events).await;
+                    if self.last_event > before {
                         retry = RETRY_MIN;
                     }
                     if matches!(ended, FollowEnd::Gap) {
@@ -102,7 +103,7 @@ impl CellFollower {
                 }
                 Err(why) => tracing::debug!(cell = %self.cell, why, "the cell cannot be followed"),
             }
-            if self.heard.elapsed() >= self.conductor().options().cell_down_after {
+            if self.last_event.elapsed() >= self.control().options().cell_down_after {
                 self.set_down(true).await;
             }
             tokio::time::sleep(retry).await;
@@ -110,33 +111,31 @@ impl CellFollower {
         }
     }
 
-    async fn begin(&self) -> Result<mpsc::Receiver<CellEvent>, String> {
-        let conductor = self.conductor();
-        let link = conductor
-            .link(self.cell)
-            .map_err(|error| error.to_string())?;
-        let found = conductor.in_time(self.cell, link.cell()).await;
+    async fn subscribe(&self) -> Result<mpsc::Receiver<CellEvent>, String> {
+        let control = self.control();
+        let link = control.link(self.cell).map_err(|error| error.to_string())?;
+        let found = control.with_timeout(self.cell, link.cell_id()).await;
         let found = found.map_err(|error| error.to_string())?;
         if found != self.cell {
             tracing::error!(cell = %self.cell, %found, "another cell answers at the cell's address");
             return Err("another cell answers".to_owned());
         }
-        let news = conductor.in_time(self.cell, link.follow()).await;
-        news.map_err(|error| error.to_string())
+        let events = control.with_timeout(self.cell, link.follow()).await;
+        events.map_err(|error| error.to_string())
     }
 
-    async fn take(&mut self, mut news: mpsc::Receiver<CellEvent>) -> FollowEnd {
-        let silence = self.conductor().options().cell_down_after;
-        let mut mentioned = ListedSoFar::default();
-        let mut batch = Vec::with_capacity(NEWS_AT_ONCE);
+    async fn process_events(&mut self, mut events: mpsc::Receiver<CellEvent>) -> FollowEnd {
+        let silence = self.control().options().cell_down_after;
+        let mut listed = ListedSoFar::default();
+        let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
         let mut last = Instant::now();
         loop {
-            let wait = silence.min(UNHEARD_AFTER);
-            let some = tokio::time::timeout(wait, news.recv_many(&mut batch, NEWS_AT_ONCE));
-            match some.await {
+            let wait = silence.min(SILENT_AFTER);
+            let received = tokio::time::timeout(wait, events.recv_many(&mut batch, EVENTS_AT_ONCE));
+            match received.await {
                 Ok(0) => return FollowEnd::Gone,
                 Err(_) => {
-                    self.set_heard(false);
+                    self.set_silent(true);
                     if last.elapsed() >= silence {
                         return FollowEnd::Gone;
                     }
@@ -144,75 +143,81 @@ impl CellFollower {
                 }
                 Ok(_) => {
                     last = Instant::now();
-                    self.heard = last;
-                    self.set_heard(true);
+                    self.last_event = last;
+                    self.set_silent(false);
                 }
             }
-            foreign::leave_out(self.conductor(), self.cell, &mut batch);
-            let is_complete = batch.iter().any(|one| matches!(one, CellEvent::Complete));
-            self.view(&batch, &mut mentioned);
+            foreign::drop_foreign_events(self.control(), self.cell, &mut batch);
+            let is_complete = batch
+                .iter()
+                .any(|event| matches!(event, CellEvent::Complete));
+            self.update_views(&batch, &mut listed);
             // A host is mapped before the scheduler can select it.
             self.map_hosts(&batch).await;
-            let is_whole = self.report_to_scheduler(&batch);
+            let has_no_gap = self.report_to_scheduler(&batch);
             self.end_rebuilds(&batch).await;
             if is_complete {
                 self.set_down(false).await;
-                self.parts.returned(self.cell);
+                self.context.resend_all(self.cell);
             }
             batch.clear();
-            if !is_whole {
+            if !has_no_gap {
                 return FollowEnd::Gap;
             }
         }
     }
 
-    /// Sets whether the cell sends events at present; the scheduler avoids a silent cell.
-    fn set_heard(&self, is_heard: bool) {
-        let views = &self.conductor().shared.views;
-        let is_so = |view: &CellView| view.is_heard == is_heard;
+    /// Records whether the cell is silent; the scheduler avoids hosts of silent cells.
+    fn set_silent(&self, is_silent: bool) {
+        let views = &self.control().shared.views;
+        let is_so = |view: &CellView| view.is_silent == is_silent;
         if views.read().cells.get(&self.cell).is_some_and(is_so) {
             return;
         }
         let mut views = views.write();
-        views.cells.entry(self.cell).or_default().is_heard = is_heard;
+        views.cells.entry(self.cell).or_default().is_silent = is_silent;
     }
 
-    fn view(&self, batch: &[CellEvent], mentioned: &mut ListedSoFar) {
-        let mut views = self.conductor().shared.views.write();
+    fn update_views(&self, batch: &[CellEvent], listed: &mut ListedSoFar) {
+        let mut views = self.control().shared.views.write();
         let view = views.cells.entry(self.cell).or_default();
         view.heard_at = now();
-        for news in batch {
-            view.take(news, mentioned);
+        for event in batch {
+            view.apply(event, listed);
         }
     }
 
     /// Passes soft state to the scheduler; false if an update of a host is missing.
     fn report_to_scheduler(&self, batch: &[CellEvent]) -> bool {
         let at = now();
-        let mut is_whole = true;
-        let of_scheduler = |news: &CellEvent| {
-            !matches!(news, CellEvent::Heartbeat | CellEvent::Complete)
-                && !matches!(news, CellEvent::Instance { view: Some(view), .. } if view.guest.is_none())
+        let mut has_no_gap = true;
+        let concerns_scheduler = |event: &CellEvent| {
+            !matches!(event, CellEvent::Heartbeat | CellEvent::Complete)
+                && !matches!(event, CellEvent::Instance { view: Some(view), .. } if view.guest.is_none())
         };
-        if !batch.iter().any(of_scheduler) {
+        if !batch.iter().any(concerns_scheduler) {
             return true;
         }
-        let mut availability_reports = self.parts.availability_reports.lock();
-        self.parts.ranker.with_hosts(|hosts| {
-            for news in batch {
-                match news {
+        let mut availability_reports = self.context.availability_reports.lock();
+        self.context.scheduler.with_hosts(|hosts| {
+            for event in batch {
+                match event {
                     CellEvent::Host { host, view: None } => {
-                        availability_reports.gone(hosts, *host, at);
+                        availability_reports.remove(hosts, *host, at);
                     }
                     CellEvent::Host {
                         host,
                         view: Some(view),
                     } => {
-                        availability_reports.silent(hosts, *host, !view.is_up, at);
+                        availability_reports.set_silent(hosts, *host, !view.is_up, at);
                     }
                     CellEvent::State { host, update } => {
-                        is_whole &=
-                            availability_reports.state(hosts, (self.cell, *host), at, update);
+                        has_no_gap &= availability_reports.apply_update(
+                            hosts,
+                            (self.cell, *host),
+                            at,
+                            update,
+                        );
                     }
                     CellEvent::Alive { hosts: alive } => {
                         for host in alive {
@@ -220,22 +225,22 @@ impl CellFollower {
                         }
                     }
                     CellEvent::Instance { instance, view } => {
-                        expect_elsewhere_no_more(hosts, *instance, view.as_deref());
+                        remove_pending_elsewhere(hosts, *instance, view.as_deref());
                     }
                     CellEvent::Complete | CellEvent::Heartbeat => {}
                 }
             }
         });
-        is_whole
+        has_no_gap
     }
 
     /// Whether a cell's digest is that of a specification. A cell of an earlier release keeps secrets
     /// in the body, as they are handed out to it.
-    fn is_same(&self, instance: InstanceId, spec: &Spec, digest: u64) -> bool {
+    fn has_digest(&self, instance: InstanceId, spec: &Spec, digest: u64) -> bool {
         if has_digest(spec, digest) {
             return true;
         }
-        let sealer = self.conductor().sealer();
+        let sealer = self.control().sealer();
         let open = spec
             .has_secrets()
             .then(|| sealer.handed_out(instance, spec));
@@ -244,14 +249,14 @@ impl CellFollower {
 
     /// Records the new specifications of instances whose rebuild is complete.
     async fn end_rebuilds(&self, batch: &[CellEvent]) {
-        let views = batch.iter().filter_map(|news| match news {
+        let views = batch.iter().filter_map(|event| match event {
             CellEvent::Instance {
                 instance,
                 view: Some(view),
             } => Some((*instance, view)),
             _ => None,
         });
-        let done: Vec<(InstanceId, u64)> = self.conductor().engine().read_now(|machine| {
+        let done: Vec<(InstanceId, u64)> = self.control().engine().read_now(|machine| {
             let rebuilds = machine.0.conductor.rebuilds();
             let mappings = machine.0.conductor.mappings();
             let is_own = |mapping: &Mapping| mapping.cell == Some(self.cell);
@@ -261,10 +266,11 @@ impl CellFollower {
                     .job
                     .as_ref()
                     .is_none_or(|job| job.kind != JobKind::Rebuild);
-                let asked = rebuilds.get(&instance).filter(|_| is_over);
-                let asked = asked.map(|asked| &asked.spec);
-                let asked = asked.filter(|spec| self.is_same(instance, spec, view.spec));
-                asked.map(|spec| (instance, spec.digest()))
+                let requested = rebuilds.get(&instance).filter(|_| is_over);
+                let requested = requested.map(|requested| &requested.spec);
+                let requested =
+                    requested.filter(|spec| self.has_digest(instance, spec, view.spec_digest));
+                requested.map(|spec| (instance, spec.digest()))
             });
             done.collect()
         });
@@ -275,7 +281,7 @@ impl CellFollower {
                 event: event.clone(),
             };
             // The cell reports it only once, so this repeats until the store accepts it.
-            while let Err(error) = self.conductor().submit(end()).await {
+            while let Err(error) = self.control().submit(end()).await {
                 if matches!(error, placewright_engine::SubmitError::ShuttingDown) {
                     return;
                 }
@@ -287,8 +293,8 @@ impl CellFollower {
     /// Maps new hosts to the cell, and unmaps removed ones.
     async fn map_hosts(&mut self, batch: &[CellEvent]) {
         let mut new: Vec<(HostId, String)> = Vec::new();
-        for news in batch {
-            match news {
+        for event in batch {
+            match event {
                 CellEvent::Host {
                     host,
                     view: Some(view),
@@ -303,25 +309,25 @@ impl CellFollower {
                 CellEvent::Host { host, view: None } => {
                     self.mapped.remove(host);
                     let command = Command::UnmapHost { host: *host };
-                    if let Ok(Err(refusal)) = self.conductor().submit(command).await {
+                    if let Ok(Err(refusal)) = self.control().submit(command).await {
                         tracing::warn!(%host, %refusal, "a removed host is kept");
                     }
                 }
                 _ => {}
             }
         }
-        for some in new.chunks(HOSTS_AT_ONCE) {
-            self.map_some(some).await;
+        for hosts in new.chunks(HOSTS_AT_ONCE) {
+            self.map_batch(hosts).await;
         }
     }
 
-    async fn map_some(&mut self, hosts: &[(HostId, String)]) {
+    async fn map_batch(&mut self, hosts: &[(HostId, String)]) {
         match self.submit_hosts(hosts).await {
             Some(Ok(())) => self.mapped.extend(hosts.iter().cloned()),
             // One of the hosts cannot be mapped; each is tried alone.
             Some(Err(_)) if hosts.len() > 1 => {
-                for one in hosts {
-                    Box::pin(self.map_some(std::slice::from_ref(one))).await;
+                for host in hosts {
+                    Box::pin(self.map_batch(std::slice::from_ref(host))).await;
                 }
             }
             Some(Err(refusal)) => {
@@ -341,7 +347,7 @@ impl CellFollower {
                 cell: self.cell,
                 hosts: hosts.to_vec(),
             };
-            match self.conductor().submit(command).await {
+            match self.control().submit(command).await {
                 Ok(result) => return Some(result.map(drop)),
                 Err(placewright_engine::SubmitError::ShuttingDown) => return None,
                 Err(_) => tokio::time::sleep(RETRY_MAX).await,
@@ -351,7 +357,7 @@ impl CellFollower {
 
     async fn set_down(&mut self, is_down: bool) {
         {
-            let mut views = self.conductor().shared.views.write();
+            let mut views = self.control().shared.views.write();
             let view = views.cells.entry(self.cell).or_default();
             view.is_up = !is_down;
             view.is_complete &= !is_down;
@@ -363,7 +369,7 @@ impl CellFollower {
             cell: self.cell,
             is_down,
         };
-        match self.conductor().submit(command).await {
+        match self.control().submit(command).await {
             Ok(Ok(_)) => {
                 if is_down {
                     tracing::warn!(cell = %self.cell, "the cell is down");
@@ -382,8 +388,8 @@ impl CellFollower {
     }
 }
 
-/// Removes the scheduler's expectation of an instance on hosts to which it is no longer going.
-fn expect_elsewhere_no_more(
+/// Removes an instance from the pending ones of hosts to which it is no longer going.
+fn remove_pending_elsewhere(
     hosts: &mut HostTable,
     instance: InstanceId,
     view: Option<&InstanceView>,

@@ -12,35 +12,37 @@ use crate::handle::ControlHandle;
 const PEER: &str = "placement";
 
 impl PlacementLink for ControlHandle {
-    fn check(&self, cell: &str, asks: &[ClaimRequest]) -> Result<(), String> {
+    fn authorize(&self, cell: &str, requests: &[ClaimRequest]) -> Result<(), String> {
         let engine = self.engine();
-        engine.read_now(|machine| cell_rights::check(machine, cell, asks))
+        engine.read_now(|machine| cell_rights::authorize(machine, cell, requests))
     }
 
-    fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+    fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         // All are submitted at once, so that they share one write to the journal.
-        let answers: Vec<_> = asks
+        let answers: Vec<_> = requests
             .into_iter()
-            .map(|ask| self.submit(Command::Ask(ask)))
+            .map(|request| self.submit(Command::RequestClaim(request)))
             .collect();
         Box::pin(async move {
-            let mut told = Vec::with_capacity(answers.len());
+            let mut responses = Vec::with_capacity(answers.len());
             for answer in join_all(answers).await {
                 let unavailable = |why: String| LinkError::Unavailable {
                     peer: PEER.to_owned(),
                     why,
                 };
                 match answer {
-                    Ok(Ok(Outcome::Answered(answer))) => told.push(answer),
+                    Ok(Ok(Outcome::ClaimAnswered(response))) => responses.push(response),
                     // These commands are answered and never refused.
                     Ok(Ok(Outcome::Done | Outcome::Placed(_))) => {
-                        return Err(unavailable("an ask had another outcome".to_owned()));
+                        return Err(unavailable(
+                            "a claim request had an unexpected outcome".to_owned(),
+                        ));
                     }
                     Ok(Err(refusal)) => return Err(unavailable(refusal.to_string())),
                     Err(error) => return Err(unavailable(error.to_string())),
                 }
             }
-            Ok(told)
+            Ok(responses)
         })
     }
 }

@@ -14,7 +14,7 @@ pub fn now() -> Timestamp {
     Timestamp(i64::try_from(us).unwrap_or(i64::MAX))
 }
 
-/// Tells control the time. By default it is the system's; clones are the same clock.
+/// The clock of control. By default it shows the system's time; clones share one clock.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     /// How far it is ahead of the system's clock, in microseconds; none if it cannot be moved.
@@ -22,8 +22,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows the system's time until it is [advanced](Self::advance): tests need not wait for
-    /// what takes its time.
+    /// A clock that shows the system's time until it is [advanced](Self::advance): tests need not
+    /// wait for time-outs.
     #[must_use]
     pub fn movable() -> Self {
         Self {

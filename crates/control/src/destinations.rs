@@ -1,16 +1,16 @@
-//! Hosts for instances that others build: a host for each instance of a request, with or without a
-//! claim, and alternates. What was offered and not claimed can be claimed later.
+//! Selects hosts for instances that other systems build: a host for each instance of a request, with or
+//! without a claim, and alternates. Candidates that were offered and not claimed can be claimed later.
 
 mod alternates;
 mod claims;
 mod error;
-mod look;
 mod offered;
 mod request;
+mod rollback;
+mod search;
 mod select;
 mod selected;
 mod shared;
-mod undo;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub use offered::{KeepOptions, OfferedCandidate};
 pub use request::DestinationsRequest;
 pub use selected::{Destinations, Offer, Selection};
 
-/// A handle that selects hosts, for APIs. Clones keep the same candidates.
+/// A handle that selects hosts, for APIs. Clones share the offered candidates.
 #[derive(Clone)]
 pub struct DestinationsHandle {
     shared: Arc<Shared>,
@@ -47,21 +47,25 @@ impl fmt::Debug for DestinationsHandle {
 impl DestinationsHandle {
     /// A handle on this placement and this scheduler, which read the same state.
     #[must_use]
-    pub fn new(placement: Placement, scheduler: SchedulerHandle, keep: KeepOptions) -> Self {
+    pub fn new(
+        placement: Placement,
+        scheduler: SchedulerHandle,
+        keep_options: KeepOptions,
+    ) -> Self {
         let shared = Shared {
             placement,
             scheduler,
-            keep,
-            offered: Mutex::new(CandidateStore::new(keep)),
+            keep_options,
+            offered: Mutex::new(CandidateStore::new(keep_options)),
         };
         Self {
             shared: Arc::new(shared),
         }
     }
 
-    /// Selects a host for each instance of a request, with alternates; and claims them, if it asks
-    /// for that. It runs as a task of its own, so that nothing stays half done when the caller goes
-    /// away.
+    /// Selects a host for each instance of a request, with alternates; and claims them if the
+    /// request says so. It runs as a task of its own, so that it completes also when the caller
+    /// goes away.
     ///
     /// # Errors
     ///
@@ -70,9 +74,9 @@ impl DestinationsHandle {
         &self,
         request: DestinationsRequest,
     ) -> Result<Destinations, DestinationsError> {
-        let selecting = SelectionRequest::new(Arc::clone(&self.shared), request);
+        let selection = SelectionRequest::new(Arc::clone(&self.shared), request);
         let note = placewright_audit_log::current_note();
-        let running = tokio::spawn(placewright_audit_log::scope(note, selecting.run()));
+        let running = tokio::spawn(placewright_audit_log::scope(note, selection.run()));
         running
             .await
             .map_err(|error| DestinationsError::Bug(error.to_string()))?
@@ -84,7 +88,7 @@ impl DestinationsHandle {
     ///
     /// [`DestinationsError::Expired`].
     pub fn offered(&self, candidate: Uuid) -> Result<OfferedCandidate, DestinationsError> {
-        self.shared.find(candidate)
+        self.shared.find_offered(candidate)
     }
 
     /// Claims a candidate for a consumer that holds nothing.
@@ -98,8 +102,10 @@ impl DestinationsHandle {
         (project, user): (&str, &str),
         offered: &OfferedCandidate,
     ) -> Result<(), DestinationsError> {
-        let claimant = ClaimConsumer::new(consumer, project, user);
-        self.shared.take(claimant, consumer, offered).await
+        let consumer_to_claim = ClaimConsumer::new(consumer, project, user);
+        self.shared
+            .claim_offered(consumer_to_claim, consumer, offered)
+            .await
     }
 
     /// Claims a candidate for a consumer, instead of what it holds.
@@ -112,8 +118,8 @@ impl DestinationsHandle {
         consumer: Uuid,
         offered: &OfferedCandidate,
     ) -> Result<(), DestinationsError> {
-        let claimant = self.shared.holder(consumer).await?;
-        self.shared.take(claimant, consumer, offered).await
+        let holder = self.shared.holder(consumer).await?;
+        self.shared.claim_offered(holder, consumer, offered).await
     }
 
     /// Releases what a consumer holds.

@@ -14,9 +14,9 @@ use uuid::Uuid;
 #[derive(Serialize)]
 struct Shown<'a> {
     roots: usize,
-    /// How many roots can serve the query; at least so many if trees are unsearched.
+    /// How many roots can serve the query; a lower bound if trees are unsearched.
     left: usize,
-    /// Whether all trees and near misses were looked at. If not, the numbers are lower bounds.
+    /// Whether all trees and near misses were searched. If not, the numbers are lower bounds.
     exact: bool,
     /// How many trees were not searched, because the work allowed did not suffice.
     unsearched: usize,

@@ -39,7 +39,7 @@ impl Finding {
             cell: None,
             host: None,
             what: what.into(),
-            repair: repair_kind.as_ref().map(Repair::words),
+            repair: repair_kind.as_ref().map(Repair::description),
             outcome: None,
             repair_kind,
         }
@@ -104,7 +104,7 @@ impl Kind {
 /// A repair of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Repair {
-    /// Release an allocation that nobody owns.
+    /// Release an allocation without an owner.
     Release,
     /// Delete the record of the instance.
     Forget,
@@ -118,23 +118,23 @@ pub(crate) enum Repair {
     Bury,
     /// Fail the move; the instance stays where it is.
     FailMove(MigrationId),
-    /// Make the cell give up the reservation of an instance for a move that control does not have.
+    /// Make the cell cancel the reservation of an instance for a move that control does not have.
     CancelReservation(MigrationId),
-    /// Send the cell again what control asks of it for the instance and waits for: to build it, to
-    /// delete it, or to reserve it for a move, carry the move out or cancel it.
-    TellAgain,
-    /// Make the agents of these hosts begin new sessions, so that steps are asked for again.
+    /// Send the pending message about the instance to its cell again: to build it, to delete it, or to
+    /// reserve it for a move, carry the move out or cancel it.
+    Resend,
+    /// Make the agents of these hosts begin new sessions, so that steps are requested again.
     Reconcile(Vec<HostId>),
     /// Make the host's agent begin a new session. If it does not report the guest then, the cell
     /// puts the instance in the error state.
-    AskForGuest,
+    ReconcileGuest,
     /// Make the host destroy guests that its cell does not know.
     DestroyGuest,
 }
 
 impl Repair {
     /// A description of the repair, for operators.
-    pub(crate) fn words(&self) -> &'static str {
+    pub(crate) fn description(&self) -> &'static str {
         match self {
             Self::Release => "releases what is held",
             Self::Forget => "deletes the record",
@@ -143,12 +143,12 @@ impl Repair {
             Self::Reclaim => "claims what it needs there, if that fits",
             Self::Bury => "fails the request, with a fault that says so",
             Self::FailMove(_) => "fails the move; the instance stays where it is",
-            Self::CancelReservation(_) => "has the cell forget the move",
-            Self::TellAgain => "tells the cell again",
+            Self::CancelReservation(_) => "has the cell cancel the move",
+            Self::Resend => "sends the message to the cell again",
             Self::Reconcile(_) => {
                 "has the agent begin a session anew, and the step asked for again"
             }
-            Self::AskForGuest => {
+            Self::ReconcileGuest => {
                 "has the agent begin a session anew; if it does not have the instance then, that is \
                  in ERROR, with a fault that says so"
             }

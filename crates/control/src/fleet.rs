@@ -24,11 +24,11 @@ pub(crate) fn concerns(change: &Change) -> bool {
 /// Passes changes on to the scheduler.
 pub(crate) fn apply_to_scheduler<'a>(
     changes: impl IntoIterator<Item = &'a Change>,
-    parts: &RuntimeContext,
+    context: &RuntimeContext,
 ) {
     let at = now();
-    let mut availability_reports = parts.availability_reports.lock();
-    parts.ranker.with_hosts(|hosts| {
+    let mut availability_reports = context.availability_reports.lock();
+    context.scheduler.with_hosts(|hosts| {
         for change in changes {
             match change {
                 Change::Aggregate(uuid, Some(row)) => {
@@ -40,7 +40,7 @@ pub(crate) fn apply_to_scheduler<'a>(
                 }
                 Change::Aggregate(uuid, None) => hosts.aggregates_mut().remove(*uuid),
                 Change::Service(host, service) => {
-                    availability_reports.service(hosts, *host, service.as_deref(), at);
+                    availability_reports.set_service(hosts, *host, service.as_deref(), at);
                 }
                 _ => {}
             }
@@ -51,8 +51,8 @@ pub(crate) fn apply_to_scheduler<'a>(
 /// Passes all aggregates and services to the scheduler.
 ///
 /// Lock order: the scheduler before the state, never the other way round.
-pub(crate) fn tell_all(parts: &RuntimeContext) {
-    let engine = parts.conductor.engine();
+pub(crate) fn apply_all_to_scheduler(context: &RuntimeContext) {
+    let engine = context.control.engine();
     let changes = engine.read_now(|machine| all(&machine.0.conductor));
-    apply_to_scheduler(&changes, parts);
+    apply_to_scheduler(&changes, context);
 }

@@ -7,7 +7,11 @@ use crate::handle::ControlHandle;
 
 /// Removes the events about hosts of other cells from the events of a cell. A correct cell sends
 /// none: a host that changes its cell has to be removed from the earlier one first.
-pub(crate) fn leave_out(conductor: &ControlHandle, own: CellId, events: &mut Vec<CellEvent>) {
+pub(crate) fn drop_foreign_events(
+    control: &ControlHandle,
+    own: CellId,
+    events: &mut Vec<CellEvent>,
+) {
     let names_hosts = |event: &CellEvent| {
         matches!(
             event,
@@ -18,7 +22,7 @@ pub(crate) fn leave_out(conductor: &ControlHandle, own: CellId, events: &mut Vec
         return;
     }
     let mut first = None;
-    conductor.engine().read_now(|machine| {
+    control.engine().read_now(|machine| {
         let hosts = machine.0.conductor.hosts();
         let mut is_own = |host: &HostId| {
             let is_foreign = hosts.get(host).is_some_and(|row| row.cell != own);

@@ -40,7 +40,9 @@ pub(crate) struct Shared {
 
 impl fmt::Debug for ControlHandle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Conductor").finish_non_exhaustive()
+        formatter
+            .debug_struct("ControlHandle")
+            .finish_non_exhaustive()
     }
 }
 
@@ -149,8 +151,8 @@ impl ControlHandle {
         }
     }
 
-    /// One of several readings whose values are shown together; see [`Engine::read_part`].
-    pub fn look<T>(
+    /// Computes one of several values that belong to one response; see [`Engine::read_part`].
+    pub fn read_part<T>(
         &self,
         reading: &mut Reading,
         compute: impl FnOnce(&ControlState, &Views) -> T,
@@ -159,26 +161,30 @@ impl ControlHandle {
         engine.read_part(reading, |machine| compute(&machine.0, &views.read()))
     }
 
-    /// Waits until all that a reading saw is durable; see [`Engine::wait_durable`].
-    pub async fn end(&self, reading: Reading) -> bool {
+    /// Waits until all that the parts of a reading saw is durable; see [`Engine::wait_durable`].
+    pub async fn wait_durable(&self, reading: Reading) -> bool {
         self.shared.engine.wait_durable(reading).await
     }
 
-    /// Has a cell do what only it decides: shelve, rebuild, remove a host.
+    /// Performs an operation that a cell decides alone: shelve, rebuild, remove a host.
     ///
     /// # Errors
     ///
     /// The cell is not known, is down, does not answer in time, or cannot do it now.
-    pub async fn act(&self, cell: CellId, mut act: CellOperation) -> Result<Reply, LinkError> {
+    pub async fn perform_in_cell(
+        &self,
+        cell: CellId,
+        mut operation: CellOperation,
+    ) -> Result<Reply, LinkError> {
         let link = self.link(cell)?;
-        if let CellOperation::Rebuild { instance, spec } = &mut act
+        if let CellOperation::Rebuild { instance, spec } = &mut operation
             && let Err(why) = self.sealer().hand_out(*instance, spec)
         {
             return Ok(Reply::Refused(format!(
                 "the secrets of the server cannot be opened: {why}"
             )));
         }
-        self.in_time(cell, link.act(act)).await
+        self.with_timeout(cell, link.perform(operation)).await
     }
 
     /// The history of an instance's actions, oldest first.
@@ -196,7 +202,7 @@ impl ControlHandle {
             return Ok(Vec::new());
         };
         let link = self.link(cell)?;
-        self.in_time(cell, link.actions(instance)).await
+        self.with_timeout(cell, link.actions(instance)).await
     }
 
     /// The link to a cell.
@@ -209,7 +215,7 @@ impl ControlHandle {
     }
 
     /// Waits for a cell's answer within the time-out.
-    pub(crate) async fn in_time<T>(
+    pub(crate) async fn with_timeout<T>(
         &self,
         cell: CellId,
         answer: LinkFuture<'_, T>,

@@ -8,15 +8,15 @@
 //! - It answers the cells' requests to placement ([`placewright_link::PlacementLink`]).
 //! - [`Views`] holds the cells' latest reports.
 //! - [`Runtime`] carries out what the state calls for (`pending_work`): it has hosts selected
-//!   (`place`, `plan`), sends messages to cells (`outbox`), follows cells (`cells`), and passes to
-//!   the scheduler what operators, cells and agents report of hosts (`fleet`,
-//!   `availability_reports`).
+//!   (`placement_queue`, `plan`), sends messages to cells (`outbox`), follows cells (`cells`), and
+//!   passes to the scheduler what operators, cells and agents report of hosts (`fleet`,
+//!   `availability`).
 //! - [`placer`] ranks hosts, claims them, and decides again when others were faster.
 //! - [`destinations`] selects and claims hosts for instances that others build.
 //! - It sees to quotas: what instances count for, and the limits of the configuration and of Keystone
 //!   (`quotas`).
 //! - It searches for inconsistencies (`audit`), and repairs them on request ([`Auditor`],
-//!   `repair_kind`).
+//!   `repair`).
 
 mod audit;
 mod audit_notes;
@@ -37,8 +37,8 @@ mod machine;
 mod options;
 mod outbox;
 mod pending_work;
-mod place;
 mod placement;
+mod placement_queue;
 pub mod placer;
 mod plan;
 mod quotas;
@@ -56,11 +56,11 @@ pub use finding::{Finding, Kind};
 pub use handle::{Answer, ControlHandle};
 pub use machine::ControlMachine;
 pub use options::{Options, RepairOptions};
-pub use placement::{ClaimMetrics, NotMade, Placement, submit_placement};
+pub use placement::{ClaimMetrics, CommitError, Placement, submit_placement};
 pub use quotas::{UnifiedLimits, usage_of};
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use scheduler::{
-    Beside, Explanation, LogicalTime, NoHostExplanation, QueryExplanation, RefusalReason,
-    SchedulerHandle, cause_of, cause_of_claim,
+    Explanation, LogicalTime, NoHostExplanation, QueryExplanation, RefusalReason, SchedulerHandle,
+    SiblingPlacements, cause_of, cause_of_claim,
 };
 pub use views::{CellView, Views};

@@ -25,7 +25,8 @@ pub struct Options {
     /// A job that makes no progress for this long is stuck; longer than any step may take. Default
     /// 15 min.
     pub stuck_after: Duration,
-    /// How long after an audit's first search the second one confirms its suspicions. Default 2 s.
+    /// The time between an audit's first search and the second one, which confirms its suspicions.
+    /// Default 2 s.
     pub confirm_after: Duration,
 }
 
@@ -49,6 +50,6 @@ impl Default for Options {
 /// Options of an audit's repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairOptions {
-    /// Whether hosts destroy guests that no cell knows. They may belong to somebody.
+    /// Whether hosts destroy guests that no cell knows. They may be in use.
     pub destroy_unknown_guests: bool,
 }

@@ -25,13 +25,13 @@ const CALL_BYTES_MAX: usize = 4 << 20;
 /// they are sent.
 pub(crate) struct Outbox {
     cell: CellId,
-    list: Mutex<List>,
+    queue: Mutex<MessageQueue>,
     wake: Notify,
 }
 
 /// The queue of keys, and the times of messages that were delivered.
 #[derive(Default)]
-struct List {
+struct MessageQueue {
     order: VecDeque<MessageKey>,
     queued: HashSet<MessageKey>,
     /// When delivered messages are due again, if they are still needed then.
@@ -49,77 +49,77 @@ impl Outbox {
     pub(crate) fn new(cell: CellId) -> Self {
         Self {
             cell,
-            list: Mutex::default(),
+            queue: Mutex::default(),
             wake: Notify::new(),
         }
     }
 
     /// Queues the message of something that has changed.
-    pub(crate) fn tell(&self, key: MessageKey) {
-        let mut list = self.list.lock();
-        list.sent.remove(&key);
-        if list.queued.insert(key) {
-            list.order.push_back(key);
+    pub(crate) fn queue_changed(&self, key: MessageKey) {
+        let mut queue = self.queue.lock();
+        queue.sent.remove(&key);
+        if queue.queued.insert(key) {
+            queue.order.push_back(key);
             self.wake.notify_one();
         }
     }
 
     /// Queues the message of something that is still needed, if its repetition is due.
-    pub(crate) fn remind(&self, key: MessageKey, at: Instant) {
-        let mut list = self.list.lock();
-        let is_due = list.sent.get(&key).is_none_or(|sent| sent.due <= at);
-        if is_due && list.queued.insert(key) {
-            list.order.push_back(key);
+    pub(crate) fn queue_if_due(&self, key: MessageKey, at: Instant) {
+        let mut queue = self.queue.lock();
+        let is_due = queue.sent.get(&key).is_none_or(|sent| sent.due <= at);
+        if is_due && queue.queued.insert(key) {
+            queue.order.push_back(key);
             self.wake.notify_one();
         }
     }
 
     /// Makes all messages due again, because the cell is back.
     pub(crate) fn forget_sent(&self) {
-        self.list.lock().sent.clear();
+        self.queue.lock().sent.clear();
     }
 
-    /// Forgets the times of messages that are no longer needed: they were due long ago without a
-    /// reminder.
+    /// Drops the times of messages that are no longer needed: they were due long ago, and nothing
+    /// queued them again.
     pub(crate) fn drop_obsolete(&self, at: Instant, resend_max: Duration) {
-        let mut list = self.list.lock();
-        list.sent.retain(|_, sent| sent.due + resend_max > at);
+        let mut queue = self.queue.lock();
+        queue.sent.retain(|_, sent| sent.due + resend_max > at);
     }
 
     fn take(&self, count: usize) -> Vec<MessageKey> {
-        let mut list = self.list.lock();
-        let count = count.min(list.order.len());
-        let keys: Vec<MessageKey> = list.order.drain(..count).collect();
+        let mut queue = self.queue.lock();
+        let count = count.min(queue.order.len());
+        let keys: Vec<MessageKey> = queue.order.drain(..count).collect();
         for key in &keys {
-            list.queued.remove(key);
+            queue.queued.remove(key);
         }
         keys
     }
 
-    fn note_sent(&self, keys: &[MessageKey], first: Duration, most: Duration) {
+    fn record_sent(&self, keys: &[MessageKey], first: Duration, longest: Duration) {
         let at = Instant::now();
-        let mut list = self.list.lock();
+        let mut queue = self.queue.lock();
         for key in keys {
-            let before = list.sent.get(key).map(|sent| sent.wait * 2);
-            let wait = before.unwrap_or(first).min(most);
+            let before = queue.sent.get(key).map(|sent| sent.wait * 2);
+            let wait = before.unwrap_or(first).min(longest);
             let due = at + wait;
-            list.sent.insert(*key, Sent { due, wait });
+            queue.sent.insert(*key, Sent { due, wait });
         }
     }
 
     fn put_back(&self, keys: &[MessageKey]) {
-        let mut list = self.list.lock();
+        let mut queue = self.queue.lock();
         for key in keys.iter().rev() {
-            if list.queued.insert(*key) {
-                list.order.push_front(*key);
+            if queue.queued.insert(*key) {
+                queue.order.push_front(*key);
             }
         }
     }
 }
 
 /// Delivers messages to a cell, as long as the task lives.
-pub(crate) async fn run(conductor: ControlHandle, outbox: Arc<Outbox>) {
-    let options = conductor.options().clone();
+pub(crate) async fn run(control: ControlHandle, outbox: Arc<Outbox>) {
+    let options = control.options().clone();
     let mut retry = RETRY_MIN;
     loop {
         let keys = outbox.take(options.messages_max);
@@ -127,8 +127,8 @@ pub(crate) async fn run(conductor: ControlHandle, outbox: Arc<Outbox>) {
             outbox.wake.notified().await;
             continue;
         }
-        // Only durable state is read: a message never has to be taken back.
-        let messages = conductor
+        // Only durable state is read, so no message ever has to be revoked.
+        let messages = control
             .read(|control, _| pending_work::messages(control, &keys))
             .await;
         if messages.is_empty() {
@@ -136,8 +136,8 @@ pub(crate) async fn run(conductor: ControlHandle, outbox: Arc<Outbox>) {
         }
         let mut rest = messages.as_slice();
         while !rest.is_empty() {
-            let (call, later) = rest.split_at(of_one_call(rest));
-            if let Err(error) = deliver(&conductor, outbox.cell, call).await {
+            let (call, later) = rest.split_at(count_for_one_call(rest));
+            if let Err(error) = deliver(&control, outbox.cell, call).await {
                 tracing::debug!(cell = %outbox.cell, %error, "messages were not delivered");
                 outbox.put_back(&keys_of(rest));
                 tokio::time::sleep(retry).await;
@@ -145,7 +145,7 @@ pub(crate) async fn run(conductor: ControlHandle, outbox: Arc<Outbox>) {
                 break;
             }
             retry = RETRY_MIN;
-            outbox.note_sent(&keys_of(call), options.resend_min, options.resend_max);
+            outbox.record_sent(&keys_of(call), options.resend_min, options.resend_max);
             rest = later;
         }
     }
@@ -157,12 +157,12 @@ fn keys_of(messages: &[(MessageKey, Message)]) -> Vec<MessageKey> {
 
 /// How many messages fit into one call. Specifications make up most of their size, and each message
 /// has one. The result is at least one.
-fn of_one_call(messages: &[(MessageKey, Message)]) -> usize {
+fn count_for_one_call(messages: &[(MessageKey, Message)]) -> usize {
     let mut bytes = 0;
     let fits = messages.iter().take_while(|(_, message)| {
         bytes += match message {
-            Message::Create(create) => bytes_of(&create.spec),
-            Message::Move(order) => order.spec.as_ref().map_or(0, bytes_of),
+            Message::Create(create) => spec_bytes(&create.spec),
+            Message::Move(order) => order.spec.as_ref().map_or(0, spec_bytes),
             _ => 0,
         };
         bytes <= CALL_BYTES_MAX
@@ -170,34 +170,34 @@ fn of_one_call(messages: &[(MessageKey, Message)]) -> usize {
     fits.count().max(1)
 }
 
-fn bytes_of(spec: &Spec) -> usize {
+fn spec_bytes(spec: &Spec) -> usize {
     spec.body.len() + spec.build_secrets.len() + spec.secrets.len()
 }
 
 async fn deliver(
-    conductor: &ControlHandle,
+    control: &ControlHandle,
     cell: CellId,
     messages: &[(MessageKey, Message)],
 ) -> Result<(), placewright_link::LinkError> {
-    let link = conductor.link(cell)?;
+    let link = control.link(cell)?;
     let sent_at = now();
-    let mut told = Vec::with_capacity(messages.len());
+    let mut delivered = Vec::with_capacity(messages.len());
     let mut envelopes = Vec::with_capacity(messages.len());
     for (_, message) in messages {
         let mut sent = message.clone();
-        if secrets::hand_out(conductor.sealer(), &mut sent) {
-            told.push(message);
+        if secrets::open_for_cell(control.sealer(), &mut sent) {
+            delivered.push(message);
             envelopes.push(Envelope {
                 sent_at,
                 message: sent,
             });
         }
     }
-    let replies = conductor.in_time(cell, link.deliver(envelopes)).await?;
-    for (message, reply) in told.into_iter().zip(replies) {
+    let replies = control.with_timeout(cell, link.deliver(envelopes)).await?;
+    for (message, reply) in delivered.into_iter().zip(replies) {
         if let Some(command) = command_for_reply(message, reply) {
             // Not awaited: if the store fails, the message is repeated and answered again.
-            drop(conductor.submit(command));
+            drop(control.submit(command));
         }
     }
     Ok(())
@@ -236,6 +236,6 @@ fn command_for_reply(message: &Message, reply: Reply) -> Option<Command> {
             tracing::warn!(instance = %message.instance(), why, "a cell refused a message");
             return None;
         }
-        (Message::Delete { .. } | Message::Conclude { .. }, Reply::Accepted) => return None,
+        (Message::Delete { .. } | Message::ConfirmOrRevert { .. }, Reply::Accepted) => return None,
     })
 }

@@ -23,7 +23,7 @@ pub(crate) enum PendingWork {
     /// Select a target host for a move.
     ScheduleMove(MigrationId),
     /// Send the message with this key to a cell.
-    Tell(CellId, MessageKey),
+    Send(CellId, MessageKey),
 }
 
 /// The work that these changes call for.
@@ -85,7 +85,7 @@ fn message_to_cell(
     key: MessageKey,
 ) -> Option<PendingWork> {
     let cell = control.conductor.mappings().get(&instance)?.cell?;
-    Some(PendingWork::Tell(cell, key))
+    Some(PendingWork::Send(cell, key))
 }
 
 /// The present messages for these keys; some may have none (any more).

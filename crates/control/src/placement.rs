@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use crate::audit_notes::Asked;
+use crate::audit_notes::RequestedAllocations;
 use crate::machine::ControlMachine;
 
 /// How long the store counts as failing after a failed append. Afterwards changes are tried again,
@@ -46,9 +46,9 @@ impl Placement {
         &self.engine
     }
 
-    /// Whether the store did not keep a change lately.
+    /// Whether an append to the store failed lately.
     #[must_use]
-    pub fn store_fails(&self) -> bool {
+    pub fn is_store_failing(&self) -> bool {
         let ago = self.engine.store_failed_ago();
         ago.is_some_and(|ago| ago < STORE_FAILED)
     }
@@ -65,11 +65,11 @@ impl Placement {
     pub async fn read_in_slices<S: Send, T: Send>(
         &self,
         begin: impl Fn() -> S + Send,
-        go_on: impl Fn(&State, &mut S) -> Option<T> + Send,
+        step: impl Fn(&State, &mut S) -> Option<T> + Send,
     ) -> T {
-        let go_on =
-            move |machine: &ControlMachine, slices: &mut S| go_on(machine.placement(), slices);
-        self.engine.read_in_slices(begin, go_on).await
+        let step =
+            move |machine: &ControlMachine, slices: &mut S| step(machine.placement(), slices);
+        self.engine.read_in_slices(begin, step).await
     }
 
     /// Submits a command, waits until its outcome is durable, and counts it.
@@ -77,17 +77,17 @@ impl Placement {
     /// # Errors
     ///
     /// The engine could not carry it out. The log has why.
-    pub async fn submit(&self, command: Command) -> Result<Result<Outcome, Refusal>, NotMade> {
+    pub async fn submit(&self, command: Command) -> Result<Result<Outcome, Refusal>, CommitError> {
         let is_claim = matches!(command, Command::Claim { .. } | Command::ClaimFirst { .. });
         let note = placewright_audit_log::current_note();
-        let asked = note.is_some().then(|| Asked::of(&command));
+        let requested = note.is_some().then(|| RequestedAllocations::of(&command));
         let (result, sequence) = submit_with_sequence(&self.engine, command).await;
-        let result = result.map_err(|error| NotMade::of(&error))?;
+        let result = result.map_err(|error| CommitError::of(&error))?;
         // Without an entry nothing has changed.
-        if let (Some(note), Some(asked), Ok(outcome), Some(sequence)) =
-            (note, asked, &result, sequence)
+        if let (Some(note), Some(requested), Ok(outcome), Some(sequence)) =
+            (note, requested, &result, sequence)
         {
-            note.add_entry(sequence, asked.after(outcome));
+            note.add_entry(sequence, requested.granted(outcome));
         }
         self.metrics.count(is_claim, &result);
         Ok(result)
@@ -103,7 +103,7 @@ pub fn submit_placement(
     async move { answered.await.0 }
 }
 
-/// What became of a command, or why nothing did.
+/// The outcome or refusal of a command, or why the engine has neither.
 type Answer = Result<Result<Outcome, Refusal>, SubmitError>;
 
 /// The same, with the sequence of the entry that the command made in the journal.
@@ -126,13 +126,13 @@ fn submit_with_sequence(
     }
 }
 
-/// Why a change was not made, which is no refusal of the state.
+/// Why a command was not committed although the state does not refuse it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotMade {
+pub enum CommitError {
     /// The command is too large for the store.
     #[error("{0}")]
     TooLarge(String),
-    /// A bug.
+    /// A bug in Placewright, as text.
     #[error("{0}")]
     Bug(String),
     /// The store fails, or has too much to do.
@@ -140,7 +140,7 @@ pub enum NotMade {
     Unavailable(String),
 }
 
-impl NotMade {
+impl CommitError {
     /// Why the engine did not carry out a command. It is logged unless the command is at fault.
     fn of(error: &SubmitError) -> Self {
         let text = format!("The change was not made: {}", chain(error));

@@ -1,12 +1,12 @@
-//! Plans for instances and moves that wait for a host: which commands to submit, from one look at
-//! the scheduler and the state. The [placer](crate::placer) selects the hosts.
+//! Plans for instances and moves that wait for a host: which commands to submit, given the
+//! scheduler and the state. The [placer](crate::placer) selects the hosts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::placer::{
-    Contention, Demand, LookContext, LookRefusal, Placing, SearchResults, TimeSlice,
+    Contention, Demand, Placing, SearchContext, SearchRefusal, SearchResults, TimeSlice,
 };
 use placewright_conductor::control::ControlState;
 use placewright_conductor::super_conductor::BuildStage;
@@ -20,7 +20,7 @@ use crate::options::Options;
 mod fault;
 mod moves;
 
-pub(crate) use fault::{PlanFault, others_were_faster, unprepared};
+pub(crate) use fault::{PlanFault, lost_to_other_claims, unprepared_fault};
 
 /// The time after a start in which hosts may still be connecting: no request fails for lack of
 /// hosts until it is over.
@@ -33,11 +33,11 @@ pub(crate) enum PlanningWork {
     Builds(Vec<InstanceId>),
     /// A move that waits for a target host.
     Move(MigrationId),
-    /// What has begun.
+    /// An attempt that earlier time slices or rounds began.
     Attempt(Box<Attempt>),
 }
 
-/// Instances or a move on the way to their hosts.
+/// The placement of instances, or of a move, while it is under way.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) placing: Placing,
@@ -89,16 +89,16 @@ pub(crate) struct Planner {
     bodies: BodyCache,
     options: Options,
     started: Instant,
-    /// The cells that are not heard from at present: they are avoided if there are hosts elsewhere.
-    pub(crate) unheard: Vec<CellId>,
+    /// The cells that are silent at present: they are avoided if there are hosts elsewhere.
+    pub(crate) silent_cells: Vec<CellId>,
 }
 
-/// What a plan is made from, and where it is put.
+/// The inputs of planning, and the plans made so far.
 pub(crate) struct PlanContext<'a> {
     pub(crate) scheduler: &'a mut Scheduler,
     pub(crate) control: &'a ControlState,
     pub(crate) contention: Contention,
-    pub(crate) turn: &'a TimeSlice,
+    pub(crate) slice: &'a TimeSlice,
     pub(crate) plans: &'a mut Vec<PlacementPlan>,
     /// Work that is left for a later time slice.
     pub(crate) rest: &'a mut VecDeque<PlanningWork>,
@@ -110,7 +110,7 @@ impl Planner {
             bodies: BodyCache::default(),
             options,
             started: Instant::now(),
-            unheard: Vec::new(),
+            silent_cells: Vec::new(),
         }
     }
 
@@ -128,7 +128,7 @@ impl Planner {
             },
         };
         if let Some(attempt) = attempt {
-            self.look(context, attempt);
+            self.find_hosts(context, attempt);
         }
     }
 
@@ -141,7 +141,7 @@ impl Planner {
         let mut waiting = Vec::with_capacity(instances.len());
         let mut done = Vec::new();
         for instance in instances {
-            match waits(context.control, *instance) {
+            match waiting_spec(context.control, *instance) {
                 Some(spec) => waiting.push((*instance, spec)),
                 None => done.push(instance.0),
             }
@@ -159,10 +159,10 @@ impl Planner {
                 return None;
             }
         };
-        // Instances of one request need the same kind of host; others are a matter of their own.
+        // Instances of one request need the same kind of host; the others are placed separately.
         let (same, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, spec)| {
             spec.group == first.group
-                && (spec.body.shares_prefix(&first.body) || self.is_same(&read.request, spec))
+                && (spec.body.shares_prefix(&first.body) || self.has_request(&read.request, spec))
         });
         if !others.is_empty() {
             let others = others.into_iter().map(|(instance, _)| instance);
@@ -184,7 +184,7 @@ impl Planner {
     }
 
     /// Whether a spec has this request.
-    fn is_same(
+    fn has_request(
         &mut self,
         request: &Arc<placewright_scheduler::request::RequestSpec>,
         spec: &Spec,
@@ -193,14 +193,14 @@ impl Planner {
         read.is_ok_and(|read| Arc::ptr_eq(&read.request, request) || read.request == *request)
     }
 
-    /// Looks for hosts until all are found or the time slice is over.
-    fn look(&self, context: &mut PlanContext<'_>, mut attempt: Box<Attempt>) {
+    /// Searches for hosts until all are found or the time slice is over.
+    fn find_hosts(&self, context: &mut PlanContext<'_>, mut attempt: Box<Attempt>) {
         let control = context.control;
         let state = &control.placement;
         let migration = attempt.migration;
         let still_waits = |instance| match migration {
             Some(migration) => moves::waits(control, migration),
-            None => waits(control, InstanceId(instance)).is_some(),
+            None => waiting_spec(control, InstanceId(instance)).is_some(),
         };
         let gone = attempt
             .placing
@@ -213,55 +213,55 @@ impl Planner {
         // A move stays in its cell.
         if migration.is_none() {
             closed = closed_cells(control);
-            avoided = self.unheard.iter().map(|CellId(cell)| *cell).collect();
+            avoided = self.silent_cells.iter().map(|CellId(cell)| *cell).collect();
         }
-        let mut look = LookContext {
+        let mut search = SearchContext {
             scheduler: &mut *context.scheduler,
             state,
             contention: context.contention,
-            number: 0,
-            closed: &closed,
-            avoided: &avoided,
+            scheduler_number: 0,
+            excluded_cells: &closed,
+            avoided_cells: &avoided,
         };
-        match attempt.placing.look(&mut look, context.turn) {
+        match attempt.placing.find_hosts(&mut search, context.slice) {
             Ok(SearchResults::Unfinished) => context.rest.push_back(PlanningWork::Attempt(attempt)),
-            Ok(results @ (SearchResults::Ready | SearchResults::Over)) => {
-                let nowhere = attempt.placing.take_nowhere();
-                if !nowhere.is_empty() {
-                    let plan = self.nowhere(context, &attempt, nowhere);
+            Ok(results @ (SearchResults::Ready | SearchResults::NothingToClaim)) => {
+                let without_host = attempt.placing.remove_without_host();
+                if !without_host.is_empty() {
+                    let plan = self.no_host_plan(context, &attempt, without_host);
                     context.plans.push(plan);
                 }
                 if results == SearchResults::Ready {
                     context.plans.push(PlacementPlan::Claim(attempt));
                 }
             }
-            Ok(SearchResults::Nowhere(_)) => {
-                attempt.placing.give_up(context.scheduler, state);
-                let plan = self.nowhere(context, &attempt, attempt.placing.unplaced());
+            Ok(SearchResults::NoHost(_)) => {
+                attempt.placing.discard_found(context.scheduler, state);
+                let plan = self.no_host_plan(context, &attempt, attempt.placing.unplaced());
                 context.plans.push(plan);
             }
-            Err(LookRefusal::Prepare(refusal)) => {
-                let fault = PlanFault::Known(unprepared(&refusal));
+            Err(SearchRefusal::Prepare(refusal)) => {
+                let fault = PlanFault::Known(unprepared_fault(&refusal));
                 let plan = failed(&attempt, attempt.placing.unplaced(), fault);
                 context.plans.push(plan);
             }
-            // The explanation says why.
-            Err(LookRefusal::Select(_)) => {
-                let plan = self.nowhere(context, &attempt, attempt.placing.unplaced());
+            // The explanation has the reason.
+            Err(SearchRefusal::Select(_)) => {
+                let plan = self.no_host_plan(context, &attempt, attempt.placing.unplaced());
                 context.plans.push(plan);
             }
         }
     }
 
     /// The plan for instances without a feasible host.
-    fn nowhere(
+    fn no_host_plan(
         &self,
         context: &PlanContext<'_>,
         attempt: &Attempt,
         instances: Vec<Uuid>,
     ) -> PlacementPlan {
         let fault = PlanFault::no_host(&attempt.placing, &instances);
-        match fault.filter(|_| !self.hosts_may_come(context.scheduler, context.control)) {
+        match fault.filter(|_| !self.may_hosts_still_connect(context.scheduler, context.control)) {
             Some(fault) => failed(attempt, instances, fault),
             None => PlacementPlan::Nothing {
                 ids: attempt.ids_of(instances),
@@ -269,7 +269,7 @@ impl Planner {
         }
     }
 
-    fn hosts_may_come(&self, scheduler: &Scheduler, control: &ControlState) -> bool {
+    fn may_hosts_still_connect(&self, scheduler: &Scheduler, control: &ControlState) -> bool {
         self.started.elapsed() < START_GRACE
             && scheduler.hosts().slots().len() < control.conductor.hosts().len()
     }
@@ -287,7 +287,7 @@ pub(crate) fn failed(attempt: &Attempt, instances: Vec<Uuid>, fault: PlanFault) 
 }
 
 /// The specification of an instance that waits for a host.
-fn waits(control: &ControlState, instance: InstanceId) -> Option<&Spec> {
+fn waiting_spec(control: &ControlState, instance: InstanceId) -> Option<&Spec> {
     let state = &control.conductor;
     let build = state.builds().get(&instance);
     build.filter(|build| build.stage == BuildStage::Waiting)?;
@@ -297,6 +297,6 @@ fn waits(control: &ControlState, instance: InstanceId) -> Option<&Spec> {
 /// The cells that get no new instances.
 fn closed_cells(control: &ControlState) -> Vec<Uuid> {
     let cells = control.conductor.cells().iter();
-    let closed = cells.filter(|(_, cell)| !cell.takes_instances());
+    let closed = cells.filter(|(_, cell)| !cell.accepts_instances());
     closed.map(|(CellId(cell), _)| *cell).collect()
 }

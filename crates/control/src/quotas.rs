@@ -1,4 +1,4 @@
-//! Quotas as the running control sees to them: what instances count for, the configured limits,
+//! Quotas in the running control plane: what instances count for, the configured limits,
 //! those of Keystone, and instances that a release without quotas created.
 
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use placewright_scheduler::translate::{TranslateOptions, Translation, translate}
 use crate::body::BodyCache;
 use crate::handle::ControlHandle;
 
-/// How many specifications are looked at under one lock.
-const LOOKED_AT: usize = 2000;
-/// How many instances are counted with one command.
-const COUNTED: usize = 200;
+/// The most specifications that are read under one lock of the state.
+const SPECS_PER_LOCK: usize = 2000;
+/// The most instances that are counted with one command.
+const INSTANCES_PER_COMMAND: usize = 200;
 
 /// The limits that Keystone has for the compute service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,14 +32,14 @@ pub struct UnifiedLimits {
 /// that it requests of placement.
 #[must_use]
 pub fn usage_of(flavor: &Flavor, translation: &Translation) -> Usage {
-    // Nothing can be claimed that is more than a number of placement.
-    let small = |amount: u64| u32::try_from(amount).unwrap_or(u32::MAX);
+    // Placement cannot allocate a larger amount, so saturation changes no decision.
+    let saturated = |amount: u64| u32::try_from(amount).unwrap_or(u32::MAX);
     let requested = translation.request.merged_resources().into_iter();
     Usage::new(UsageAmounts {
         cores: flavor.vcpus,
         ram_mb: flavor.memory_mb,
         classes: requested
-            .map(|(class, amount)| (class, small(amount)))
+            .map(|(class, amount)| (class, saturated(amount)))
             .collect(),
     })
 }
@@ -67,7 +67,7 @@ impl ControlHandle {
     /// # Errors
     ///
     /// The store does not accept them.
-    pub async fn take_unified_limits(&self, limits: UnifiedLimits) -> Result<(), SubmitError> {
+    pub async fn set_unified_limits(&self, limits: UnifiedLimits) -> Result<(), SubmitError> {
         let sets = self.read(move |control, _| unified(&control.conductor, &limits));
         let sets = sets.await;
         self.replace_quotas(sets).await
@@ -92,7 +92,7 @@ impl ControlHandle {
     /// # Errors
     ///
     /// The store does not accept it.
-    pub async fn count_old_instances(
+    pub async fn count_uncounted_instances(
         &self,
         options: &TranslateOptions,
     ) -> Result<usize, SubmitError> {
@@ -141,7 +141,8 @@ fn uncounted_moves(state: &State) -> Vec<(MigrationId, Spec)> {
     unknown.map(|(id, spec)| (id, spec.clone())).collect()
 }
 
-/// Instances after another of which it is not known what they count for, and where to go on.
+/// Instances after another of which it is not known what they count for, and the position to
+/// continue from.
 fn uncounted(
     state: &State,
     after: Option<InstanceId>,
@@ -149,11 +150,11 @@ fn uncounted(
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let mut found = Vec::new();
     let rows = state.specs().range((from, Bound::Unbounded));
-    for (place, (id, spec)) in rows.enumerate() {
+    for (index, (id, spec)) in rows.enumerate() {
         if !spec.usage.is_known() {
             found.push((*id, spec.clone()));
         }
-        if found.len() == COUNTED || place == LOOKED_AT {
+        if found.len() == INSTANCES_PER_COMMAND || index == SPECS_PER_LOCK {
             return (found, Some(*id));
         }
     }

@@ -18,21 +18,21 @@ use crate::handle::now;
 use crate::options::RepairOptions;
 use crate::placement::submit_placement;
 use crate::placer::claim;
-use crate::plan::unprepared;
+use crate::plan::unprepared_fault;
 use crate::runtime_context::RuntimeContext;
 
 /// The most candidates on an instance's host that are tried for a missing claim.
 const CANDIDATES_PER_HOST: usize = 8;
 
-/// Repairs findings, notes the result on each, and returns how many were repaired.
+/// Repairs findings, records the result in each, and returns how many were repaired.
 pub(crate) async fn repair_all(
-    parts: &RuntimeContext,
+    context: &RuntimeContext,
     findings: &mut [Finding],
     options: RepairOptions,
 ) -> usize {
     let unknown = findings.iter().filter(|one| one.kind == Kind::UnknownGuest);
-    let strange: BTreeSet<HostId> = unknown.filter_map(|one| one.host).collect();
-    let mut mended = 0;
+    let hosts_with_unknown_guests: BTreeSet<HostId> = unknown.filter_map(|one| one.host).collect();
+    let mut repaired = 0;
     for finding in findings {
         let Some(repair_kind) = finding.repair_kind.clone() else {
             continue;
@@ -42,19 +42,23 @@ pub(crate) async fn repair_all(
         }
         // A new session makes the host destroy every guest that its cell does not know.
         let would_destroy = match &repair_kind {
-            Repair::Reconcile(hosts) => hosts.iter().any(|host| strange.contains(host)),
-            Repair::AskForGuest => finding.host.is_some_and(|host| strange.contains(&host)),
+            Repair::Reconcile(hosts) => hosts
+                .iter()
+                .any(|host| hosts_with_unknown_guests.contains(host)),
+            Repair::ReconcileGuest => finding
+                .host
+                .is_some_and(|host| hosts_with_unknown_guests.contains(&host)),
             _ => false,
         };
         let outcome = if would_destroy && !options.destroy_unknown_guests {
             Err("its host has a guest that nobody knows: see --destroy-unknown-guests".to_owned())
         } else {
-            carry_out(parts, finding, &repair_kind).await
+            carry_out(context, finding, &repair_kind).await
         };
         let (kind, id) = (finding.kind.name(), finding.id);
         match outcome {
             Ok(()) => {
-                mended += 1;
+                repaired += 1;
                 tracing::info!(kind, %id, "repaired");
                 finding.outcome = Some("done".to_owned());
             }
@@ -64,22 +68,22 @@ pub(crate) async fn repair_all(
             }
         }
     }
-    mended
+    repaired
 }
 
 async fn carry_out(
-    parts: &RuntimeContext,
+    context: &RuntimeContext,
     finding: &Finding,
     repair_kind: &Repair,
 ) -> Result<(), String> {
-    let conductor = &parts.conductor;
+    let control = &context.control;
     let instance = InstanceId(finding.id);
-    let submit = async |command| meaning(conductor.submit(command).await);
+    let submit = async |command| check_accepted(control.submit(command).await);
     match repair_kind {
         Repair::Release => {
             let consumer = instance.consumer();
             let release = placement::Command::Release { consumer };
-            match submit_placement(conductor.engine(), release).await {
+            match submit_placement(control.engine(), release).await {
                 Ok(Ok(_)) => Ok(()),
                 Ok(Err(refusal)) => Err(refusal.to_string()),
                 Err(error) => Err(error.to_string()),
@@ -87,7 +91,15 @@ async fn carry_out(
         }
         Repair::Forget | Repair::ForgetWithClaim => submit(Command::Delete { instance }).await,
         Repair::DeleteInCell => {
-            send_to_cell(parts, finding, Message::Delete { instance, claim: 0 }).await
+            send_to_cell(
+                context,
+                finding,
+                Message::Delete {
+                    instance,
+                    claim_number: 0,
+                },
+            )
+            .await
         }
         Repair::CancelReservation(migration) => {
             let migration = *migration;
@@ -95,33 +107,33 @@ async fn carry_out(
                 instance,
                 migration,
             };
-            send_to_cell(parts, finding, cancel).await
+            send_to_cell(context, finding, cancel).await
         }
-        Repair::Reclaim => reclaim(parts, finding).await,
+        Repair::Reclaim => reclaim(context, finding).await,
         Repair::Bury => {
-            let fault = fault("Nobody found a place for the request or said that there is none.");
+            let fault = fault("Control neither selected a host for the request nor refused it.");
             let instances = vec![instance];
             submit(Command::Bury { instances, fault }).await
         }
         Repair::FailMove(migration) => {
-            let fault = fault("Nobody found a place for the move or said that there is none.");
+            let fault = fault("Control neither selected a host for the move nor refused it.");
             let migration = *migration;
             submit(Command::FailMove { migration, fault }).await
         }
-        Repair::TellAgain => {
+        Repair::Resend => {
             let cell = finding.cell.ok_or("its cell is not known")?;
-            parts.returned(cell);
+            context.resend_all(cell);
             Ok(())
         }
         Repair::Reconcile(hosts) => {
             for host in hosts {
-                act(parts, finding, CellOperation::Reconcile { host: *host }).await?;
+                perform_in_cell(context, finding, CellOperation::Reconcile { host: *host }).await?;
             }
             Ok(())
         }
-        Repair::AskForGuest | Repair::DestroyGuest => {
+        Repair::ReconcileGuest | Repair::DestroyGuest => {
             let host = finding.host.ok_or("its host is not known")?;
-            act(parts, finding, CellOperation::Reconcile { host }).await
+            perform_in_cell(context, finding, CellOperation::Reconcile { host }).await
         }
     }
 }
@@ -135,7 +147,7 @@ fn fault(message: &str) -> Fault {
     }
 }
 
-fn meaning(answer: Result<Result<Outcome, Refusal>, SubmitError>) -> Result<(), String> {
+fn check_accepted(answer: Result<Result<Outcome, Refusal>, SubmitError>) -> Result<(), String> {
     match answer {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(refusal)) => Err(refusal.to_string()),
@@ -144,27 +156,33 @@ fn meaning(answer: Result<Result<Outcome, Refusal>, SubmitError>) -> Result<(), 
 }
 
 async fn send_to_cell(
-    parts: &RuntimeContext,
+    context: &RuntimeContext,
     finding: &Finding,
     message: Message,
 ) -> Result<(), String> {
     let cell = finding.cell.ok_or("its cell is not known")?;
-    let conductor = &parts.conductor;
-    let link = conductor.link(cell).map_err(|error| error.to_string())?;
+    let control = &context.control;
+    let link = control.link(cell).map_err(|error| error.to_string())?;
     let sent_at = now();
     let envelope = message::Envelope { sent_at, message };
-    let replies = conductor.in_time(cell, link.deliver(vec![envelope])).await;
+    let replies = control
+        .with_timeout(cell, link.deliver(vec![envelope]))
+        .await;
     let replies = replies.map_err(|error| error.to_string())?;
-    replies.into_iter().try_for_each(accepted)
+    replies.into_iter().try_for_each(check_reply)
 }
 
-async fn act(parts: &RuntimeContext, finding: &Finding, act: CellOperation) -> Result<(), String> {
+async fn perform_in_cell(
+    context: &RuntimeContext,
+    finding: &Finding,
+    operation: CellOperation,
+) -> Result<(), String> {
     let cell = finding.cell.ok_or("its cell is not known")?;
-    let reply = parts.conductor.act(cell, act).await;
-    accepted(reply.map_err(|error| error.to_string())?)
+    let reply = context.control.perform_in_cell(cell, operation).await;
+    check_reply(reply.map_err(|error| error.to_string())?)
 }
 
-fn accepted(reply: Reply) -> Result<(), String> {
+fn check_reply(reply: Reply) -> Result<(), String> {
     match reply {
         Reply::Accepted => Ok(()),
         Reply::Refused(why) => Err(why),
@@ -172,21 +190,21 @@ fn accepted(reply: Reply) -> Result<(), String> {
 }
 
 /// Claims the resources of an instance on the host where it is.
-async fn reclaim(parts: &RuntimeContext, finding: &Finding) -> Result<(), String> {
+async fn reclaim(context: &RuntimeContext, finding: &Finding) -> Result<(), String> {
     let instance = InstanceId(finding.id);
     let host = finding.host.ok_or("its host is not known")?;
-    let ranker = parts.ranker.clone();
-    // Ranking holds the scheduler's lock for a moment.
-    let looked = tokio::task::spawn_blocking(move || {
-        ranker.decide(|scheduler, control| candidates(scheduler, control, instance, host))
+    let scheduler = context.scheduler.clone();
+    // Ranking blocks on the scheduler's lock.
+    let ranked = tokio::task::spawn_blocking(move || {
+        scheduler.decide(|scheduler, control| candidates(scheduler, control, instance, host))
     });
-    let candidates = looked.await.map_err(|error| error.to_string())??;
+    let candidates = ranked.await.map_err(|error| error.to_string())??;
     let command = Command::Reclaim {
         instance,
         host,
         candidates,
     };
-    meaning(parts.conductor.submit(command).await)
+    check_accepted(context.control.submit(command).await)
 }
 
 /// The candidates for an instance on the host where it is.
@@ -206,7 +224,7 @@ fn candidates(
     request.force_nodes.clear();
     request.requested_destination = None;
     let prepared = scheduler.prepare_cached(&control.placement, &request);
-    let prepared = prepared.map_err(|refusal| unprepared(&refusal).message)?;
+    let prepared = prepared.map_err(|refusal| unprepared_fault(&refusal).message)?;
     let (slot, _) = scheduler
         .hosts()
         .by_uuid(host.0)

@@ -19,15 +19,15 @@ use crate::machine::ControlMachine;
 use crate::options::RepairOptions;
 use crate::outbox::{self, Outbox};
 use crate::pending_work::{self, PendingWork};
-use crate::place::{self, PlacementQueue};
+use crate::placement_queue::{self, PlacementQueue};
 use crate::runtime_context::RuntimeContext;
 use crate::scheduler::SchedulerHandle;
 use crate::secrets;
 
 /// The interval at which the state is searched for work that was missed.
-const SWEEP: Duration = Duration::from_secs(1);
-/// Times of messages that are no longer needed are forgotten once in so many sweeps.
-const TIDY: u32 = 60;
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// The number of sweeps between two removals of the times of messages that are no longer needed.
+const SWEEPS_PER_CLEANUP: u32 = 60;
 
 /// The configuration of a cell.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ pub struct CellConfig {
 
 /// The running tasks of control. Dropping it ends them; see [`Runtime::shutdown`].
 pub struct Runtime {
-    parts: Arc<RuntimeContext>,
+    context: Arc<RuntimeContext>,
     tasks: Tasks,
 }
 
@@ -52,7 +52,7 @@ pub enum AddCellError {
     /// The store does not accept the command.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// It contradicts the cells that are known.
+    /// The state refuses it: another cell has the name.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
@@ -70,40 +70,41 @@ impl Runtime {
     ///
     /// The durable changes cannot be followed.
     pub fn start(
-        conductor: ControlHandle,
-        ranker: SchedulerHandle,
+        control: ControlHandle,
+        scheduler: SchedulerHandle,
     ) -> Result<Arc<Self>, FollowError> {
-        let engine = conductor.engine();
+        let engine = control.engine();
         let follower = engine.follow(engine.durable_sequence())?;
-        let (places, outcomes) = PlacementQueue::start(conductor.clone(), ranker.clone());
-        let parts = Arc::new(RuntimeContext {
-            conductor,
-            ranker,
+        let (placement_queue, outcomes) = PlacementQueue::start(control.clone(), scheduler.clone());
+        let context = Arc::new(RuntimeContext {
+            control,
+            scheduler,
             availability_reports: Mutex::default(),
             outboxes: RwLock::default(),
-            places,
+            placement_queue,
         });
-        fleet::tell_all(&parts);
+        fleet::apply_all_to_scheduler(&context);
         let tasks = Tasks::default();
-        let hear = place::handle_answers(parts.places.clone(), outcomes);
-        tasks.spawn(Task::ControlOutcomes, hear);
-        let follow = follow(Arc::clone(&parts), follower);
+        let handle_answers =
+            placement_queue::handle_answers(context.placement_queue.clone(), outcomes);
+        tasks.spawn(Task::ControlOutcomes, handle_answers);
+        let follow = follow(Arc::clone(&context), follower);
         tasks.spawn(Task::ControlFollow, follow);
-        tasks.spawn(Task::ControlSweep, find_missed_work(Arc::clone(&parts)));
-        let keep_sealed = secrets::keep_sealed(parts.conductor.clone());
+        tasks.spawn(Task::ControlSweep, find_missed_work(Arc::clone(&context)));
+        let keep_sealed = secrets::keep_sealed(context.control.clone());
         tasks.spawn(Task::ControlSecrets, keep_sealed);
-        Ok(Arc::new(Self { parts, tasks }))
+        Ok(Arc::new(Self { context, tasks }))
     }
 
     /// Seals the secrets that an earlier release left in the clear in the store. To be called before
     /// anything is served. Returns how many specifications had any.
     pub async fn seal_open_secrets(&self) -> usize {
-        secrets::seal_again(&self.parts.conductor, true).await
+        secrets::seal_again(&self.context.control, true).await
     }
 
     /// Starts periodic audits, and returns the handle that runs one on request.
     pub fn start_audits(&self, metrics: AuditMetrics) -> Arc<Auditor> {
-        let auditor = Arc::new(Auditor::new(Arc::clone(&self.parts), metrics));
+        let auditor = Arc::new(Auditor::new(Arc::clone(&self.context), metrics));
         let run = Arc::clone(&auditor).run();
         self.tasks.spawn(Task::ControlAudits, run);
         auditor
@@ -111,27 +112,27 @@ impl Runtime {
 
     /// Audits now; with `repair`, inconsistencies are repaired where possible.
     pub async fn audit(&self, repair: Option<RepairOptions>) -> Audited {
-        let auditor = Auditor::new(Arc::clone(&self.parts), AuditMetrics::default());
+        let auditor = Auditor::new(Arc::clone(&self.context), AuditMetrics::default());
         auditor.audit(repair).await
     }
 
     /// The handle on control's state machine.
     #[must_use]
-    pub fn conductor(&self) -> &ControlHandle {
-        &self.parts.conductor
+    pub fn control(&self) -> &ControlHandle {
+        &self.context.control
     }
 
     /// The handle on control's scheduler.
     #[must_use]
-    pub fn ranker(&self) -> &SchedulerHandle {
-        &self.parts.ranker
+    pub fn scheduler(&self) -> &SchedulerHandle {
+        &self.context.scheduler
     }
 
     /// The number of hosts in the scheduler's table.
     #[must_use]
-    pub fn hosts_known(&self) -> usize {
-        let ranker = &self.parts.ranker;
-        ranker.decide(|scheduler, _| scheduler.hosts().usable().len())
+    pub fn host_count(&self) -> usize {
+        let scheduler = &self.context.scheduler;
+        scheduler.decide(|scheduler, _| scheduler.hosts().usable().len())
     }
 
     /// Adds a cell and follows it from now on. For a known cell, its link is replaced.
@@ -141,8 +142,8 @@ impl Runtime {
     /// See [`AddCellError`].
     pub async fn add_cell(&self, config: CellConfig) -> Result<(), AddCellError> {
         let CellConfig { cell, name, link } = config;
-        let conductor = &self.parts.conductor;
-        let is_disabled = conductor.read(move |control, _| {
+        let control = &self.context.control;
+        let is_disabled = control.read(move |control, _| {
             let known = control.conductor.cells().get(&cell);
             known.is_some_and(|known| known.disabled)
         });
@@ -152,18 +153,12 @@ impl Runtime {
             name,
             disabled,
         };
-        conductor.submit(command).await??;
-        conductor.shared.links.write().insert(cell, link);
-        conductor
-            .shared
-            .views
-            .write()
-            .cells
-            .entry(cell)
-            .or_default();
+        control.submit(command).await??;
+        control.shared.links.write().insert(cell, link);
+        control.shared.views.write().cells.entry(cell).or_default();
         let outbox = Arc::new(Outbox::new(cell));
         {
-            let mut outboxes = self.parts.outboxes.write();
+            let mut outboxes = self.context.outboxes.write();
             if outboxes.contains_key(&cell) {
                 // The cell is followed already, and through the new link from the next connection
                 // on.
@@ -171,45 +166,45 @@ impl Runtime {
             }
             outboxes.insert(cell, Arc::clone(&outbox));
         }
-        let run = outbox::run(conductor.clone(), outbox);
+        let run = outbox::run(control.clone(), outbox);
         self.tasks.spawn(Task::ControlOutbox, run);
-        let run = CellFollower::new(cell, Arc::clone(&self.parts)).run();
+        let run = CellFollower::new(cell, Arc::clone(&self.context)).run();
         self.tasks.spawn(Task::ControlCell, run);
-        self.parts.returned(cell);
+        self.context.resend_all(cell);
         Ok(())
     }
 
     /// Ends the tasks. Work under way continues after the next start. A second call does nothing.
     pub async fn shutdown(&self) {
         self.tasks.shutdown().await;
-        let places = self.parts.places.clone();
+        let placement_queue = self.context.placement_queue.clone();
         // It does not panic, and after a panic there would be nothing left to do.
-        let _ = tokio::task::spawn_blocking(move || places.stop()).await;
+        let _ = tokio::task::spawn_blocking(move || placement_queue.stop()).await;
     }
 }
 
 /// Carries out what durable changes call for.
-async fn follow(parts: Arc<RuntimeContext>, mut follower: Follower<ControlMachine>) {
+async fn follow(context: Arc<RuntimeContext>, mut follower: Follower<ControlMachine>) {
     loop {
         match follower.next_entries().await {
             None => return,
-            Some(Ok(entries)) => take_entries(&parts, &entries),
+            Some(Ok(entries)) => process_entries(&context, &entries),
             Some(Err(error)) => {
-                // Missed changes are found by the sweep; the scheduler's view of the fleet is
-                // passed on anew.
+                // Missed changes are found by the sweep; aggregates and
+                // services are passed to the scheduler again.
                 tracing::warn!(%error, "durable changes were missed");
-                let engine = parts.conductor.engine();
+                let engine = context.control.engine();
                 match engine.follow(engine.durable_sequence()) {
-                    Ok(anew) => follower = anew,
-                    Err(_) => tokio::time::sleep(SWEEP).await,
+                    Ok(new) => follower = new,
+                    Err(_) => tokio::time::sleep(SWEEP_INTERVAL).await,
                 }
-                fleet::tell_all(&parts);
+                fleet::apply_all_to_scheduler(&context);
             }
         }
     }
 }
 
-fn take_entries(parts: &RuntimeContext, entries: &Entries) {
+fn process_entries(context: &RuntimeContext, entries: &Entries) {
     let mut changes: Vec<Change> = Vec::new();
     for (sequence, record) in entries.iter() {
         // Most entries concern placement only and call for nothing here.
@@ -228,14 +223,14 @@ fn take_entries(parts: &RuntimeContext, entries: &Entries) {
     if changes.is_empty() {
         return;
     }
-    let wanted: Vec<PendingWork> = parts
-        .conductor
+    let pending: Vec<PendingWork> = context
+        .control
         .engine()
         .read_now(|machine| pending_work::of_changes(&machine.0, &changes).collect());
-    for one in wanted {
-        parts.do_now(one);
+    for work in pending {
+        context.start_work(work);
     }
-    parts.places.go();
+    context.placement_queue.start_ranking();
     let of_conductor = changes.iter().filter_map(|change| match change {
         Change::Conductor(change) => Some(change),
         Change::Placement(_) => None,
@@ -244,26 +239,26 @@ fn take_entries(parts: &RuntimeContext, entries: &Entries) {
         .filter(|change| fleet::concerns(change))
         .collect();
     if !of_fleet.is_empty() {
-        fleet::apply_to_scheduler(of_fleet, parts);
+        fleet::apply_to_scheduler(of_fleet, context);
     }
 }
 
 /// Searches the state periodically for work that is still to be done.
-async fn find_missed_work(parts: Arc<RuntimeContext>) {
+async fn find_missed_work(context: Arc<RuntimeContext>) {
     let mut round = 0u32;
     loop {
-        parts
-            .conductor
+        context
+            .control
             .engine()
-            .read_now(|machine| parts.remind(&machine.0, None));
+            .read_now(|machine| context.queue_pending_work(&machine.0, None));
         round = round.wrapping_add(1);
-        if round.is_multiple_of(TIDY) {
+        if round.is_multiple_of(SWEEPS_PER_CLEANUP) {
             let at = Instant::now();
-            let most = parts.conductor.options().resend_max;
-            for outbox in parts.outboxes.read().values() {
+            let most = context.control.options().resend_max;
+            for outbox in context.outboxes.read().values() {
                 outbox.drop_obsolete(at, most);
             }
         }
-        tokio::time::sleep(SWEEP).await;
+        tokio::time::sleep(SWEEP_INTERVAL).await;
     }
 }

@@ -12,62 +12,65 @@ use crate::availability::AvailabilityReports;
 use crate::handle::ControlHandle;
 use crate::outbox::Outbox;
 use crate::pending_work::{self, PendingWork};
-use crate::place::PlacementQueue;
+use crate::placement_queue::PlacementQueue;
 use crate::scheduler::SchedulerHandle;
 
 /// The data that the tasks share.
 pub(crate) struct RuntimeContext {
-    pub(crate) conductor: ControlHandle,
-    pub(crate) ranker: SchedulerHandle,
+    pub(crate) control: ControlHandle,
+    pub(crate) scheduler: SchedulerHandle,
     pub(crate) availability_reports: Mutex<AvailabilityReports>,
     pub(crate) outboxes: RwLock<BTreeMap<CellId, Arc<Outbox>>>,
-    pub(crate) places: PlacementQueue,
+    pub(crate) placement_queue: PlacementQueue,
 }
 
 impl RuntimeContext {
-    /// Makes all messages to a cell due that has come (back) up.
-    pub(crate) fn returned(&self, cell: CellId) {
+    /// Queues all messages to a cell that has come up, also those that were sent to it before.
+    pub(crate) fn resend_all(&self, cell: CellId) {
         if let Some(outbox) = self.outboxes.read().get(&cell) {
             outbox.forget_sent();
         }
-        self.conductor.engine().read_now(|machine| {
-            self.remind(&machine.0, Some(cell));
+        self.control.engine().read_now(|machine| {
+            self.queue_pending_work(&machine.0, Some(cell));
         });
     }
 
-    /// Carries out one piece of work.
-    pub(crate) fn do_now(&self, wanted: PendingWork) {
-        match wanted {
+    /// Queues one piece of work that a change calls for.
+    pub(crate) fn start_work(&self, work: PendingWork) {
+        match work {
             PendingWork::Schedule(reservation, instance) => {
-                self.places.schedule(reservation, instance);
+                self.placement_queue.schedule(reservation, instance);
             }
-            PendingWork::ScheduleMove(migration) => self.places.schedule_move(migration),
-            PendingWork::Tell(cell, key) => {
+            PendingWork::ScheduleMove(migration) => self.placement_queue.schedule_move(migration),
+            PendingWork::Send(cell, key) => {
                 if let Some(outbox) = self.outboxes.read().get(&cell) {
-                    outbox.tell(key);
+                    outbox.queue_changed(key);
                 }
             }
         }
     }
 
-    /// Makes due what the state calls for, of one cell or of all.
-    pub(crate) fn remind(&self, control: &ControlState, only: Option<CellId>) {
+    /// Queues the work that the state calls for: selecting hosts, and the messages to one cell or
+    /// to all that are due.
+    pub(crate) fn queue_pending_work(&self, control: &ControlState, only: Option<CellId>) {
         let at = Instant::now();
         let outboxes = self.outboxes.read();
-        for wanted in pending_work::all(control) {
-            match wanted {
-                PendingWork::Tell(cell, key) if only.is_none_or(|only| only == cell) => {
+        for work in pending_work::all(control) {
+            match work {
+                PendingWork::Send(cell, key) if only.is_none_or(|only| only == cell) => {
                     if let Some(outbox) = outboxes.get(&cell) {
-                        outbox.remind(key, at);
+                        outbox.queue_if_due(key, at);
                     }
                 }
-                PendingWork::Tell(..) => {}
+                PendingWork::Send(..) => {}
                 PendingWork::Schedule(reservation, instance) => {
-                    self.places.schedule(reservation, instance);
+                    self.placement_queue.schedule(reservation, instance);
                 }
-                PendingWork::ScheduleMove(migration) => self.places.schedule_move(migration),
+                PendingWork::ScheduleMove(migration) => {
+                    self.placement_queue.schedule_move(migration);
+                }
             }
         }
-        self.places.go();
+        self.placement_queue.start_ranking();
     }
 }

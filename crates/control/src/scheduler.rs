@@ -8,7 +8,7 @@ mod explanation_cache;
 mod handle;
 mod refusal_reason;
 
-pub use explanation::{Beside, NoHostExplanation};
+pub use explanation::{NoHostExplanation, SiblingPlacements};
 pub use explanation_cache::{LogicalTime, QueryExplanation};
 pub use handle::{Explanation, SchedulerHandle, cause_of, cause_of_claim};
 pub use refusal_reason::RefusalReason;

@@ -1,4 +1,4 @@
-//! The secrets of instances: sealed again when the key of the installation is another one, and
+//! The secrets of instances: sealed again when the key of control changes, and
 //! opened for the cells, each of which seals them with a key of its own.
 
 use std::ops::Bound::{Excluded, Unbounded};
@@ -10,18 +10,18 @@ use placewright_secrets::{HeldSecrets, Sealer};
 
 use crate::handle::ControlHandle;
 
-/// How often the key file is looked at.
-const LOOK: Duration = Duration::from_secs(2);
-/// How often a command for keys is run.
+/// The interval at which the key file is checked for changes.
+const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// The interval at which a command that prints the keys is run again.
 const COMMAND_INTERVAL: Duration = Duration::from_secs(300);
-/// How often all secrets are looked over although no key has changed.
-const PASS: Duration = Duration::from_secs(60);
-/// The most instances that are looked at under one lock of the state.
+/// The interval at which all secrets are checked although no key has changed.
+const FULL_PASS_INTERVAL: Duration = Duration::from_secs(60);
+/// The most instances that are checked under one lock of the state.
 const INSTANCES_AT_ONCE: usize = 1024;
 
 /// Opens the secrets of a message for its cell. Returns false if they cannot be opened: the message
 /// is not sent, and repeated later.
-pub(crate) fn hand_out(sealer: &Sealer, message: &mut Message) -> bool {
+pub(crate) fn open_for_cell(sealer: &Sealer, message: &mut Message) -> bool {
     let instance = message.instance();
     let spec = match message {
         Message::Create(create) => Some(&mut create.spec),
@@ -29,7 +29,7 @@ pub(crate) fn hand_out(sealer: &Sealer, message: &mut Message) -> bool {
         Message::Delete { .. }
         | Message::Reserve { .. }
         | Message::Cancel { .. }
-        | Message::Conclude { .. } => None,
+        | Message::ConfirmOrRevert { .. } => None,
     };
     let Some(spec) = spec else { return true };
     match sealer.hand_out(instance, spec) {
@@ -43,15 +43,15 @@ pub(crate) fn hand_out(sealer: &Sealer, message: &mut Message) -> bool {
 
 /// Seals what an earlier release left in the clear, and what is sealed with an older key. Returns
 /// how many specifications were replaced.
-pub(crate) async fn seal_again(conductor: &ControlHandle, with_bodies: bool) -> usize {
-    let sealer = conductor.sealer();
+pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> usize {
+    let sealer = control.sealer();
     let mut held = HeldSecrets::default();
-    let mut place = None;
+    let mut after = None;
     let mut replaced = 0;
     loop {
-        let (specs, next) = conductor
+        let (specs, next) = control
             .engine()
-            .read_now(|machine| slice(&machine.0.conductor, place, with_bodies));
+            .read_now(|machine| slice(&machine.0.conductor, after, with_bodies));
         for (instance, spec) in specs {
             match sealer.renewed(instance, &spec, with_bodies) {
                 Ok(Some(new)) => {
@@ -61,8 +61,8 @@ pub(crate) async fn seal_again(conductor: &ControlHandle, with_bodies: bool) -> 
                         from: Box::new(spec),
                         to: Box::new(new),
                     };
-                    // What the store does not take now is found again by the next pass.
-                    if let Ok(Ok(_)) = conductor.submit(command).await {
+                    // The next pass repeats what the store does not accept now.
+                    if let Ok(Ok(_)) = control.submit(command).await {
                         replaced += 1;
                     }
                 }
@@ -70,7 +70,7 @@ pub(crate) async fn seal_again(conductor: &ControlHandle, with_bodies: bool) -> 
             }
         }
         match next {
-            Some(next) => place = Some(next),
+            Some(next) => after = Some(next),
             None => break,
         }
         tokio::task::yield_now().await;
@@ -105,29 +105,29 @@ fn slice(
 }
 
 /// Keeps secrets under the current key, as long as the task lives.
-pub(crate) async fn keep_sealed(conductor: ControlHandle) {
+pub(crate) async fn keep_sealed(control: ControlHandle) {
     let mut last_pass = Instant::now();
     // What is held is counted at the start.
     let mut is_due = true;
     loop {
-        let sealer = conductor.sealer().clone();
+        let sealer = control.sealer().clone();
         let read = tokio::task::spawn_blocking(move || sealer.refresh(COMMAND_INTERVAL));
         match read.await {
             Ok(Ok(true)) => {
-                let current = conductor.sealer().keyring().current().id();
+                let current = control.sealer().keyring().current().id();
                 tracing::info!(%current, "other keys for secrets are used from now on");
                 is_due = true;
             }
             Ok(Err(error)) => tracing::error!(%error, "the keys for secrets stay as they are"),
             Ok(Ok(false)) | Err(_) => {}
         }
-        if is_due || last_pass.elapsed() >= PASS {
-            let replaced = seal_again(&conductor, false).await;
+        if is_due || last_pass.elapsed() >= FULL_PASS_INTERVAL {
+            let replaced = seal_again(&control, false).await;
             if replaced > 0 {
                 tracing::info!(replaced, "secrets were sealed with the current key");
             }
             (last_pass, is_due) = (Instant::now(), false);
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(KEY_CHECK_INTERVAL).await;
     }
 }

@@ -27,12 +27,12 @@ impl Views {
         self.cells.get(&cell)?.hosts.get(&host)
     }
 
-    /// The cells that are not heard from at present, although they are not marked down yet.
+    /// The cells that are silent, although they are not marked down yet.
     #[must_use]
-    pub fn unheard(&self) -> Vec<CellId> {
+    pub fn silent_cells(&self) -> Vec<CellId> {
         let cells = self.cells.iter();
-        let unheard = cells.filter(|(_, view)| view.is_up && !view.is_heard);
-        unheard.map(|(cell, _)| *cell).collect()
+        let silent = cells.filter(|(_, view)| view.is_up && view.is_silent);
+        silent.map(|(cell, _)| *cell).collect()
     }
 
     /// Whether a cell is up.
@@ -42,15 +42,15 @@ impl Views {
     }
 }
 
-/// The latest report of one cell. It is kept when the cell goes down.
+/// The latest report of one cell. It stays when the cell goes down.
 #[derive(Clone, Debug, Default)]
 pub struct CellView {
     /// Whether the cell is up.
     pub is_up: bool,
-    /// Whether the cell is heard from at present. One that is not may be down, which takes a while
-    /// to decide.
-    pub is_heard: bool,
-    /// Whether the cell has completed its listing since it was last away.
+    /// Whether the cell sent nothing for longer than heartbeats allow. It may be down, which is decided
+    /// after a longer time-out.
+    pub is_silent: bool,
+    /// Whether the cell has completed its listing since its stream last began.
     pub is_complete: bool,
     /// When the cell was last heard from; 0 for never.
     pub heard_at: Timestamp,
@@ -70,15 +70,15 @@ pub(crate) struct ListedSoFar {
 
 impl CellView {
     /// Applies an event about instances or hosts.
-    pub(crate) fn take(&mut self, news: &CellEvent, mentioned: &mut ListedSoFar) {
-        match news {
+    pub(crate) fn apply(&mut self, event: &CellEvent, listed: &mut ListedSoFar) {
+        match event {
             CellEvent::Instance { instance, view } => {
                 match view {
                     Some(view) => drop(self.instances.insert(*instance, (**view).clone())),
                     None => drop(self.instances.remove(instance)),
                 }
-                if !mentioned.is_over {
-                    mentioned.instances.insert(*instance);
+                if !listed.is_over {
+                    listed.instances.insert(*instance);
                 }
             }
             CellEvent::Host { host, view } => {
@@ -86,15 +86,15 @@ impl CellView {
                     Some(view) => drop(self.hosts.insert(*host, view.clone())),
                     None => drop(self.hosts.remove(host)),
                 }
-                if !mentioned.is_over {
-                    mentioned.hosts.insert(*host);
+                if !listed.is_over {
+                    listed.hosts.insert(*host);
                 }
             }
             CellEvent::Complete => {
                 self.instances
-                    .retain(|instance, _| mentioned.instances.contains(instance));
-                self.hosts.retain(|host, _| mentioned.hosts.contains(host));
-                *mentioned = ListedSoFar {
+                    .retain(|instance, _| listed.instances.contains(instance));
+                self.hosts.retain(|host, _| listed.hosts.contains(host));
+                *listed = ListedSoFar {
                     is_over: true,
                     ..ListedSoFar::default()
                 };

@@ -16,8 +16,12 @@ use uuid::Uuid;
 
 /// Leaves findings about guests out: the agents of these tests do not report guests.
 fn without_guests(findings: Vec<Finding>) -> Vec<Finding> {
-    let of_guests = |one: &Finding| matches!(one.kind, Kind::MissingGuest | Kind::UnknownGuest);
-    findings.into_iter().filter(|one| !of_guests(one)).collect()
+    let of_guests =
+        |finding: &Finding| matches!(finding.kind, Kind::MissingGuest | Kind::UnknownGuest);
+    findings
+        .into_iter()
+        .filter(|finding| !of_guests(finding))
+        .collect()
 }
 
 async fn claim(site: &Site, consumer: Uuid, consumer_type: &str) {

@@ -31,7 +31,7 @@ async fn small() -> Site {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn instances_become_active_and_go_without_a_trace() {
+async fn instances_become_active_and_are_deleted_completely() {
     let mut site = small().await;
     site.create(0..20, 1).await;
     site.until("20 active", |control, views| {
@@ -82,13 +82,13 @@ async fn builds_that_fail_go_to_alternates_of_the_same_cell() {
         let guests = world.agents[failing].guests.len();
         assert_eq!(guests, 0, "{failing} has guests");
     }
-    let tries = site.conductor.actions(instance(0)).await.unwrap();
-    assert_eq!(tries[0].name, "create");
+    let actions = site.conductor.actions(instance(0)).await.unwrap();
+    assert_eq!(actions[0].name, "create");
     site.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_finds_no_host_is_buried_with_the_explanation() {
+async fn an_instance_without_a_host_is_buried_with_the_explanation() {
     let mut site = small().await;
     site.create(0..1, 17).await;
     // 12 hosts of 16 CPUs: there is room for 12 of these, not for 13, and then none is built.
@@ -187,7 +187,7 @@ async fn a_cell_that_is_down_keeps_its_instances_and_gets_no_new_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_goes_on_after_a_restart() {
+async fn work_under_way_continues_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let stores = Stores::In(directory.path());
     let fleet: std::sync::Arc<parking_lot::Mutex<Fleet>> = std::sync::Arc::default();
@@ -219,7 +219,7 @@ async fn everything_goes_on_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn moves_find_a_place_in_the_cell_of_their_instance() {
+async fn moves_find_a_host_in_the_cell_of_their_instance() {
     let mut site = small().await;
     site.create(0..6, 1).await;
     site.until("6 active", |control, views| active(control, views, 6) == 6)
@@ -253,7 +253,7 @@ async fn moves_find_a_place_in_the_cell_of_their_instance() {
         (0, placewright_conductor::MoveDecision::Confirm),
         (2, placewright_conductor::MoveDecision::Revert),
     ] {
-        let command = Command::Conclude {
+        let command = Command::ConfirmOrRevert {
             migration: migration(number),
             decision,
         };

@@ -21,7 +21,7 @@ async fn quota(site: &Site, project: &'static str) -> i64 {
 }
 
 #[tokio::test]
-async fn the_configuration_and_keystone_say_which_limits_hold() {
+async fn limits_come_from_the_configuration_or_from_keystone() {
     let site = Site::start(Stores::Memory, 1, 2, Arc::default()).await;
     let control = &site.conductor;
     assert_eq!(quota(&site, "p").await, UNLIMITED);
@@ -41,21 +41,21 @@ async fn the_configuration_and_keystone_say_which_limits_hold() {
             ((*project).to_owned(), limits)
         })),
     };
-    let told = of_projects(&[("p", 7), ("q", UNLIMITED)]);
-    control.take_unified_limits(told.clone()).await.unwrap();
+    let unified = of_projects(&[("p", 7), ("q", UNLIMITED)]);
+    control.set_unified_limits(unified.clone()).await.unwrap();
     assert_eq!(quota(&site, "p").await, 7);
     assert_eq!(quota(&site, "q").await, UNLIMITED);
     assert_eq!(quota(&site, "r").await, 5);
     let sequence = control.engine().durable_sequence();
-    control.take_unified_limits(told).await.unwrap();
+    control.set_unified_limits(unified).await.unwrap();
     // A start with the same configuration keeps what was known last.
     control.configure_quotas(ten.clone(), true).await.unwrap();
     assert_eq!(control.engine().durable_sequence(), sequence);
     assert_eq!(quota(&site, "p").await, 7);
-    control.take_unified_limits(of_projects(&[])).await.unwrap();
+    control.set_unified_limits(of_projects(&[])).await.unwrap();
     assert_eq!(quota(&site, "p").await, 5);
     control
-        .take_unified_limits(UnifiedLimits::default())
+        .set_unified_limits(UnifiedLimits::default())
         .await
         .unwrap();
     assert_eq!(quota(&site, "p").await, 0);
@@ -73,14 +73,14 @@ async fn instances_that_were_never_counted_are_counted_once() {
     site.create(0..450, 1).await;
     let options = site
         .runtime
-        .ranker()
+        .scheduler()
         .decide(|scheduler, _| scheduler.translate_options());
     let held = |control: &placewright_conductor::ControlState, _: &_| {
         control.conductor.listing().usage("p").cloned().unwrap()
     };
     let before = control.read(held).await;
     assert_eq!((before.instances, before.cores), (450, 0));
-    let counted = control.count_old_instances(&options).await.unwrap();
+    let counted = control.count_uncounted_instances(&options).await.unwrap();
     assert_eq!(counted, 450);
     let after = control.read(held).await;
     assert_eq!(
@@ -88,5 +88,8 @@ async fn instances_that_were_never_counted_are_counted_once() {
         (450, 450, 450 * 512)
     );
     assert_eq!(after.amount(&Resource::Class("VCPU".into())), 450);
-    assert_eq!(control.count_old_instances(&options).await.unwrap(), 0);
+    assert_eq!(
+        control.count_uncounted_instances(&options).await.unwrap(),
+        0
+    );
 }

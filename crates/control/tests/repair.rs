@@ -33,16 +33,16 @@ async fn active(site: &Site, count: usize, vcpus: u32) {
     }
     site.rest().await;
     for number in 0..count {
-        let place = view(site, number).await.unwrap().guest.unwrap();
-        report(site, place.host.0, instance(number).0);
+        let guest = view(site, number).await.unwrap().guest.unwrap();
+        report_guest(site, guest.host.0, instance(number).0);
     }
 }
 
-fn report(site: &Site, host: Uuid, uuid: Uuid) {
+fn report_guest(site: &Site, host: Uuid, uuid: Uuid) {
     let came = Box::new(guest(uuid));
     let update = HostUpdate::InstanceCame(came, Load::default());
     site.runtime
-        .ranker()
+        .scheduler()
         .with_hosts(|hosts| hosts.apply(host, now(), &update));
 }
 
@@ -64,7 +64,7 @@ async fn until(site: &Site, number: usize, holds: impl Fn(&InstanceView) -> bool
 }
 
 /// Repairs with these options, and returns the only finding.
-async fn repaired(site: &Site, options: RepairOptions) -> Finding {
+async fn repair_only_finding(site: &Site, options: RepairOptions) -> Finding {
     let audited = site.runtime.audit(Some(options)).await;
     assert_eq!(audited.findings.len(), 1, "{:?}", audited.findings);
     let finding = audited.findings.into_iter().next().unwrap();
@@ -73,12 +73,12 @@ async fn repaired(site: &Site, options: RepairOptions) -> Finding {
     finding
 }
 
-async fn is_clean(site: &Site) {
+async fn check_clean(site: &Site) {
     let found = site.runtime.audit(None).await.findings;
     assert_eq!(found, []);
 }
 
-fn carefully() -> RepairOptions {
+fn default_repairs() -> RepairOptions {
     RepairOptions::default()
 }
 
@@ -90,21 +90,21 @@ async fn release(site: &Site, number: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_instance_does_not_hold_is_claimed_again() {
+async fn missing_allocations_are_claimed_again() {
     let mut site = start(1).await;
     active(&site, 2, 2).await;
-    is_clean(&site).await;
+    check_clean(&site).await;
     let before = site.rest().await;
     release(&site, 1).await;
-    let finding = repaired(&site, carefully()).await;
+    let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
         (finding.kind, finding.id),
         (Kind::MissingAllocation, instance(1).0)
     );
     assert_eq!(finding.outcome.as_deref(), Some("done"));
-    is_clean(&site).await;
+    check_clean(&site).await;
     let held = |control: &placewright_conductor::ControlState| {
-        placewright_conductor::claims::held(&control.placement, instance(1))
+        placewright_conductor::claims::held_allocations(&control.placement, instance(1))
     };
     let now_held = site.conductor.read(move |control, _| held(control)).await;
     assert_eq!(now_held, held(&before.control));
@@ -122,7 +122,7 @@ async fn what_an_instance_does_not_hold_is_claimed_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_fit_any_more_is_not_claimed_and_said_so() {
+async fn a_missing_claim_that_does_not_fit_any_more_is_not_repaired() {
     let mut site = start(1).await;
     active(&site, 1, 10).await;
     release(&site, 0).await;
@@ -144,7 +144,7 @@ async fn what_does_not_fit_any_more_is_not_claimed_and_said_so() {
     };
     let engine = site.conductor.engine();
     submit_placement(engine, claim).await.unwrap().unwrap();
-    let finding = repaired(&site, carefully()).await;
+    let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(finding.kind, Kind::MissingAllocation);
     assert_eq!(
         finding.outcome.as_deref(),
@@ -161,8 +161,8 @@ async fn what_does_not_fit_any_more_is_not_claimed_and_said_so() {
 async fn an_instance_whose_guest_is_gone_is_in_error() {
     let mut site = start(1).await;
     active(&site, 2, 1).await;
-    lose(&site, 0).await;
-    let finding = repaired(&site, carefully()).await;
+    lose_guest(&site, 0).await;
+    let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
         (finding.kind, finding.id),
         (Kind::MissingGuest, instance(0).0)
@@ -172,24 +172,24 @@ async fn an_instance_whose_guest_is_gone_is_in_error() {
     assert!(fault.message.contains("does not have"), "{fault:?}");
     let other = view(&site, 1).await.unwrap();
     assert_eq!(other.vm_state, VmState::Active);
-    is_clean(&site).await;
+    check_clean(&site).await;
     site.shutdown().await;
 }
 
 /// Makes the host of an instance lose its guest, and report so.
-async fn lose(site: &Site, number: usize) {
-    let place = view(site, number).await.unwrap().guest.unwrap();
-    let key = (instance(number), place.number);
+async fn lose_guest(site: &Site, number: usize) {
+    let guest = view(site, number).await.unwrap().guest.unwrap();
+    let key = (instance(number), guest.number);
     let mut fleet = site.fleet.lock();
-    let guest = fleet
+    let removed = fleet
         .agents
-        .get_mut(&place.host)
+        .get_mut(&guest.host)
         .unwrap()
         .guests
         .remove(&key);
-    assert!(guest.is_some());
+    assert!(removed.is_some());
     drop(fleet);
-    unsay(site, place.host, number);
+    remove_report(site, guest.host, number);
 }
 
 async fn is_active(site: &Site, number: usize) -> bool {
@@ -197,22 +197,22 @@ async fn is_active(site: &Site, number: usize) -> bool {
 }
 
 /// Removes the report of an instance's guest, as if it was lost.
-fn unsay(site: &Site, host: HostId, number: usize) {
+fn remove_report(site: &Site, host: HostId, number: usize) {
     let gone = HostUpdate::InstanceWent(instance(number).0, Load::default());
     site.runtime
-        .ranker()
+        .scheduler()
         .with_hosts(|hosts| hosts.apply(host.0, now(), &gone));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_that_its_host_has_not_told_of_yet_is_left_alone() {
+async fn an_instance_that_its_host_has_not_reported_yet_is_left_alone() {
     let mut site = start(1).await;
     active(&site, 2, 1).await;
-    let place = view(&site, 0).await.unwrap().guest.unwrap();
+    let guest = view(&site, 0).await.unwrap().guest.unwrap();
     // Its agent ended before it could report, and has not begun again.
     site.stop_agents(0).await;
-    unsay(&site, place.host, 0);
-    let finding = repaired(&site, carefully()).await;
+    remove_report(&site, guest.host, 0);
+    let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
         (finding.kind, finding.id),
         (Kind::MissingGuest, instance(0).0)
@@ -225,30 +225,30 @@ async fn an_instance_that_its_host_has_not_told_of_yet_is_left_alone() {
             break;
         }
     }
-    is_clean(&site).await;
+    check_clean(&site).await;
     // The guest exists but is not reported.
-    unsay(&site, place.host, 0);
-    let finding = repaired(&site, carefully()).await;
+    remove_report(&site, guest.host, 0);
+    let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(finding.outcome.as_deref(), Some("done"));
     for _ in 0..1000 {
         if site.runtime.audit(None).await.findings.is_empty() {
             break;
         }
     }
-    is_clean(&site).await;
+    check_clean(&site).await;
     assert!(is_active(&site, 0).await);
     site.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_guest_that_nobody_knows_is_destroyed_only_when_that_is_allowed() {
+async fn an_unknown_guest_is_destroyed_only_when_that_is_allowed() {
     let mut site = start(1).await;
     active(&site, 1, 1).await;
-    let stranger = InstanceId(Uuid::from_u128(0x5742));
+    let unknown = InstanceId(Uuid::from_u128(0x5742));
     let on = host(0, 0);
     let has = |site: &Site| {
         let fleet = site.fleet.lock();
-        fleet.agents[&on].guests.contains_key(&(stranger, 1))
+        fleet.agents[&on].guests.contains_key(&(unknown, 1))
     };
     site.fleet
         .lock()
@@ -256,19 +256,19 @@ async fn a_guest_that_nobody_knows_is_destroyed_only_when_that_is_allowed() {
         .get_mut(&on)
         .unwrap()
         .guests
-        .insert((stranger, 1), true);
-    report(&site, on.0, stranger.0);
-    let finding = repaired(&site, carefully()).await;
+        .insert((unknown, 1), true);
+    report_guest(&site, on.0, unknown.0);
+    let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
         (finding.kind, finding.id, finding.outcome),
-        (Kind::UnknownGuest, stranger.0, None)
+        (Kind::UnknownGuest, unknown.0, None)
     );
     assert!(has(&site));
 
-    let boldly = RepairOptions {
+    let with_destroy = RepairOptions {
         destroy_unknown_guests: true,
     };
-    let finding = repaired(&site, boldly).await;
+    let finding = repair_only_finding(&site, with_destroy).await;
     assert_eq!(finding.outcome.as_deref(), Some("done"));
     for _ in 0..1000 {
         if !has(&site) {
@@ -293,7 +293,7 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
             instance: instance(0),
             migration: MigrationId(Uuid::from_u128(0x1057)),
             kind: MoveKind::ColdMigrate,
-            turn: 1,
+            move_number: 1,
         },
     };
     let link = Arc::clone(&site.cells[&cell(0)]);
@@ -301,14 +301,14 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
     assert_eq!(replies, [Reply::Accepted]);
     until(&site, 0, |view| view.job.is_some()).await;
     site.clock.advance(STUCK_AFTER);
-    let finding = repaired(&site, carefully()).await;
+    let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!((finding.kind, finding.id), (Kind::Stuck, instance(0).0));
     assert_eq!(finding.outcome.as_deref(), Some("done"));
     until(&site, 0, |view| {
         view.job.is_none() && view.vm_state == VmState::Active
     })
     .await;
-    is_clean(&site).await;
+    check_clean(&site).await;
     // The next move begins as usual.
     let migration = MigrationId(Uuid::from_u128(0x1058));
     let begin = Command::StartMove {
@@ -323,7 +323,7 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_step_whose_order_was_lost_is_asked_for_again() {
+async fn a_step_whose_order_was_lost_is_requested_again() {
     let mut site = start(1).await;
     active(&site, 1, 1).await;
     // The agent ignores orders until its next session.
@@ -331,7 +331,7 @@ async fn a_step_whose_order_was_lost_is_asked_for_again() {
     site.create(1..2, 1).await;
     until(&site, 1, |view| view.job.is_some()).await;
     site.clock.advance(STUCK_AFTER);
-    let finding = repaired(&site, carefully()).await;
+    let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!((finding.kind, finding.id), (Kind::Stuck, instance(1).0));
     until(&site, 1, |view| view.vm_state == VmState::Active).await;
     site.rest().await;

@@ -12,8 +12,8 @@ pub trait AgentLink: Send + Sync + 'static {
     /// Opens a connection. One connection may carry many hosts; it ends when either side drops its
     /// half.
     ///
-    /// Both channels are bounded. What an agent does not take in time is dropped, not buffered: the
-    /// cell asks again later.
+    /// Both channels are bounded. What an agent does not receive in time is dropped, not buffered: the
+    /// cell repeats it later.
     fn connect(&self) -> LinkFuture<'_, AgentConnection>;
 }
 
@@ -32,13 +32,13 @@ pub struct AgentConnection {
 pub enum ToCell {
     /// A host begins a session, and with it reports all its guests.
     Started(Box<SessionStart>),
-    /// A step that the cell asked for has succeeded or failed.
+    /// A step that the cell requested has succeeded or failed.
     StepEnded {
         /// The host that carried out the step.
         host: HostId,
         /// The instance that the step was for.
         instance: InstanceId,
-        /// The session in which it was asked for.
+        /// The session in which it was requested.
         session: u64,
         /// The attempt number of the [`Order`] that is answered.
         attempt: u32,
@@ -51,7 +51,7 @@ pub enum ToCell {
         host: HostId,
         /// The instance of the guest.
         instance: InstanceId,
-        /// Which of the instance's guests: the attempt that first asked for it.
+        /// Which of the instance's guests: the attempt that first requested it.
         number: u32,
     },
     /// The next update of a host's soft state. The first update after the agent's start is a full
@@ -102,7 +102,7 @@ pub enum ToAgent {
         session: u64,
         /// The instance of the guest.
         instance: InstanceId,
-        /// Which of the instance's guests: the attempt that first asked for it.
+        /// Which of the instance's guests: the attempt that first requested it.
         number: u32,
     },
     /// Asks for a full report of a host's soft state, because an update is missing.
@@ -110,7 +110,7 @@ pub enum ToAgent {
         /// The host whose state is to be sent.
         host: HostId,
     },
-    /// The host has no valid session: it was given up after a silence, another session replaced it,
+    /// The host has no valid session: it was silent for too long, another session replaced it,
     /// or its number is not greater than an earlier one's. The agent has to begin a new session
     /// with a number greater than `after`, unless it has done so already.
     StartAgain {

@@ -11,20 +11,20 @@ use crate::LinkFuture;
 /// The cell's interface towards control.
 pub trait CellLink: Send + Sync + 'static {
     /// The cell's own id, with which control checks that it reached the cell it meant.
-    fn cell(&self) -> LinkFuture<'_, CellId>;
+    fn cell_id(&self) -> LinkFuture<'_, CellId>;
 
     /// Delivers messages. There is one reply for each message, in the same order, and each is sent
     /// only after the state that it reports is durable.
     fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>>;
 
     /// Carries out an operation that the cell decides alone, without control.
-    fn act(&self, act: CellOperation) -> LinkFuture<'_, Reply>;
+    fn perform(&self, operation: CellOperation) -> LinkFuture<'_, Reply>;
 
     /// The history of an instance's actions, oldest first.
     fn actions(&self, instance: InstanceId) -> LinkFuture<'_, Vec<Action>>;
 
     /// Subscribes to the cell: a full listing first, then every change. For a slow subscriber,
-    /// several changes of one object are merged into one; a subscriber that takes nothing for too
+    /// several changes of one object are merged into one; a subscriber that receives nothing for too
     /// long is disconnected and has to subscribe again. The stream ends when the cell goes away.
     ///
     /// Before [`CellEvent::Complete`] a change may be delivered twice, but an older state never
@@ -35,7 +35,7 @@ pub trait CellLink: Send + Sync + 'static {
 /// An operation that a cell decides alone; control only passes it on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CellOperation {
-    /// Shelves an instance: takes it off its host and releases its resources.
+    /// Shelves an instance: removes it from its host and releases its resources.
     Shelve {
         /// The instance to shelve.
         instance: InstanceId,
@@ -47,12 +47,12 @@ pub enum CellOperation {
         /// The new specification of the instance.
         spec: Box<Spec>,
     },
-    /// Removes a host of which an operator says that it will never come back.
+    /// Removes a host that will never come back, as an operator declares.
     RemoveHost {
         /// The host to remove.
         host: HostId,
     },
-    /// Makes the agent of a host begin a new session. Steps under way are asked for again, guests
+    /// Makes the agent of a host begin a new session. Steps under way are requested again, guests
     /// that the cell does not know are destroyed, and instances whose guests are missing go to the
     /// error state.
     Reconcile {
@@ -112,7 +112,7 @@ pub struct InstanceView {
     /// The build, move, rebuild or deletion under way, if any.
     pub job: Option<JobView>,
     /// [`Spec::digest`] of the instance's present specification.
-    pub spec: u64,
+    pub spec_digest: u64,
     /// The guest that the instance runs in; none while it is on no host.
     pub guest: Option<GuestRef>,
     /// The availability zone of its host.
@@ -143,8 +143,8 @@ pub struct JobView {
 pub struct HostView {
     /// The host's name; none until its agent has reported it since the cell's start.
     pub name: Option<String>,
-    /// Whether the cell hears from the host's agent.
+    /// Whether the host counts as up: its agent is not silent.
     pub is_up: bool,
-    /// When the cell last heard from the agent.
+    /// When the cell last received a message from the agent.
     pub heard_at: placewright_placement::Timestamp,
 }

@@ -4,10 +4,10 @@ use crate::LinkFuture;
 
 /// The authority, as control offers it to cells and cells pass it on to agents.
 pub trait CertificateLink: Send + Sync + 'static {
-    /// Renews a certificate. The new one says what the present one says and nothing more.
+    /// Renews a certificate. The new one has the names and rights of the present one and no others.
     fn renew(&self, renewal: Renewal) -> LinkFuture<'_, Certified>;
 
-    /// Gives somebody new the certificate that an invitation promises.
+    /// Issues the certificate of an invitation to a new holder.
     fn enrol(&self, enrolment: Enrolment) -> LinkFuture<'_, Certified>;
 }
 

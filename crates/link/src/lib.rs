@@ -26,8 +26,8 @@ use thiserror::Error;
 /// The future of a link's answer, boxed so that the traits can be used as objects.
 pub type LinkFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, LinkError>> + Send + 'a>>;
 
-/// Why a call failed. After those without an answer (`Unreachable`, `TimedOut`), what was asked for
-/// may have happened all the same.
+/// Why a call failed. After those without an answer (`Unreachable`, `TimedOut`), the requested change
+/// may have been made all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
     /// No connection could be made, or the connection was lost.

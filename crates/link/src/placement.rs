@@ -11,7 +11,7 @@ pub trait PlacementLink: Send + Sync + 'static {
     ///
     /// The caller must have checked with [`PlacementLink::check`] that the requests concern only the
     /// cell that sends them.
-    fn ask(&self, asks: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>>;
+    fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>>;
 
     /// Checks that requests concern only the cell of this name: its instances, its hosts and its
     /// moves. Called for requests of cells that presented a certificate.
@@ -19,9 +19,9 @@ pub trait PlacementLink: Send + Sync + 'static {
     /// # Errors
     ///
     /// A sentence for the cell about the first request that concerns anything else.
-    fn check(&self, cell: &str, asks: &[ClaimRequest]) -> Result<(), String> {
+    fn authorize(&self, cell: &str, requests: &[ClaimRequest]) -> Result<(), String> {
         // An implementation that knows no cells refuses all of them.
-        let _ = asks;
+        let _ = requests;
         Err(format!("there is no cell {cell:?} here"))
     }
 }

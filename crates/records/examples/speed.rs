@@ -52,9 +52,9 @@ fn build() -> Vec<Change> {
         user: "0a1b2c3d4e5f60718293a4b5c6d7e8f9".into(),
         created_at: Timestamp(1_700_000_000_000_000),
         is_deleting: false,
-        claim: 1,
-        answer: None,
-        turn: 0,
+        claim_number: 1,
+        claim_response: None,
+        move_number: 0,
         migrations: Vec::new(),
     };
     let instance = InstanceId(Uuid::from_u128(1 << 100));

@@ -172,14 +172,16 @@ fn template_of(spec: &Spec) -> Spec {
 /// A body with the common part of `body` and this own part.
 fn body_with_own(body: &SpecBody, own: String, OwnRow(own_row): OwnRow) -> SpecBody {
     match body {
-        SpecBody::Json(text) => SharedText::parted(Arc::clone(text.common()), own).into(),
-        SpecBody::Row(row) => SpecBody::Row(SharedRow::parted(Arc::clone(row.common()), own_row)),
+        SpecBody::Json(text) => SharedText::from_parts(Arc::clone(text.common()), own).into(),
+        SpecBody::Row(row) => {
+            SpecBody::Row(SharedRow::from_parts(Arc::clone(row.common()), own_row))
+        }
     }
 }
 
 /// A text with the common part of `text` and this own part.
 fn text_with_own(text: &SharedText, own: impl Into<Box<str>>) -> SharedText {
-    SharedText::parted(Arc::clone(text.common()), own)
+    SharedText::from_parts(Arc::clone(text.common()), own)
 }
 
 /// The addresses of the parts that a spec may share with others: common part of the body, and rules.
@@ -206,7 +208,7 @@ fn has_same_template(spec: &Spec, other: &Spec) -> bool {
         build_secrets,
         secrets,
     } = spec;
-    rules.is_same(&other.rules)
+    rules.is_same_list(&other.rules)
         && body.shares_prefix(&other.body)
         && have_one_prefix(build_secrets, &other.build_secrets)
         && have_one_prefix(secrets, &other.secrets)

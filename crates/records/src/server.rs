@@ -20,7 +20,7 @@ use crate::form::{Form, FormError, Layout, Reader, Writer};
 /// The body as specs store it.
 #[must_use]
 pub fn write(body: &ServerBody) -> SpecBody {
-    SpecBody::Row(SharedRow::parted(common(body), own(&body.own)))
+    SpecBody::Row(SharedRow::from_parts(common(body), own(&body.own)))
 }
 
 /// The common part of the bodies of all servers of a request.
@@ -91,7 +91,7 @@ pub fn take_secrets(row: &SharedRow) -> Option<(SharedRow, OpenSecrets)> {
         open.user_data = server.user_data.take();
         open.admin_pass = server.admin_pass.take();
     })?;
-    Some((SharedRow::parted(common.into(), row.own()), open))
+    Some((SharedRow::from_parts(common.into(), row.own()), open))
 }
 
 /// A body with secret fields in the clear; none if it cannot be read.

@@ -182,7 +182,7 @@ fn common_parts_of_specs_are_written_once() {
                 let SpecBody::Json(body) = &spec.body else {
                     panic!("{:?}", spec.body);
                 };
-                spec.body = SharedText::parted(Arc::clone(&text), body.own()).into();
+                spec.body = SharedText::from_parts(Arc::clone(&text), body.own()).into();
                 control::Change::Conductor(Change::Spec(instance, Some(spec)))
             }
             change => change,
@@ -233,7 +233,8 @@ fn common_parts_of_specs_are_written_once() {
 #[test]
 fn sealed_secrets_of_a_reservation_are_written_once() {
     let fields: Arc<str> = "c2VhbGVk".repeat(8000).into();
-    let sealed = |number: usize| SharedText::parted(Arc::clone(&fields), format!(".key.{number}"));
+    let sealed =
+        |number: usize| SharedText::from_parts(Arc::clone(&fields), format!(".key.{number}"));
     let changes: Vec<control::Change> = (0..)
         .zip(reservation_changes(20))
         .map(|(number, change)| match change {

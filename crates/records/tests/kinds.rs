@@ -15,9 +15,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use next::{WithAddedField, assert_grows, fields};
-use placewright_conductor::cell_conductor::{
-    self as cell, GuestRef, JobKind, Next as After, Stage,
-};
+use placewright_conductor::cell_conductor::{self as cell, Continuation, GuestRef, JobKind, Stage};
 use placewright_conductor::message::Message;
 use placewright_conductor::super_conductor::{self, BuildStage, MoveStage};
 use placewright_conductor::{
@@ -181,7 +179,7 @@ fn test_control_rows(tested: &mut TestedRows) {
             MoveStage::Placed {
                 selection: values::candidate(),
                 alternates: Vec::new(),
-                claim: 3,
+                claim_number: 3,
             },
             MoveStage::InCell,
             MoveStage::Cancelling,
@@ -205,9 +203,9 @@ fn test_cell_rows(tested: &mut TestedRows) {
     };
     tested.add("cell_rows", [guest]);
     let after = [
-        After::Release,
-        After::Settle(MoveSide::Target),
-        After::Return,
+        Continuation::Release,
+        Continuation::Settle(MoveSide::Target),
+        Continuation::Return,
     ];
     tested.add("cell_rows", after);
     tested.add(
@@ -217,8 +215,8 @@ fn test_cell_rows(tested: &mut TestedRows) {
             Stage::Step(cell::Step::Leave),
             Stage::Swap,
             Stage::Verify,
-            Stage::AwaitDestroyed(After::Return),
-            Stage::AwaitClaim(After::Release),
+            Stage::AwaitDestroyed(Continuation::Return),
+            Stage::AwaitClaim(Continuation::Release),
         ],
     );
     tested.add(
@@ -242,7 +240,7 @@ fn instances(tested: &mut TestedRows) {
     tested.add("instances", [values::fault()]);
     tested.add(
         "instances",
-        actions.iter().flat_map(|action| action.tries.clone()),
+        actions.iter().flat_map(|action| action.attempts.clone()),
     );
     tested.add("instances", actions.clone());
     tested.add::<ClaimResponse>("instances", values::claim_responses());
@@ -271,7 +269,7 @@ fn messages(tested: &mut TestedRows) {
         "messages",
         values::claim_requests()
             .into_iter()
-            .map(|request| request.want),
+            .map(|request| request.change),
     );
     tested.add("messages", values::replies());
     tested.add("messages", values::cell_operations());
@@ -423,7 +421,7 @@ fn both_parts_of_a_body_grow() {
         panic!("a body that is written is a row");
     };
     let common = with_added_field(row.common());
-    let later = SharedRow::parted(common.into(), with_added_field(row.own()));
+    let later = SharedRow::from_parts(common.into(), with_added_field(row.own()));
     let later = SpecBody::Row(later);
     assert_eq!(server::read(&later).unwrap(), bodies::body());
     // A release that does not know the field forwards it.

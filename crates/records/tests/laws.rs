@@ -30,16 +30,16 @@ use crate::drawn::{Draw, amounts, candidate, fault, text, time, usage, uuid};
 
 fn spec(draw: Draw) -> impl Strategy<Value = Spec> {
     let row = (vec(any::<u8>(), 1..200), vec(any::<u8>(), 0..9));
-    let row = row.prop_map(|(common, own)| SharedRow::parted(common.into(), own));
+    let row = row.prop_map(|(common, own)| SharedRow::from_parts(common.into(), own));
     let body = (text(), text(), draw.added(row)).prop_map(|(common, own, row)| {
         if row.common().is_empty() {
-            SharedText::parted(common.into(), own).into()
+            SharedText::from_parts(common.into(), own).into()
         } else {
             SpecBody::Row(row)
         }
     });
     let parted =
-        || (text(), text()).prop_map(|(common, own)| SharedText::parted(common.into(), own));
+        || (text(), text()).prop_map(|(common, own)| SharedText::from_parts(common.into(), own));
     let secrets = (draw.added(parted()), draw.added(parted()));
     (text(), text(), text(), of(uuid()), body, time(), secrets).prop_map(
         |(name, project, user, group, body, created_at, (build_secrets, secrets))| Spec {
@@ -75,27 +75,36 @@ fn quota() -> impl Strategy<Value = (QuotaScope, QuotaSet)> {
 
 fn mapping() -> impl Strategy<Value = Mapping> {
     let ids = vec(uuid().prop_map(MigrationId), 0..3);
-    let answer = of(any::<u32>().prop_map(|index| ClaimResponse::Swapped { index }));
+    let claim_response = of(any::<u32>().prop_map(|index| ClaimResponse::Swapped { index }));
     (
         of(uuid()),
         text(),
         time(),
         any::<bool>(),
         any::<u64>(),
-        answer,
+        claim_response,
         any::<u32>(),
         ids,
     )
         .prop_map(
-            |(cell, project, created_at, is_deleting, claim, answer, turn, migrations)| Mapping {
+            |(
+                cell,
+                project,
+                created_at,
+                is_deleting,
+                claim_number,
+                claim_response,
+                move_number,
+                migrations,
+            )| Mapping {
                 cell: cell.map(CellId),
                 user: project.clone(),
                 project,
                 created_at,
                 is_deleting,
-                claim,
-                answer,
-                turn,
+                claim_number,
+                claim_response,
+                move_number,
                 migrations,
             },
         )
@@ -235,13 +244,13 @@ fn instance() -> impl Strategy<Value = Instance> {
         time(),
     )
         .prop_map(
-            |(guest, zone, claim, attempt, fault, created_at)| Instance {
+            |(guest, zone, claim_number, attempt, fault, created_at)| Instance {
                 vm_state: VmState::Error,
                 guest,
                 zone,
-                claim,
+                claim_number,
                 attempt,
-                turn: attempt,
+                move_number: attempt,
                 actions: attempt,
                 fault,
                 created_at,
@@ -263,7 +272,7 @@ fn job(draw: Draw) -> impl Strategy<Value = Job> {
         guest_refs,
     )
         .prop_map(
-            |(migration, since, target, alternates, spec, clearing)| Job {
+            |(migration, since, target, alternates, spec, awaited_destructions)| Job {
                 kind: JobKind::Move(MoveKind::Resize),
                 migration: migration.map(MigrationId),
                 stage: Stage::Step(Step::Arrive),
@@ -271,12 +280,12 @@ fn job(draw: Draw) -> impl Strategy<Value = Job> {
                 deadline: migration.map(|_| since),
                 target,
                 alternates,
-                origin: clearing.first().copied(),
+                origin: awaited_destructions.first().copied(),
                 spec,
                 state_before: VmState::Active,
                 is_broken: migration.is_some(),
                 fault: None,
-                clearing,
+                awaited_destructions,
             },
         )
 }
@@ -308,14 +317,14 @@ fn envelope(draw: Draw) -> impl Strategy<Value = Envelope> {
         time(),
     )
         .prop_map(
-            |(id, spec, selection, alternates, claim, sent_at)| Envelope {
+            |(id, spec, selection, alternates, claim_number, sent_at)| Envelope {
                 sent_at,
                 message: Message::Create(Box::new(Create {
                     instance: InstanceId(id),
                     spec,
                     selection,
                     alternates,
-                    claim,
+                    claim_number,
                 })),
             },
         )
@@ -445,7 +454,7 @@ proptest! {
         common in vec(any::<u8>(), 1..200),
         own in vec(any::<u8>(), 0..9),
     ) {
-        let body = SpecBody::Row(SharedRow::parted(common.into(), own));
+        let body = SpecBody::Row(SharedRow::from_parts(common.into(), own));
         // Bytes that are not a valid body are stored as they are, and reading them does not panic.
         drop(server::read(&body));
         let row = Change::Spec(InstanceId(Uuid::nil()), Some(Box::new(Spec { body, ..spec })));

@@ -30,7 +30,7 @@ fn changes() -> Vec<control::Change> {
     let rebuild = Rebuild {
         spec: spec(),
         at: AT,
-        seen: AT,
+        view_updated_at: AT,
     };
     [
         Change::Spec(INSTANCE, Some(Box::new(spec()))),
@@ -51,7 +51,7 @@ fn reservation() -> Vec<control::Change> {
             hostname: format!("host-{launch_index}"),
         });
         let spec = Spec {
-            body: SpecBody::Row(SharedRow::parted(Arc::clone(&common), own)),
+            body: SpecBody::Row(SharedRow::from_parts(Arc::clone(&common), own)),
             name: format!("vm-{launch_index}"),
             rules: rules.clone(),
             ..spec()
@@ -73,7 +73,7 @@ fn a_body_reads_as_it_always_did() {
         "body_json",
         server::json(&server::write(&body())).as_bytes(),
     );
-    let row = SharedRow::parted(golden("body_common").into(), golden("body_own"));
+    let row = SharedRow::from_parts(golden("body_common").into(), golden("body_own"));
     assert_eq!(server::read(&SpecBody::Row(row)).unwrap(), body());
     let json = String::from_utf8(golden("body_json")).unwrap();
     assert_eq!(server::read(&json.into()).unwrap(), body());
@@ -197,7 +197,7 @@ fn a_body_in_two_parts_is_the_body() {
             own: own.clone(),
             ..whole.clone()
         };
-        let from_parts = SharedRow::parted(server::common(&whole), server::own(&own));
+        let from_parts = SharedRow::from_parts(server::common(&whole), server::own(&own));
         assert_eq!(SpecBody::Row(from_parts), server::write(&body));
         assert_eq!(server::read(&server::write(&body)).unwrap(), body);
     }

@@ -272,7 +272,7 @@ fn cell_options(options: &Options, id: CellId) -> placewright_cell::Options {
         engine: option_conversion::cell_engine(options),
         host_timeout: milliseconds(cell.host_timeout_ms),
         resend_after: milliseconds(cell.resend_ms),
-        ask_timeout: milliseconds(cell.ask_timeout_ms),
+        placement_timeout: milliseconds(cell.ask_timeout_ms),
         remember_deleted: milliseconds(cell.remember_deleted_s) * 1000,
         hosts_max: cell.hosts_max.count(),
         ..placewright_cell::Options::new(id)
@@ -291,7 +291,7 @@ fn log_ready(
     directory: &Path,
     start: Instant,
 ) -> anyhow::Result<()> {
-    let figures = cell.figures();
+    let metrics = cell.metrics();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         cell = %cell.id(),
@@ -300,8 +300,8 @@ fn log_ready(
         config = %config.file.as_deref().map_or("none".into(), Path::to_string_lossy),
         store = %directory.display(),
         sequence = cell.engine().durable_sequence(),
-        instances = figures.instances,
-        hosts = figures.hosts,
+        instances = metrics.instances,
+        hosts = metrics.hosts,
         start_ms = start.elapsed().as_millis(),
         "ready"
     );

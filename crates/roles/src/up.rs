@@ -311,10 +311,10 @@ impl Up {
             engine: option_conversion::cell_engine(&config.options),
             host_timeout: HOST_TIMEOUT,
             // All roles are one process, and all stores are below one folder.
-            sealer: runtime.conductor().sealer().apart(),
+            sealer: runtime.control().sealer().apart(),
             ..placewright_cell::Options::new(id)
         };
-        let placement: Arc<ControlHandle> = Arc::new(runtime.conductor().clone());
+        let placement: Arc<ControlHandle> = Arc::new(runtime.control().clone());
         let directory = self.folder.join(&name);
         let cell = Cell::open(
             &directory,
@@ -398,7 +398,7 @@ async fn ready(agents: &[Agent], runtime: &Arc<Runtime>, hosts: usize) {
     for agent in agents {
         agent.ready().await;
     }
-    while runtime.hosts_known() < hosts {
+    while runtime.host_count() < hosts {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -143,7 +143,7 @@ impl CellClient {
 }
 
 impl CellLink for CellClient {
-    fn cell(&self) -> LinkFuture<'_, CellId> {
+    fn cell_id(&self) -> LinkFuture<'_, CellId> {
         Box::pin(async {
             let (identity, _) = self.agreed_version.checked(self.identify().await)?;
             let uuid = Uuid::parse_str(&identity.cell);
@@ -159,7 +159,7 @@ impl CellLink for CellClient {
         })
     }
 
-    fn act(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
+    fn perform(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
         Box::pin(async move {
             self.agreed_version
                 .checked(self.send_operation(&operation).await)
@@ -239,7 +239,7 @@ impl Cell for CellService {
         request: Request<IdentifyRequest>,
     ) -> Result<Response<Identity>, Status> {
         self.authorizer.check(&request, conduct)?;
-        let cell = self.cell.cell().await.map_err(|error| status(&error))?;
+        let cell = self.cell.cell_id().await.map_err(|error| status(&error))?;
         Ok(Response::new(identity(self.versions, cell.to_string())))
     }
 
@@ -258,7 +258,7 @@ impl Cell for CellService {
         let operation: CellOperation = unpack(self.versions, "act", payload)?;
         let reply = self
             .cell
-            .act(operation)
+            .perform(operation)
             .await
             .map_err(|error| status(&error))?;
         Ok(Response::new(pack(payload.version, &reply)?))

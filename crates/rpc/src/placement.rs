@@ -89,7 +89,7 @@ impl PlacementClient {
 }
 
 impl PlacementLink for PlacementClient {
-    fn ask(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+    fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         Box::pin(async move {
             self.agreed_version
                 .checked(self.request_all(&requests).await)
@@ -119,10 +119,10 @@ impl Placement for PlacementService {
         let payload = request.get_ref();
         let requests: Vec<ClaimRequest> = unpack(self.versions, "asks", payload)?;
         if let Some(holder) = holder {
-            let allowed = self.placement.check(holder.cell(), &requests);
+            let allowed = self.placement.authorize(holder.cell(), &requests);
             allowed.map_err(|why| holder.refusal(&why))?;
         }
-        let responses = self.placement.ask(requests).await;
+        let responses = self.placement.request_claims(requests).await;
         let responses = responses.map_err(|error| status(&error))?;
         Ok(Response::new(pack(payload.version, &responses)?))
     }

@@ -123,13 +123,8 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
 struct EmptyPlacement;
 
 impl PlacementLink for EmptyPlacement {
-    fn ask(&self, claim_requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
-        Box::pin(async move {
-            Ok(claim_requests
-                .iter()
-                .map(|_| ClaimResponse::Stale)
-                .collect())
-        })
+    fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+        Box::pin(async move { Ok(requests.iter().map(|_| ClaimResponse::Stale).collect()) })
     }
 }
 
@@ -207,7 +202,7 @@ async fn a_cell_outlives_agents_that_say_anything() {
     }
     // Every host is still usable by its own agent, whose session number is greater than those
     // before.
-    while cell.figures().queued > 0 {
+    while cell.metrics().queued > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let session = cell.engine().read_now(|machine| {
@@ -253,11 +248,14 @@ async fn a_cell_outlives_a_control_that_says_anything() {
         body: body.into(),
     };
     let payload = |body| payload_of(PAYLOAD_VERSION, body);
-    let claim = u64::MAX;
+    let claim_number = u64::MAX;
     let instance = placewright_conductor::InstanceId(Uuid::from_u128(1));
     let out_of_range = vec![Envelope {
         sent_at: Timestamp(1),
-        message: Message::Delete { instance, claim },
+        message: Message::Delete {
+            instance,
+            claim_number,
+        },
     }];
     let body = message::encode(PAYLOAD_VERSION, &out_of_range).unwrap();
     let status = client.deliver(payload(body)).await.unwrap_err();
@@ -289,6 +287,6 @@ async fn a_cell_outlives_a_control_that_says_anything() {
             assert!(expected.contains(&status.code()), "{status}");
         }
     }
-    assert!(cell.cell().await.is_ok());
+    assert!(cell.cell_id().await.is_ok());
     assert_no_panics();
 }

@@ -59,7 +59,7 @@ async fn a_connection_without_an_authenticated_call_is_closed() {
         ..client_options(server.address)
     };
     let client = CellClient::new(options_with_token(Some(token))).unwrap();
-    client.cell().await.unwrap();
+    client.cell_id().await.unwrap();
     let mut events = client.follow().await.unwrap();
     let start = Instant::now();
     let silent = connect(server.address, b"").await;
@@ -73,7 +73,7 @@ async fn a_connection_without_an_authenticated_call_is_closed() {
     assert!(
         CellClient::new(options_with_token(None))
             .unwrap()
-            .cell()
+            .cell_id()
             .await
             .is_err()
     );
@@ -83,7 +83,7 @@ async fn a_connection_without_an_authenticated_call_is_closed() {
             .unwrap()
             .is_some()
     );
-    client.cell().await.unwrap();
+    client.cell_id().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,7 +95,7 @@ async fn many_silent_connections_do_not_displace_callers() {
     let fake_cell = FakeCell::new();
     let server = TestServer::start_with(listen().await, &fake_cell, options);
     let first = CellClient::new(client_options(server.address)).unwrap();
-    first.cell().await.unwrap();
+    first.cell_id().await.unwrap();
     let mut events = first.follow().await.unwrap();
     let mut silent_connections = Vec::new();
     for number in 0..40 {
@@ -103,8 +103,11 @@ async fn many_silent_connections_do_not_displace_callers() {
         silent_connections.push(connect(server.address, first_bytes).await);
     }
     let second = CellClient::new(client_options(server.address)).unwrap();
-    timeout(TEST_TIMEOUT, second.cell()).await.unwrap().unwrap();
-    first.cell().await.unwrap();
+    timeout(TEST_TIMEOUT, second.cell_id())
+        .await
+        .unwrap()
+        .unwrap();
+    first.cell_id().await.unwrap();
     assert!(
         timeout(TEST_TIMEOUT, events.recv())
             .await

@@ -149,7 +149,10 @@ async fn a_handshake_that_is_left_there_gives_way_to_others() {
     left.write_all(&[0x16, 3, 1]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let client = CellClient::new(site.to_cell(&control)).unwrap();
-    timeout(TEST_TIMEOUT, client.cell()).await.unwrap().unwrap();
+    timeout(TEST_TIMEOUT, client.cell_id())
+        .await
+        .unwrap()
+        .unwrap();
     // Long before the time of its first call is over.
     let mut buffer = [0; 256];
     let end = async { while matches!(left.read(&mut buffer).await, Ok(1..)) {} };
@@ -165,7 +168,7 @@ async fn a_cell_is_conducted_by_control_only() {
     let site = Site::new(None).await;
     let control = site.issue_and_load("control", Role::Control);
     let client = CellClient::new(site.to_cell(&control)).unwrap();
-    assert_eq!(client.cell().await.unwrap(), site.fake_cell.id);
+    assert_eq!(client.cell_id().await.unwrap(), site.fake_cell.id);
     for (name, role) in [
         ("agent", agent_of("c1", "*")),
         ("self", Role::Cell("c1".into())),
@@ -175,7 +178,7 @@ async fn a_cell_is_conducted_by_control_only() {
         let client = CellClient::new(site.to_cell(&wrong_caller)).unwrap();
         let instance = InstanceId(Uuid::nil());
         for refused in [
-            error_text(client.cell().await),
+            error_text(client.cell_id().await),
             error_text(client.deliver(Vec::new()).await),
             error_text(client.actions(instance).await),
             error_text(client.follow().await),
@@ -251,7 +254,7 @@ async fn placement_is_asked_by_cells_only() {
     ] {
         let holder = site.issue_and_load(name, role);
         let client = PlacementClient::new(site.to_cell(&holder)).unwrap();
-        let refused = error_text(client.ask(peers::claim_requests(2)).await);
+        let refused = error_text(client.request_claims(peers::claim_requests(2)).await);
         assert!(refused.contains(text), "{name}: {refused}");
     }
 }
@@ -277,7 +280,7 @@ async fn a_client_looks_which_role_answers() {
     let refused = error_text(
         PlacementClient::new(wrong_role)
             .unwrap()
-            .ask(Vec::new())
+            .request_claims(Vec::new())
             .await,
     );
     assert!(
@@ -294,15 +297,21 @@ async fn without_a_certificate_nobody_is_let_in_but_by_the_token_on_loopback() {
         token: Some(token.clone()),
         ..client_options(site.server.address)
     };
-    assert!(CellClient::new(without_tls).unwrap().cell().await.is_err());
+    assert!(
+        CellClient::new(without_tls)
+            .unwrap()
+            .cell_id()
+            .await
+            .is_err()
+    );
     let site = Site::new(Some(token.clone())).await;
     let without_tls = |token| ClientOptions {
         token,
         ..client_options(site.server.address)
     };
     let with_token = CellClient::new(without_tls(Some(token))).unwrap();
-    assert_eq!(with_token.cell().await.unwrap(), site.fake_cell.id);
-    let refused = error_text(CellClient::new(without_tls(None)).unwrap().cell().await);
+    assert_eq!(with_token.cell_id().await.unwrap(), site.fake_cell.id);
+    let refused = error_text(CellClient::new(without_tls(None)).unwrap().cell_id().await);
     assert!(refused.contains("token"), "{refused}");
 }
 
@@ -352,6 +361,6 @@ async fn a_renewed_certificate_is_used_for_what_comes_then() {
         .revoke(|entry| entry.serial == first_serial)
         .unwrap();
     assert!(site.cell.reload_if_changed().unwrap());
-    assert_eq!(client.cell().await.unwrap(), site.fake_cell.id);
+    assert_eq!(client.cell_id().await.unwrap(), site.fake_cell.id);
     assert!(client.follow().await.is_ok());
 }

@@ -33,7 +33,7 @@ async fn control_reaches_a_cell() {
     let fake_cell = FakeCell::new();
     let server = TestServer::start(listen().await, &fake_cell, None);
     let client = CellClient::new(client_options(server.address)).unwrap();
-    assert_eq!(client.cell().await.unwrap(), fake_cell.id);
+    assert_eq!(client.cell_id().await.unwrap(), fake_cell.id);
     // Some twelve megabytes: more than one message carries.
     let replies = client.deliver(envelopes(12, 1 << 20)).await.unwrap();
     let expected: Vec<Reply> = (0..12).map(|n| Reply::Refused(n.to_string())).collect();
@@ -42,7 +42,7 @@ async fn control_reaches_a_cell() {
     let operation = CellOperation::Shelve {
         instance: instance(7),
     };
-    let reply = client.act(operation).await.unwrap();
+    let reply = client.perform(operation).await.unwrap();
     assert_eq!(reply, Reply::Refused(instance(7).to_string()));
     let actions = client.actions(instance(3)).await.unwrap();
     assert_eq!(actions.len(), 1);
@@ -83,7 +83,10 @@ async fn a_cell_reaches_placement() {
     let fake_cell = FakeCell::new();
     let server = TestServer::start(listen().await, &fake_cell, None);
     let client = PlacementClient::new(client_options(server.address)).unwrap();
-    let responses = client.ask(peers::claim_requests(1000)).await.unwrap();
+    let responses = client
+        .request_claims(peers::claim_requests(1000))
+        .await
+        .unwrap();
     let expected: Vec<ClaimResponse> = (0..1000)
         .map(|index| ClaimResponse::Swapped { index })
         .collect();
@@ -124,7 +127,7 @@ async fn each_kind_of_error_arrives_as_the_same_kind() {
     let client = CellClient::new(client_options(server.address)).unwrap();
     for kind in 0..4 {
         fake_cell.set_error(Some(kind));
-        let error = client.cell().await.unwrap_err();
+        let error = client.cell_id().await.unwrap_err();
         let arrived = match (kind, &error) {
             (0, LinkError::Unreachable { why, .. })
             | (2, LinkError::Unavailable { why, .. })
@@ -146,7 +149,7 @@ async fn a_call_that_takes_too_long_ends() {
         ..client_options(server.address)
     };
     let client = CellClient::new(options).unwrap();
-    let error = timeout(TEST_TIMEOUT, client.cell())
+    let error = timeout(TEST_TIMEOUT, client.cell_id())
         .await
         .unwrap()
         .unwrap_err();
@@ -176,7 +179,7 @@ async fn a_lost_connection_ends_streams_and_the_next_call_connects_again() {
     // A call may be under way while the connection ends; later calls are refused.
     let refused = async {
         loop {
-            let error = cell.cell().await.unwrap_err();
+            let error = cell.cell_id().await.unwrap_err();
             assert!(matches!(error, LinkError::Unreachable { .. }), "{error:?}");
             assert!(!error.to_string().contains("canceled"), "{error}");
             if error.to_string().contains("refused") {
@@ -191,7 +194,10 @@ async fn a_lost_connection_ends_streams_and_the_next_call_connects_again() {
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     let _running = TestServer::start(listener, &fake_cell, None);
     assert_eq!(
-        timeout(TEST_TIMEOUT, cell.cell()).await.unwrap().unwrap(),
+        timeout(TEST_TIMEOUT, cell.cell_id())
+            .await
+            .unwrap()
+            .unwrap(),
         fake_cell.id
     );
     timeout(TEST_TIMEOUT, agent.connect())
@@ -214,7 +220,7 @@ async fn callers_without_the_token_are_refused() {
         let refused = [
             CellClient::new(options())
                 .unwrap()
-                .cell()
+                .cell_id()
                 .await
                 .unwrap_err(),
             AgentClient::new(options())
@@ -224,7 +230,7 @@ async fn callers_without_the_token_are_refused() {
                 .unwrap_err(),
             PlacementClient::new(options())
                 .unwrap()
-                .ask(peers::claim_requests(1))
+                .request_claims(peers::claim_requests(1))
                 .await
                 .unwrap_err(),
         ];
@@ -238,7 +244,7 @@ async fn callers_without_the_token_are_refused() {
         ..client_options(server.address)
     };
     assert_eq!(
-        CellClient::new(options).unwrap().cell().await.unwrap(),
+        CellClient::new(options).unwrap().cell_id().await.unwrap(),
         fake_cell.id
     );
     assert!(Token::new("short").is_err());
@@ -293,7 +299,7 @@ async fn malformed_calls_are_refused_and_do_no_harm() {
         .unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     let client = CellClient::new(client_options(server.address)).unwrap();
-    assert_eq!(client.cell().await.unwrap(), fake_cell.id);
+    assert_eq!(client.cell_id().await.unwrap(), fake_cell.id);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -338,7 +344,7 @@ async fn an_agent_that_sends_malformed_messages_is_disconnected_with_a_reason() 
         assert!(status.message().contains(expected_text), "{status}");
     }
     let client = CellClient::new(client_options(server.address)).unwrap();
-    assert_eq!(client.cell().await.unwrap(), fake_cell.id);
+    assert_eq!(client.cell_id().await.unwrap(), fake_cell.id);
 }
 
 #[tokio::test]

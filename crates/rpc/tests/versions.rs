@@ -57,14 +57,14 @@ fn claim_request() -> ClaimRequest {
     ClaimRequest {
         instance: instance(1),
         number: 7,
-        want: ClaimChange::Release { last: true },
+        change: ClaimChange::Release { last: true },
     }
 }
 
 /// Checks that the messages between control and a cell arrive.
 async fn assert_messages_arrive(options: ClientOptions) {
     let client = CellClient::new(options.clone()).unwrap();
-    client.cell().await.unwrap();
+    client.cell_id().await.unwrap();
     let replies = client.deliver(envelopes(3, 100)).await.unwrap();
     let expected: Vec<Reply> = (0..3).map(|n| Reply::Refused(n.to_string())).collect();
     assert_eq!(replies, expected);
@@ -83,7 +83,10 @@ async fn assert_messages_arrive(options: ClientOptions) {
 
 async fn assert_claim_requests_arrive(options: ClientOptions) {
     let placement = PlacementClient::new(options).unwrap();
-    let responses = placement.ask(vec![claim_request()]).await.unwrap();
+    let responses = placement
+        .request_claims(vec![claim_request()])
+        .await
+        .unwrap();
     assert_eq!(responses, [ClaimResponse::Swapped { index: 7 }]);
 }
 
@@ -107,7 +110,7 @@ async fn neighbouring_releases_understand_each_other() {
 async fn releases_that_have_no_version_in_common_say_so() {
     let server = TestServer::start_with(listen().await, &FakeCell::new(), serve_options(NEWER));
     let client = CellClient::new(options_with_versions(server.address, OLDER)).unwrap();
-    let refused = client.cell().await.unwrap_err();
+    let refused = client.cell_id().await.unwrap_err();
     assert!(matches!(refused, LinkError::Refused { .. }), "{refused}");
     let text = refused.to_string();
     assert!(text.contains("versions 3 to 4"), "{text}");
@@ -197,7 +200,7 @@ impl Cell for FirstRelease {
             name: "create".into(),
             started_at: placewright_placement::Timestamp(1),
             finished_at: None,
-            tries: Vec::new(),
+            attempts: Vec::new(),
             fault: None,
         }]))
     }

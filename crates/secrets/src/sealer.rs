@@ -416,7 +416,7 @@ impl SetSeal {
     ) -> Result<SharedText, SealError> {
         let sealed = Sealed::seal(keyring, &binding(self.set, instance), self.key.bytes())?;
         let own = format!(".{sealed}");
-        Ok(SharedText::parted(Arc::clone(&self.fields), own))
+        Ok(SharedText::from_parts(Arc::clone(&self.fields), own))
     }
 }
 
@@ -466,5 +466,5 @@ fn renewed_set(
         true => Arc::clone(text.common()),
         false => fields.into(),
     };
-    Ok(SharedText::parted(common, format!(".{sealed}")))
+    Ok(SharedText::from_parts(common, format!(".{sealed}")))
 }

@@ -86,7 +86,7 @@ fn later(row: &SharedRow) -> SharedRow {
     let today = from.bytes().expect("writes");
     let mut out = Writer::new(Vec::new(), Layout::Growing);
     out.bytes(&[today, b"of a later release"].concat());
-    SharedRow::parted(out.into_bytes().into(), row.own())
+    SharedRow::from_parts(out.into_bytes().into(), row.own())
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn secrets_of_one_server_are_none_of_another() {
     // The fields of one request with the key of another.
     let other = sealed(&sealer, 1);
     let mut mixed = one.clone();
-    mixed.secrets = SharedText::parted(
+    mixed.secrets = SharedText::from_parts(
         std::sync::Arc::clone(one.secrets.common()),
         other.secrets.own(),
     );

@@ -66,7 +66,7 @@ async fn serve(mut connection: AgentConnection, ids: &[HostId], hosts: &impl Hos
                 session,
                 order,
             }) => {
-                let effect = Effect::Agent {
+                let effect = Effect::RequestStep {
                     host,
                     session,
                     order,

@@ -263,7 +263,7 @@ impl Site {
                 .count()
         };
         for _ in 0..1200 {
-            if self.runtime.ranker().with_hosts(count) == hosts {
+            if self.runtime.scheduler().with_hosts(count) == hosts {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -338,7 +338,7 @@ impl agents::Hosts for Mutex<Fleet> {
 
     fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {
         let mut fleet = self.lock();
-        if matches!(effect, Effect::Agent { .. }) && fleet.deaf.contains(&host) {
+        if matches!(effect, Effect::RequestStep { .. }) && fleet.deaf.contains(&host) {
             return None;
         }
         let fails = fleet.failing.contains(&host);

@@ -7,7 +7,7 @@ mod scheduling;
 use std::collections::BTreeMap;
 
 use agent::Agent;
-use placewright_conductor::cell_conductor::{self, EffectPlace, Event, Options};
+use placewright_conductor::cell_conductor::{self, EffectPosition, Event, Options};
 use placewright_conductor::control::{Change, Command, ControlState, Outcome, Refusal};
 use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::{self, Effect, NewBuild};
@@ -252,8 +252,10 @@ impl World {
     fn send_cell_effects(&mut self, cell: CellId, effects: Vec<cell_conductor::Effect>) {
         for effect in effects {
             self.network.push(match effect {
-                cell_conductor::Effect::Ask(request) => Packet::ClaimRequest(cell, request),
-                effect @ cell_conductor::Effect::Agent { host, .. }
+                cell_conductor::Effect::RequestClaim(request) => {
+                    Packet::ClaimRequest(cell, request)
+                }
+                effect @ cell_conductor::Effect::RequestStep { host, .. }
                 | effect @ cell_conductor::Effect::Destroy { host, .. } => {
                     Packet::ToAgent(host, effect)
                 }
@@ -333,14 +335,14 @@ impl World {
             Packet::FromAgent(cell, event) => drop(self.happen(cell, &event)),
             Packet::ClaimRequest(cell, request) => {
                 let (instance, number) = (request.instance, request.number);
-                let outcome = self.try_conduct(super_conductor::Command::Ask(request));
-                if let Ok(super_conductor::Outcome::Answered(response)) = outcome {
+                let outcome = self.try_conduct(super_conductor::Command::RequestClaim(request));
+                if let Ok(super_conductor::Outcome::ClaimAnswered(response)) = outcome {
                     self.network
                         .push(Packet::ClaimResponse(cell, instance, number, response));
                 }
             }
             Packet::ClaimResponse(cell, instance, number, answer) => {
-                let event = Event::Answered {
+                let event = Event::ClaimAnswered {
                     instance,
                     number,
                     answer,
@@ -458,7 +460,7 @@ impl World {
 
 /// All effects of a cell, read in parts of three rows.
 fn effects_in_parts(state: &cell_conductor::State) -> Vec<cell_conductor::Effect> {
-    let (mut effects, mut next_place) = (Vec::new(), Some(EffectPlace::Start));
+    let (mut effects, mut next_place) = (Vec::new(), Some(EffectPosition::Start));
     while let Some(place) = next_place {
         let (mut part, following) = state.effects_from(place, 3, |_| true);
         effects.append(&mut part);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{
-    self, Bound, Command, INSTANCE_BYTES, NewBuild, of_spec,
+    self, Bound, Command, INSTANCE_BYTES, NewBuild, spec_bytes,
 };
 use placewright_conductor::{ControlState, InstanceId, Rules, SharedRow, Spec, SpecBody, Usage};
 use placewright_control::usage_of;
@@ -123,7 +123,7 @@ async fn accept(
             user: request.user().to_owned(),
             group: create_request.hints.group,
             rules: rules.clone(),
-            body: SpecBody::Row(SharedRow::parted(Arc::clone(&common_part), own_part)),
+            body: SpecBody::Row(SharedRow::from_parts(Arc::clone(&common_part), own_part)),
             created_at: request.now,
             usage: usage.clone(),
             build_secrets,
@@ -146,7 +146,7 @@ async fn submit(
 ) -> ApiResult<()> {
     let members_max = request.api_state.limits().server_group_members_max;
     let specs = builds.iter().map(|build| &build.spec);
-    let bytes: u64 = specs.map(|spec| INSTANCE_BYTES + of_spec(spec)).sum();
+    let bytes: u64 = specs.map(|spec| INSTANCE_BYTES + spec_bytes(spec)).sum();
     let mut bounds = vec![request.project_bytes_bound(request.project(), bytes)];
     bounds.extend(group.map(|group| Bound::Members {
         group,

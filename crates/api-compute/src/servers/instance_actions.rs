@@ -70,7 +70,7 @@ fn pending_create(server: &ServerView<'_>) -> Option<Action> {
         name: "create".to_owned(),
         started_at: server.mapping.created_at,
         finished_at: fault.map(|fault| fault.at),
-        tries: Vec::new(),
+        attempts: Vec::new(),
         fault: fault.cloned(),
     })
 }
@@ -92,7 +92,7 @@ async fn load_actions(
     };
     let tried_hosts: Vec<_> = actions
         .iter()
-        .flat_map(|action| &action.tries)
+        .flat_map(|action| &action.attempts)
         .map(|attempt| attempt.host)
         .collect();
     context.hosts = request
@@ -117,7 +117,7 @@ async fn load_actions(
 }
 
 fn changed_at(action: &Action) -> Timestamp {
-    let last_attempt_at = action.tries.last().map(|attempt| attempt.finished_at);
+    let last_attempt_at = action.attempts.last().map(|attempt| attempt.finished_at);
     action
         .finished_at
         .or(last_attempt_at)
@@ -221,7 +221,7 @@ fn events(
         value
     };
     let mut values = Vec::new();
-    for (index, attempt) in action.tries.iter().enumerate() {
+    for (index, attempt) in action.attempts.iter().enumerate() {
         let name = format!(
             "compute_{}_try_{}",
             action.name.replace('-', "_"),
@@ -239,7 +239,7 @@ fn events(
         }
         values.push(value);
     }
-    if action.tries.is_empty() || action.fault.is_some() {
+    if action.attempts.is_empty() || action.fault.is_some() {
         let name = format!("conductor_{}", action.name.replace('-', "_"));
         let failure = action
             .fault

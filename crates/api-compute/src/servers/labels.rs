@@ -2,7 +2,7 @@
 //! and lock.
 
 use placewright_auth::Rule;
-use placewright_conductor::super_conductor::{Change, Command, Labels, of_labels};
+use placewright_conductor::super_conductor::{Change, Command, Labels, labels_bytes};
 use placewright_http::ApiResult;
 use placewright_types::server::ServerBody;
 
@@ -39,7 +39,7 @@ pub(crate) fn change_command(
     labels: &Labels,
 ) -> Command {
     let before = server.labels.map(|labels| Box::new(labels.clone()));
-    let added_bytes = of_labels(labels).saturating_sub(server.labels.map_or(0, of_labels));
+    let added_bytes = labels_bytes(labels).saturating_sub(server.labels.map_or(0, labels_bytes));
     Command::Bounded {
         bounds: vec![request.project_bytes_bound(&server.mapping.project, added_bytes)],
         command: Box::new(Command::Guarded {

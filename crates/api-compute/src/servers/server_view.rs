@@ -214,10 +214,10 @@ fn is_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool
     {
         return true;
     }
-    let is_unchanged = view.updated_at == rebuild.seen;
+    let is_unchanged = view.updated_at == rebuild.view_updated_at;
     if is_unchanged {
         return cell.heard_at.0.saturating_sub(rebuild.at.0) < REPORT_DELAY_MAX_US;
     }
     // The cell has completed the rebuild, and control is about to store that.
-    view.job.is_none() && has_digest(&rebuild.spec, view.spec)
+    view.job.is_none() && has_digest(&rebuild.spec, view.spec_digest)
 }

@@ -1,7 +1,7 @@
 //! The status of a server in the compute API.
 
 use placewright_conductor::MoveKind;
-use placewright_conductor::cell_conductor::{JobKind, Next, Stage, VmState};
+use placewright_conductor::cell_conductor::{Continuation, JobKind, Stage, VmState};
 use placewright_link::{InstanceView, JobView};
 
 /// The state of a server as the API shows it: status, VM state, task state and power state.
@@ -118,12 +118,10 @@ fn task_state(job: &JobView) -> Option<&'static str> {
         (JobKind::Move(MoveKind::ColdMigrate | MoveKind::Resize), stage) => match stage {
             Stage::Verify => return None,
             Stage::Reserved => "resize_prep",
-            Stage::AwaitDestroyed(Next::Return) | Stage::AwaitClaim(Next::Return) => {
-                "resize_reverting"
-            }
-            Stage::AwaitDestroyed(Next::Settle(_)) | Stage::AwaitClaim(Next::Settle(_)) => {
-                "resize_finish"
-            }
+            Stage::AwaitDestroyed(Continuation::Return)
+            | Stage::AwaitClaim(Continuation::Return) => "resize_reverting",
+            Stage::AwaitDestroyed(Continuation::Settle(_))
+            | Stage::AwaitClaim(Continuation::Settle(_)) => "resize_finish",
             Stage::Step(_) | Stage::Swap | Stage::AwaitDestroyed(_) | Stage::AwaitClaim(_) => {
                 "resize_migrating"
             }
@@ -171,7 +169,7 @@ mod tests {
                 stage,
                 target: None,
             }),
-            spec: 0,
+            spec_digest: 0,
             guest: None,
             zone: None,
             fault: None,
@@ -184,7 +182,7 @@ mod tests {
     fn states_and_jobs_have_their_words() {
         let resize = JobKind::Move(MoveKind::Resize);
         let live = JobKind::Move(MoveKind::LiveMigrate);
-        let settle = Stage::AwaitDestroyed(Next::Settle(MoveSide::Target));
+        let settle = Stage::AwaitDestroyed(Continuation::Settle(MoveSide::Target));
         for (vm_state, job, status_word, task_state) in [
             (VmState::Active, None, "ACTIVE", None),
             (VmState::Building, None, "BUILD", Some("spawning")),
@@ -209,7 +207,7 @@ mod tests {
             ),
             (
                 VmState::Resized,
-                Some((resize, Stage::AwaitDestroyed(Next::Return))),
+                Some((resize, Stage::AwaitDestroyed(Continuation::Return))),
                 "REVERT_RESIZE",
                 Some("resize_reverting"),
             ),

@@ -93,7 +93,7 @@ pub(super) fn validate(body: DestinationsBody) -> HandlerResult<DestinationsRequ
         check_owner("request.user_id", &request.user_id)?;
     }
     Ok(DestinationsRequest {
-        request: Arc::new(request),
+        request_spec: Arc::new(request),
         instances: body.instances,
         alternates: body.alternates,
         claim: body.claim,

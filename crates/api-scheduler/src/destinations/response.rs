@@ -2,7 +2,7 @@
 
 use placewright_control::destinations::{Destinations, Offer, Selection};
 use placewright_control::placer::{
-    AskedHost, EXPLAINED_MAX, Exclusion, ScoreExplanation, Standing,
+    EXPLAINED_MAX, Exclusion, HostStanding, RequestedHost, ScoreExplanation,
 };
 use placewright_scheduler::select::weights::Weight;
 use serde::Serialize;
@@ -27,7 +27,7 @@ impl<'a> DestinationsResponse<'a> {
     pub(super) fn new(destinations: &'a Destinations, claimed: bool) -> Self {
         Self {
             claimed,
-            kept_ms: u64::try_from(destinations.kept.as_millis()).unwrap_or(u64::MAX),
+            kept_ms: u64::try_from(destinations.expires_after.as_millis()).unwrap_or(u64::MAX),
             selections: destinations
                 .selections
                 .iter()
@@ -53,7 +53,7 @@ struct InstanceBody<'a> {
 impl<'a> From<&'a Selection> for InstanceBody<'a> {
     fn from(selection: &'a Selection) -> Self {
         let selected = selection.selected.as_ref();
-        let score_explanation = selection.weighing.as_ref().zip(selected);
+        let score_explanation = selection.score_explanation.as_ref().zip(selected);
         Self {
             instance: selection.instance,
             selected: selected.and_then(SelectionBody::from_offer),
@@ -76,12 +76,12 @@ struct ScoreExplanationBody<'a> {
     ranking: Vec<ScoredHostBody<'a>>,
     /// The hosts of `explain_hosts`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    hosts: Vec<AskedHostBody<'a>>,
+    hosts: Vec<RequestedHostBody<'a>>,
 }
 
 /// A host of `explain_hosts`: its rank, or what excluded it.
 #[derive(Serialize)]
-struct AskedHostBody<'a> {
+struct RequestedHostBody<'a> {
     /// The name or UUID in the request.
     asked: &'a str,
     provider: Option<Uuid>,
@@ -147,7 +147,7 @@ impl<'a> ScoreExplanationBody<'a> {
             .filter(|(index, scored)| *index < EXPLAINED_MAX || scored.host.slot == selected);
         let ranking = shown_hosts.map(|(_, scored)| ScoredHostBody {
             provider: scored.host.provider,
-            host: &scored.host.host,
+            host: &scored.host.service_host,
             node: &scored.host.node,
             score: scored.score,
             selected: scored.host.slot == selected,
@@ -156,23 +156,23 @@ impl<'a> ScoreExplanationBody<'a> {
         Self {
             compared: score_explanation.compared,
             ranking: ranking.collect(),
-            hosts: (score_explanation.asked.iter())
-                .map(|asked| AskedHostBody::new(asked, selected))
+            hosts: (score_explanation.requested.iter())
+                .map(|requested| RequestedHostBody::new(requested, selected))
                 .collect(),
         }
     }
 }
 
-impl<'a> AskedHostBody<'a> {
-    fn new(asked: &'a AskedHost, selected: u32) -> Self {
-        let host = asked.host.as_ref();
+impl<'a> RequestedHostBody<'a> {
+    fn new(requested: &'a RequestedHost, selected: u32) -> Self {
+        let host = requested.host.as_ref();
         Self {
-            asked: &asked.asked,
+            asked: &requested.name,
             provider: host.map(|host| host.provider),
-            host: host.map(|host| host.host.as_str()),
+            host: host.map(|host| host.service_host.as_str()),
             node: host.map(|host| host.node.as_str()),
-            standing: match &asked.standing {
-                Standing::Ranked {
+            standing: match &requested.standing {
+                HostStanding::Ranked {
                     rank,
                     score,
                     weights,
@@ -182,7 +182,7 @@ impl<'a> AskedHostBody<'a> {
                     selected: host.is_some_and(|host| host.slot == selected),
                     weights: weights.iter().map(ContributionBody::from).collect(),
                 },
-                Standing::Excluded(exclusion) => StandingBody::Excluded {
+                HostStanding::Excluded(exclusion) => StandingBody::Excluded {
                     excluded: exclusion.into(),
                 },
             },

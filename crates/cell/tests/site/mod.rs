@@ -32,12 +32,12 @@ pub fn now() -> Timestamp {
 #[derive(Clone)]
 pub struct Control {
     pub world: Arc<Mutex<World>>,
-    pub faults: Arc<Mutex<AskFaults>>,
+    pub faults: Arc<Mutex<PlacementFaults>>,
 }
 
 /// The faults of placement's answers.
 #[derive(Debug, Default)]
-pub struct AskFaults {
+pub struct PlacementFaults {
     /// Whether placement cannot be reached.
     pub is_down: bool,
     /// Of so many calls, one is carried out and its answer lost; 0 for none.
@@ -48,7 +48,7 @@ pub struct AskFaults {
 }
 
 impl PlacementLink for Control {
-    fn ask(&self, claim_requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+    fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         let unreachable = || LinkError::Unreachable {
             peer: "placement".into(),
             why: "the test says so".into(),
@@ -57,7 +57,7 @@ impl PlacementLink for Control {
             let is_lost = {
                 let mut faults = self.faults.lock();
                 faults.calls += 1;
-                faults.claim_requests += claim_requests.len();
+                faults.claim_requests += requests.len();
                 if faults.is_down {
                     return Err(unreachable());
                 }
@@ -69,9 +69,9 @@ impl PlacementLink for Control {
             {
                 let mut world = self.world.lock();
                 world.at = now();
-                for ask in claim_requests {
-                    match world.try_conduct(Command::Ask(ask)) {
-                        Ok(super_conductor::Outcome::Answered(answer)) => answers.push(answer),
+                for request in requests {
+                    match world.try_conduct(Command::RequestClaim(request)) {
+                        Ok(super_conductor::Outcome::ClaimAnswered(answer)) => answers.push(answer),
                         other => panic!("{other:?}"),
                     }
                 }
@@ -98,7 +98,7 @@ pub fn options(id: CellId) -> Options {
         host_timeout: Duration::from_secs(2),
         resend_after: Duration::from_millis(300),
         resend_max: Duration::from_secs(1),
-        ask_again_max: Duration::from_millis(300),
+        placement_retry_max: Duration::from_millis(300),
         follower_timeout: Duration::from_secs(60),
         ..Options::new(id)
     }
@@ -242,7 +242,7 @@ impl Site {
             }
             eprintln!("{id} {:?} {:?}", state.hosts(), state.doomed());
         }
-        panic!("it never came to: {what}");
+        panic!("the condition never held: {what}");
     }
 
     /// The present world, including the cells.

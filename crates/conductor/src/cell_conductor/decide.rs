@@ -75,7 +75,7 @@ struct DecisionContext<'a> {
 ///
 /// # Errors
 ///
-/// A [`Refusal`]; nothing needs to be done about it, but a user may want to know.
+/// A [`Refusal`]. Nothing has to be done about it, but a user who caused the event should see it.
 pub fn decide(
     state: &State,
     event: &Event,
@@ -83,41 +83,41 @@ pub fn decide(
     options: &Options,
     changes: &mut Vec<Change>,
 ) -> Result<Reply, Refusal> {
-    let now = DecisionContext { state, at, options };
+    let context = DecisionContext { state, at, options };
     match event {
-        Event::Message(envelope) => return Ok(now.message(envelope, changes)),
+        Event::Message(envelope) => return Ok(context.message(envelope, changes)),
         Event::Shelve { instance } => {
-            let mut work = now.idle(*instance, &[VmState::Active])?;
+            let mut work = context.idle(*instance, &[VmState::Active])?;
             work.begin("shelve", JobKind::Shelve, Stage::Step(Step::Offload));
             work.start_step(Step::Offload);
             work.store(changes);
         }
         Event::Rebuild { instance, spec } => {
-            let mut work = now.idle(*instance, &[VmState::Active, VmState::Error])?;
+            let mut work = context.idle(*instance, &[VmState::Active, VmState::Error])?;
             let job = work.begin("rebuild", JobKind::Rebuild, Stage::Step(Step::Rebuild));
             job.spec = Some(spec.clone());
             work.start_step(Step::Rebuild);
             work.store(changes);
         }
         Event::RebuildRefused { instance, fault } => {
-            let mut work = now.idle(*instance, &[VmState::Active, VmState::Error])?;
-            work.note_refusal("rebuild", fault);
+            let mut work = context.idle(*instance, &[VmState::Active, VmState::Error])?;
+            work.record_refusal("rebuild", fault);
             work.store(changes);
         }
         Event::AgentStarted {
             host,
             session,
             guests,
-        } => now.agent_started(*host, *session, guests, changes)?,
-        Event::HostDown { host } => now.host_down(*host, changes)?,
-        Event::HostRemoved { host } => now.host_removed(*host, changes)?,
+        } => context.agent_started(*host, *session, guests, changes)?,
+        Event::HostDown { host } => context.host_down(*host, changes)?,
+        Event::HostRemoved { host } => context.host_removed(*host, changes)?,
         Event::StepEnded {
             host,
             instance,
             session,
             attempt,
             failure,
-        } => now.step_ended(
+        } => context.step_ended(
             (*host, *instance),
             (*session, *attempt),
             failure.as_ref(),
@@ -127,33 +127,33 @@ pub fn decide(
             host,
             instance,
             number,
-        } => now.destroyed((*host, *instance, *number), changes)?,
-        Event::Answered {
+        } => context.destroyed((*host, *instance, *number), changes)?,
+        Event::ClaimAnswered {
             instance,
             number,
             answer,
-        } => now.answered(*instance, (*number, *answer), changes)?,
-        Event::Reseal { instance, from, to } => now.reseal(*instance, (from, to), changes)?,
-        Event::Tick => now.tick(changes),
-        Event::Forget { before } => now.forget(*before, changes),
+        } => context.claim_answered(*instance, (*number, *answer), changes)?,
+        Event::Reseal { instance, from, to } => context.reseal(*instance, (from, to), changes)?,
+        Event::Tick => context.tick(changes),
+        Event::Forget { before } => context.forget(*before, changes),
     }
     Ok(Reply::Accepted)
 }
 
 impl<'a> DecisionContext<'a> {
-    fn work(self, instance: InstanceId) -> Result<UnitOfWork<'a>, Refusal> {
+    fn load(self, instance: InstanceId) -> Result<UnitOfWork<'a>, Refusal> {
         UnitOfWork::load(self, instance).ok_or(Refusal::NoInstance(instance))
     }
 
     /// Takes placement's answer to a numbered claim request.
-    fn answered(
+    fn claim_answered(
         self,
         instance: InstanceId,
         (number, answer): (u64, ClaimResponse),
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
-        let mut work = self.work(instance)?;
-        if work.row.claim != number || !work.answered(answer) {
+        let mut work = self.load(instance)?;
+        if work.row.claim_number != number || !work.handle_claim_response(answer) {
             return Err(Refusal::Stale {
                 instance,
                 given: number,
@@ -163,14 +163,14 @@ impl<'a> DecisionContext<'a> {
         Ok(())
     }
 
-    /// Replaces a specification by the same with its secrets sealed anew.
+    /// Replaces a specification by one that differs only in its sealed secrets.
     fn reseal(
         self,
         instance: InstanceId,
         (from, to): (&Spec, &Spec),
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
-        let mut work = self.work(instance)?;
+        let mut work = self.load(instance)?;
         work.reseal(from, to);
         work.store(changes);
         Ok(())
@@ -178,7 +178,7 @@ impl<'a> DecisionContext<'a> {
 
     /// Loads an instance on a host that has no job and is in one of these states.
     fn idle(self, instance: InstanceId, states: &[VmState]) -> Result<UnitOfWork<'a>, Refusal> {
-        let work = self.work(instance)?;
+        let work = self.load(instance)?;
         if work.job.is_some() {
             return Err(Refusal::Busy(instance));
         }

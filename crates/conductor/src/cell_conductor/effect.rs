@@ -5,7 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use placewright_placement::Timestamp;
 
-use super::state::{Change, GuestRef, Job, JobKind, Next, Stage, State, Step};
+use super::state::{Change, Continuation, GuestRef, Job, JobKind, Stage, State, Step};
 use crate::claim_request::{ClaimChange, ClaimRequest};
 use crate::ids::{HostId, InstanceId};
 use crate::message::MoveKind;
@@ -16,7 +16,7 @@ use crate::spec::{Amounts, Spec};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Request a step from an agent.
-    Agent {
+    RequestStep {
         /// The host whose agent is addressed.
         host: HostId,
         /// The agent's session for which the request is valid.
@@ -35,13 +35,13 @@ pub enum Effect {
         /// The number of the guest; see [`GuestRef`].
         number: u32,
     },
-    /// Send a request to placement.
-    Ask(ClaimRequest),
+    /// Send a claim request to placement.
+    RequestClaim(ClaimRequest),
 }
 
-/// The position of [`State::effects_from`].
+/// How far [`State::effects_from`] has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum EffectPlace {
+pub enum EffectPosition {
     /// Before the first effect.
     #[default]
     Start,
@@ -95,16 +95,16 @@ impl State {
     #[must_use]
     pub fn effects_from(
         &self,
-        from: EffectPlace,
+        from: EffectPosition,
         count: usize,
         is_due: impl Fn(Timestamp) -> bool,
-    ) -> (Vec<Effect>, Option<EffectPlace>) {
+    ) -> (Vec<Effect>, Option<EffectPosition>) {
         let mut effects = Vec::new();
         let mut left = count;
         let after_jobs = match from {
-            EffectPlace::Start => Some(Unbounded),
-            EffectPlace::Job(instance) => Some(Excluded(instance)),
-            EffectPlace::Doomed(_) => None,
+            EffectPosition::Start => Some(Unbounded),
+            EffectPosition::Job(instance) => Some(Excluded(instance)),
+            EffectPosition::Doomed(_) => None,
         };
         if let Some(after) = after_jobs {
             for (instance, job) in self.jobs.range((after, Unbounded)) {
@@ -113,13 +113,13 @@ impl State {
                 }
                 left = left.saturating_sub(1);
                 if left == 0 {
-                    return (effects, Some(EffectPlace::Job(*instance)));
+                    return (effects, Some(EffectPosition::Job(*instance)));
                 }
             }
         }
         let after = match from {
-            EffectPlace::Doomed(key) => Excluded(key),
-            EffectPlace::Start | EffectPlace::Job(_) => Unbounded,
+            EffectPosition::Doomed(key) => Excluded(key),
+            EffectPosition::Start | EffectPosition::Job(_) => Unbounded,
         };
         for (key, since) in self.doomed.range((after, Unbounded)) {
             if is_due(*since) {
@@ -127,7 +127,7 @@ impl State {
             }
             left = left.saturating_sub(1);
             if left == 0 {
-                return (effects, Some(EffectPlace::Doomed(*key)));
+                return (effects, Some(EffectPosition::Doomed(*key)));
             }
         }
         (effects, None)
@@ -149,7 +149,7 @@ impl State {
                 // A new claim request has a new number.
                 Change::Instance(instance, Some(_)) => {
                     let with_job =
-                        |one: &Change| matches!(one, Change::Job(of, _) if of == instance);
+                        |change: &Change| matches!(change, Change::Job(of, _) if of == instance);
                     if !changes.iter().any(with_job)
                         && let Some(job) = self.jobs.get(instance)
                         && self.is_latest(*instance, job, changes)
@@ -183,7 +183,7 @@ impl State {
         for instance in self.instances_on(host) {
             if let Some(job) = self.jobs.get(&instance)
                 && let Stage::Step(step) = job.stage
-                && job.host_of(step).is_some_and(|place| place.host == host)
+                && job.host_of(step).is_some_and(|guest| guest.host == host)
             {
                 effects.extend(self.job_effect(instance, job));
             }
@@ -193,13 +193,13 @@ impl State {
         effects
     }
 
-    /// The instances with guests on a host, wanted or doomed, in rising order. Every host that has
+    /// The instances that have guests on a host, or doomed ones, in rising order. Every host that has
     /// a step requested, or is waited for, has a guest of the instance.
     pub(crate) fn instances_on(&self, host: HostId) -> BTreeSet<InstanceId> {
         let range = (host, InstanceId(uuid::Uuid::nil()), 0)..;
-        let wanted = self.guests.range(range).map(|(key, _)| *key);
-        let wanted = wanted.take_while(|key| key.0 == host);
-        wanted
+        let expected = self.guests.range(range).map(|(key, _)| *key);
+        let expected = expected.take_while(|key| key.0 == host);
+        expected
             .chain(self.doomed_on(host))
             .map(|(_, instance, _)| instance)
             .collect()
@@ -233,46 +233,46 @@ impl State {
 
     fn job_effect(&self, id: InstanceId, job: &Job) -> Option<Effect> {
         let row = self.instances.get(&id)?;
-        let ask = |want| {
-            Some(Effect::Ask(ClaimRequest {
+        let request_claim = |change| {
+            Some(Effect::RequestClaim(ClaimRequest {
                 instance: id,
-                number: row.claim,
-                want,
+                number: row.claim_number,
+                change,
             }))
         };
         match job.stage {
             Stage::Reserved
             | Stage::Verify
             | Stage::AwaitDestroyed(_)
-            | Stage::AwaitClaim(Next::Return) => None,
-            Stage::Swap => ask(ClaimChange::Swap {
+            | Stage::AwaitClaim(Continuation::Return) => None,
+            Stage::Swap => request_claim(ClaimChange::Swap {
                 candidates: job.alternates.clone(),
             }),
-            Stage::AwaitClaim(Next::Release) => ask(ClaimChange::Release {
+            Stage::AwaitClaim(Continuation::Release) => request_claim(ClaimChange::Release {
                 last: job.kind == JobKind::Delete,
             }),
-            Stage::AwaitClaim(Next::Settle(keep)) => ask(ClaimChange::Settle {
+            Stage::AwaitClaim(Continuation::Settle(keep)) => request_claim(ClaimChange::Settle {
                 migration: job.migration?,
                 keep,
                 fault: job.fault.clone(),
             }),
             Stage::Step(step) => {
-                let place = job.host_of(step)?;
-                let session = self.session(place.host)?;
+                let guest = job.host_of(step)?;
+                let session = self.session(guest.host)?;
                 let target = job.target.as_ref();
                 let order = Order {
                     instance: id,
                     attempt: row.attempt,
                     step,
-                    number: place.number,
+                    number: guest.number,
                     is_live: job.kind == JobKind::Move(MoveKind::LiveMigrate),
                     spec: job.spec.as_ref().or(self.specs.get(&id))?.clone(),
                     amounts: target.map_or_else(Vec::new, |to| to.candidate.amounts.clone()),
                     origin: job.origin,
-                    target: target.map(super::state::Target::place),
+                    target: target.map(super::state::Target::guest),
                 };
-                Some(Effect::Agent {
-                    host: place.host,
+                Some(Effect::RequestStep {
+                    host: guest.host,
                     session,
                     order: Box::new(order),
                 })

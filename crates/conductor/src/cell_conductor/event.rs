@@ -75,19 +75,19 @@ pub enum Event {
         number: u32,
     },
     /// Placement answered a claim request.
-    Answered {
-        /// The instance that asked.
+    ClaimAnswered {
+        /// The instance of the claim request.
         instance: InstanceId,
         /// The number of the claim request.
         number: u64,
         /// The answer of control.
         answer: ClaimResponse,
     },
-    /// The secrets of a specification were sealed anew. The specification is the same otherwise.
+    /// The secrets of a specification were sealed with another key. Nothing else of it has changed.
     Reseal {
         /// The instance whose specification it is.
         instance: InstanceId,
-        /// The specification as it was; wherever the instance has another one now, that stays.
+        /// The specification as it was; where the instance has another one meanwhile, that one stays.
         from: Box<Spec>,
         /// The specification with other sealed secrets.
         to: Box<Spec>,

@@ -14,7 +14,7 @@ tables! {
     tables with ();
     /// Data of the cell as a whole; only row 0.
     meta: Meta(u8 => Meta),
-    /// The hosts that the cell has heard of.
+    /// The hosts whose agents have begun a session with the cell.
     hosts: Host(HostId => Host),
     /// The instances of the cell.
     instances: Instance(InstanceId => Instance),
@@ -58,11 +58,11 @@ pub struct Instance {
     /// The availability zone of its candidate.
     pub zone: Option<String>,
     /// The number of the last claim or claim request; see [`crate::claim_request`].
-    pub claim: u64,
+    pub claim_number: u64,
     /// The number of the last step requested from an agent.
     pub attempt: u32,
     /// The number of the last move that was reserved or refused.
-    pub turn: u32,
+    pub move_number: u32,
     /// The number of actions in its history.
     pub actions: u32,
     /// The last failure, if there was any.
@@ -109,7 +109,7 @@ pub struct Job {
     pub stage: Stage,
     /// The time at which the current stage began.
     pub since: Timestamp,
-    /// When the agent is given up; `None` if no step is under way.
+    /// When the step fails if the agent has not answered; `None` if no step is under way.
     pub deadline: Option<Timestamp>,
     /// The target of a build or move.
     pub target: Option<Target>,
@@ -125,8 +125,8 @@ pub struct Job {
     pub is_broken: bool,
     /// The reason of the failure, once the job fails.
     pub fault: Option<Fault>,
-    /// The guests that have to be gone before the job continues.
-    pub clearing: Vec<GuestRef>,
+    /// The guests that have to be destroyed before the job continues.
+    pub awaited_destructions: Vec<GuestRef>,
 }
 
 /// The kind of a job.
@@ -151,14 +151,14 @@ pub enum Stage {
     Reserved,
     /// An agent is carrying out this step.
     Step(Step),
-    /// Placement is asked for the next alternate.
+    /// A claim request for the next alternate waits for its response.
     Swap,
     /// The user has to confirm or revert the move.
     Verify,
     /// Guests have to be destroyed first.
-    AwaitDestroyed(Next),
-    /// Placement is asked to release or settle.
-    AwaitClaim(Next),
+    AwaitDestroyed(Continuation),
+    /// A claim request to release or settle waits for its response.
+    AwaitClaim(Continuation),
 }
 
 /// A step that an agent carries out.
@@ -174,18 +174,18 @@ pub enum Step {
     Return,
     /// Stop the guest and keep what is needed to unshelve it elsewhere.
     Offload,
-    /// Build the guest anew on its host.
+    /// Build the guest again on its host.
     Rebuild,
 }
 
-/// The continuation after guests are gone.
+/// How a job continues after guests were destroyed or a claim request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Next {
+pub enum Continuation {
     /// Release the allocations of the instance.
     Release,
     /// End the move on this side.
     Settle(MoveSide),
-    /// Have the source take the guest back.
+    /// Start the guest on the source again.
     Return,
 }
 
@@ -201,7 +201,7 @@ pub struct Target {
 impl Target {
     /// The guest on the target host.
     #[must_use]
-    pub fn place(&self) -> GuestRef {
+    pub fn guest(&self) -> GuestRef {
         GuestRef {
             host: self.candidate.host,
             number: self.number,
@@ -214,7 +214,7 @@ impl Job {
     #[must_use]
     pub fn host_of(&self, step: Step) -> Option<GuestRef> {
         match step {
-            Step::Prepare | Step::Arrive => self.target.as_ref().map(Target::place),
+            Step::Prepare | Step::Arrive => self.target.as_ref().map(Target::guest),
             Step::Leave | Step::Return | Step::Offload | Step::Rebuild => self.origin,
         }
     }

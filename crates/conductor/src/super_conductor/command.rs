@@ -90,8 +90,8 @@ pub enum Command {
         /// The UUID of the instance.
         instance: InstanceId,
     },
-    /// A request of a cell to placement.
-    Ask(ClaimRequest),
+    /// A cell requests a change of claims from placement.
+    RequestClaim(ClaimRequest),
     /// Accepts a move from the API.
     StartMove {
         /// The UUID of the new migration.
@@ -142,7 +142,7 @@ pub enum Command {
         migration: MigrationId,
     },
     /// Confirms or reverts a move that waits for it.
-    Conclude {
+    ConfirmOrRevert {
         /// The UUID of the move.
         migration: MigrationId,
         /// Whether to confirm or to revert.
@@ -196,8 +196,8 @@ pub enum Command {
         /// The specification that replaces the present one.
         spec: Box<Spec>,
     },
-    /// Replaces a specification by the same with its secrets sealed anew, wherever the instance has
-    /// it. Where it has another one now, that stays.
+    /// Replaces a specification by one that differs only in its sealed secrets, wherever the instance
+    /// has it. Where it has another one meanwhile, that one stays.
     Reseal {
         /// The UUID of the instance.
         instance: InstanceId,
@@ -242,8 +242,8 @@ pub enum Command {
         /// The scopes with their limits; `None` removes them.
         sets: Vec<(QuotaScope, Option<Limits>)>,
     },
-    /// Records what instances count for that a release without quotas created. Those of which it
-    /// is known are left alone.
+    /// Records the usage of instances that a release without quotas created. Instances whose usage is
+    /// known stay as they are.
     CountUsage {
         /// The instances with what they count for.
         instances: Vec<(InstanceId, Usage)>,
@@ -307,12 +307,12 @@ pub enum Bound {
 /// The progress of a rebuild, as control sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RebuildEvent {
-    /// The rebuild is recorded, before the cell is asked for it.
+    /// The rebuild is recorded before it is requested from the cell.
     Begun {
         /// The specification that the rebuild requests.
         spec: Box<Spec>,
         /// The time of the cell's last known change of the instance.
-        seen: Timestamp,
+        view_updated_at: Timestamp,
     },
     /// The cell refused the rebuild.
     Refused {
@@ -353,8 +353,8 @@ pub enum Outcome {
     Done,
     /// The index of the candidate that each instance got.
     Placed(Vec<Option<u32>>),
-    /// The answer for the cell.
-    Answered(ClaimResponse),
+    /// The answer to the claim request of a cell.
+    ClaimAnswered(ClaimResponse),
 }
 
 /// A typed refusal. A refused command changes nothing.
@@ -373,7 +373,7 @@ pub enum Refusal {
     NotFound {
         /// The kind of the object, for the message.
         what: &'static str,
-        /// The UUID or name that was asked for.
+        /// The UUID or name in the command.
         id: String,
     },
     /// Another object depends on it.

@@ -1,8 +1,8 @@
 //! Decides commands: facts about both states and an outcome, or a refusal.
 
-mod ask;
 mod build;
 mod cell;
+mod claim_request;
 mod moves;
 mod quota;
 mod rebuild;
@@ -49,13 +49,13 @@ pub fn decide(
     changes: &mut (Vec<placement::Change>, Vec<Change>),
 ) -> Result<Outcome, Refusal> {
     let mut decided = DecidedChanges::default();
-    let mut round = DecisionContext {
+    let mut context = DecisionContext {
         state,
         placement,
         at,
         changes: &mut decided,
     };
-    let outcome = round.decide(command)?;
+    let outcome = context.decide(command)?;
     changes.0.append(&mut decided.placement);
     changes.1.append(&mut decided.conductor);
     Ok(outcome)
@@ -89,7 +89,9 @@ impl<'a> DecisionContext<'a> {
                 candidates,
             } => self.reclaim(*instance, *host, candidates),
             Command::Delete { instance } => self.delete(*instance),
-            Command::Ask(ask) => Ok(Outcome::Answered(self.ask(ask))),
+            Command::RequestClaim(request) => {
+                Ok(Outcome::ClaimAnswered(self.request_claim(request)))
+            }
             Command::StartMove {
                 migration,
                 instance,
@@ -106,10 +108,10 @@ impl<'a> DecisionContext<'a> {
             Command::FailMove { migration, fault } => self.fail_move(*migration, fault),
             Command::MoveAccepted { migration } => Ok(self.move_accepted(*migration)),
             Command::MoveCancelled { migration } => Ok(self.move_cancelled(*migration)),
-            Command::Conclude {
+            Command::ConfirmOrRevert {
                 migration,
                 decision,
-            } => self.conclude(*migration, *decision),
+            } => self.confirm_or_revert(*migration, *decision),
             Command::SetFlavor { .. }
             | Command::SetKeypair { .. }
             | Command::SetGroup { .. }
@@ -136,13 +138,15 @@ impl<'a> DecisionContext<'a> {
     }
 
     fn bounded(&mut self, bounds: &[Bound], command: &Command) -> Result<Outcome, Refusal> {
-        bounds.iter().try_for_each(|bound| self.keeps(bound))?;
+        bounds
+            .iter()
+            .try_for_each(|bound| self.check_bound(bound))?;
         self.decide(command)
     }
 
     /// Refuses a command that would exceed a limit.
-    fn keeps(&self, bound: &Bound) -> Result<(), Refusal> {
-        let (what, there, more, most) = match bound {
+    fn check_bound(&self, bound: &Bound) -> Result<(), Refusal> {
+        let (what, present, more, most) = match bound {
             Bound::Keypairs { user, most } => {
                 let of_user = self.state.keypairs_of(user).take(*most);
                 ("key pairs", of_user.count(), 1, *most)
@@ -151,27 +155,27 @@ impl<'a> DecisionContext<'a> {
                 return self.keypair_within_quota(project, user);
             }
             Bound::Groups { project, most } => {
-                let there = self.state.listing().groups(project);
-                ("server groups", there, 1, *most)
+                let present = self.state.listing().groups(project);
+                ("server groups", present, 1, *most)
             }
             Bound::InstanceBytes {
                 project,
                 more,
                 most,
             } => {
-                let there = self.state.listing().bytes(project);
-                if *more > 0 && there.saturating_add(*more) > *most {
+                let present = self.state.listing().bytes(project);
+                if *more > 0 && present.saturating_add(*more) > *most {
                     return Err(Refusal::TooManyBytes { most: *most });
                 }
                 return Ok(());
             }
             Bound::Members { group, more, most } => {
                 let row = self.state.groups.get(group);
-                let there = row.map_or(0, |row| row.members.len());
-                ("members", there, *more, *most)
+                let present = row.map_or(0, |row| row.members.len());
+                ("members", present, *more, *most)
             }
         };
-        if there.saturating_add(more) > most {
+        if present.saturating_add(more) > most {
             return Err(Refusal::TooMany { what, most });
         }
         Ok(())
@@ -196,7 +200,7 @@ impl<'a> DecisionContext<'a> {
     }
 
     /// The alternates: candidates after the chosen one in the same cell, one for each other host,
-    /// because a build that failed on a host is not tried there again.
+    /// because a build that failed on a host is not tried present again.
     fn alternates(
         &self,
         cell: CellId,

@@ -100,7 +100,7 @@ impl State {
                     spec: for_cell(spec),
                     selection: selection.clone(),
                     alternates: alternates.clone(),
-                    claim: mapping.claim,
+                    claim_number: mapping.claim_number,
                 };
                 effects.extend(self.send(instance, Message::Create(Box::new(create))));
             }
@@ -108,8 +108,14 @@ impl State {
     }
 
     fn deletion_effect(&self, instance: InstanceId) -> Option<Effect> {
-        let claim = self.mappings.get(&instance)?.claim;
-        self.send(instance, Message::Delete { instance, claim })
+        let claim_number = self.mappings.get(&instance)?.claim_number;
+        self.send(
+            instance,
+            Message::Delete {
+                instance,
+                claim_number,
+            },
+        )
     }
 
     fn move_effect(&self, migration: MigrationId, one: &Move) -> Option<Effect> {
@@ -119,26 +125,26 @@ impl State {
                 instance,
                 migration,
                 kind: one.kind,
-                turn: one.turn,
+                move_number: one.move_number,
             },
             MoveStage::Reserved => return Some(Effect::ScheduleMove { migration }),
             MoveStage::Placed {
                 selection,
                 alternates,
-                claim,
+                claim_number,
             } => Message::Move(Box::new(MoveOrder {
                 instance,
                 migration,
                 selection: selection.clone(),
                 alternates: alternates.clone(),
                 spec: one.spec.as_ref().map(for_cell),
-                claim: *claim,
+                claim_number: *claim_number,
             })),
             MoveStage::Cancelling => Message::Cancel {
                 instance,
                 migration,
             },
-            MoveStage::InCell => Message::Conclude {
+            MoveStage::InCell => Message::ConfirmOrRevert {
                 instance,
                 migration,
                 decision: one.decision?,

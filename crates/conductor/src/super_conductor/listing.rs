@@ -86,70 +86,71 @@ impl Listing {
     }
 
     /// Updates the index for the new content of a mapping.
-    pub(super) fn follow_mapping(
+    pub(super) fn update_mapping(
         &mut self,
         instance: InstanceId,
         before: Option<&Mapping>,
-        now: Option<&Mapping>,
+        after: Option<&Mapping>,
     ) {
-        self.record_sizes.follow_mapping(instance, before, now);
-        match (before, now) {
+        self.record_sizes.update_mapping(instance, before, after);
+        match (before, after) {
             // Most changes of a mapping do not move the instance in the list.
-            (Some(before), Some(now))
-                if before.created_at == now.created_at && before.project == now.project => {}
+            (Some(before), Some(after))
+                if before.created_at == after.created_at && before.project == after.project => {}
             _ => {
                 before
                     .into_iter()
                     .for_each(|mapping| self.remove(instance, mapping));
-                now.into_iter()
+                after
+                    .into_iter()
                     .for_each(|mapping| self.insert(instance, mapping));
             }
         }
     }
 
-    /// Updates the sizes for a new spec: the instance's, or the one that a requested rebuild asks for.
-    pub(super) fn follow_spec(
+    /// Updates the sizes for a new spec: the instance's own, or that of a requested rebuild.
+    pub(super) fn update_spec(
         &mut self,
         instance: InstanceId,
         before: Option<&Spec>,
-        now: Option<&Spec>,
+        after: Option<&Spec>,
     ) {
-        self.record_sizes.follow_spec(instance, before, now);
+        self.record_sizes.update_spec(instance, before, after);
     }
 
     /// Updates the usage of projects for a new spec of an instance's own.
-    pub(super) fn follow_usage(&mut self, before: Option<&Spec>, now: Option<&Spec>) {
-        self.usages.follow_spec(before, now);
+    pub(super) fn update_usage(&mut self, before: Option<&Spec>, after: Option<&Spec>) {
+        self.usages.update_spec(before, after);
     }
 
     /// Updates the usage of projects for what an instance counts for more while it is moved.
-    pub(super) fn follow_move(&mut self, before: Option<&Move>, now: Option<&Move>) {
-        let (before, now) = (before.and_then(Move::added), now.and_then(Move::added));
-        self.usages.follow_move(before, now);
+    pub(super) fn update_move(&mut self, before: Option<&Move>, after: Option<&Move>) {
+        let (before, after) = (before.and_then(Move::added), after.and_then(Move::added));
+        self.usages.update_move(before, after);
     }
 
     /// Updates the sizes for new labels of an instance.
-    pub(super) fn follow_labels(
+    pub(super) fn update_labels(
         &mut self,
         instance: InstanceId,
         before: Option<&Labels>,
-        now: Option<&Labels>,
+        after: Option<&Labels>,
     ) {
-        self.record_sizes.follow_labels(instance, before, now);
+        self.record_sizes.update_labels(instance, before, after);
     }
 
     /// Updates the index for the new content of a server group.
-    pub(super) fn follow_group(
+    pub(super) fn update_group(
         &mut self,
         group: Uuid,
         before: Option<&ServerGroup>,
-        now: Option<&ServerGroup>,
+        after: Option<&ServerGroup>,
     ) {
-        let (before, now) = (
+        let (before, after) = (
             before.map(|row| row.project.as_str()),
-            now.map(|row| row.project.as_str()),
+            after.map(|row| row.project.as_str()),
         );
-        if before == now {
+        if before == after {
             return;
         }
         if let Some(project) = before
@@ -160,7 +161,7 @@ impl Listing {
                 self.groups.remove(project);
             }
         }
-        if let Some(project) = now {
+        if let Some(project) = after {
             self.groups
                 .entry(project.to_owned())
                 .or_default()

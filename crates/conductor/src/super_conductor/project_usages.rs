@@ -17,33 +17,33 @@ impl ProjectUsages {
         self.projects.get(project)
     }
 
-    /// Takes the new specification of an instance.
-    pub(super) fn follow_spec(&mut self, before: Option<&Spec>, now: Option<&Spec>) {
+    /// Updates the usage for the new specification of an instance.
+    pub(super) fn update_spec(&mut self, before: Option<&Spec>, after: Option<&Spec>) {
         // Most changes of a spec leave what is counted as it is.
-        if before.map(counted) == now.map(counted) {
+        if before.map(counted) == after.map(counted) {
             return;
         }
         if let Some(spec) = before {
-            self.take(&spec.project, &spec.usage, true);
+            self.subtract(&spec.project, &spec.usage, true);
         }
-        if let Some(spec) = now {
+        if let Some(spec) = after {
             self.add(&spec.project, |held| held.add_instance(&spec.usage));
         }
     }
 
-    /// Takes by how much an instance counts for more while it is moved, and for which project.
-    pub(super) fn follow_move(
+    /// Updates the usage for the amounts that an instance counts for additionally while it is moved.
+    pub(super) fn update_move(
         &mut self,
         before: Option<(&str, &Usage)>,
-        now: Option<(&str, &Usage)>,
+        after: Option<(&str, &Usage)>,
     ) {
-        if before == now {
+        if before == after {
             return;
         }
         if let Some((project, usage)) = before {
-            self.take(project, usage, false);
+            self.subtract(project, usage, false);
         }
-        if let Some((project, usage)) = now {
+        if let Some((project, usage)) = after {
             self.add(project, |held| held.add(usage));
         }
     }
@@ -58,11 +58,11 @@ impl ProjectUsages {
         self.projects.insert(project.to_owned(), held);
     }
 
-    fn take(&mut self, project: &str, usage: &Usage, is_instance: bool) {
+    fn subtract(&mut self, project: &str, usage: &Usage, is_instance: bool) {
         let Some(held) = self.projects.get_mut(project) else {
             return;
         };
-        held.take(usage);
+        held.subtract(usage);
         if is_instance {
             held.instances = held.instances.saturating_sub(1);
         }

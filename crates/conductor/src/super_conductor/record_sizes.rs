@@ -33,48 +33,48 @@ impl RecordSizes {
         self.projects.get(project).copied().unwrap_or(0)
     }
 
-    /// Takes the new content of a mapping, which says whose instance it is.
-    pub(super) fn follow_mapping(
+    /// Updates the sizes for a new mapping, which names the project of the instance.
+    pub(super) fn update_mapping(
         &mut self,
         instance: InstanceId,
         before: Option<&Mapping>,
-        now: Option<&Mapping>,
+        after: Option<&Mapping>,
     ) {
-        let project = now.map(|mapping| mapping.project.as_str());
+        let project = after.map(|mapping| mapping.project.as_str());
         if before.map(|mapping| mapping.project.as_str()) == project {
             return;
         }
         let bytes = |row: Option<&Mapping>| row.map_or(0, |_| INSTANCE_BYTES);
-        self.change(instance, project, bytes(before), bytes(now));
+        self.change(instance, project, bytes(before), bytes(after));
     }
 
-    /// Takes a new spec of an instance, of its own or of a rebuild.
-    pub(super) fn follow_spec(
+    /// Updates the sizes for a new spec of an instance: its own, or that of a rebuild.
+    pub(super) fn update_spec(
         &mut self,
         instance: InstanceId,
         before: Option<&Spec>,
-        now: Option<&Spec>,
+        after: Option<&Spec>,
     ) {
         self.change(
             instance,
             None,
-            before.map_or(0, of_spec),
-            now.map_or(0, of_spec),
+            before.map_or(0, spec_bytes),
+            after.map_or(0, spec_bytes),
         );
     }
 
-    /// Takes new labels of an instance.
-    pub(super) fn follow_labels(
+    /// Updates the sizes for new labels of an instance.
+    pub(super) fn update_labels(
         &mut self,
         instance: InstanceId,
         before: Option<&Labels>,
-        now: Option<&Labels>,
+        after: Option<&Labels>,
     ) {
         self.change(
             instance,
             None,
-            before.map_or(0, of_labels),
-            now.map_or(0, of_labels),
+            before.map_or(0, labels_bytes),
+            after.map_or(0, labels_bytes),
         );
     }
 
@@ -116,7 +116,7 @@ impl RecordSizes {
 
 /// The size of a spec. Shared parts count for each spec, because each cell has a copy for each.
 #[must_use]
-pub fn of_spec(spec: &Spec) -> u64 {
+pub fn spec_bytes(spec: &Spec) -> u64 {
     // Sealed secrets are in base 64: they count as many bytes as they would in the clear.
     let sealed = (spec.build_secrets.len() + spec.secrets.len()) / 4 * 3;
     (spec.name.len() + spec.body.len() + sealed + size_of_val(&spec.rules[..])) as u64
@@ -124,14 +124,14 @@ pub fn of_spec(spec: &Spec) -> u64 {
 
 /// The size of labels in bytes.
 #[must_use]
-pub fn of_labels(labels: &Labels) -> u64 {
+pub fn labels_bytes(labels: &Labels) -> u64 {
     let metadata = labels.metadata.iter();
     let metadata: usize = metadata.map(|(key, value)| key.len() + value.len()).sum();
     let tags: usize = labels.tags.iter().map(String::len).sum();
-    let words = labels.description.as_deref().map_or(0, str::len);
+    let description = labels.description.as_deref().map_or(0, str::len);
     let reason = labels.lock.as_ref().and_then(|lock| lock.reason.as_deref());
     (labels.name.len()
-        + words
+        + description
         + metadata
         + tags
         + labels.hostname.len()

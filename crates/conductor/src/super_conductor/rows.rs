@@ -28,7 +28,7 @@ pub struct Cell {
 impl Cell {
     /// Whether new instances may be placed there.
     #[must_use]
-    pub fn takes_instances(&self) -> bool {
+    pub fn accepts_instances(&self) -> bool {
         !self.disabled && self.down_since.is_none()
     }
 }
@@ -56,7 +56,7 @@ pub struct BuildRequest {
 pub enum BuildStage {
     /// Waits for a host.
     Waiting,
-    /// A host is claimed; the cell has to be told.
+    /// A host is claimed; the cell has not accepted the instance yet.
     Placed {
         /// The host that is claimed, with the allocations.
         selection: Candidate,
@@ -79,11 +79,11 @@ pub struct Mapping {
     /// Whether it is being deleted; lists then omit it.
     pub is_deleting: bool,
     /// The number of the last claim or claim request; see [`crate::claim_request`].
-    pub claim: u64,
-    /// The answer to that claim request; `None` for a claim that control made itself.
-    pub answer: Option<ClaimResponse>,
+    pub claim_number: u64,
+    /// The response to that claim request; `None` for a claim that control made itself.
+    pub claim_response: Option<ClaimResponse>,
     /// The number of moves so far, which is the number of the latest move.
-    pub turn: u32,
+    pub move_number: u32,
     /// Its moves, the latest last.
     pub migrations: Vec<MigrationId>,
 }
@@ -114,7 +114,7 @@ pub struct Move {
     /// The new specification, if the move changes it.
     pub spec: Option<Spec>,
     /// The number of the move within the instance.
-    pub turn: u32,
+    pub move_number: u32,
     /// The allocations of the instance before the move.
     pub held: Vec<Amounts>,
     /// The user's decision, once it is made.
@@ -125,7 +125,7 @@ pub struct Move {
 
 impl Move {
     /// The project of the instance, and by how much it counts for more while the move is under
-    /// way; none if for nothing.
+    /// way; none if it counts for nothing more.
     #[must_use]
     pub fn added(&self) -> Option<(&str, &Usage)> {
         let spec = self.spec.as_ref()?;
@@ -148,15 +148,15 @@ pub enum MoveStage {
         /// Further candidates in the same cell.
         alternates: Vec<Candidate>,
         /// The number of the claim; see [`crate::claim_request`].
-        claim: u64,
+        claim_number: u64,
     },
     /// The cell is carrying out the move.
     InCell,
-    /// No target was found; the cell has to be told.
+    /// No target was found; the cell has not cancelled its reservation yet.
     Cancelling,
 }
 
-/// The record of a move, kept as long as its instance.
+/// The record of a move, which exists as long as its instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// The instance that is or was moved.
@@ -206,7 +206,7 @@ impl MigrationStatus {
     }
 }
 
-/// A rebuild that a cell was asked for.
+/// A rebuild that was requested from a cell.
 ///
 /// Only the cell knows whether it is complete, which it reports by the digest of the instance's
 /// spec. A failed one stays here without effect, until the next one or the end of the instance.
@@ -218,7 +218,7 @@ pub struct Rebuild {
     pub at: Timestamp,
     /// The time of the cell's last known change of the instance at the request: a report with this
     /// time precedes the rebuild.
-    pub seen: Timestamp,
+    pub view_updated_at: Timestamp,
 }
 
 /// A flavor of the compute API.

@@ -76,32 +76,32 @@ impl State {
 
 /// The index learns which rows were replaced. It reads no other facts.
 impl Index<Change> for Listing {
-    fn follow(&mut self, before: &Change, now: &Change) {
-        match (before, now) {
-            (Change::Mapping(instance, before), Change::Mapping(_, now)) => {
-                self.follow_mapping(*instance, before.as_deref(), now.as_deref());
+    fn update(&mut self, before: &Change, after: &Change) {
+        match (before, after) {
+            (Change::Mapping(instance, before), Change::Mapping(_, after)) => {
+                self.update_mapping(*instance, before.as_deref(), after.as_deref());
             }
-            (Change::Group(group, before), Change::Group(_, now)) => {
-                self.follow_group(*group, before.as_deref(), now.as_deref());
+            (Change::Group(group, before), Change::Group(_, after)) => {
+                self.update_group(*group, before.as_deref(), after.as_deref());
             }
-            (Change::Spec(instance, before), Change::Spec(_, now)) => {
-                let (before, now) = (before.as_deref(), now.as_deref());
-                self.follow_spec(*instance, before, now);
-                self.follow_usage(before, now);
+            (Change::Spec(instance, before), Change::Spec(_, after)) => {
+                let (before, after) = (before.as_deref(), after.as_deref());
+                self.update_spec(*instance, before, after);
+                self.update_usage(before, after);
             }
-            (Change::Rebuild(instance, before), Change::Rebuild(_, now)) => {
-                let (before, now) = (before.as_deref(), now.as_deref());
-                self.follow_spec(
+            (Change::Rebuild(instance, before), Change::Rebuild(_, after)) => {
+                let (before, after) = (before.as_deref(), after.as_deref());
+                self.update_spec(
                     *instance,
                     before.map(|row| &row.spec),
-                    now.map(|row| &row.spec),
+                    after.map(|row| &row.spec),
                 );
             }
-            (Change::Move(_, before), Change::Move(_, now)) => {
-                self.follow_move(before.as_deref(), now.as_deref());
+            (Change::Move(_, before), Change::Move(_, after)) => {
+                self.update_move(before.as_deref(), after.as_deref());
             }
-            (Change::Labels(instance, before), Change::Labels(_, now)) => {
-                self.follow_labels(*instance, before.as_deref(), now.as_deref());
+            (Change::Labels(instance, before), Change::Labels(_, after)) => {
+                self.update_labels(*instance, before.as_deref(), after.as_deref());
             }
             _ => {}
         }

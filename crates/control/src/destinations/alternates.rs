@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::look;
 use super::request::DestinationsRequest;
+use super::search;
 use super::selected::SelectedHost;
 use super::shared::Shared;
 use crate::placer::FeasibleHost;
@@ -12,60 +12,60 @@ use crate::placer::FeasibleHost;
 /// selected or are alternates of other instances are used only if there are not enough others.
 pub(super) fn alternates(
     shared: &Shared,
-    ask: &DestinationsRequest,
-    places: &mut [Option<SelectedHost>],
+    request: &DestinationsRequest,
+    selected: &mut [Option<SelectedHost>],
 ) -> Vec<Vec<FeasibleHost>> {
-    let wanted = ask.alternates;
+    let wanted = request.alternates;
     if wanted == 0 {
-        return places.iter().map(|_| Vec::new()).collect();
+        return selected.iter().map(|_| Vec::new()).collect();
     }
-    let selected = places.iter().flatten().map(|place| place.offer.slot);
-    let mut taken: HashSet<u32> = selected.collect();
-    let mut all = Vec::with_capacity(places.len());
-    for (index, place) in places.iter_mut().enumerate() {
-        let Some(place) = place else {
+    let slots = selected.iter().flatten().map(|one| one.host.slot);
+    let mut taken: HashSet<u32> = slots.collect();
+    let mut all = Vec::with_capacity(selected.len());
+    for (index, own) in selected.iter_mut().enumerate() {
+        let Some(own) = own else {
             all.push(Vec::new());
             continue;
         };
-        let cell = place.offer.cell();
-        let mates = std::mem::take(&mut place.others).into_iter();
-        let mates = mates.filter(|offer| offer.cell() == cell);
-        let (mut found, taken_too): (Vec<FeasibleHost>, Vec<FeasibleHost>) =
-            mates.partition(|offer| !taken.contains(&offer.slot));
-        if found.len() < wanted && place.are_all {
-            found.extend(taken_too);
+        let cell = own.host.cell();
+        let others = std::mem::take(&mut own.others).into_iter();
+        let others = others.filter(|host| host.cell() == cell);
+        let (mut found, shared_hosts): (Vec<FeasibleHost>, Vec<FeasibleHost>) =
+            others.partition(|host| !taken.contains(&host.slot));
+        if found.len() < wanted && own.has_all_of_cell {
+            found.extend(shared_hosts);
         } else if found.len() < wanted {
-            found = search(shared, ask, index, place, &taken);
+            found = search_alternates(shared, request, index, own, &taken);
         }
         found.truncate(wanted);
-        taken.extend(found.iter().map(|offer| offer.slot));
+        taken.extend(found.iter().map(|host| host.slot));
         all.push(found);
     }
     all
 }
 
 /// Alternates from a separate search, when the ranking of the selection had too few.
-fn search(
+fn search_alternates(
     shared: &Shared,
-    ask: &DestinationsRequest,
+    request: &DestinationsRequest,
     index: usize,
-    place: &SelectedHost,
+    selected: &SelectedHost,
     taken: &HashSet<u32>,
 ) -> Vec<FeasibleHost> {
-    let instance = ask.instances[index];
-    let find = |count, without: &[u32]| {
-        let there = (place.offer.cell(), without);
-        let found = look::in_cell(shared, &ask.request, instance, count, there);
+    let instance = request.instances[index];
+    let find = |count, excluded_slots: &[u32]| {
+        let scope = (selected.host.cell(), excluded_slots);
+        let found = search::in_cell(shared, &request.request_spec, instance, count, scope);
         // A request that was ranked once can be ranked again; at worst there are no alternates.
-        found.map_or_else(|_| Vec::new(), |found| found.offers)
+        found.map_or_else(|_| Vec::new(), |found| found.hosts)
     };
-    let wanted = ask.alternates;
-    let mut without: Vec<u32> = taken.iter().copied().collect();
-    without.sort_unstable();
-    let mut found = find(wanted, &without);
+    let wanted = request.alternates;
+    let mut excluded_slots: Vec<u32> = taken.iter().copied().collect();
+    excluded_slots.sort_unstable();
+    let mut found = find(wanted, &excluded_slots);
     if found.len() < wanted {
-        let mut own: Vec<u32> = found.iter().map(|offer| offer.slot).collect();
-        own.push(place.offer.slot);
+        let mut own: Vec<u32> = found.iter().map(|host| host.slot).collect();
+        own.push(selected.host.slot);
         found.extend(find(wanted - found.len(), &own));
     }
     found

@@ -15,28 +15,31 @@ use crate::placer::claim::{self, ClaimConsumer};
 
 impl Shared {
     /// A candidate that can still be claimed.
-    pub(super) fn find(&self, candidate: Uuid) -> Result<OfferedCandidate, DestinationsError> {
+    pub(super) fn find_offered(
+        &self,
+        candidate: Uuid,
+    ) -> Result<OfferedCandidate, DestinationsError> {
         let mut offered = self.offered.lock();
         let found = offered.get(Instant::now(), candidate);
         found.cloned().ok_or(DestinationsError::Expired(candidate))
     }
 
     /// Claims a candidate for a consumer, and counts the instance on its host.
-    pub(super) async fn take(
+    pub(super) async fn claim_offered(
         &self,
-        claimant: ClaimConsumer,
+        consumer: ClaimConsumer,
         instance: Uuid,
         offered: &OfferedCandidate,
     ) -> Result<(), DestinationsError> {
         self.ensure_group(&offered.owner).await?;
-        let consumer = claimant.consumer;
+        let own_uuid = consumer.consumer;
         let mut rules = Rules::clone(&offered.rules);
         for rule in &mut rules {
-            rule.others.retain(|other| *other != consumer);
+            rule.others.retain(|other| *other != own_uuid);
         }
         let group = offered.owner.group.as_ref().map(|(group, _)| *group);
-        let intent = claimant.intent(group, rules, vec![offered.candidate.clone()]);
-        let command = claim::first_that_fit(vec![intent], 1, now());
+        let intent = consumer.intent(group, rules, vec![offered.candidate.clone()]);
+        let command = claim::claim_first(vec![intent], 1, now());
         match self.submit(command).await? {
             Ok(Outcome::Claimed(_)) => {
                 let report = InstanceReport {
@@ -46,10 +49,10 @@ impl Shared {
                 };
                 let host = offered.candidate.host;
                 self.scheduler
-                    .with_hosts(|hosts| placer::arrive(hosts, host, &report));
+                    .with_hosts(|hosts| placer::set_pending_host(hosts, host, &report));
                 Ok(())
             }
-            Ok(_) => Err(DestinationsError::odd_outcome()),
+            Ok(_) => Err(DestinationsError::unexpected_outcome()),
             Err(Refusal::NothingFits { first, .. }) => Err(DestinationsError::NothingFits(first)),
             Err(refusal) => Err(DestinationsError::Claim(Box::new(refusal))),
         }
@@ -75,7 +78,7 @@ impl Shared {
     pub(super) async fn release(&self, consumer: Uuid) -> Result<(), DestinationsError> {
         match self.submit(claim::release(consumer)).await? {
             Ok(_) => {
-                self.note_departure(consumer);
+                self.remove_pending(consumer);
                 Ok(())
             }
             Err(_) => Err(DestinationsError::HoldsNothing(consumer)),

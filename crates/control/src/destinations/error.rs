@@ -8,8 +8,8 @@ use placewright_scheduler::select::SelectRefusal;
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::placement::NotMade;
-use crate::placer::LookRefusal;
+use crate::placement::CommitError;
+use crate::placer::SearchRefusal;
 use crate::scheduler::NoHostExplanation;
 
 /// Why hosts are not selected, or a candidate is not claimed. Nothing is claimed then.
@@ -30,7 +30,7 @@ pub enum DestinationsError {
     /// A consumer that is to swap or to release holds nothing.
     #[error("consumer {0} holds nothing")]
     HoldsNothing(Uuid),
-    /// A candidate was never offered, or is not kept any more.
+    /// A candidate was never offered, or has expired.
     #[error("candidate {0} is not kept")]
     Expired(Uuid),
     /// A candidate does not fit any more, for this reason.
@@ -42,10 +42,10 @@ pub enum DestinationsError {
     /// Placement refuses the claim for another reason than capacity.
     #[error("the claim is refused")]
     Claim(#[source] Box<Refusal>),
-    /// The store did not make a change.
+    /// A change was not committed.
     #[error(transparent)]
-    NotMade(#[from] NotMade),
-    /// A bug.
+    Commit(#[from] CommitError),
+    /// A bug in Placewright, as text.
     #[error("{0}")]
     Bug(String),
 }
@@ -61,7 +61,7 @@ pub struct NoHost {
     pub instances: usize,
     /// How many of them had to find one.
     pub least: usize,
-    /// What kept the hosts out.
+    /// Why no host is feasible for it.
     pub why: NoHostExplanation,
 }
 
@@ -81,22 +81,22 @@ impl fmt::Display for NoHost {
 }
 
 impl DestinationsError {
-    /// An answer to a claim that no claim has.
-    pub(super) fn odd_outcome() -> Self {
-        Self::Bug("an odd outcome of a claim".to_owned())
+    /// The error for a response that no claim has, which is a bug.
+    pub(super) fn unexpected_outcome() -> Self {
+        Self::Bug("a claim had an unexpected outcome".to_owned())
     }
 
-    /// Whether the store failed, so that it may have kept the change all the same.
-    pub(super) fn is_unsure(&self) -> bool {
-        matches!(self, Self::NotMade(NotMade::Unavailable(_)))
+    /// Whether the store failed, so that the change may be durable all the same.
+    pub(super) fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::Commit(CommitError::Unavailable(_)))
     }
 }
 
-impl From<LookRefusal> for DestinationsError {
-    fn from(refusal: LookRefusal) -> Self {
+impl From<SearchRefusal> for DestinationsError {
+    fn from(refusal: SearchRefusal) -> Self {
         match refusal {
-            LookRefusal::Prepare(prepare) => prepare.into(),
-            LookRefusal::Select(select) => select.into(),
+            SearchRefusal::Prepare(prepare) => prepare.into(),
+            SearchRefusal::Select(select) => select.into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked for.
+//! A request for destinations.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::placer::Demand;
 #[derive(Clone, Debug)]
 pub struct DestinationsRequest {
     /// The request that each instance makes.
-    pub request: Arc<RequestSpec>,
+    pub request_spec: Arc<RequestSpec>,
     /// The instances: at least one, each once.
     pub instances: Vec<Uuid>,
     /// How many alternates each instance is to have.
@@ -22,16 +22,16 @@ pub struct DestinationsRequest {
     pub claim: bool,
     /// How many instances must find a host, from 1 to all.
     pub least: usize,
-    /// Whether the scores of the best hosts are wanted.
+    /// Whether the response includes the scores of the best hosts.
     pub explain: bool,
     /// The names or UUIDs of hosts that are explained with them, wherever they are in the ranking.
     pub explain_hosts: Vec<String>,
 }
 
 impl DestinationsRequest {
-    /// What the placer is asked for.
+    /// The request in the form that the placer takes.
     pub(super) fn demand(&self) -> Demand {
-        let mut demand = Demand::new(Arc::clone(&self.request), self.instances.clone());
+        let mut demand = Demand::new(Arc::clone(&self.request_spec), self.instances.clone());
         demand.least = self.least;
         demand.alternates = self.alternates;
         demand.explain = self.explain;
@@ -39,9 +39,9 @@ impl DestinationsRequest {
         demand
     }
 
-    /// For whom hosts are claimed, now or later.
+    /// The owner of the claims, which are made now or later.
     pub(super) fn owner(&self) -> ClaimOwner {
-        let request = &self.request;
+        let request = &self.request_spec;
         let group = request.instance_group.as_ref();
         let image = request.image.as_ref();
         let properties = image.into_iter().flat_map(|image| image.properties.iter());

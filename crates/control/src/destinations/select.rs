@@ -1,4 +1,4 @@
-//! Selects the hosts of a request, and claims them if it asks for that.
+//! Selects the hosts of a request, and claims them if the request says so.
 //!
 //! The [placer](crate::placer) selects the hosts, and all of them are claimed with one command. When
 //! too few instances find a host, nothing is claimed.
@@ -11,25 +11,26 @@ use uuid::Uuid;
 
 use super::alternates::alternates;
 use super::error::{DestinationsError, NoHost};
-use super::look;
 use super::offered::{ClaimOwner, Rules};
 use super::request::DestinationsRequest;
+use super::search;
 use super::selected::{Destinations, SelectedHost};
 use super::shared::Shared;
 use crate::clock::now;
 use crate::placer::{
-    Correction, Demand, LookContext, Next, Placing, SearchResults, Selected, TimeSlice, correct,
+    Correction, Demand, Placing, RoundEnd, SearchContext, SearchResults, Selected, TimeSlice,
+    apply_corrections,
 };
 use crate::scheduler::NoHostExplanation;
 
-/// How long a failed request waits for the release of its claims, which otherwise continues after
-/// the answer.
-const UNDO_WAIT: Duration = Duration::from_secs(2);
+/// How long a failed request waits for the release of its claims before it is answered. The release
+/// then continues in the background.
+const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A request while it is handled.
 pub(super) struct SelectionRequest {
     shared: Arc<Shared>,
-    ask: DestinationsRequest,
+    request: DestinationsRequest,
     owner: Arc<ClaimOwner>,
     warnings: Vec<String>,
     /// The time of its claims, by which they are identified.
@@ -37,11 +38,11 @@ pub(super) struct SelectionRequest {
 }
 
 impl SelectionRequest {
-    pub(super) fn new(shared: Arc<Shared>, ask: DestinationsRequest) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, request: DestinationsRequest) -> Self {
         Self {
             shared,
-            owner: Arc::new(ask.owner()),
-            ask,
+            owner: Arc::new(request.owner()),
+            request,
             warnings: Vec::new(),
             at: now(),
         }
@@ -49,92 +50,96 @@ impl SelectionRequest {
 
     /// Selects a host for each instance, with alternates, and keeps their candidates.
     pub(super) async fn run(mut self) -> Result<Destinations, DestinationsError> {
-        let demand = self.ask.demand();
-        let mut places = if self.ask.claim {
-            self.shared.check_new(&self.ask.instances)?;
+        let demand = self.request.demand();
+        let mut selected_hosts = if self.request.claim {
+            self.shared.check_hold_nothing(&self.request.instances)?;
             let placing = self.claim_all(Placing::new(demand)).await?;
-            let rules = self.ask.instances.iter();
+            let rules = self.request.instances.iter();
             let rules: Vec<Rules> = rules
                 .map(|instance| placing.demand().rules_of(*instance))
                 .collect();
             let selected = placing.into_selected().zip(rules);
-            let place = |selected: Selected, rules| {
+            let selected_host = |selected: Selected, rules| {
                 SelectedHost::of(selected.found, selected.chosen, rules)
             };
             selected
-                .map(|(selected, rules)| place(selected?, rules))
+                .map(|(selected, rules)| selected_host(selected?, rules))
                 .collect()
         } else {
-            self.look_at_all(&demand).await?
+            self.search_without_claims(&demand).await?
         };
-        let alternates = alternates(&self.shared, &self.ask, &mut places);
-        let instances = &self.ask.instances;
+        let alternates = alternates(&self.shared, &self.request, &mut selected_hosts);
+        let instances = &self.request.instances;
         Ok(Destinations {
             selections: self
                 .shared
-                .offer(&self.owner, instances, places, alternates),
+                .offer(&self.owner, instances, selected_hosts, alternates),
             warnings: self.warnings,
-            kept: self.shared.keep.time,
+            expires_after: self.shared.keep_options.time,
         })
     }
 
     /// Claims a host for each instance, or for as many as required.
     async fn claim_all(&mut self, mut placing: Placing) -> Result<Placing, DestinationsError> {
         loop {
-            match self.look(&mut placing).await? {
+            match self.find_hosts(&mut placing).await? {
                 SearchResults::Ready => {}
-                SearchResults::Nowhere(index) => {
+                SearchResults::NoHost(index) => {
                     let refused = self.no_host(index, &placing).await;
-                    self.give_up(&mut placing);
+                    self.discard_found(&mut placing);
                     return Err(refused);
                 }
-                SearchResults::Over | SearchResults::Unfinished => return Ok(placing),
+                SearchResults::NothingToClaim | SearchResults::Unfinished => return Ok(placing),
             }
             let fitting = match self.claim(&mut placing).await {
                 Ok(fitting) => fitting,
                 Err(refused) => {
-                    self.undo(&mut placing, refused.is_unsure()).await;
-                    self.give_up(&mut placing);
+                    self.roll_back(&mut placing, refused.is_outcome_unknown())
+                        .await;
+                    self.discard_found(&mut placing);
                     return Err(refused);
                 }
             };
-            match placing.go_on() {
-                Next::Again => {}
-                Next::Lost if fitting < self.ask.least => {
-                    let index = placing.waiting().first().copied();
+            match placing.end_round() {
+                RoundEnd::SearchAgain => {}
+                RoundEnd::RoundsExhausted if fitting < self.request.least => {
+                    let unplaced = placing.waiting().first().copied();
                     let index = self
-                        .ask
+                        .request
                         .instances
                         .iter()
-                        .position(|one| Some(*one) == index);
+                        .position(|instance| Some(*instance) == unplaced);
                     return Err(self.no_host(index.unwrap_or(0), &placing).await);
                 }
-                Next::Done | Next::Lost => return Ok(placing),
+                RoundEnd::Done | RoundEnd::RoundsExhausted => return Ok(placing),
             }
         }
     }
 
     /// Searches for hosts, in as many time slices as necessary.
-    async fn look(&mut self, placing: &mut Placing) -> Result<SearchResults, DestinationsError> {
+    async fn find_hosts(
+        &mut self,
+        placing: &mut Placing,
+    ) -> Result<SearchResults, DestinationsError> {
         loop {
             let contention = self.shared.scheduler.contention();
-            let looked = self.shared.decide(|scheduler, state| {
-                let mut context = LookContext {
+            let results = self.shared.decide(|scheduler, state| {
+                let mut context = SearchContext {
                     scheduler,
                     state,
                     contention,
-                    number: 0,
-                    closed: &[],
-                    avoided: &[],
+                    scheduler_number: 0,
+                    excluded_cells: &[],
+                    avoided_cells: &[],
                 };
-                placing.look(&mut context, &TimeSlice::begin())
+                placing.find_hosts(&mut context, &TimeSlice::begin())
             })?;
             if let Some(prepared) = placing.prepared() {
                 let warnings = prepared.translation.warnings.iter();
                 self.warnings = warnings.map(ToString::to_string).collect();
             }
-            if looked != SearchResults::Unfinished {
-                return Ok(looked);
+            if results != SearchResults::Unfinished {
+                return Ok(results);
             }
             tokio::task::yield_now().await;
         }
@@ -144,16 +149,15 @@ impl SelectionRequest {
     async fn claim(&self, placing: &mut Placing) -> Result<usize, DestinationsError> {
         self.shared.ensure_group(&self.owner).await?;
         let command = placing.claim(&self.owner.project, &self.owner.user, self.at);
-        let answer = self.shared.submit(command).await?;
+        let response = self.shared.submit(command).await?;
         let scheduler = &self.shared.scheduler;
-        let corrections = match answer {
+        let corrections = match response {
             Ok(Outcome::Claimed(chosen)) => {
-                scheduler.note(|contention| placing.decided(&chosen, contention))
+                scheduler.update_contention(|contention| placing.apply_claimed(&chosen, contention))
             }
-            Ok(_) => return Err(DestinationsError::odd_outcome()),
-            Err(refusal @ Refusal::NothingFits { .. }) => {
-                scheduler.note(|contention| placing.refused(Some(refusal), contention))
-            }
+            Ok(_) => return Err(DestinationsError::unexpected_outcome()),
+            Err(refusal @ Refusal::NothingFits { .. }) => scheduler
+                .update_contention(|contention| placing.apply_refused(Some(refusal), contention)),
             Err(refusal) => return Err(DestinationsError::Claim(Box::new(refusal))),
         };
         self.correct(&corrections);
@@ -163,31 +167,36 @@ impl SelectionRequest {
     fn correct(&self, corrections: &[Correction]) {
         if !corrections.is_empty() {
             self.shared
-                .decide(|scheduler, state| correct(scheduler, state, corrections));
+                .decide(|scheduler, state| apply_corrections(scheduler, state, corrections));
         }
     }
 
-    fn give_up(&self, placing: &mut Placing) {
+    fn discard_found(&self, placing: &mut Placing) {
         self.shared
-            .decide(|scheduler, state| placing.give_up(scheduler, state));
+            .decide(|scheduler, state| placing.discard_found(scheduler, state));
     }
 
     /// The refusal when an instance found no host, with the reasons.
     async fn no_host(&self, index: usize, placing: &Placing) -> DestinationsError {
-        let instance = self.ask.instances[index];
-        let request = &self.ask.request;
-        match look::explain(&self.shared, request, instance, Some(placing)).await {
-            Ok(why) => self.refuse(instance, placing.placed_count(), why),
+        let instance = self.request.instances[index];
+        let request = &self.request.request_spec;
+        match search::explain(&self.shared, request, instance, Some(placing)).await {
+            Ok(why) => self.no_host_error(instance, placing.placed_count(), why),
             Err(refused) => refused,
         }
     }
 
-    fn refuse(&self, instance: Uuid, placed: usize, why: NoHostExplanation) -> DestinationsError {
+    fn no_host_error(
+        &self,
+        instance: Uuid,
+        placed: usize,
+        why: NoHostExplanation,
+    ) -> DestinationsError {
         let no_host = NoHost {
             instance,
             placed,
-            instances: self.ask.instances.len(),
-            least: self.ask.least,
+            instances: self.request.instances.len(),
+            least: self.request.least,
             why,
         };
         tracing::info!(%instance, placed, "{no_host}");
@@ -195,46 +204,47 @@ impl SelectionRequest {
     }
 
     /// Searches for a host for each instance, without regard to the others and without a claim.
-    async fn look_at_all(
+    async fn search_without_claims(
         &mut self,
         demand: &Demand,
     ) -> Result<Vec<Option<SelectedHost>>, DestinationsError> {
-        let mut places: Vec<Option<SelectedHost>> = Vec::with_capacity(self.ask.instances.len());
+        let mut selected_hosts: Vec<Option<SelectedHost>> =
+            Vec::with_capacity(self.request.instances.len());
         let mut placed = 0;
         for (index, instance) in demand.instances.iter().enumerate() {
-            let (found, warnings) = look::alone(&self.shared, demand, *instance)?;
+            let (found, warnings) = search::alone(&self.shared, demand, *instance)?;
             self.warnings = warnings;
-            let place = SelectedHost::of(found, 0, demand.rules_of(*instance));
-            placed += usize::from(place.is_some());
-            places.push(place);
+            let selected = SelectedHost::of(found, 0, demand.rules_of(*instance));
+            placed += usize::from(selected.is_some());
+            selected_hosts.push(selected);
             if placed + (demand.instances.len() - index - 1) < demand.least {
-                let why = look::explain(&self.shared, &demand.request, *instance, None).await?;
-                return Err(self.refuse(*instance, placed, why));
+                let why = search::explain(&self.shared, &demand.request, *instance, None).await?;
+                return Err(self.no_host_error(*instance, placed, why));
             }
         }
-        Ok(places)
+        Ok(selected_hosts)
     }
 
     /// Releases the claims of the request. If the store failed, the claim under way may be durable
     /// nevertheless, so it is released too.
-    async fn undo(&self, placing: &mut Placing, is_unsure: bool) {
+    async fn roll_back(&self, placing: &mut Placing, is_outcome_unknown: bool) {
         let mut consumers: Vec<Uuid> = placing.claimed().collect();
-        let mut unsure = None;
-        if is_unsure && placing.claiming().next().is_some() {
+        let mut unknown_claim = None;
+        if is_outcome_unknown && placing.claiming().next().is_some() {
             consumers.extend(placing.claiming());
-            unsure = Some(placing.claim(&self.owner.project, &self.owner.user, self.at));
+            unknown_claim = Some(placing.claim(&self.owner.project, &self.owner.user, self.at));
         }
         let (shared, at) = (Arc::clone(&self.shared), self.at);
         let note = placewright_audit_log::current_note();
-        let undoing = tokio::spawn(placewright_audit_log::scope(note, async move {
-            if let Some(claim) = unsure {
-                shared.make_certain(claim).await;
+        let rolling_back = tokio::spawn(placewright_audit_log::scope(note, async move {
+            if let Some(claim) = unknown_claim {
+                shared.resolve_unknown_claim(claim).await;
             }
             for consumer in consumers {
-                shared.undo(consumer, at).await;
+                shared.roll_back(consumer, at).await;
             }
         }));
         // After the time-out it continues in the background.
-        let _ = tokio::time::timeout(UNDO_WAIT, undoing).await;
+        let _ = tokio::time::timeout(ROLLBACK_TIMEOUT, rolling_back).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What is selected.
+//! The selected hosts, and their candidates offered for later claims.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ pub struct Destinations {
     pub selections: Vec<Selection>,
     /// Parts of the request that have no effect, for people.
     pub warnings: Vec<String>,
-    /// How long the candidates can be claimed.
-    pub kept: Duration,
+    /// How long the candidates can be claimed after they were offered.
+    pub expires_after: Duration,
 }
 
 /// The host of one instance.
@@ -25,12 +25,12 @@ pub struct Destinations {
 pub struct Selection {
     /// The instance.
     pub instance: Uuid,
-    /// Its host; none when there is none and the request allowed that.
+    /// Its host; none if none is feasible and the request allows that.
     pub selected: Option<Offer>,
-    /// Other hosts of the same cell.
+    /// Alternates: other hosts of the same cell.
     pub alternates: Vec<Offer>,
-    /// The scores of the best hosts, if they are wanted.
-    pub weighing: Option<ScoreExplanation>,
+    /// The scores of the best hosts, if the request asks for them.
+    pub score_explanation: Option<ScoreExplanation>,
 }
 
 /// A host with a candidate that can be claimed.
@@ -47,73 +47,77 @@ pub struct Offer {
 /// The selected host of an instance, before it is offered.
 #[derive(Debug)]
 pub(super) struct SelectedHost {
-    pub(super) offer: FeasibleHost,
+    pub(super) host: FeasibleHost,
     /// The index of the selected candidate of the host.
     pub(super) chosen: usize,
     pub(super) rules: Arc<Rules>,
     /// Other hosts of the same ranking, best first.
     pub(super) others: Vec<FeasibleHost>,
-    /// Whether there are no further hosts in the cell of the first one.
-    pub(super) are_all: bool,
+    /// Whether there are no further feasible hosts in the cell of this one.
+    pub(super) has_all_of_cell: bool,
     /// The scores, if the request asks for them.
-    pub(super) weighing: Option<ScoreExplanation>,
+    pub(super) score_explanation: Option<ScoreExplanation>,
 }
 
 impl SelectedHost {
     /// The host of a candidate, whose index counts over all hosts.
     pub(super) fn of(found: CandidatesFound, candidate: usize, rules: Rules) -> Option<Self> {
-        let (offer, chosen) = found.position(candidate)?;
-        let mut offers = found.offers;
+        let (index, chosen) = found.position(candidate)?;
+        let mut hosts = found.hosts;
         Some(Self {
-            offer: offers.remove(offer),
+            host: hosts.remove(index),
             chosen,
             rules: Arc::new(rules),
-            others: offers,
-            are_all: found.are_all,
-            weighing: found.weighing,
+            others: hosts,
+            has_all_of_cell: found.has_all_of_cell,
+            score_explanation: found.score_explanation,
         })
     }
 }
 
 impl Shared {
-    /// Keeps the candidates of all instances for later claims.
+    /// Offers the candidates of all instances for later claims.
     pub(super) fn offer(
         &self,
         owner: &Arc<ClaimOwner>,
         instances: &[Uuid],
-        places: Vec<Option<SelectedHost>>,
+        selected: Vec<Option<SelectedHost>>,
         alternates: Vec<Vec<FeasibleHost>>,
     ) -> Vec<Selection> {
         let mut offered = self.offered.lock();
         let now = Instant::now();
-        let mut keep = |host: FeasibleHost, chosen: usize, rules: &Arc<Rules>| {
-            let kept = OfferedCandidate {
+        let mut offer = |host: FeasibleHost, chosen: usize, rules: &Arc<Rules>| {
+            let candidate = OfferedCandidate {
                 owner: Arc::clone(owner),
                 rules: Arc::clone(rules),
                 candidate: host.candidates.get(chosen)?.clone(),
                 mappings: host.mappings.get(chosen)?.clone(),
             };
-            let candidate = offered.keep(now, kept);
+            let candidate = offered.keep(now, candidate);
             Some(Offer {
                 candidate,
                 host,
                 chosen,
             })
         };
-        let slots = instances.iter().zip(places).zip(alternates);
-        let selections = slots.map(|((instance, place), alternates)| {
+        let all = instances.iter().zip(selected).zip(alternates);
+        let selections = all.map(|((instance, selected_host), alternates)| {
             let mut selection = Selection {
                 instance: *instance,
                 selected: None,
                 alternates: Vec::new(),
-                weighing: None,
+                score_explanation: None,
             };
-            if let Some(place) = place {
-                selection.selected = keep(place.offer, place.chosen, &place.rules);
+            if let Some(selected_host) = selected_host {
+                selection.selected = offer(
+                    selected_host.host,
+                    selected_host.chosen,
+                    &selected_host.rules,
+                );
                 let alternates = alternates.into_iter();
-                let alternates = alternates.filter_map(|host| keep(host, 0, &place.rules));
+                let alternates = alternates.filter_map(|host| offer(host, 0, &selected_host.rules));
                 selection.alternates = alternates.collect();
-                selection.weighing = place.weighing;
+                selection.score_explanation = selected_host.score_explanation;
             }
             selection
         });

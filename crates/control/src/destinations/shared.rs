@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::error::DestinationsError;
 use super::offered::{CandidateStore, ClaimOwner, KeepOptions};
 use crate::machine::ControlMachine;
-use crate::placement::{NotMade, Placement};
+use crate::placement::{CommitError, Placement};
 use crate::placer;
 use crate::scheduler::SchedulerHandle;
 
@@ -16,7 +16,7 @@ use crate::scheduler::SchedulerHandle;
 pub(super) struct Shared {
     pub(super) placement: Placement,
     pub(super) scheduler: SchedulerHandle,
-    pub(super) keep: KeepOptions,
+    pub(super) keep_options: KeepOptions,
     /// The candidates that were offered. This lock and that of the scheduler are never held
     /// together.
     pub(super) offered: Mutex<CandidateStore>,
@@ -33,7 +33,7 @@ impl Shared {
     pub(super) async fn submit(
         &self,
         command: Command,
-    ) -> Result<Result<Outcome, Refusal>, NotMade> {
+    ) -> Result<Result<Outcome, Refusal>, CommitError> {
         self.placement.submit(command).await
     }
 
@@ -55,8 +55,8 @@ impl Shared {
             .map_err(|refusal| DestinationsError::Group(Box::new(refusal)))
     }
 
-    /// Refuses consumers that hold something.
-    pub(super) fn check_new(&self, consumers: &[Uuid]) -> Result<(), DestinationsError> {
+    /// Refuses consumers that have allocations.
+    pub(super) fn check_hold_nothing(&self, consumers: &[Uuid]) -> Result<(), DestinationsError> {
         let holding = self.placement.engine().read_now(|machine| {
             let mut consumers = consumers.iter().copied();
             consumers.find(|uuid| {
@@ -67,9 +67,9 @@ impl Shared {
         holding.map_or(Ok(()), |consumer| Err(DestinationsError::Holds(consumer)))
     }
 
-    /// Removes the expectation of an instance that its host has not reported yet.
-    pub(super) fn note_departure(&self, consumer: Uuid) {
+    /// Removes an instance that its host has not reported yet from the counts of all hosts.
+    pub(super) fn remove_pending(&self, consumer: Uuid) {
         self.scheduler
-            .with_hosts(|hosts| placer::depart(hosts, consumer));
+            .with_hosts(|hosts| placer::remove_pending(hosts, consumer));
     }
 }

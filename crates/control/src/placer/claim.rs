@@ -1,4 +1,4 @@
-//! The commands that claim hosts, and that give back what was claimed.
+//! The commands that claim hosts, and that release claims.
 
 use placewright_conductor::super_conductor::{Command as ConductorCommand, RankedCandidates};
 use placewright_conductor::{Amounts, Candidate, HostId, InstanceId, MigrationId};
@@ -24,7 +24,7 @@ pub struct ClaimConsumer {
 }
 
 impl ClaimConsumer {
-    /// A consumer of instances' type that holds nothing.
+    /// A consumer of the type of instances, which must not have any allocations yet.
     #[must_use]
     pub fn new(consumer: Uuid, project: &str, user: &str) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl ClaimConsumer {
         }
     }
 
-    /// The intent to take the first of some candidates that fits and keeps the rules.
+    /// The intent to claim the first of some candidates that fits and satisfies the rules.
     #[must_use]
     pub fn intent(
         self,
@@ -58,14 +58,15 @@ impl ClaimConsumer {
     }
 }
 
-/// Claims for each intent its first candidate that fits; nothing if fewer than `least` get one.
+/// The command that claims for each intent its first candidate that fits, and nothing at all if fewer
+/// than `least` intents get one.
 #[must_use]
-pub fn first_that_fit(intents: Vec<Intent>, least: usize, at: Timestamp) -> Command {
+pub fn claim_first(intents: Vec<Intent>, least: usize, at: Timestamp) -> Command {
     Command::ClaimFirst { intents, least, at }
 }
 
-/// Claims hosts for builds; for none if fewer than `least` get one.
-pub(super) fn for_builds(
+/// The command that claims hosts for builds, or for none of them if fewer than `least` get one.
+pub(super) fn place_builds(
     ranked_candidates: Vec<RankedCandidates>,
     least: usize,
 ) -> ConductorCommand {
@@ -75,8 +76,8 @@ pub(super) fn for_builds(
     }
 }
 
-/// Claims a host for a move.
-pub(super) fn for_move(
+/// The command that claims a host for a move.
+pub(super) fn place_move(
     migration: MigrationId,
     candidates: Vec<Candidate>,
     alternates: usize,
@@ -88,8 +89,8 @@ pub(super) fn for_move(
     }
 }
 
-/// The wish of a build for one of some candidates.
-pub(super) fn ranked(
+/// The candidates of one build, as the command for builds has them.
+pub(super) fn ranked_candidates(
     instance: Uuid,
     candidates: Vec<Candidate>,
     alternates: usize,
@@ -104,9 +105,9 @@ pub(super) fn ranked(
 /// A candidate in the conductor's form.
 #[must_use]
 pub fn candidate(zone: Option<&str>, found: &IntentCandidate) -> Candidate {
-    let amounts = found.allocations.iter().map(|one| Amounts {
-        provider: one.provider,
-        resources: one.resources.clone(),
+    let amounts = found.allocations.iter().map(|request| Amounts {
+        provider: request.provider,
+        resources: request.resources.clone(),
     });
     Candidate {
         host: HostId(found.host),
@@ -115,7 +116,7 @@ pub fn candidate(zone: Option<&str>, found: &IntentCandidate) -> Candidate {
     }
 }
 
-/// Releases all that a consumer holds.
+/// The command that releases all allocations of a consumer.
 #[must_use]
 pub fn release(consumer: Uuid) -> Command {
     Command::Release {
@@ -123,9 +124,9 @@ pub fn release(consumer: Uuid) -> Command {
     }
 }
 
-/// Releases all that a consumer of this generation holds.
+/// The command that releases all allocations of a consumer if it has this generation.
 #[must_use]
-pub fn give_back(consumer: ConsumerUuid, generation: u64, at: Timestamp) -> Command {
+pub fn release_generation(consumer: ConsumerUuid, generation: u64, at: Timestamp) -> Command {
     Command::Claim {
         consumers: vec![ConsumerClaim {
             consumer,

@@ -45,7 +45,7 @@ impl Contention {
     }
 
     /// Records a claim that found `missed` hosts full before it got one.
-    pub fn note(&mut self, missed: usize) {
+    pub fn record(&mut self, missed: usize) {
         let wanted = HOSTS_PER_MISS.saturating_mul(missed).min(HOSTS_MAX) * SCALE;
         let least = wanted.max(HOSTS_MIN * SCALE);
         if missed > 0 {
@@ -57,7 +57,7 @@ impl Contention {
     }
 
     /// Records a claim for which no host was left, so that a second decision was needed.
-    pub fn note_failed(&mut self) {
+    pub fn record_failure(&mut self) {
         *self = Self::default();
     }
 }
@@ -65,8 +65,8 @@ impl Contention {
 /// Selects `count` hosts of a ranking for a claim, in its order: the first half from the top, the
 /// rest from further down, different ones for each scheduler.
 ///
-/// Every scheduler tries the best hosts first. When those fill up before the schedulers have heard
-/// of it, they fall back on different hosts, and their claims need no second decision.
+/// Every scheduler tries the best hosts first. When those fill up before the schedulers have caught up
+/// with the state, they fall back on different hosts, and their claims need no second decision.
 #[must_use]
 pub(super) fn spread(ranked: &[Ranked], count: usize, scheduler: usize) -> Vec<Ranked> {
     if ranked.len() <= count {
@@ -84,21 +84,21 @@ mod tests {
     use super::*;
 
     /// The state after many claims that got the first host they named.
-    fn settled() -> Contention {
+    fn without_contention() -> Contention {
         let mut contention = Contention::default();
         for _ in 0..200 {
-            contention.note(0);
+            contention.record(0);
         }
         contention
     }
 
     #[test]
-    fn a_beginner_names_many_hosts_and_soon_few_if_it_is_alone() {
+    fn a_new_scheduler_names_many_hosts_and_few_once_it_meets_no_contention() {
         let mut contention = Contention::default();
         assert_eq!(contention.hosts(), HOSTS_MAX);
         let mut claims = 0;
         while contention.hosts() > HOSTS_MIN {
-            contention.note(0);
+            contention.record(0);
             claims += 1;
         }
         assert!((100..200).contains(&claims), "{claims}");
@@ -106,19 +106,19 @@ mod tests {
 
     #[test]
     fn hosts_grow_with_misses_and_shrink_slowly_while_there_are_some() {
-        let mut contention = settled();
+        let mut contention = without_contention();
         assert_eq!(contention.hosts(), HOSTS_MIN);
-        contention.note(5);
+        contention.record(5);
         assert_eq!(contention.hosts(), 20);
         for _ in 0..SCALE {
-            contention.note(0);
+            contention.record(0);
         }
         assert_eq!(contention.hosts(), 19);
         for _ in 0..SCALE {
-            contention.note(1);
+            contention.record(1);
         }
         assert_eq!(contention.hosts(), 18);
-        contention.note_failed();
+        contention.record_failure();
         assert_eq!(contention.hosts(), HOSTS_MAX);
     }
 
@@ -127,7 +127,7 @@ mod tests {
         let ranked: Vec<Ranked> = (0..40).map(|slot| Ranked { slot, score: 1.0 }).collect();
         let slots = |scheduler| -> Vec<u32> {
             let picked = spread(&ranked, 8, scheduler);
-            picked.iter().map(|one| one.slot).collect()
+            picked.iter().map(|host| host.slot).collect()
         };
         assert_eq!(slots(0), [0, 1, 2, 3, 4, 13, 22, 31]);
         assert_eq!(slots(1), [0, 1, 2, 3, 5, 14, 23, 32]);

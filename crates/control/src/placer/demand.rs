@@ -1,4 +1,4 @@
-//! What is to be placed.
+//! What the placer is to place: instances, and the constraints on their hosts.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ pub struct Demand {
     pub least: usize,
     /// The server group that they are members of.
     pub group: Option<Uuid>,
-    /// How many other hosts of its cell each instance is to have beside its own.
+    /// How many alternates each instance gets: other hosts in the cell of its own.
     pub alternates: usize,
     /// If set, only hosts of this cell are considered.
     pub cell: Option<Uuid>,
     /// The slots of hosts that are excluded.
-    pub without: Vec<u32>,
+    pub excluded_slots: Vec<u32>,
     /// Whether the instances exist and stay on their hosts while they move.
     pub is_move: bool,
     /// Whether the scores of the hosts are wanted.
@@ -44,14 +44,14 @@ impl Demand {
             instances,
             alternates: 0,
             cell: None,
-            without: Vec::new(),
+            excluded_slots: Vec::new(),
             is_move: false,
             explain: false,
             explain_hosts: Vec::new(),
         }
     }
 
-    /// Whether rules between the places of instances may apply.
+    /// Whether rules between the hosts of instances may apply.
     pub(super) fn has_rules(&self) -> bool {
         self.group.is_some() || !self.request.topology_rules.is_empty()
     }

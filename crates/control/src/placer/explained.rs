@@ -1,5 +1,5 @@
 //! Why a ranking came out as it did: the scores of the best hosts, and of those that the caller
-//! asks about.
+//! names.
 
 use placewright_placement::explain::first_failed;
 use placewright_placement::{ConsumerUuid, ProviderId, State};
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 /// How many hosts of a ranking are explained.
 pub const EXPLAINED_MAX: usize = 10;
-/// How many nodes are explained of a host that the caller asks about; most have one.
+/// How many nodes are explained of a host that the caller names; most have one.
 const NODES_MAX: usize = 10;
 
 /// The scores of a ranking.
@@ -24,8 +24,8 @@ pub struct ScoreExplanation {
     pub compared: usize,
     /// The best of them, best first.
     pub hosts: Vec<ScoredHost>,
-    /// The hosts that the caller asks about, in its order.
-    pub asked: Vec<AskedHost>,
+    /// The hosts that the caller names, in its order.
+    pub requested: Vec<RequestedHost>,
 }
 
 /// A host with its score.
@@ -39,7 +39,7 @@ pub struct ScoredHost {
     pub weights: Vec<Weight>,
 }
 
-/// What a host is called.
+/// The slot, the UUID and the names of a host.
 #[derive(Debug)]
 pub struct HostNames {
     /// The slot of the host.
@@ -47,28 +47,28 @@ pub struct HostNames {
     /// Its root provider.
     pub provider: Uuid,
     /// The name of its compute service.
-    pub host: String,
+    pub service_host: String,
     /// The name of its compute node.
     pub node: String,
 }
 
-/// A host that the caller asks about.
+/// A host that the caller names.
 #[derive(Debug)]
-pub struct AskedHost {
-    /// The name or UUID by which the caller asks.
-    pub asked: String,
+pub struct RequestedHost {
+    /// The name or UUID that the caller gave.
+    pub name: String,
     /// The host; none if the scheduler does not know one by that name.
     pub host: Option<HostNames>,
-    /// What became of it in the search.
-    pub standing: Standing,
+    /// The result of the search for it.
+    pub standing: HostStanding,
 }
 
-/// What became of a host in a search.
+/// The result of a search for one host.
 #[derive(Debug)]
-pub enum Standing {
+pub enum HostStanding {
     /// It was compared.
     Ranked {
-        /// Its place among all hosts that were compared, from 1.
+        /// Its position among all hosts that were compared, from 1.
         rank: usize,
         /// Its score.
         score: f64,
@@ -82,7 +82,7 @@ pub enum Standing {
 /// What excluded a host first, in the order in which a search without a host is explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exclusion {
-    /// No agent told the scheduler about a host of this name.
+    /// No agent has reported a host of this name to the scheduler.
     Unknown,
     /// A constraint of the placement query.
     Placement(String),
@@ -99,54 +99,54 @@ pub(super) struct ExplainedSearch<'a> {
     pub(super) request: &'a RequestSpec,
     pub(super) prepared: &'a Prepared,
     pub(super) scope: &'a Scope,
-    /// The names or UUIDs of hosts that the caller asks about.
-    pub(super) asked: &'a [String],
+    /// The names or UUIDs of hosts that the caller names.
+    pub(super) requested_names: &'a [String],
 }
 
 impl ExplainedSearch<'_> {
     /// Ranks hosts, with an explanation of the order.
-    pub(super) fn weigh(
+    pub(super) fn rank(
         &self,
         scheduler: &mut Scheduler,
         state: &State,
     ) -> Result<(Vec<Ranked>, ScoreExplanation), SelectRefusal> {
-        let more = Scope {
+        let scope = Scope {
             count: self.scope.count.max(EXPLAINED_MAX),
             ..self.scope.clone()
         };
-        let asked = self.asked_slots(scheduler.hosts());
-        let slots = asked.iter().filter_map(|(_, slot)| *slot).collect();
+        let requested = self.requested_slots(scheduler.hosts());
+        let slots = requested.iter().filter_map(|(_, slot)| *slot).collect();
         let (request, prepared) = (self.request, self.prepared);
-        let told = scheduler.rank_with_weights(state, request, prepared, &more, slots)?;
-        let (mut ranked, weights) = told;
+        let result = scheduler.rank_with_weights(state, request, prepared, &scope, slots)?;
+        let (mut ranked, weights) = result;
         let hosts = scheduler.hosts();
         let both = ranked.iter().zip(weights.of_best);
-        let weighed = both.filter_map(|(one, weights)| {
+        let weighed = both.filter_map(|(host, weights)| {
             Some(ScoredHost {
-                host: HostNames::of(hosts, one.slot)?,
-                score: one.score,
+                host: HostNames::of(hosts, host.slot)?,
+                score: host.score,
                 weights,
             })
         });
         let weighed = weighed.collect();
-        let standing = |slot: Option<u32>| -> Result<Standing, SelectRefusal> {
+        let standing = |slot: Option<u32>| -> Result<HostStanding, SelectRefusal> {
             let Some(slot) = slot else {
-                return Ok(Standing::Excluded(Exclusion::Unknown));
+                return Ok(HostStanding::Excluded(Exclusion::Unknown));
             };
             Ok(
-                match weights.of_requested.iter().find(|one| one.slot == slot) {
-                    Some(one) => Standing::Ranked {
-                        rank: one.rank,
-                        score: one.score,
-                        weights: one.weights.clone(),
+                match weights.of_requested.iter().find(|host| host.slot == slot) {
+                    Some(host) => HostStanding::Ranked {
+                        rank: host.rank,
+                        score: host.score,
+                        weights: host.weights.clone(),
                     },
-                    None => Standing::Excluded(self.exclusion(scheduler, state, slot)?),
+                    None => HostStanding::Excluded(self.exclusion(scheduler, state, slot)?),
                 },
             )
         };
-        let asked = asked.into_iter().map(|(name, slot)| {
-            Ok(AskedHost {
-                asked: name.to_owned(),
+        let requested = requested.into_iter().map(|(name, slot)| {
+            Ok(RequestedHost {
+                name: name.to_owned(),
                 host: slot.and_then(|slot| HostNames::of(hosts, slot)),
                 standing: standing(slot)?,
             })
@@ -154,16 +154,16 @@ impl ExplainedSearch<'_> {
         let explanation = ScoreExplanation {
             compared: weights.compared,
             hosts: weighed,
-            asked: asked.collect::<Result<_, SelectRefusal>>()?,
+            requested: requested.collect::<Result<_, SelectRefusal>>()?,
         };
         ranked.truncate(self.scope.count);
         Ok((ranked, explanation))
     }
 
-    /// The slots of the hosts that the caller asks about, several for a host with several nodes.
-    fn asked_slots(&self, hosts: &HostTable) -> Vec<(&str, Option<u32>)> {
-        let mut slots = Vec::with_capacity(self.asked.len());
-        for name in self.asked {
+    /// The slots of the hosts that the caller names, several for a host with several nodes.
+    fn requested_slots(&self, hosts: &HostTable) -> Vec<(&str, Option<u32>)> {
+        let mut slots = Vec::with_capacity(self.requested_names.len());
+        for name in self.requested_names {
             let by_uuid = Uuid::parse_str(name).ok();
             let by_uuid = by_uuid.and_then(|uuid| hosts.by_uuid(uuid));
             let nodes: Vec<u32> = match by_uuid {
@@ -210,7 +210,7 @@ impl HostNames {
         Some(Self {
             slot,
             provider: host.uuid,
-            host: host.names.service_host.clone(),
+            service_host: host.names.service_host.clone(),
             node: host.names.node.clone(),
         })
     }

@@ -14,14 +14,14 @@ use uuid::Uuid;
 
 use super::claim::{self, ClaimConsumer};
 use super::contention::Contention;
-use super::count::{Correction, ExpectedPlacement, correct};
 use super::demand::Demand;
+use super::pending_instances::{Correction, ExpectedPlacement, apply_corrections};
 use super::search::{CandidatesFound, FeasibleHost};
 use super::{HOSTS_FACTOR, HOSTS_OF_CLAIM_MAX, ROUNDS};
 
-mod look;
+mod find_hosts;
 
-pub use look::{LookContext, LookRefusal, SearchResults};
+pub use find_hosts::{SearchContext, SearchRefusal, SearchResults};
 
 /// The instances of one request while they are placed; the [module](super) describes the rounds.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Placing {
     demand: Demand,
     /// The prepared form of the request in this round.
     prepared: Option<Arc<Prepared>>,
-    slots: Vec<Slot>,
+    instances: Vec<InstanceProgress>,
     /// The indexes of the instances that still need a search in this round.
     open: VecDeque<usize>,
     /// The number of rounds before this one.
@@ -37,22 +37,23 @@ pub struct Placing {
     /// How many hosts a claim names for an instance in this round; `None` before the first search.
     hosts: Option<usize>,
     /// The slots of hosts that the request's own instances will fill.
-    full: Vec<u32>,
+    full_slots: Vec<u32>,
     /// The hosts of the instances that are found but not claimed, if rules between them may apply.
     placed: Vec<(ConsumerUuid, ProviderId)>,
-    /// The slots of hosts that the last instance could use but for the request's other instances.
-    refused: Vec<u32>,
+    /// The slots of hosts that were feasible for the last instance but for the room that other
+    /// instances of the request take.
+    taken_slots: Vec<u32>,
     /// The indexes of the instances in the command that is under way, in its order.
     claiming: Vec<usize>,
     /// The slots of hosts that were full when a claim tried them, so that it took another.
-    missed: Vec<u32>,
+    missed_slots: Vec<u32>,
     /// Why the last claim was refused.
     cause: Option<Refusal>,
 }
 
-/// An instance of a request.
+/// An instance of a request, and how far its placement has come.
 #[derive(Debug)]
-struct Slot {
+struct InstanceProgress {
     instance: Uuid,
     stage: Stage,
 }
@@ -60,15 +61,15 @@ struct Slot {
 /// How far an instance has come.
 #[derive(Debug)]
 enum Stage {
-    /// It waits for a search.
+    /// A search has to find a host for it.
     Open,
     /// A host is selected and counted.
     Found(Box<Selected>),
-    /// No host is feasible.
-    Nowhere,
+    /// No host is feasible for it.
+    NoHost,
     /// Its host is claimed.
     Claimed(Box<Selected>),
-    /// It is not to be placed any more.
+    /// It was removed from the request.
     Gone,
 }
 
@@ -79,40 +80,41 @@ pub struct Selected {
     pub found: CandidatesFound,
     /// The index of the candidate that is expected, or claimed, over all hosts.
     pub chosen: usize,
-    /// The index of the first candidate that a claim names: those before it have no room beside
+    /// The index of the first candidate that a claim names: those before it have no room together with
     /// the request's other instances.
     first: usize,
     expected: ExpectedPlacement,
 }
 
-/// What to do after the answer to a claim.
+/// What follows after a round of searches and claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum RoundEnd {
     /// Every instance has a host, or will not get one.
     Done,
-    /// Some instances need another search.
-    Again,
+    /// Some instances need another search: the next round has begun.
+    SearchAgain,
     /// In every round, other claims took the selected hosts first.
-    Lost,
+    RoundsExhausted,
 }
 
 impl Selected {
     /// The candidates that a claim names, each with its host.
     fn candidates(&self) -> impl Iterator<Item = (&FeasibleHost, &IntentCandidate)> {
-        let offers = self.found.offers.iter();
-        let all = offers.flat_map(|offer| offer.candidates.iter().map(move |one| (offer, one)));
+        let hosts = self.found.hosts.iter();
+        let all = hosts.flat_map(|host| {
+            host.candidates
+                .iter()
+                .map(move |candidate| (host, candidate))
+        });
         all.skip(self.first)
     }
 
     /// The slots of the hosts before that of a candidate.
-    fn before(&self, candidate: usize) -> Vec<u32> {
-        let here = self.found.position(candidate).map_or(0, |(offer, _)| offer);
-        let first = self
-            .found
-            .position(self.first)
-            .map_or(0, |(offer, _)| offer);
-        let offers = self.found.offers.get(first..here).unwrap_or_default();
-        offers.iter().map(|offer| offer.slot).collect()
+    fn slots_before(&self, candidate: usize) -> Vec<u32> {
+        let here = self.found.position(candidate).map_or(0, |(host, _)| host);
+        let first = self.found.position(self.first).map_or(0, |(host, _)| host);
+        let hosts = self.found.hosts.get(first..here).unwrap_or_default();
+        hosts.iter().map(|host| host.slot).collect()
     }
 }
 
@@ -120,27 +122,27 @@ impl Placing {
     /// A request before its first search.
     #[must_use]
     pub fn new(demand: Demand) -> Self {
-        let slots = demand.instances.iter().map(|instance| Slot {
+        let instances = demand.instances.iter().map(|instance| InstanceProgress {
             instance: *instance,
             stage: Stage::Open,
         });
         Self {
-            slots: slots.collect(),
+            instances: instances.collect(),
             open: (0..demand.instances.len()).collect(),
             prepared: None,
             round: 0,
             hosts: None,
-            full: Vec::new(),
+            full_slots: Vec::new(),
             placed: Vec::new(),
-            refused: Vec::new(),
+            taken_slots: Vec::new(),
             claiming: Vec::new(),
-            missed: Vec::new(),
+            missed_slots: Vec::new(),
             cause: None,
             demand,
         }
     }
 
-    /// What is placed.
+    /// The instances and their constraints, as the caller gave them.
     #[must_use]
     pub fn demand(&self) -> &Demand {
         &self.demand
@@ -164,17 +166,18 @@ impl Placing {
         &self.placed
     }
 
-    /// The slots of hosts that the last instance could use but for the request's other instances.
+    /// The slots of hosts that were feasible for the last instance but for the room that other
+    /// instances of the request take.
     #[must_use]
-    pub fn refused_beside(&self) -> &[u32] {
-        &self.refused
+    pub fn taken_slots(&self) -> &[u32] {
+        &self.taken_slots
     }
 
     /// The slots of hosts that claims found full before they got another: on a state that does not
     /// show that yet, they are not to be named again.
     #[must_use]
-    pub fn missed(&self) -> &[u32] {
-        &self.missed
+    pub fn missed_slots(&self) -> &[u32] {
+        &self.missed_slots
     }
 
     /// How many instances have a host, claimed or not.
@@ -185,17 +188,17 @@ impl Placing {
 
     /// The instances whose hosts are claimed.
     pub fn claimed(&self) -> impl Iterator<Item = Uuid> + '_ {
-        let slots = self.slots.iter();
-        let claimed = slots.filter(|slot| matches!(slot.stage, Stage::Claimed(_)));
-        claimed.map(|slot| slot.instance)
+        let instances = self.instances.iter();
+        let claimed = instances.filter(|progress| matches!(progress.stage, Stage::Claimed(_)));
+        claimed.map(|progress| progress.instance)
     }
 
     /// How many hosts the next claim names.
     #[must_use]
     pub fn named_hosts(&self) -> usize {
-        let slots = self.slots.iter();
-        let found = slots.filter_map(|slot| match &slot.stage {
-            Stage::Found(selected) => Some(selected.found.offers.len()),
+        let instances = self.instances.iter();
+        let found = instances.filter_map(|progress| match &progress.stage {
+            Stage::Found(selected) => Some(selected.found.hosts.len()),
             _ => None,
         });
         found.sum()
@@ -205,33 +208,35 @@ impl Placing {
     pub fn claiming(&self) -> impl Iterator<Item = Uuid> + '_ {
         self.claiming
             .iter()
-            .map(|index| self.slots[*index].instance)
+            .map(|index| self.instances[*index].instance)
     }
 
     /// The instances that have no claimed host, and may still get one.
     #[must_use]
     pub fn waiting(&self) -> Vec<Uuid> {
-        let slots = self.slots.iter();
-        let waiting = slots.filter(|slot| matches!(slot.stage, Stage::Open | Stage::Found(_)));
-        waiting.map(|slot| slot.instance).collect()
+        let instances = self.instances.iter();
+        let waiting =
+            instances.filter(|progress| matches!(progress.stage, Stage::Open | Stage::Found(_)));
+        waiting.map(|progress| progress.instance).collect()
     }
 
     /// The instances that are not placed and not gone.
     #[must_use]
     pub fn unplaced(&self) -> Vec<Uuid> {
-        let slots = self.slots.iter();
-        let unplaced = slots.filter(|slot| !matches!(slot.stage, Stage::Claimed(_) | Stage::Gone));
-        unplaced.map(|slot| slot.instance).collect()
+        let instances = self.instances.iter();
+        let unplaced =
+            instances.filter(|progress| !matches!(progress.stage, Stage::Claimed(_) | Stage::Gone));
+        unplaced.map(|progress| progress.instance).collect()
     }
 
     /// Takes the instances for which no host is feasible out of the request.
-    pub fn take_nowhere(&mut self) -> Vec<Uuid> {
-        let slots = self.slots.iter_mut();
-        let nowhere = slots.filter(|slot| matches!(slot.stage, Stage::Nowhere));
-        nowhere
-            .map(|slot| {
-                slot.stage = Stage::Gone;
-                slot.instance
+    pub fn remove_without_host(&mut self) -> Vec<Uuid> {
+        let instances = self.instances.iter_mut();
+        let without_host = instances.filter(|progress| matches!(progress.stage, Stage::NoHost));
+        without_host
+            .map(|progress| {
+                progress.stage = Stage::Gone;
+                progress.instance
             })
             .collect()
     }
@@ -244,47 +249,51 @@ impl Placing {
         waits: impl Fn(Uuid) -> bool,
     ) -> Vec<Uuid> {
         let mut gone = Vec::new();
-        for slot in &mut self.slots {
-            let is_in_question = !matches!(slot.stage, Stage::Claimed(_) | Stage::Gone);
-            if is_in_question && !waits(slot.instance) {
-                let before = std::mem::replace(&mut slot.stage, Stage::Gone);
+        for progress in &mut self.instances {
+            let is_unclaimed = !matches!(progress.stage, Stage::Claimed(_) | Stage::Gone);
+            if is_unclaimed && !waits(progress.instance) {
+                let before = std::mem::replace(&mut progress.stage, Stage::Gone);
                 if let Stage::Found(selected) = before {
-                    selected.expected.forget(scheduler, state);
+                    selected.expected.remove(scheduler, state);
                 }
-                gone.push(slot.instance);
+                gone.push(progress.instance);
             }
         }
-        let slots = &self.slots;
+        let instances = &self.instances;
         self.open
-            .retain(|index| matches!(slots[*index].stage, Stage::Open));
+            .retain(|index| matches!(instances[*index].stage, Stage::Open));
         gone
     }
 
     /// The selected host of each instance whose host is claimed, in the order of the instances.
     pub fn into_selected(self) -> impl Iterator<Item = Option<Selected>> {
-        self.slots.into_iter().map(|slot| match slot.stage {
-            Stage::Claimed(selected) => Some(*selected),
-            Stage::Open | Stage::Found(_) | Stage::Nowhere | Stage::Gone => None,
-        })
+        self.instances
+            .into_iter()
+            .map(|progress| match progress.stage {
+                Stage::Claimed(selected) => Some(*selected),
+                Stage::Open | Stage::Found(_) | Stage::NoHost | Stage::Gone => None,
+            })
     }
 
-    fn count(&self, is_one: impl Fn(&Stage) -> bool) -> usize {
-        let slots = self.slots.iter();
-        slots.filter(|slot| is_one(&slot.stage)).count()
+    fn count(&self, is_counted: impl Fn(&Stage) -> bool) -> usize {
+        let instances = self.instances.iter();
+        instances
+            .filter(|progress| is_counted(&progress.stage))
+            .count()
     }
 
     /// How many more instances have to be claimed.
     fn needed(&self) -> usize {
         let gone = self.count(|stage| matches!(stage, Stage::Gone));
-        let rest = self.slots.len() - gone;
+        let rest = self.instances.len() - gone;
         let claimed = self.count(|stage| matches!(stage, Stage::Claimed(_)));
         self.demand.least.min(rest).saturating_sub(claimed)
     }
 
     /// Begins the claim of all hosts that are found.
     fn begin_claim(&mut self) -> usize {
-        let slots = self.slots.iter().enumerate();
-        let found = slots.filter(|(_, slot)| matches!(slot.stage, Stage::Found(_)));
+        let instances = self.instances.iter().enumerate();
+        let found = instances.filter(|(_, progress)| matches!(progress.stage, Stage::Found(_)));
         self.claiming = found.map(|(index, _)| index).collect();
         self.placed.clear();
         self.needed().max(1)
@@ -292,9 +301,9 @@ impl Placing {
 
     /// The found hosts of the command under way, with their instances.
     fn named(&self) -> impl Iterator<Item = (Uuid, &Selected)> {
-        let slots = self.claiming.iter().map(|index| &self.slots[*index]);
-        slots.filter_map(|slot| match &slot.stage {
-            Stage::Found(selected) => Some((slot.instance, &**selected)),
+        let instances = self.claiming.iter().map(|index| &self.instances[*index]);
+        instances.filter_map(|progress| match &progress.stage {
+            Stage::Found(selected) => Some((progress.instance, &**selected)),
             _ => None,
         })
     }
@@ -303,52 +312,55 @@ impl Placing {
     pub fn claim(&mut self, project: &str, user: &str, at: Timestamp) -> Command {
         let least = self.begin_claim();
         let intents = self.named().map(|(instance, selected)| {
-            let candidates = selected.candidates().map(|(_, one)| one.clone());
+            let candidates = selected
+                .candidates()
+                .map(|(_, candidate)| candidate.clone());
             let rules = self.demand.rules_of(instance);
-            let claimant = ClaimConsumer::new(instance, project, user);
-            claimant.intent(self.demand.group, rules, candidates.collect())
+            let consumer = ClaimConsumer::new(instance, project, user);
+            consumer.intent(self.demand.group, rules, candidates.collect())
         });
         let intents = intents.collect();
-        claim::first_that_fit(intents, least, at)
+        claim::claim_first(intents, least, at)
     }
 
     /// The command that claims the found hosts for builds, all at once.
-    pub fn place(&mut self) -> ConductorCommand {
+    pub fn place_builds(&mut self) -> ConductorCommand {
         let least = self.begin_claim();
         let ranked_candidates = self.named().map(|(instance, selected)| {
-            let candidates = in_conductors_form(selected);
-            claim::ranked(instance, candidates, self.demand.alternates)
+            let candidates = conductor_candidates(selected);
+            claim::ranked_candidates(instance, candidates, self.demand.alternates)
         });
-        claim::for_builds(ranked_candidates.collect(), least)
+        claim::place_builds(ranked_candidates.collect(), least)
     }
 
     /// The command that claims the found host for a move.
     pub fn place_move(&mut self, migration: MigrationId) -> ConductorCommand {
         self.begin_claim();
         let named = self.named().map(|(_, selected)| selected);
-        let candidates = named.flat_map(in_conductors_form).collect();
-        claim::for_move(migration, candidates, self.demand.alternates)
+        let candidates = named.flat_map(conductor_candidates).collect();
+        claim::place_move(migration, candidates, self.demand.alternates)
     }
 
-    /// Takes the answer to a claim that was accepted: the candidate that each instance of the
-    /// command got. Pass what it returns to [`correct`] before [`Self::go_on`].
+    /// Applies the response to a claim that was accepted: the candidate that each instance of the
+    /// command got. Pass what it returns to [`apply_corrections`] before [`Self::end_round`].
     #[must_use]
-    pub fn decided(
+    pub fn apply_claimed(
         &mut self,
         chosen: &[Option<u32>],
         contention: &mut Contention,
     ) -> Vec<Correction> {
         let mut corrections = Vec::new();
         let claiming = std::mem::take(&mut self.claiming);
-        for (position, index) in claiming.into_iter().enumerate() {
-            let slot = &mut self.slots[index];
-            let Stage::Found(mut selected) = std::mem::replace(&mut slot.stage, Stage::Open) else {
+        for (number, index) in claiming.into_iter().enumerate() {
+            let progress = &mut self.instances[index];
+            let Stage::Found(mut selected) = std::mem::replace(&mut progress.stage, Stage::Open)
+            else {
                 continue;
             };
-            let chosen = chosen.get(position).copied().flatten();
+            let chosen = chosen.get(number).copied().flatten();
             let chosen = chosen.map(|chosen| selected.first + chosen as usize);
-            let place = chosen.and_then(|chosen| selected.found.position(chosen));
-            let (Some(chosen), Some((offer, _))) = (chosen, place) else {
+            let position = chosen.and_then(|chosen| selected.found.position(chosen));
+            let (Some(chosen), Some((host, _))) = (chosen, position) else {
                 self.open.push_back(index);
                 corrections.push(Correction {
                     expected: selected.expected,
@@ -356,54 +368,57 @@ impl Placing {
                 });
                 continue;
             };
-            let host = selected.found.offers[offer].provider;
+            let host = selected.found.hosts[host].provider;
             if host != selected.expected.host {
                 corrections.push(Correction {
                     expected: selected.expected.clone(),
                     host: Some(host),
                 });
             }
-            let missed = selected.before(chosen);
-            contention.note(missed.len());
-            self.missed.extend(missed);
+            let missed = selected.slots_before(chosen);
+            contention.record(missed.len());
+            self.missed_slots.extend(missed);
             selected.chosen = chosen;
-            slot.stage = Stage::Claimed(selected);
+            progress.stage = Stage::Claimed(selected);
         }
         if !self.open.is_empty() {
-            contention.note_failed();
+            contention.record_failure();
         }
         corrections
     }
 
-    /// Takes the answer to a claim that was refused because too few found a host. Pass what it
-    /// returns to [`correct`] before [`Self::go_on`].
+    /// Applies the response to a claim that was refused because too few found a host. Pass what it
+    /// returns to [`apply_corrections`] before [`Self::end_round`].
     #[must_use]
-    pub fn refused(
+    pub fn apply_refused(
         &mut self,
-        why: Option<Refusal>,
+        cause: Option<Refusal>,
         contention: &mut Contention,
     ) -> Vec<Correction> {
-        self.cause = why;
+        self.cause = cause;
         // A single instance was refused by the hosts themselves. Of several, some took the hosts
         // from the others, so these hosts stay eligible.
         if let [index] = self.claiming[..]
-            && let Stage::Found(selected) = &self.slots[index].stage
+            && let Stage::Found(selected) = &self.instances[index].stage
         {
-            let offers = selected.found.offers.iter();
-            self.demand.without.extend(offers.map(|offer| offer.slot));
+            let hosts = selected.found.hosts.iter();
+            self.demand
+                .excluded_slots
+                .extend(hosts.map(|host| host.slot));
         }
-        contention.note_failed();
-        self.reopened()
+        contention.record_failure();
+        self.reopen_claiming()
     }
 
-    /// Takes back a claim that was not decided, or was refused for a reason that has nothing to do
-    /// with hosts. Pass what it returns to [`correct`]; the same round may begin anew.
+    /// Searches again for the instances of a claim that was not decided, or was refused for a
+    /// reason that has nothing to do with hosts. Pass what it returns to [`apply_corrections`]; the
+    /// same round may be repeated.
     #[must_use]
-    pub fn reopened(&mut self) -> Vec<Correction> {
+    pub fn reopen_claiming(&mut self) -> Vec<Correction> {
         let mut corrections = Vec::new();
         for index in std::mem::take(&mut self.claiming) {
-            let slot = &mut self.slots[index];
-            if let Stage::Found(selected) = std::mem::replace(&mut slot.stage, Stage::Open) {
+            let progress = &mut self.instances[index];
+            if let Stage::Found(selected) = std::mem::replace(&mut progress.stage, Stage::Open) {
                 corrections.push(Correction {
                     expected: selected.expected,
                     host: None,
@@ -414,40 +429,42 @@ impl Placing {
         corrections
     }
 
-    /// No longer counts the hosts that are found but not claimed.
-    pub fn give_up(&mut self, scheduler: &mut Scheduler, state: &State) {
-        let slots = self.slots.iter().enumerate();
-        let found = slots.filter(|(_, slot)| matches!(slot.stage, Stage::Found(_)));
+    /// Drops the hosts that are found but not claimed, and no longer counts the instances there.
+    pub fn discard_found(&mut self, scheduler: &mut Scheduler, state: &State) {
+        let instances = self.instances.iter().enumerate();
+        let found = instances.filter(|(_, progress)| matches!(progress.stage, Stage::Found(_)));
         self.claiming = found.map(|(index, _)| index).collect();
         self.placed.clear();
-        let corrections = self.reopened();
-        correct(scheduler, state, &corrections);
+        let corrections = self.reopen_claiming();
+        apply_corrections(scheduler, state, &corrections);
     }
 
-    /// What to do after the answer to a claim. If another round follows, it begins here.
-    pub fn go_on(&mut self) -> Next {
+    /// Ends a round after the response to its claim was applied. If another round follows, it
+    /// begins here.
+    pub fn end_round(&mut self) -> RoundEnd {
         if self.open.is_empty() {
-            return Next::Done;
+            return RoundEnd::Done;
         }
         if self.round + 1 >= ROUNDS {
-            return Next::Lost;
+            return RoundEnd::RoundsExhausted;
         }
         self.round += 1;
         let hosts = self.hosts.map(|hosts| hosts.saturating_mul(HOSTS_FACTOR));
         self.hosts = hosts.map(|hosts| hosts.min(HOSTS_OF_CLAIM_MAX));
-        self.begin_anew();
-        Next::Again
+        self.clear_round();
+        RoundEnd::SearchAgain
     }
 
     /// Drops what was derived from the state of the last round.
-    fn begin_anew(&mut self) {
+    fn clear_round(&mut self) {
         self.prepared = None;
-        self.full.clear();
+        self.full_slots.clear();
     }
 }
 
-fn in_conductors_form(selected: &Selected) -> Vec<placewright_conductor::Candidate> {
+fn conductor_candidates(selected: &Selected) -> Vec<placewright_conductor::Candidate> {
     let candidates = selected.candidates();
-    let formed = candidates.map(|(offer, one)| claim::candidate(offer.zone.as_deref(), one));
-    formed.collect()
+    let converted =
+        candidates.map(|(host, candidate)| claim::candidate(host.zone.as_deref(), candidate));
+    converted.collect()
 }

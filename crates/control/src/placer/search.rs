@@ -32,13 +32,13 @@ pub struct Search<'a> {
     /// If set, only hosts of this cell are considered.
     pub cell: Option<Uuid>,
     /// Hosts of these cells are excluded.
-    pub without_cells: &'a [Uuid],
+    pub excluded_cells: &'a [Uuid],
     /// The slots of hosts that are excluded.
-    pub without: &'a [u32],
+    pub excluded_slots: &'a [u32],
     /// The hosts of instances that will be claimed together with this one.
     pub placed: &'a [(ConsumerUuid, ProviderId)],
     /// The number of this scheduler among those that race for the same hosts.
-    pub scheduler: usize,
+    pub scheduler_number: usize,
     /// Whether the scores of the hosts are wanted.
     pub explain: bool,
     /// The names or UUIDs of hosts that are explained too, wherever they are in the ranking.
@@ -58,7 +58,7 @@ pub struct FeasibleHost {
     pub names: Arc<HostNames>,
     /// Its availability zone.
     pub zone: Option<String>,
-    /// The ways of allocating on the host; at least one.
+    /// The allocation candidates on the host; at least one.
     pub candidates: Vec<IntentCandidate>,
     /// For each candidate, the providers of each group of the request.
     pub mappings: Vec<Mappings>,
@@ -68,11 +68,11 @@ pub struct FeasibleHost {
 #[derive(Debug, Default)]
 pub struct CandidatesFound {
     /// The hosts, best first: as many as requested, and alternates of the best host's cell.
-    pub offers: Vec<FeasibleHost>,
-    /// Whether `offers` has all feasible hosts of the best host's cell.
-    pub are_all: bool,
+    pub hosts: Vec<FeasibleHost>,
+    /// Whether `hosts` has all feasible hosts of the best host's cell.
+    pub has_all_of_cell: bool,
     /// How the hosts were scored, if that was requested.
-    pub weighing: Option<ScoreExplanation>,
+    pub score_explanation: Option<ScoreExplanation>,
 }
 
 impl FeasibleHost {
@@ -84,16 +84,16 @@ impl FeasibleHost {
 }
 
 impl CandidatesFound {
-    /// The index of the offer that has the candidate with this index over all offers, and the index
-    /// of the candidate in that offer.
+    /// The index of the host that has the candidate with this index over all hosts, and the index of
+    /// the candidate among those of that host.
     #[must_use]
     pub fn position(&self, candidate: usize) -> Option<(usize, usize)> {
         let mut rest = candidate;
-        for (index, offer) in self.offers.iter().enumerate() {
-            if rest < offer.candidates.len() {
+        for (index, host) in self.hosts.iter().enumerate() {
+            if rest < host.candidates.len() {
                 return Some((index, rest));
             }
-            rest -= offer.candidates.len();
+            rest -= host.candidates.len();
         }
         None
     }
@@ -111,10 +111,10 @@ impl<'a> Search<'a> {
             alternates: 0,
             candidates: 1,
             cell: None,
-            without_cells: &[],
-            without: &[],
+            excluded_cells: &[],
+            excluded_slots: &[],
             placed: &[],
-            scheduler: 0,
+            scheduler_number: 0,
             explain: false,
             explain_hosts: &[],
         }
@@ -134,54 +134,54 @@ impl Search<'_> {
     ) -> Result<CandidatesFound, SelectRefusal> {
         // As long as a claim names the minimum of hosts, there is no contention, and the best hosts
         // are named.
-        let does_spread = self.hosts > HOSTS_MIN;
+        let is_spread = self.hosts > HOSTS_MIN;
         let alternates = self.alternates * RANKED_PER_ALTERNATE;
         let with_alternates = self.hosts + alternates.min(RANKED_FOR_ALTERNATES_MAX);
         let scope = Scope {
             instance: self.instance,
-            count: if does_spread {
+            count: if is_spread {
                 with_alternates.max(self.hosts * RANKED_PER_NAMED)
             } else {
                 with_alternates
             },
             cell: self.cell,
-            excluded_cells: self.without_cells.to_vec(),
-            excluded_slots: self.without.to_vec(),
+            excluded_cells: self.excluded_cells.to_vec(),
+            excluded_slots: self.excluded_slots.to_vec(),
             placed: self.placed.to_vec(),
         };
-        let (ranked, weighing) = if self.explain {
+        let (ranked, score_explanation) = if self.explain {
             let search = ExplainedSearch {
                 request: self.request,
                 prepared: self.prepared,
                 scope: &scope,
-                asked: self.explain_hosts,
+                requested_names: self.explain_hosts,
             };
-            let (ranked, weighing) = search.weigh(scheduler, state)?;
-            (ranked, Some(weighing))
+            let (ranked, score_explanation) = search.rank(scheduler, state)?;
+            (ranked, Some(score_explanation))
         } else {
             let ranked = scheduler.rank(state, self.request, self.prepared, &scope)?;
             (ranked, None)
         };
-        let named = if does_spread {
-            Some(spread(&ranked, self.hosts, self.scheduler))
+        let named = if is_spread {
+            Some(spread(&ranked, self.hosts, self.scheduler_number))
         } else {
             None
         };
-        let (mut offers, is_cut) = self.offers(scheduler, state, &ranked, named)?;
-        let mut are_all = ranked.len() < scope.count && !is_cut;
-        if !are_all && self.cell.is_none() {
-            are_all = self.add_alternates(scheduler, state, &ranked, scope, &mut offers)?;
+        let (mut hosts, is_cut) = self.feasible_hosts(scheduler, state, &ranked, named)?;
+        let mut has_all_of_cell = ranked.len() < scope.count && !is_cut;
+        if !has_all_of_cell && self.cell.is_none() {
+            has_all_of_cell = self.add_alternates(scheduler, state, &ranked, scope, &mut hosts)?;
         }
         Ok(CandidatesFound {
-            offers,
-            are_all,
-            weighing,
+            hosts,
+            has_all_of_cell,
+            score_explanation,
         })
     }
 
     /// The hosts of a ranking that the claim names, and alternates in the cell of the first; and
     /// whether alternates were left out.
-    fn offers(
+    fn feasible_hosts(
         &self,
         scheduler: &Scheduler,
         state: &State,
@@ -189,34 +189,36 @@ impl Search<'_> {
         named: Option<Vec<Ranked>>,
     ) -> Result<(Vec<FeasibleHost>, bool), SelectRefusal> {
         let mut named = named.map(|named| named.into_iter().peekable());
-        let mut offers: Vec<FeasibleHost> =
+        let mut hosts: Vec<FeasibleHost> =
             Vec::with_capacity((self.hosts + self.alternates).min(ranked.len()));
-        let (mut mates, mut is_cut) = (0, false);
-        for one in ranked {
+        let (mut in_first_cell, mut is_cut) = (0, false);
+        for ranked_host in ranked {
             let is_named = match &mut named {
-                Some(named) => named.next_if(|next| next.slot == one.slot).is_some(),
-                None => offers.len() < self.hosts,
+                Some(named) => named
+                    .next_if(|next| next.slot == ranked_host.slot)
+                    .is_some(),
+                None => hosts.len() < self.hosts,
             };
-            let first = offers.first().map(FeasibleHost::cell);
-            let host = scheduler.hosts().get(one.slot);
-            let is_mate = host.map(|host| host.names.cell) == first;
+            let first = hosts.first().map(FeasibleHost::cell);
+            let host = scheduler.hosts().get(ranked_host.slot);
+            let is_in_first_cell = host.map(|host| host.names.cell) == first;
             if !is_named {
-                if mates >= self.alternates {
+                if in_first_cell >= self.alternates {
                     is_cut = true;
                     if named.is_none() {
                         break;
                     }
                     continue;
                 }
-                if !is_mate {
+                if !is_in_first_cell {
                     continue;
                 }
             }
-            let offer = self.offer(scheduler, state, *one)?;
-            mates += usize::from(is_mate && offer.is_some());
-            offers.extend(offer);
+            let feasible = self.feasible_host(scheduler, state, *ranked_host)?;
+            in_first_cell += usize::from(is_in_first_cell && feasible.is_some());
+            hosts.extend(feasible);
         }
-        Ok((offers, is_cut))
+        Ok((hosts, is_cut))
     }
 
     /// Ranks further hosts of the first host's cell if there are too few alternates in it. Returns
@@ -227,48 +229,52 @@ impl Search<'_> {
         state: &State,
         ranked: &[Ranked],
         mut scope: Scope,
-        offers: &mut Vec<FeasibleHost>,
+        hosts: &mut Vec<FeasibleHost>,
     ) -> Result<bool, SelectRefusal> {
-        let Some(cell) = offers.first().map(FeasibleHost::cell) else {
+        let Some(cell) = hosts.first().map(FeasibleHost::cell) else {
             return Ok(false);
         };
-        let there = offers.iter().filter(|offer| offer.cell() == cell).count();
+        let in_cell = hosts.iter().filter(|host| host.cell() == cell).count();
         let wanted = self.alternates.saturating_add(1);
-        if there >= wanted || self.alternates == 0 {
+        if in_cell >= wanted || self.alternates == 0 {
             return Ok(false);
         }
         scope.cell = Some(cell);
-        scope.count = wanted - there;
+        scope.count = wanted - in_cell;
         scope
             .excluded_slots
-            .extend(ranked.iter().map(|one| one.slot));
+            .extend(ranked.iter().map(|host| host.slot));
         let more = scheduler.rank(state, self.request, self.prepared, &scope)?;
-        for one in &more {
-            offers.extend(self.offer(scheduler, state, *one)?);
+        for ranked_host in &more {
+            hosts.extend(self.feasible_host(scheduler, state, *ranked_host)?);
         }
         Ok(more.len() < scope.count)
     }
 
     /// A host with its candidates, if it has any.
-    fn offer(
+    fn feasible_host(
         &self,
         scheduler: &Scheduler,
         state: &State,
-        one: Ranked,
+        ranked: Ranked,
     ) -> Result<Option<FeasibleHost>, SelectRefusal> {
-        let ways =
-            scheduler.candidates_with_mappings(state, self.prepared, one.slot, self.candidates)?;
+        let found = scheduler.candidates_with_mappings(
+            state,
+            self.prepared,
+            ranked.slot,
+            self.candidates,
+        )?;
         let hosts = scheduler.hosts();
-        let Some(host) = hosts.get(one.slot).filter(|_| !ways.is_empty()) else {
+        let Some(host) = hosts.get(ranked.slot).filter(|_| !found.is_empty()) else {
             return Ok(None);
         };
-        let (candidates, mappings) = ways.into_iter().unzip();
+        let (candidates, mappings) = found.into_iter().unzip();
         Ok(Some(FeasibleHost {
-            slot: one.slot,
-            score: one.score,
+            slot: ranked.slot,
+            score: ranked.score,
             provider: host.uuid,
             names: Arc::clone(&host.names),
-            zone: hosts.aggregates().zone(one.slot).map(str::to_owned),
+            zone: hosts.aggregates().zone(ranked.slot).map(str::to_owned),
             candidates,
             mappings,
         }))

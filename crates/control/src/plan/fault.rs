@@ -67,7 +67,7 @@ impl PlanFault {
 }
 
 /// The fault of a request that cannot be prepared.
-pub(crate) fn unprepared(refusal: &PrepareRefusal) -> Fault {
+pub(crate) fn unprepared_fault(refusal: &PrepareRefusal) -> Fault {
     Fault {
         code: 500,
         message: format!("No valid host was found. {refusal}."),
@@ -78,7 +78,7 @@ pub(crate) fn unprepared(refusal: &PrepareRefusal) -> Fault {
 
 /// The fault when all rounds lost to concurrent claims, and why the last claim was refused, if that
 /// is known.
-pub(crate) fn others_were_faster(cause: Option<&Refusal>) -> Fault {
+pub(crate) fn lost_to_other_claims(cause: Option<&Refusal>) -> Fault {
     Fault {
         code: 500,
         message: "No valid host was found. Every host that would do was taken by others first."
@@ -114,7 +114,7 @@ mod tests {
                 .unwrap();
         let control = ControlState::default();
         let refusal = scheduler.prepare_cached(&control.placement, &request).err();
-        let fault = unprepared(&refusal.expect("the tenant has no aggregate"));
+        let fault = unprepared_fault(&refusal.expect("the tenant has no aggregate"));
         assert_eq!(
             fault.details,
             r#"{"reason":"tenant_aggregate","project":"p"}"#

@@ -16,7 +16,7 @@ pub(super) fn waits(control: &ControlState, migration: MigrationId) -> bool {
 }
 
 impl Planner {
-    /// Begins with a move, or says what to do with it instead.
+    /// Begins the placement of a move, or returns the plan that replaces it.
     pub(super) fn begin_move(
         &mut self,
         context: &PlanContext<'_>,
@@ -62,7 +62,7 @@ impl Planner {
                 group: spec.group,
                 alternates: self.options.alternates,
                 cell: Some(cell.0),
-                without: source.map(|(slot, _)| slot).into_iter().collect(),
+                excluded_slots: source.map(|(slot, _)| slot).into_iter().collect(),
                 is_move: true,
                 ..Demand::new(request, vec![row.instance.0])
             }),

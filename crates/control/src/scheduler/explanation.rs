@@ -52,18 +52,18 @@ struct Removed {
     left: usize,
 }
 
-/// The other instances of the request that were found a host, and were to be claimed together.
+/// The hosts of the other instances of a request, which were to be claimed together with this one.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Beside<'a> {
+pub struct SiblingPlacements<'a> {
     /// Their hosts.
     pub placed: &'a [(ConsumerUuid, ProviderId)],
-    /// The slots of hosts that they leave no room on.
-    pub refused: &'a [u32],
+    /// The slots of hosts on which they leave no room.
+    pub taken_slots: &'a [u32],
 }
 
 impl NoHostExplanation {
     /// Explains a request on the present state. `reason` is placement's part of the explanation,
-    /// which does not know of what is `beside`.
+    /// which does not take account of the `siblings`.
     #[must_use]
     pub fn find(
         scheduler: &Scheduler,
@@ -71,7 +71,7 @@ impl NoHostExplanation {
         request: &RequestSpec,
         instance: Uuid,
         reason: Option<Arc<QueryExplanation>>,
-        beside: &Beside<'_>,
+        siblings: &SiblingPlacements<'_>,
     ) -> Self {
         let mut why = Self {
             instance,
@@ -95,7 +95,7 @@ impl NoHostExplanation {
         for (word, mask) in left.iter_mut().enumerate() {
             *mask &= hosts.slots().word(word);
         }
-        for slot in beside.refused {
+        for slot in siblings.taken_slots {
             if let Some(mask) = left.get_mut(*slot as usize / 64) {
                 *mask &= !(1 << (slot % 64));
             }
@@ -123,7 +123,7 @@ impl NoHostExplanation {
         }
         // A search that failed because of the rules themselves does not get here.
         let itself = ConsumerUuid::from_uuid(instance);
-        let rules = Rules::bind_with_placed(state, request, itself, beside.placed);
+        let rules = Rules::bind_with_placed(state, request, itself, siblings.placed);
         let rules = rules.unwrap_or_default();
         for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
             *mask = rules.satisfying(state, word, *mask);
@@ -145,8 +145,8 @@ impl NoHostExplanation {
         if !self.impossible.is_empty() {
             text.push_str(&format!(", nobody has {}", self.impossible.join(" with ")));
         }
-        for one in self.filters.iter().filter(|one| one.removed > 0) {
-            text.push_str(&format!(", {} removed {}", one.filter, one.removed));
+        for filter in self.filters.iter().filter(|filter| filter.removed > 0) {
+            text.push_str(&format!(", {} removed {}", filter.filter, filter.removed));
         }
         if self.removed_by_rules > 0 {
             text.push_str(&format!(

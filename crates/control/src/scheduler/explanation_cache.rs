@@ -1,9 +1,9 @@
 //! Explanations of placement for queries without candidates: computed outside of decisions, and
-//! once for all who wait for the same one.
+//! once for all requests that wait for the same one.
 //!
 //! An explanation takes milliseconds in a large fleet. The scheduler is not locked meanwhile, at
 //! most one thread computes explanations for requests over HTTP, and the result is given to
-//! everybody whose equal query was refused before the computation began.
+//! every request whose equal query was refused before the computation began.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use serde_json::value::RawValue;
 use crate::explanation;
 use crate::machine::ControlMachine;
 
-/// The most explanations that are kept.
-const KEPT_MAX: usize = 16;
+/// The most explanations that are cached.
+const CACHED_MAX: usize = 16;
 
 /// Placement's explanation of a query.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ impl QueryExplanation {
 }
 
 fn impossible(found: &Explanation) -> Vec<String> {
-    let places = found.smallest.iter().flatten();
-    let effects = places.filter_map(|place| found.effects.get(*place));
+    let indexes = found.smallest.iter().flatten();
+    let effects = indexes.filter_map(|index| found.effects.get(*index));
     effects
         .map(|effect| effect.constraint.to_string())
         .collect()
@@ -104,9 +104,9 @@ struct CachedExplanation {
 pub(super) struct ExplanationCache {
     /// How many computations have begun.
     begun: AtomicU64,
-    kept: Mutex<VecDeque<CachedExplanation>>,
+    cached: Mutex<VecDeque<CachedExplanation>>,
     /// Held by the one request over HTTP that computes an explanation.
-    lane: tokio::sync::Mutex<()>,
+    computation: tokio::sync::Mutex<()>,
 }
 
 impl ExplanationCache {
@@ -115,27 +115,30 @@ impl ExplanationCache {
         LogicalTime(self.begun.load(Ordering::SeqCst))
     }
 
-    fn kept(
+    fn cached(
         &self,
-        admits: impl Fn(&CachedExplanation) -> bool,
+        is_valid: impl Fn(&CachedExplanation) -> bool,
     ) -> Option<Option<Arc<QueryExplanation>>> {
-        let kept = self.kept.lock();
-        let found = kept.iter().rev().find(|one| admits(one));
-        found.map(|one| one.reason.clone())
+        let cached = self.cached.lock();
+        let found = cached
+            .iter()
+            .rev()
+            .find(|explanation| is_valid(explanation));
+        found.map(|explanation| explanation.reason.clone())
     }
 
-    /// The turn of a request over HTTP. At most one computes an explanation at a time.
-    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.lane.lock().await
+    /// Waits until this request over HTTP may compute an explanation; one does at a time.
+    pub(super) async fn lock_computation(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.computation.lock().await
     }
 
     /// An explanation that was begun after `since`, if there is one.
-    pub(super) fn since(
+    pub(super) fn computed_since(
         &self,
         query: &CandidateQuery,
         since: LogicalTime,
     ) -> Option<Option<Arc<QueryExplanation>>> {
-        self.kept(|one| one.number > since.0 && one.query == *query)
+        self.cached(|explanation| explanation.number > since.0 && explanation.query == *query)
     }
 
     /// Explains a query that was refused before `since`. It blocks writers of the engine, but not
@@ -146,23 +149,24 @@ impl ExplanationCache {
         query: &CandidateQuery,
         since: LogicalTime,
     ) -> Option<Arc<QueryExplanation>> {
-        if let Some(found) = self.since(query, since) {
+        if let Some(found) = self.computed_since(query, since) {
             return found;
         }
         let (basis, number, reason) = engine.read_now(|machine| {
             let state = machine.placement();
             let basis = StateVersion::of(state);
             let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-            let known = self.kept(|one| one.basis == basis && one.query == *query);
+            let known = self
+                .cached(|explanation| explanation.basis == basis && explanation.query == *query);
             let find = || QueryExplanation::find(state, query).map(Arc::new);
             (basis, number, known.unwrap_or_else(find))
         });
-        let mut kept = self.kept.lock();
-        kept.retain(|one| one.query != *query);
-        if kept.len() >= KEPT_MAX {
-            kept.pop_front();
+        let mut cached = self.cached.lock();
+        cached.retain(|explanation| explanation.query != *query);
+        if cached.len() >= CACHED_MAX {
+            cached.pop_front();
         }
-        kept.push_back(CachedExplanation {
+        cached.push_back(CachedExplanation {
             query: query.clone(),
             basis,
             number,

@@ -12,15 +12,15 @@ use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::Scheduler;
 use uuid::Uuid;
 
-use super::explanation::{Beside, NoHostExplanation};
+use super::explanation::{NoHostExplanation, SiblingPlacements};
 use super::explanation_cache::{ExplanationCache, LogicalTime, QueryExplanation};
 use super::refusal_reason::RefusalReason;
 use crate::handle::now;
 use crate::machine::ControlMachine;
 use crate::placer::Contention;
 
-/// The scheduler with its lock, and what is beside it.
-struct Core {
+/// The scheduler behind its lock, and what its handles share.
+struct Shared {
     engine: Engine<ControlMachine>,
     /// The host table, the rankings and their caches. This lock is taken before that of the state,
     /// and never together with another.
@@ -32,7 +32,7 @@ struct Core {
 /// A handle on control's scheduler. Clones refer to the same scheduler.
 #[derive(Clone)]
 pub struct SchedulerHandle {
-    core: Arc<Core>,
+    shared: Arc<Shared>,
 }
 
 /// Why a request found no host.
@@ -46,7 +46,9 @@ pub struct Explanation {
 
 impl std::fmt::Debug for SchedulerHandle {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Ranker").finish_non_exhaustive()
+        formatter
+            .debug_struct("SchedulerHandle")
+            .finish_non_exhaustive()
     }
 }
 
@@ -55,23 +57,23 @@ impl SchedulerHandle {
     /// now, so that the first decision does not have to.
     #[must_use]
     pub fn new(engine: Engine<ControlMachine>, scheduler: Scheduler) -> Self {
-        let core = Core {
+        let shared = Shared {
             engine,
             scheduler: Mutex::new(scheduler),
             contention: Mutex::default(),
             reasons: ExplanationCache::default(),
         };
-        let ranker = Self {
-            core: Arc::new(core),
+        let handle = Self {
+            shared: Arc::new(shared),
         };
-        ranker.decide(|_, _| ());
-        ranker
+        handle.decide(|_, _| ());
+        handle
     }
 
     /// The engine whose state the scheduler reads.
     #[must_use]
     pub fn engine(&self) -> &Engine<ControlMachine> {
-        &self.core.engine
+        &self.shared.engine
     }
 
     /// Computes a value from the scheduler and the state, after the scheduler has caught up with
@@ -81,37 +83,38 @@ impl SchedulerHandle {
     /// they become commands. Nothing else is ranked or decided meanwhile, so `compute` should take
     /// milliseconds at most.
     pub fn decide<T>(&self, compute: impl FnOnce(&mut Scheduler, &ControlState) -> T) -> T {
-        let mut scheduler = self.core.scheduler.lock();
+        let mut scheduler = self.shared.scheduler.lock();
         self.engine().read_now(|machine| {
             scheduler.observe(machine.placement(), now());
             compute(&mut scheduler, &machine.0)
         })
     }
 
-    /// Computes a value from the scheduler's host table as it is, with no look at the state.
+    /// Computes a value from the scheduler's host table as it is, without reading the state.
     pub fn hosts<T>(&self, compute: impl FnOnce(&HostTable) -> T) -> T {
-        compute(self.core.scheduler.lock().hosts())
+        compute(self.shared.scheduler.lock().hosts())
     }
 
-    /// How often others were faster lately.
+    /// How often other claims took selected hosts first, lately.
     #[must_use]
     pub fn contention(&self) -> Contention {
-        *self.core.contention.lock()
+        *self.shared.contention.lock()
     }
 
-    /// Records the outcome of claims. The scheduler must not be waited for meanwhile.
-    pub fn note<T>(&self, outcome: impl FnOnce(&mut Contention) -> T) -> T {
-        outcome(&mut self.core.contention.lock())
+    /// Updates the contention with the outcome of claims. `update` must not take the lock of the
+    /// scheduler.
+    pub fn update_contention<T>(&self, update: impl FnOnce(&mut Contention) -> T) -> T {
+        update(&mut self.shared.contention.lock())
     }
 
     /// The present moment, as [`Self::explain`] needs it.
     #[must_use]
     pub fn moment(&self) -> LogicalTime {
-        self.core.reasons.moment()
+        self.shared.reasons.moment()
     }
 
     /// Explains why a request finds no host on the present state. `since` is a moment after the
-    /// refusal: an explanation that was begun later may be reused. This looks at every host, with
+    /// refusal: an explanation that was begun later may be reused. This tests every host, with
     /// the scheduler unlocked for most of the time.
     #[must_use]
     pub fn explain(
@@ -121,12 +124,12 @@ impl SchedulerHandle {
         instance: Uuid,
         since: LogicalTime,
     ) -> Explanation {
-        let reasons = &self.core.reasons;
+        let reasons = &self.shared.reasons;
         let reason = reasons.find(self.engine(), &prepared.query, since);
         let why = self.decide(|scheduler, control| {
-            let beside = Beside::default();
+            let siblings = SiblingPlacements::default();
             let state = &control.placement;
-            NoHostExplanation::find(scheduler, state, request, instance, reason, &beside)
+            NoHostExplanation::find(scheduler, state, request, instance, reason, &siblings)
         });
         Explanation {
             sentence: why.sentence(),
@@ -134,28 +137,28 @@ impl SchedulerHandle {
         }
     }
 
-    /// Placement's part of an explanation, computed on a thread for what may block, and for one
+    /// Placement's part of an explanation, computed on a thread that may block, and for one
     /// request at a time. `since` is a moment after the query found nothing.
-    pub async fn reason(
+    pub async fn explain_query(
         &self,
         query: CandidateQuery,
         since: LogicalTime,
     ) -> Option<Arc<QueryExplanation>> {
-        let core = Arc::clone(&self.core);
-        let _turn = core.reasons.turn().await;
-        if let Some(found) = core.reasons.since(&query, since) {
+        let shared = Arc::clone(&self.shared);
+        let _computation = shared.reasons.lock_computation().await;
+        if let Some(found) = shared.reasons.computed_since(&query, since) {
             return found;
         }
-        let core = Arc::clone(&self.core);
-        let looking =
-            tokio::task::spawn_blocking(move || core.reasons.find(&core.engine, &query, since));
-        looking.await.ok().flatten()
+        let shared = Arc::clone(&self.shared);
+        let computing =
+            tokio::task::spawn_blocking(move || shared.reasons.find(&shared.engine, &query, since));
+        computing.await.ok().flatten()
     }
 
     /// Changes the scheduler's host table. New hosts are added to the rankings at once, so that no
     /// later decision has to do that for many of them.
     pub fn with_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
-        let mut scheduler = self.core.scheduler.lock();
+        let mut scheduler = self.shared.scheduler.lock();
         let changed = change(scheduler.hosts_mut());
         if scheduler.hosts().has_newly_unbound() {
             self.engine().read_now(|machine| {
@@ -166,8 +169,7 @@ impl SchedulerHandle {
     }
 }
 
-/// Why a request cannot be searched for, as JSON for a fault; empty if its sentence says
-/// everything.
+/// Why a request cannot be searched for, as JSON for a fault; empty if its sentence is complete.
 #[must_use]
 pub fn cause_of(refusal: &PrepareRefusal) -> String {
     let cause = match refusal {

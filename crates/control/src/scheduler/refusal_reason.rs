@@ -1,4 +1,4 @@
-//! The single reason of a refusal that needs no look at all hosts: the claim of one candidate, or a
+//! The single reason of a refusal that does not depend on all hosts: the claim of one candidate, or a
 //! request for which a pre-filter leaves no host.
 
 use placewright_placement::Refusal;
@@ -25,7 +25,7 @@ pub enum RefusalReason {
         provider: Uuid,
         /// The resource class.
         resource_class: String,
-        /// The amount that the claim asks for.
+        /// The amount that the claim requests.
         amount: i64,
     },
     /// A provider has no inventory of a class (any more).

@@ -1,6 +1,6 @@
 //! The rows of a cell, and the changes that write them.
 
-use placewright_conductor::cell_conductor::state::Next;
+use placewright_conductor::cell_conductor::state::Continuation;
 use placewright_conductor::cell_conductor::{
     Change, GuestRef, Host, Instance, Job, JobKind, Meta, Stage, Step, Target, VmState,
 };
@@ -11,9 +11,9 @@ row!(Instance {
     vm_state,
     guest,
     zone,
-    claim,
+    claim_number,
     attempt,
-    turn,
+    move_number,
     actions,
     fault,
     created_at,
@@ -33,7 +33,7 @@ row!(Job {
     state_before,
     is_broken,
     fault,
-    clearing,
+    awaited_destructions,
 });
 row!(Target { candidate, number });
 
@@ -57,7 +57,7 @@ choice!(Stage {
     5 AwaitClaim(next),
 });
 
-choice!(Next {
+choice!(Continuation {
     0 Release,
     1 Settle(keep),
     2 Return,

@@ -22,9 +22,9 @@ row!(Mapping {
     user,
     created_at,
     is_deleting,
-    claim,
-    answer,
-    turn,
+    claim_number,
+    claim_response,
+    move_number,
     migrations,
 });
 row!(Buried { fault });
@@ -34,7 +34,7 @@ row!(Move {
     kind,
     stage,
     spec,
-    turn,
+    move_number,
     held,
     decision;
     added_usage
@@ -50,7 +50,11 @@ row!(Migration {
     updated_at,
     fault,
 });
-row!(Rebuild { spec, at, seen });
+row!(Rebuild {
+    spec,
+    at,
+    view_updated_at
+});
 row!(Flavor {
     name,
     vcpus,
@@ -110,7 +114,7 @@ choice!(BuildStage {
 choice!(MoveStage {
     0 Requested,
     1 Reserved,
-    2 Placed { selection, alternates, claim },
+    2 Placed { selection, alternates, claim_number },
     3 InCell,
     4 Cancelling,
 });

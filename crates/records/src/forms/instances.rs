@@ -31,7 +31,7 @@ row!(Action {
     name,
     started_at,
     finished_at,
-    tries,
+    attempts,
     fault
 });
 row!(Attempt {
@@ -122,7 +122,7 @@ impl Form for SharedRow {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
         let common = from.bytes()?;
-        Ok(Self::parted(common.into(), from.bytes()?))
+        Ok(Self::from_parts(common.into(), from.bytes()?))
     }
 }
 

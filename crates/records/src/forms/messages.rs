@@ -10,7 +10,7 @@ row!(Create {
     spec,
     selection,
     alternates,
-    claim
+    claim_number
 });
 row!(MoveOrder {
     instance,
@@ -18,17 +18,17 @@ row!(MoveOrder {
     selection,
     alternates,
     spec,
-    claim
+    claim_number
 });
 row!(ClaimRequest {
     instance,
     number,
-    want
+    change
 });
 row!(InstanceView {
     vm_state,
     job,
-    spec,
+    spec_digest,
     guest,
     zone,
     fault,
@@ -49,11 +49,11 @@ row!(HostView {
 
 choice!(Message {
     0 Create(create),
-    1 Delete { instance, claim },
-    2 Reserve { instance, migration, kind, turn },
+    1 Delete { instance, claim_number },
+    2 Reserve { instance, migration, kind, move_number },
     3 Move(order),
     4 Cancel { instance, migration },
-    5 Conclude { instance, migration, decision },
+    5 ConfirmOrRevert { instance, migration, decision },
 });
 
 choice!(Reply {

@@ -110,9 +110,9 @@ pub fn instances_of_control() -> Vec<Change> {
         user: "u".into(),
         created_at: AT,
         is_deleting: true,
-        claim: 300,
-        answer: Some(ClaimResponse::Swapped { index: 1 }),
-        turn: 2,
+        claim_number: 300,
+        claim_response: Some(ClaimResponse::Swapped { index: 1 }),
+        move_number: 2,
         migrations: vec![MIGRATION],
     };
     let move_row = Move {
@@ -121,10 +121,10 @@ pub fn instances_of_control() -> Vec<Change> {
         stage: MoveStage::Placed {
             selection: candidate(),
             alternates: vec![],
-            claim: 3,
+            claim_number: 3,
         },
         spec: Some(spec()),
-        turn: 2,
+        move_number: 2,
         held: amounts(),
         decision: Some(MoveDecision::Revert),
         added_usage: Usage::default(),
@@ -208,7 +208,7 @@ pub fn tables_of_control() -> Vec<Change> {
     let rebuild = Rebuild {
         spec: spec(),
         at: AT,
-        seen: AT,
+        view_updated_at: AT,
     };
     let topology = GroupTopology { rules: vec![] };
     let row = Cell {
@@ -246,9 +246,9 @@ pub fn cell_changes() -> Vec<cell::Change> {
         vm_state: VmState::Resized,
         guest: Some(guest_ref),
         zone: Some("z".into()),
-        claim: 3,
+        claim_number: 3,
         attempt: 9,
-        turn: 1,
+        move_number: 1,
         actions: 2,
         fault: Some(fault()),
         created_at: AT,
@@ -270,13 +270,13 @@ pub fn cell_changes() -> Vec<cell::Change> {
         state_before: VmState::Active,
         is_broken: true,
         fault: Some(fault()),
-        clearing: vec![guest_ref],
+        awaited_destructions: vec![guest_ref],
     };
     let action = Action {
         name: "create".into(),
         started_at: AT,
         finished_at: Some(AT),
-        tries: vec![Attempt {
+        attempts: vec![Attempt {
             host: HOST,
             attempt: 1,
             started_at: AT,
@@ -326,7 +326,7 @@ pub fn reservation_changes(count: u128) -> Vec<control::Change> {
         let conductor_changes = format!(r#"","launch_index":{number}}}}}"#);
         let spec = Spec {
             name: format!("vm-{number}"),
-            body: SharedText::parted(Arc::clone(&common), conductor_changes).into(),
+            body: SharedText::from_parts(Arc::clone(&common), conductor_changes).into(),
             ..first.clone()
         };
         let instance = InstanceId(Uuid::from_u128(number));
@@ -342,7 +342,7 @@ pub fn envelopes() -> Vec<Envelope> {
         spec: spec(),
         selection: candidate(),
         alternates: vec![candidate()],
-        claim: 300,
+        claim_number: 300,
     };
     let order = MoveOrder {
         instance: INSTANCE,
@@ -350,26 +350,26 @@ pub fn envelopes() -> Vec<Envelope> {
         selection: candidate(),
         alternates: vec![candidate()],
         spec: Some(spec()),
-        claim: 4,
+        claim_number: 4,
     };
     let messages = [
         Message::Create(Box::new(create)),
         Message::Delete {
             instance: INSTANCE,
-            claim: 5,
+            claim_number: 5,
         },
         Message::Reserve {
             instance: INSTANCE,
             migration: MIGRATION,
             kind: MoveKind::Unshelve,
-            turn: 6,
+            move_number: 6,
         },
         Message::Move(Box::new(order)),
         Message::Cancel {
             instance: INSTANCE,
             migration: MIGRATION,
         },
-        Message::Conclude {
+        Message::ConfirmOrRevert {
             instance: INSTANCE,
             migration: MIGRATION,
             decision: MoveDecision::Confirm,
@@ -424,7 +424,7 @@ pub fn claim_requests() -> Vec<ClaimRequest> {
         .map(|change| ClaimRequest {
             instance: INSTANCE,
             number: 7,
-            want: change,
+            change,
         })
         .collect()
 }
@@ -446,7 +446,7 @@ pub fn actions() -> Vec<Action> {
         name: "create".into(),
         started_at: AT,
         finished_at: Some(AT),
-        tries: vec![Attempt {
+        attempts: vec![Attempt {
             host: HOST,
             attempt: 1,
             started_at: AT,
@@ -518,10 +518,10 @@ pub fn cell_events() -> Vec<CellEvent> {
         job: Some(JobView {
             kind: JobKind::Move(MoveKind::Resize),
             migration: Some(MIGRATION),
-            stage: Stage::AwaitDestroyed(cell::Next::Settle(MoveSide::Source)),
+            stage: Stage::AwaitDestroyed(cell::Continuation::Settle(MoveSide::Source)),
             target: Some(HOST),
         }),
-        spec: u64::MAX,
+        spec_digest: u64::MAX,
         guest: Some(GuestRef {
             host: HOST,
             number: 3,

@@ -30,7 +30,7 @@ pub fn move_with_usage() -> Move {
         kind: MoveKind::Resize,
         stage: MoveStage::Requested,
         spec: Some(spec_with_usage()),
-        turn: 1,
+        move_number: 1,
         held: vec![],
         decision: None,
         added_usage: Usage::new(UsageAmounts {

@@ -30,24 +30,24 @@ impl Collector for CellMetrics {
         let Some(cell) = self.0.upgrade() else {
             return Ok(());
         };
-        let figures = cell.figures();
+        let metrics = cell.metrics();
         for (name, help, value) in [
             (
                 "instances",
                 "Instances that the cell has",
-                figures.instances,
+                metrics.instances,
             ),
-            ("hosts", "Hosts that were ever heard of", figures.hosts),
+            ("hosts", "Hosts that were ever heard of", metrics.hosts),
             (
                 "hosts_up",
                 "Hosts whose agents are heard of",
-                figures.hosts_up,
+                metrics.hosts_up,
             ),
-            ("followers", "Followers", figures.followers),
+            ("followers", "Followers", metrics.followers),
             (
                 "queued_events",
                 "Events that wait to be decided",
-                figures.queued,
+                metrics.queued,
             ),
         ] {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
@@ -55,32 +55,32 @@ impl Collector for CellMetrics {
             gauge.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
         }
         for (name, help, value) in [
-            ("connections", "Connections of agents", figures.connections),
-            ("orders", "Orders sent to agents", figures.orders),
+            ("connections", "Connections of agents", metrics.connections),
+            ("orders", "Orders sent to agents", metrics.orders),
             (
                 "orders_dropped",
                 "Orders that found no connection or a full one, and are repeated",
-                figures.orders_dropped,
+                metrics.orders_dropped,
             ),
             (
                 "asks",
                 "Asks that placement answered",
-                figures.claim_requests,
+                metrics.claim_requests,
             ),
             (
                 "asks_failed",
                 "Asks that placement did not answer, and are repeated",
-                figures.asks_failed,
+                metrics.claim_requests_failed,
             ),
             (
                 "repeated",
                 "Orders and asks that were repeated because nothing was heard",
-                figures.repeated,
+                metrics.repeated,
             ),
             (
                 "followers_cut_off",
                 "Followers that took nothing for too long",
-                figures.followers_cut_off,
+                metrics.followers_cut_off,
             ),
         ] {
             let counter = ConstCounter::new(value);

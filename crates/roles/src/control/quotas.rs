@@ -47,7 +47,7 @@ pub(super) fn reader(options: &Options) -> Result<Option<LimitsReader>, ConfigEr
 pub(super) async fn start(options: &Options, runtime: &Arc<Runtime>) -> anyhow::Result<()> {
     let compute = &options.compute;
     let reader = reader(options)?;
-    let control = runtime.conductor().clone();
+    let control = runtime.control().clone();
     let defaults = compute.quota_defaults.0.clone();
     let configured = control.configure_quotas(defaults, reader.is_some());
     let configured = configured.await;
@@ -67,9 +67,9 @@ async fn run(
     interval: Duration,
 ) {
     let options = runtime
-        .ranker()
+        .scheduler()
         .decide(|scheduler, _| scheduler.translate_options());
-    match control.count_old_instances(&options).await {
+    match control.count_uncounted_instances(&options).await {
         Ok(0) => {}
         Ok(instances) => tracing::info!(instances, "counted for quotas for the first time"),
         Err(error) => tracing::warn!(%error, "old instances are not counted for quotas"),
@@ -82,7 +82,7 @@ async fn run(
     loop {
         let result = match reader.read().await {
             Ok(limits) => {
-                let applied = control.take_unified_limits(unified_limits(limits)).await;
+                let applied = control.set_unified_limits(unified_limits(limits)).await;
                 applied.map_err(|error| chain(&error))
             }
             Err(error) => Err(error.to_string()),

@@ -230,7 +230,7 @@ impl RunningControl {
             let client = CellClient::new(ClientOptions {
                 token: self.token.clone(),
                 identity: self.identity.client_identity_for(name),
-                call_timeout: runtime.conductor().options().answer_timeout,
+                call_timeout: runtime.control().options().answer_timeout,
                 ..ClientOptions::new(address)
             });
             let config_error =
@@ -333,7 +333,7 @@ impl RunningControl {
                 return Ok(());
             };
             let services = Services {
-                placement: Some(Arc::new(runtime.conductor().clone())),
+                placement: Some(Arc::new(runtime.control().clone())),
                 certificates: self.identity.certificate_link(),
                 ..Services::default()
             };

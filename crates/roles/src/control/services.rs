@@ -34,7 +34,7 @@ pub(super) fn with_threads_and_store(
     placement: &Placement,
 ) -> Arc<Gateway> {
     let store = placement.clone();
-    let readiness = move || store.store_fails().then_some("the store fails\n");
+    let readiness = move || store.is_store_failing().then_some("the store fails\n");
     let gateway = gateway.with_costly_work(threads.costly_work());
     Arc::new(gateway.with_readiness(readiness))
 }
@@ -87,7 +87,7 @@ pub(super) fn compute_api(
         public_url: options.compute.public_url.clone(),
         limits,
         translate: runtime
-            .ranker()
+            .scheduler()
             .decide(|scheduler, _| scheduler.translate_options()),
         images: Arc::new(images),
     };

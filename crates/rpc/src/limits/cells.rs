@@ -45,8 +45,12 @@ impl Validate for Envelope {
         match &self.message {
             Message::Create(create) => create.check(path.field("create")),
             Message::Move(order) => order.check(path.field("move")),
-            Message::Delete { claim, .. } => path.field("delete").field("claim").number(*claim),
-            Message::Reserve { .. } | Message::Cancel { .. } | Message::Conclude { .. } => Ok(()),
+            Message::Delete { claim_number, .. } => {
+                path.field("delete").field("claim").number(*claim_number)
+            }
+            Message::Reserve { .. } | Message::Cancel { .. } | Message::ConfirmOrRevert { .. } => {
+                Ok(())
+            }
         }
     }
 }
@@ -56,7 +60,7 @@ impl Validate for Create {
         self.spec.check(path.field("spec"))?;
         self.selection.check(path.field("selection"))?;
         path.field("alternates").each(&self.alternates, PARTS_MAX)?;
-        path.field("claim").number(self.claim)
+        path.field("claim").number(self.claim_number)
     }
 }
 
@@ -67,7 +71,7 @@ impl Validate for MoveOrder {
         if let Some(spec) = &self.spec {
             spec.check(path.field("spec"))?;
         }
-        path.field("claim").number(self.claim)
+        path.field("claim").number(self.claim_number)
     }
 }
 
@@ -113,7 +117,7 @@ impl Validate for Action {
         if let Some(finished_at) = self.finished_at {
             path.field("finished_at").time(finished_at)?;
         }
-        path.field("tries").each(&self.tries, LIST_MAX)?;
+        path.field("attempts").each(&self.attempts, LIST_MAX)?;
         let fault = self.fault.as_ref();
         fault.map_or(Ok(()), |fault| fault.check(path.field("fault")))
     }
@@ -131,7 +135,7 @@ impl Validate for Attempt {
 impl Validate for ClaimRequest {
     fn check(&self, path: FieldPath<'_>) -> Result<(), LimitExceeded> {
         path.field("number").number(self.number)?;
-        match &self.want {
+        match &self.change {
             ClaimChange::Swap { candidates } => {
                 path.field("candidates").each(candidates, PARTS_MAX)
             }

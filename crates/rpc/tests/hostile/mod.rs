@@ -340,17 +340,17 @@ pub(crate) fn random_envelope(rng: &mut Rng) -> Envelope {
             spec: spec(rng),
             selection: candidate(rng),
             alternates: rng.list_of(candidate),
-            claim: rng.number(),
+            claim_number: rng.number(),
         })),
         1 => Message::Delete {
             instance,
-            claim: rng.number(),
+            claim_number: rng.number(),
         },
         2 => Message::Reserve {
             instance,
             migration,
             kind: MoveKind::Resize,
-            turn: rng.small(),
+            move_number: rng.small(),
         },
         3 => Message::Move(Box::new(MoveOrder {
             instance,
@@ -358,13 +358,13 @@ pub(crate) fn random_envelope(rng: &mut Rng) -> Envelope {
             selection: candidate(rng),
             alternates: rng.list_of(candidate),
             spec: rng.option_of(spec),
-            claim: rng.number(),
+            claim_number: rng.number(),
         })),
         4 => Message::Cancel {
             instance,
             migration,
         },
-        _ => Message::Conclude {
+        _ => Message::ConfirmOrRevert {
             instance,
             migration,
             decision: MoveDecision::Revert,

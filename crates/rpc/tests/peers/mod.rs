@@ -75,7 +75,7 @@ impl FakeCell {
 }
 
 impl CellLink for FakeCell {
-    fn cell(&self) -> LinkFuture<'_, CellId> {
+    fn cell_id(&self) -> LinkFuture<'_, CellId> {
         Box::pin(async { self.check().await.map(|()| self.id) })
     }
 
@@ -88,7 +88,7 @@ impl CellLink for FakeCell {
         Box::pin(async { Ok(replies) })
     }
 
-    fn act(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
+    fn perform(&self, operation: CellOperation) -> LinkFuture<'_, Reply> {
         Box::pin(async move {
             match operation {
                 CellOperation::Shelve { instance } => Ok(Reply::Refused(instance.to_string())),
@@ -105,7 +105,7 @@ impl CellLink for FakeCell {
             name: instance.to_string(),
             started_at: Timestamp(1),
             finished_at: None,
-            tries: Vec::new(),
+            attempts: Vec::new(),
             fault: None,
         };
         Box::pin(async { Ok(vec![action]) })
@@ -136,11 +136,11 @@ impl CellLink for FakeCell {
 }
 
 impl PlacementLink for FakeCell {
-    fn ask(&self, claim_requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
+    fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         let index = |claim_request: &ClaimRequest| ClaimResponse::Swapped {
             index: u32::try_from(claim_request.number).unwrap(),
         };
-        let responses = claim_requests.iter().map(index).collect();
+        let responses = requests.iter().map(index).collect();
         Box::pin(async { Ok(responses) })
     }
 }
@@ -280,7 +280,7 @@ pub(crate) fn envelopes(count: u128, bytes: usize) -> Vec<Envelope> {
                 amounts: Vec::new(),
             },
             alternates: Vec::new(),
-            claim: 1,
+            claim_number: 1,
         })),
     };
     (0..count).map(message).collect()
@@ -290,7 +290,7 @@ pub(crate) fn claim_requests(count: u64) -> Vec<ClaimRequest> {
     let message = |number: u64| ClaimRequest {
         instance: instance(number.into()),
         number,
-        want: ClaimChange::Release { last: false },
+        change: ClaimChange::Release { last: false },
     };
     (0..count).map(message).collect()
 }

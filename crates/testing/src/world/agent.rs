@@ -49,7 +49,7 @@ impl Agent {
     /// event.
     pub fn carry_out(&mut self, effect: &Effect, fails: bool) -> Option<Event> {
         match effect {
-            Effect::Agent { session, order, .. } => {
+            Effect::RequestStep { session, order, .. } => {
                 if *session != self.session || !self.is_up {
                     return None;
                 }
@@ -72,7 +72,7 @@ impl Agent {
                     number: *number,
                 })
             }
-            Effect::Ask(_) => None,
+            Effect::RequestClaim(_) => None,
         }
     }
 

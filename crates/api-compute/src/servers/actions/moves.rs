@@ -385,7 +385,7 @@ async fn end_move(
     };
     let migration = request.read(find).await?;
     request
-        .execute(Command::Conclude {
+        .execute(Command::ConfirmOrRevert {
             migration,
             decision,
         })

@@ -2,7 +2,7 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
-use placewright_conductor::super_conductor::{Command, RebuildEvent, of_spec};
+use placewright_conductor::super_conductor::{Command, RebuildEvent, spec_bytes};
 use placewright_conductor::{CellId, ControlState, Fault, HostId, InstanceId, Spec};
 use placewright_control::Views;
 use placewright_http::{ApiError, ApiResult, Reply};
@@ -157,10 +157,10 @@ impl RebuildPlan {
         let record_event = |event| request.execute(Command::Rebuild { instance, event });
         let begun = RebuildEvent::Begun {
             spec: Box::new(self.spec.clone()),
-            seen: self.reported_at,
+            view_updated_at: self.reported_at,
         };
         let begin = Command::Bounded {
-            bounds: vec![request.project_bytes_bound(&self.spec.project, of_spec(&self.spec))],
+            bounds: vec![request.project_bytes_bound(&self.spec.project, spec_bytes(&self.spec))],
             command: Box::new(Command::Rebuild {
                 instance,
                 event: begun,

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use placewright_control::placer::{
-    Contention, Demand, LookContext, Next, Placing, SearchResults, TimeSlice, claim, correct,
-    depart,
+    Contention, Demand, Placing, RoundEnd, SearchContext, SearchResults, TimeSlice,
+    apply_corrections, claim, remove_pending,
 };
 use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::{Engine, Follower, Machine as _};
@@ -168,7 +168,7 @@ impl RacingScheduler {
         self.results.decisions += 1;
         let instance = self.random.uuid();
         let mut demand = Demand::new(Arc::new(request), vec![instance]);
-        demand.without.clone_from(&self.full_hosts);
+        demand.excluded_slots.clone_from(&self.full_hosts);
         let mut placing = Placing::new(demand.clone());
         let mut is_copy_current = false;
         loop {
@@ -182,7 +182,7 @@ impl RacingScheduler {
                     self.results.second += 1;
                     self.catch_up()?;
                     is_copy_current = true;
-                    if placing.go_on() != Next::Again {
+                    if placing.end_round() != RoundEnd::SearchAgain {
                         self.results.visible += 1;
                         return Ok(true);
                     }
@@ -194,10 +194,10 @@ impl RacingScheduler {
                 // The copy shows no host with capacity, but it may be outdated.
                 _ => {
                     self.results.second += 1;
-                    self.contention.note_failed();
+                    self.contention.record_failure();
                     self.catch_up()?;
                     is_copy_current = true;
-                    demand.without.clear();
+                    demand.excluded_slots.clear();
                     placing = Placing::new(demand.clone());
                 }
             }
@@ -206,15 +206,15 @@ impl RacingScheduler {
 
     /// Ranks hosts on the copy.
     fn rank(&mut self, placing: &mut Placing) -> anyhow::Result<SearchResults> {
-        let mut context = LookContext {
+        let mut context = SearchContext {
             scheduler: &mut self.scheduler,
             state: self.copy.placement(),
             contention: self.contention,
-            number: self.number,
-            closed: &[],
-            avoided: &[],
+            scheduler_number: self.number,
+            excluded_cells: &[],
+            avoided_cells: &[],
         };
-        Ok(placing.look(&mut context, &TimeSlice::endless())?)
+        Ok(placing.find_hosts(&mut context, &TimeSlice::endless())?)
     }
 
     /// Claims one of the ranked hosts; false if none had capacity.
@@ -222,13 +222,13 @@ impl RacingScheduler {
         let command = placing.claim("races", "races", AT);
         let answer = submit_placement(&self.engine, command);
         let corrections = match self.runtime.block_on(answer)? {
-            Ok(Outcome::Claimed(chosen)) => placing.decided(&chosen, &mut self.contention),
+            Ok(Outcome::Claimed(chosen)) => placing.apply_claimed(&chosen, &mut self.contention),
             Err(refusal @ Refusal::NothingFits { .. }) => {
-                placing.refused(Some(refusal), &mut self.contention)
+                placing.apply_refused(Some(refusal), &mut self.contention)
             }
             other => bail!("a claim ended in {other:?}"),
         };
-        correct(&mut self.scheduler, self.copy.placement(), &corrections);
+        apply_corrections(&mut self.scheduler, self.copy.placement(), &corrections);
         let is_claimed = placing.claimed().next().is_some();
         ensure!(is_claimed || !corrections.is_empty(), "a claim of nothing");
         Ok(is_claimed)
@@ -236,7 +236,7 @@ impl RacingScheduler {
 
     /// Records a claim. True if many of its hosts were full already.
     fn record_claim(&mut self, placing: &Placing, named: usize) -> bool {
-        let full_named_hosts = placing.missed();
+        let full_named_hosts = placing.missed_slots();
         // In a group, a rule may have excluded the hosts, which does not mean that they are full.
         if placing.demand().group.is_none() {
             self.full_hosts.extend(full_named_hosts);
@@ -254,7 +254,7 @@ impl RacingScheduler {
         let consumer = self
             .running_instances
             .swap_remove(usize::try_from(index).unwrap_or_default());
-        depart(self.scheduler.hosts_mut(), consumer);
+        remove_pending(self.scheduler.hosts_mut(), consumer);
         drop(submit_placement(&self.engine, claim::release(consumer)));
         self.results.ended += 1;
     }

@@ -29,13 +29,13 @@ impl DecisionContext<'_> {
         if session >= NUMBER_END || known.is_some_and(|known| known >= session) {
             return Err(Refusal::OldSession(host));
         }
-        let there: BTreeSet<GuestKey> = guests.iter().map(|(id, n)| (host, *id, *n)).collect();
+        let reported: BTreeSet<GuestKey> = guests.iter().map(|(id, n)| (host, *id, *n)).collect();
         for key in self.state.doomed_on(host) {
-            if !there.contains(&key) {
+            if !reported.contains(&key) {
                 changes.push(Change::Doomed(key, None));
             }
         }
-        for key in &there {
+        for key in &reported {
             let is_known = self.state.guests.contains_key(key);
             if !is_known && !self.state.doomed.contains_key(key) {
                 changes.push(Change::Doomed(*key, Some(Box::new(self.at))));
@@ -46,9 +46,9 @@ impl DecisionContext<'_> {
             is_up: true,
         };
         changes.push(Change::Host(host, Some(Box::new(row))));
-        self.go_on_without(host, &|key| !there.contains(key), changes);
-        for key in self.guests_on(host).filter(|key| !there.contains(key)) {
-            self.missed(key, changes);
+        self.continue_waiting_jobs(host, &|key| !reported.contains(key), changes);
+        for key in self.guests_on(host).filter(|key| !reported.contains(key)) {
+            self.handle_missing_guest(key, changes);
         }
         Ok(())
     }
@@ -59,21 +59,22 @@ impl DecisionContext<'_> {
         rows.take_while(move |key| key.0 == host)
     }
 
-    /// Handles a wanted guest that the host does not have.
-    fn missed(self, (host, instance, number): GuestKey, changes: &mut Vec<Change>) {
+    /// Handles a guest that the host should have and does not report.
+    fn handle_missing_guest(self, (host, instance, number): GuestKey, changes: &mut Vec<Change>) {
         let Some(mut work) = UnitOfWork::load(self, instance) else {
             return;
         };
-        let is_it = work.row.guest == Some(GuestRef { host, number });
-        if !is_it || work.job.is_some() || work.row.vm_state != VmState::Active {
+        let is_current = work.row.guest == Some(GuestRef { host, number });
+        if !is_current || work.job.is_some() || work.row.vm_state != VmState::Active {
             return;
         }
         work.lose_guest();
         work.store(changes);
     }
 
-    /// Continues the jobs that waited for guests which are gone now.
-    fn go_on_without(
+    /// Continues the jobs that waited for guests of a host to be destroyed and that need not wait
+    /// any more.
+    fn continue_waiting_jobs(
         self,
         host: HostId,
         is_gone: &dyn Fn(&GuestKey) -> bool,
@@ -83,15 +84,17 @@ impl DecisionContext<'_> {
             let Some(job) = self.state.jobs.get(&instance) else {
                 continue;
             };
-            let gone = |place: &GuestRef| {
-                place.host == host && is_gone(&(place.host, instance, place.number))
+            let gone = |guest: &GuestRef| {
+                guest.host == host && is_gone(&(guest.host, instance, guest.number))
             };
-            if !matches!(job.stage, Stage::AwaitDestroyed(_)) || !job.clearing.iter().any(gone) {
+            if !matches!(job.stage, Stage::AwaitDestroyed(_))
+                || !job.awaited_destructions.iter().any(gone)
+            {
                 continue;
             }
             if let Some(mut work) = UnitOfWork::load(self, instance) {
                 if let Some(job) = &mut work.job {
-                    job.clearing.retain(|place| !gone(place));
+                    job.awaited_destructions.retain(|guest| !gone(guest));
                 }
                 work.check_destroyed();
                 work.store(changes);
@@ -111,7 +114,7 @@ impl DecisionContext<'_> {
             session: row.session,
         };
         changes.push(Change::Host(host, Some(Box::new(row))));
-        self.go_on_without(host, &|_| true, changes);
+        self.continue_waiting_jobs(host, &|_| true, changes);
         for instance in self.state.instances_on(host) {
             let Some(job) = self.state.jobs.get(&instance) else {
                 continue;
@@ -119,7 +122,7 @@ impl DecisionContext<'_> {
             let Stage::Step(step) = job.stage else {
                 continue;
             };
-            if job.host_of(step).is_some_and(|place| place.host == host)
+            if job.host_of(step).is_some_and(|guest| guest.host == host)
                 && let Some(mut work) = UnitOfWork::load(self, instance)
             {
                 work.step_failed("The host is down.", true);
@@ -141,7 +144,7 @@ impl DecisionContext<'_> {
             changes.push(Change::Doomed(key, None));
         }
         changes.push(Change::Host(host, None));
-        self.go_on_without(host, &|_| true, changes);
+        self.continue_waiting_jobs(host, &|_| true, changes);
         Ok(())
     }
 
@@ -152,8 +155,8 @@ impl DecisionContext<'_> {
         failure: Option<&Failure>,
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
-        let mut work = self.work(instance)?;
-        let place = work.job.as_ref().and_then(|job| match job.stage {
+        let mut work = self.load(instance)?;
+        let guest = work.job.as_ref().and_then(|job| match job.stage {
             Stage::Step(step) => job.host_of(step),
             Stage::Reserved
             | Stage::Swap
@@ -161,10 +164,10 @@ impl DecisionContext<'_> {
             | Stage::AwaitDestroyed(_)
             | Stage::AwaitClaim(_) => None,
         });
-        let place = place.filter(|place| place.host == host);
-        let row = place.and_then(|place| self.state.hosts.get(&place.host));
-        let is_asked = row.is_some_and(|row| row.session == session);
-        if work.row.attempt != attempt || !is_asked {
+        let guest = guest.filter(|guest| guest.host == host);
+        let row = guest.and_then(|guest| self.state.hosts.get(&guest.host));
+        let is_in_session = row.is_some_and(|row| row.session == session);
+        if work.row.attempt != attempt || !is_in_session {
             return Err(Refusal::Stale {
                 instance,
                 given: attempt.into(),
@@ -189,8 +192,8 @@ impl DecisionContext<'_> {
         changes.push(Change::Doomed(key, None));
         if let Some(mut work) = UnitOfWork::load(self, instance) {
             if let Some(job) = &mut work.job {
-                job.clearing
-                    .retain(|place| *place != GuestRef { host, number });
+                job.awaited_destructions
+                    .retain(|guest| *guest != GuestRef { host, number });
             }
             work.check_destroyed();
             work.store(changes);
@@ -207,7 +210,7 @@ impl UnitOfWork<'_> {
             code: 500,
             message: "The host does not have the instance any more.".into(),
             details: String::new(),
-            at: self.now.at,
+            at: self.context.at,
         });
     }
 }

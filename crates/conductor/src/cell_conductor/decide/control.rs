@@ -2,7 +2,9 @@
 
 use super::DecisionContext;
 use super::unit_of_work::UnitOfWork;
-use crate::cell_conductor::state::{Change, Instance, Job, JobKind, Next, Stage, Target, VmState};
+use crate::cell_conductor::state::{
+    Change, Continuation, Instance, Job, JobKind, Stage, Target, VmState,
+};
 use crate::claim_request::MoveSide;
 use crate::ids::{InstanceId, MigrationId};
 use crate::message::{Create, Envelope, Message, MoveDecision, MoveKind, MoveOrder, Reply};
@@ -17,19 +19,22 @@ impl DecisionContext<'_> {
                 }
                 self.create(create, changes)
             }
-            Message::Delete { instance, claim } => self.delete(*instance, *claim, changes),
+            Message::Delete {
+                instance,
+                claim_number,
+            } => self.delete(*instance, *claim_number, changes),
             Message::Reserve {
                 instance,
                 migration,
                 kind,
-                turn,
-            } => self.reserve(*instance, (*migration, *kind, *turn), changes),
-            Message::Move(order) => self.carry_out(order, changes),
+                move_number,
+            } => self.reserve(*instance, (*migration, *kind, *move_number), changes),
+            Message::Move(order) => self.begin_move(order, changes),
             Message::Cancel {
                 instance,
                 migration,
             } => {
-                if let Some(mut work) = self.of_move(*instance, *migration)
+                if let Some(mut work) = self.load_in_move(*instance, *migration)
                     && work.is_at(Stage::Reserved)
                 {
                     work.finish();
@@ -37,22 +42,22 @@ impl DecisionContext<'_> {
                 }
                 Reply::Accepted
             }
-            Message::Conclude {
+            Message::ConfirmOrRevert {
                 instance,
                 migration,
                 decision,
-            } => self.conclude(*instance, *migration, *decision, changes),
+            } => self.confirm_or_revert(*instance, *migration, *decision, changes),
         }
     }
 
-    fn fresh(self, vm_state: VmState) -> Instance {
+    fn new_row(self, vm_state: VmState) -> Instance {
         Instance {
             vm_state,
             guest: None,
             zone: None,
-            claim: 0,
+            claim_number: 0,
             attempt: 0,
-            turn: 0,
+            move_number: 0,
             actions: 0,
             fault: None,
             created_at: self.at,
@@ -67,8 +72,8 @@ impl DecisionContext<'_> {
         if self.state.instances.contains_key(&create.instance) {
             return Reply::Accepted;
         }
-        let mut row = self.fresh(VmState::Building);
-        row.claim = create.claim;
+        let mut row = self.new_row(VmState::Building);
+        row.claim_number = create.claim_number;
         row.created_at = create.spec.created_at;
         let mut work = UnitOfWork::new(self, create.instance, row);
         work.spec = Some(create.spec.clone());
@@ -83,14 +88,14 @@ impl DecisionContext<'_> {
         Reply::Accepted
     }
 
-    fn delete(self, instance: InstanceId, claim: u64, changes: &mut Vec<Change>) -> Reply {
+    fn delete(self, instance: InstanceId, claim_number: u64, changes: &mut Vec<Change>) -> Reply {
         // If the instance is unknown, the delete overtook the create; control still holds the
         // claim. So it may if the instance was deleted before: control was put back from a backup
         // and has forgotten that, or this is a late copy, and then the last release changes nothing.
         let work = UnitOfWork::load(self, instance);
-        let mut work =
-            work.unwrap_or_else(|| UnitOfWork::new(self, instance, self.fresh(VmState::Building)));
-        work.delete(claim);
+        let mut work = work
+            .unwrap_or_else(|| UnitOfWork::new(self, instance, self.new_row(VmState::Building)));
+        work.delete(claim_number);
         work.store(changes);
         Reply::Accepted
     }
@@ -98,22 +103,22 @@ impl DecisionContext<'_> {
     fn reserve(
         self,
         instance: InstanceId,
-        (migration, kind, turn): (MigrationId, MoveKind, u32),
+        (migration, kind, move_number): (MigrationId, MoveKind, u32),
         changes: &mut Vec<Change>,
     ) -> Reply {
         let Some(mut work) = UnitOfWork::load(self, instance) else {
             return refused("the cell has no such instance");
         };
-        if turn <= work.row.turn {
+        if move_number <= work.row.move_number {
             return match &work.job {
                 Some(job) if job.migration == Some(migration) => Reply::Accepted,
                 _ => refused("the move is over"),
             };
         }
         // Recorded also when it is refused, so that a copy of the message cannot reserve it later.
-        work.row.turn = turn;
-        let reply = match self.obstacle(&work, kind) {
-            Some(obstacle) => refused(obstacle),
+        work.row.move_number = move_number;
+        let reply = match self.reason_against(&work, kind) {
+            Some(reason_against) => refused(reason_against),
             None => {
                 let job = work.begin(action_name(kind), JobKind::Move(kind), Stage::Reserved);
                 job.migration = Some(migration);
@@ -124,11 +129,11 @@ impl DecisionContext<'_> {
         reply
     }
 
-    fn obstacle(self, work: &UnitOfWork<'_>, kind: MoveKind) -> Option<&'static str> {
+    fn reason_against(self, work: &UnitOfWork<'_>, kind: MoveKind) -> Option<&'static str> {
         if work.job.is_some() {
             return Some("the instance is busy");
         }
-        let is_down = work.row.guest.map(|place| self.state.is_down(place.host));
+        let is_down = work.row.guest.map(|guest| self.state.is_down(guest.host));
         match (kind, work.row.vm_state, is_down) {
             (MoveKind::Unshelve, VmState::ShelvedOffloaded, None) => None,
             (MoveKind::Unshelve, _, _) => Some("the instance is not shelved"),
@@ -141,20 +146,20 @@ impl DecisionContext<'_> {
         }
     }
 
-    /// The instance, if it is in this move.
-    fn of_move(&self, instance: InstanceId, migration: MigrationId) -> Option<UnitOfWork<'_>> {
+    /// Loads an instance, if this move is its job.
+    fn load_in_move(&self, instance: InstanceId, migration: MigrationId) -> Option<UnitOfWork<'_>> {
         let is_of = |job: &Job| job.migration == Some(migration);
         UnitOfWork::load(*self, instance).filter(|work| work.job.as_ref().is_some_and(is_of))
     }
 
-    fn carry_out(self, order: &MoveOrder, changes: &mut Vec<Change>) -> Reply {
-        let Some(mut work) = self.of_move(order.instance, order.migration) else {
+    fn begin_move(self, order: &MoveOrder, changes: &mut Vec<Change>) -> Reply {
+        let Some(mut work) = self.load_in_move(order.instance, order.migration) else {
             return refused("the move is not reserved");
         };
         if !work.is_at(Stage::Reserved) {
             return Reply::Accepted;
         }
-        work.row.claim = work.row.claim.max(order.claim);
+        work.row.claim_number = work.row.claim_number.max(order.claim_number);
         let Some(job) = &mut work.job else {
             return refused("the move is not reserved");
         };
@@ -170,24 +175,26 @@ impl DecisionContext<'_> {
         Reply::Accepted
     }
 
-    fn conclude(
+    fn confirm_or_revert(
         self,
         instance: InstanceId,
         migration: MigrationId,
         decision: MoveDecision,
         changes: &mut Vec<Change>,
     ) -> Reply {
-        let Some(mut work) = self.of_move(instance, migration) else {
+        let Some(mut work) = self.load_in_move(instance, migration) else {
             return refused("the move is over");
         };
         // Before that stage the decision will be sent again; after it, it was already processed.
         if work.is_at(Stage::Verify)
             && let Some(job) = &work.job
         {
-            let (origin, target) = (job.origin, job.target.as_ref().map(Target::place));
+            let (origin, target) = (job.origin, job.target.as_ref().map(Target::guest));
             match decision {
-                MoveDecision::Confirm => work.clear(origin, Next::Settle(MoveSide::Target)),
-                MoveDecision::Revert => work.clear(target, Next::Return),
+                MoveDecision::Confirm => {
+                    work.destroy_then(origin, Continuation::Settle(MoveSide::Target));
+                }
+                MoveDecision::Revert => work.destroy_then(target, Continuation::Return),
             }
             work.store(changes);
         }

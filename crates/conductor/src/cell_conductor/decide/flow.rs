@@ -4,21 +4,21 @@ use placewright_placement::Timestamp;
 
 use super::unit_of_work::UnitOfWork;
 use crate::cell_conductor::state::{
-    GuestRef, Instance, JobKind, Next, Stage, Step, Target, VmState,
+    Continuation, GuestRef, Instance, JobKind, Stage, Step, Target, VmState,
 };
 use crate::claim_request::{ClaimResponse, MoveSide};
 use crate::fault::Fault;
 use crate::message::MoveKind;
 
 impl UnitOfWork<'_> {
-    fn kind(&self) -> Option<JobKind> {
+    fn job_kind(&self) -> Option<JobKind> {
         self.job.as_ref().map(|job| job.kind)
     }
 
     fn set_stage(&mut self, stage: Stage) {
         if let Some(job) = &mut self.job {
             job.stage = stage;
-            job.since = self.now.at;
+            job.since = self.context.at;
             job.deadline = None;
         }
     }
@@ -40,22 +40,22 @@ impl UnitOfWork<'_> {
         self.row.attempt = self.row.attempt.saturating_add(1);
         self.set_stage(Stage::Step(step));
         let attempt = self.row.attempt;
-        let timeout_us = i64::from(self.now.options.step_timeout_ms) * 1000;
+        let timeout_us = i64::from(self.context.options.step_timeout_ms) * 1000;
         let Some(job) = &mut self.job else { return };
-        job.deadline = Some(Timestamp(self.now.at.0.saturating_add(timeout_us)));
-        let mut wanted = None;
+        job.deadline = Some(Timestamp(self.context.at.0.saturating_add(timeout_us)));
+        let mut new_guest = None;
         if let Some(target) = &mut job.target
             && matches!(step, Step::Prepare | Step::Arrive)
             && target.number == 0
         {
             target.number = attempt;
-            wanted = Some(target.place());
+            new_guest = Some(target.guest());
         }
-        let host = job.host_of(step).map(|place| place.host);
-        if let Some(place) = wanted {
-            self.want(place);
+        let host = job.host_of(step).map(|guest| guest.host);
+        if let Some(guest) = new_guest {
+            self.add_guest(guest);
         }
-        if host.is_none_or(|host| self.now.state.is_down(host)) {
+        if host.is_none_or(|host| self.context.state.is_down(host)) {
             self.step_failed("The host is down.", true);
         }
     }
@@ -66,18 +66,18 @@ impl UnitOfWork<'_> {
         let Stage::Step(step) = job.stage else { return };
         let (kind, origin) = (job.kind, job.origin);
         let target = job.target.clone();
-        self.note_try(step, None);
+        self.record_attempt(step, None);
         match step {
             Step::Prepare => self.start_step(Step::Leave),
             Step::Leave => self.start_step(Step::Arrive),
             Step::Arrive => self.arrived(kind, origin, target),
             Step::Return => {
                 self.row.guest = origin;
-                self.ask(Next::Settle(MoveSide::Source));
+                self.await_claim(Continuation::Settle(MoveSide::Source));
             }
-            Step::Offload => self.clear(origin, Next::Release),
+            Step::Offload => self.destroy_then(origin, Continuation::Release),
             Step::Rebuild => {
-                self.take_spec();
+                self.apply_job_spec();
                 self.row.vm_state = VmState::Active;
                 self.row.fault = None;
                 self.finish();
@@ -87,7 +87,7 @@ impl UnitOfWork<'_> {
 
     fn arrived(&mut self, kind: JobKind, origin: Option<GuestRef>, target: Option<Target>) {
         if let Some(target) = target {
-            self.row.guest = Some(target.place());
+            self.row.guest = Some(target.guest());
             self.row.zone.clone_from(&target.candidate.zone);
         }
         match kind {
@@ -100,7 +100,7 @@ impl UnitOfWork<'_> {
                 self.set_stage(Stage::Verify);
             }
             JobKind::Move(MoveKind::LiveMigrate) => {
-                self.clear(origin, Next::Settle(MoveSide::Target));
+                self.destroy_then(origin, Continuation::Settle(MoveSide::Target));
             }
             JobKind::Move(MoveKind::Evacuate | MoveKind::Unshelve) => {
                 // The old host is down. Its guest has to be destroyed before the host counts as up
@@ -108,12 +108,12 @@ impl UnitOfWork<'_> {
                 if let Some(origin) = origin {
                     self.mark_for_destruction(origin);
                 }
-                self.ask(Next::Settle(MoveSide::Target));
+                self.await_claim(Continuation::Settle(MoveSide::Target));
             }
         }
     }
 
-    fn take_spec(&mut self) {
+    fn apply_job_spec(&mut self) {
         if let Some(job) = &mut self.job
             && let Some(spec) = job.spec.take()
         {
@@ -125,30 +125,30 @@ impl UnitOfWork<'_> {
     pub(super) fn step_failed(&mut self, message: &str, may_retry: bool) {
         let Some(job) = &self.job else { return };
         let Stage::Step(step) = job.stage else { return };
-        let target = job.target.as_ref().map(Target::place);
+        let target = job.target.as_ref().map(Target::guest);
         let is_first = step == Self::first_step(job.kind);
         let has_alternate = may_retry && !job.alternates.is_empty();
-        self.note_try(step, Some(message));
+        self.record_attempt(step, Some(message));
         match step {
             Step::Prepare | Step::Arrive if is_first => {
                 target
                     .into_iter()
-                    .for_each(|place| self.mark_for_destruction(place));
+                    .for_each(|guest| self.mark_for_destruction(guest));
                 if has_alternate {
-                    self.row.claim = self.row.claim.saturating_add(1);
+                    self.row.claim_number = self.row.claim_number.saturating_add(1);
                     self.set_stage(Stage::Swap);
                 } else {
-                    self.give_up(message);
+                    self.fail_job(message);
                 }
             }
             Step::Prepare | Step::Leave | Step::Arrive => {
                 self.set_fault(message);
-                self.clear(target, Next::Return);
+                self.destroy_then(target, Continuation::Return);
             }
             Step::Return => {
                 self.row.guest = self.job.as_ref().and_then(|job| job.origin);
                 self.set_broken(message);
-                self.ask(Next::Settle(MoveSide::Source));
+                self.await_claim(Continuation::Settle(MoveSide::Source));
             }
             Step::Offload | Step::Rebuild => {
                 self.set_fault(message);
@@ -159,7 +159,7 @@ impl UnitOfWork<'_> {
     }
 
     fn set_fault(&mut self, message: &str) {
-        let at = self.now.at;
+        let at = self.context.at;
         if let Some(job) = &mut self.job {
             job.fault = Some(Fault {
                 code: 500,
@@ -177,25 +177,25 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// Handles the failure of all candidates.
-    fn give_up(&mut self, message: &str) {
+    /// Fails the job because no candidate is left, and ends its claims.
+    fn fail_job(&mut self, message: &str) {
         self.set_fault(message);
-        match self.kind() {
-            Some(JobKind::Move(_)) => self.ask(Next::Settle(MoveSide::Source)),
+        match self.job_kind() {
+            Some(JobKind::Move(_)) => self.await_claim(Continuation::Settle(MoveSide::Source)),
             Some(JobKind::Build | JobKind::Shelve | JobKind::Rebuild | JobKind::Delete) | None => {
-                self.ask(Next::Release);
+                self.await_claim(Continuation::Release);
             }
         }
     }
 
-    /// Dooms a guest, and continues with `next` when it is gone.
-    pub(super) fn clear(&mut self, place: Option<GuestRef>, next: Next) {
-        place
+    /// Marks a guest for destruction, and continues with `next` when it is gone.
+    pub(super) fn destroy_then(&mut self, guest: Option<GuestRef>, next: Continuation) {
+        guest
             .into_iter()
-            .for_each(|place| self.mark_for_destruction(place));
+            .for_each(|guest| self.mark_for_destruction(guest));
         self.set_stage(Stage::AwaitDestroyed(next));
         if let Some(job) = &mut self.job {
-            job.clearing = place.into_iter().collect();
+            job.awaited_destructions = guest.into_iter().collect();
         }
         self.check_destroyed();
     }
@@ -206,26 +206,30 @@ impl UnitOfWork<'_> {
         let Stage::AwaitDestroyed(next) = job.stage else {
             return;
         };
-        if !job.clearing.iter().all(|place| self.is_destroyed(*place)) {
+        if !job
+            .awaited_destructions
+            .iter()
+            .all(|guest| self.is_destroyed(*guest))
+        {
             return;
         }
         if let Some(job) = &mut self.job {
-            job.clearing.clear();
+            job.awaited_destructions.clear();
         }
         match next {
-            Next::Return => self.start_step(Step::Return),
-            Next::Release | Next::Settle(_) => self.ask(next),
+            Continuation::Return => self.start_step(Step::Return),
+            Continuation::Release | Continuation::Settle(_) => self.await_claim(next),
         }
     }
 
-    /// Sends the next numbered claim request to placement.
-    fn ask(&mut self, next: Next) {
-        self.row.claim = self.row.claim.saturating_add(1);
+    /// Requests a change of claims under the next number, and waits for the response.
+    fn await_claim(&mut self, next: Continuation) {
+        self.row.claim_number = self.row.claim_number.saturating_add(1);
         self.set_stage(Stage::AwaitClaim(next));
     }
 
     /// Handles the answer to the current claim request; false if none is under way.
-    pub(super) fn answered(&mut self, answer: ClaimResponse) -> bool {
+    pub(super) fn handle_claim_response(&mut self, answer: ClaimResponse) -> bool {
         let Some(job) = &self.job else { return false };
         let (kind, stage) = (job.kind, job.stage);
         if !matches!(stage, Stage::Swap | Stage::AwaitClaim(_)) {
@@ -234,19 +238,23 @@ impl UnitOfWork<'_> {
         match (stage, answer) {
             // Control has advanced the number by itself, so the claim request is repeated with a
             // later one.
-            (_, ClaimResponse::Stale) => self.row.claim = self.row.claim.saturating_add(1),
-            (Stage::AwaitClaim(Next::Release), ClaimResponse::Gone) if kind == JobKind::Delete => {
+            (_, ClaimResponse::Stale) => {
+                self.row.claim_number = self.row.claim_number.saturating_add(1);
+            }
+            (Stage::AwaitClaim(Continuation::Release), ClaimResponse::Gone)
+                if kind == JobKind::Delete =>
+            {
                 self.forget();
             }
             // Control has no record of the instance any more, so it is deleted here.
             (_, ClaimResponse::Gone) => self.delete(0),
             (Stage::Swap, ClaimResponse::Swapped { index }) => self.swapped(index),
             (Stage::Swap, ClaimResponse::NothingFits | ClaimResponse::Done) => {
-                self.give_up("The build failed, and no alternate has room any more.");
+                self.fail_job("The build failed, and no alternate has room any more.");
             }
-            (Stage::AwaitClaim(Next::Release), _) => self.released(kind),
-            (Stage::AwaitClaim(Next::Settle(keep)), _) => self.settled(keep),
-            (Stage::AwaitClaim(Next::Return), _)
+            (Stage::AwaitClaim(Continuation::Release), _) => self.released(kind),
+            (Stage::AwaitClaim(Continuation::Settle(keep)), _) => self.settled(keep),
+            (Stage::AwaitClaim(Continuation::Return), _)
             | (Stage::Reserved | Stage::Step(_) | Stage::Verify | Stage::AwaitDestroyed(_), _) => {}
         }
         true
@@ -290,7 +298,7 @@ impl UnitOfWork<'_> {
             MoveSide::Target => {
                 *vm_state = VmState::Active;
                 self.row.fault = None;
-                self.take_spec();
+                self.apply_job_spec();
             }
             MoveSide::Source if job.is_broken => *vm_state = VmState::Error,
             MoveSide::Source => *vm_state = job.state_before,
@@ -299,31 +307,31 @@ impl UnitOfWork<'_> {
     }
 
     /// Deletes the instance, interrupting any job.
-    pub(super) fn delete(&mut self, claim: u64) {
-        self.row.claim = self.row.claim.max(claim);
-        if self.kind() == Some(JobKind::Delete) {
+    pub(super) fn delete(&mut self, claim_number: u64) {
+        self.row.claim_number = self.row.claim_number.max(claim_number);
+        if self.job_kind() == Some(JobKind::Delete) {
             return;
         }
         let job = self.job.take();
         let target = job.as_ref().and_then(|job| job.target.as_ref());
-        let target = target.map(Target::place).filter(|place| place.number != 0);
+        let target = target.map(Target::guest).filter(|guest| guest.number != 0);
         let origin = job.as_ref().and_then(|job| job.origin);
-        let mut places: Vec<GuestRef> = [self.row.guest.take(), target, origin]
+        let mut guests: Vec<GuestRef> = [self.row.guest.take(), target, origin]
             .into_iter()
             .flatten()
             .collect();
-        places.sort_unstable();
-        places.dedup();
+        guests.sort_unstable();
+        guests.dedup();
         self.begin(
             "delete",
             JobKind::Delete,
-            Stage::AwaitDestroyed(Next::Release),
+            Stage::AwaitDestroyed(Continuation::Release),
         );
-        for place in &places {
-            self.mark_for_destruction(*place);
+        for guest in &guests {
+            self.mark_for_destruction(*guest);
         }
         if let Some(job) = &mut self.job {
-            job.clearing = places;
+            job.awaited_destructions = guests;
         }
         self.check_destroyed();
     }

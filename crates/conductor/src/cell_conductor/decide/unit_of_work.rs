@@ -10,58 +10,60 @@ use crate::spec::Spec;
 
 /// The working copy of an instance's rows (unit of work).
 pub(super) struct UnitOfWork<'a> {
-    pub(super) now: DecisionContext<'a>,
+    pub(super) context: DecisionContext<'a>,
     pub(super) id: InstanceId,
     pub(super) row: Instance,
     pub(super) job: Option<Job>,
     pub(super) spec: Option<Spec>,
     /// The latest action, loaded when it is first changed.
     action: Option<Action>,
-    guests: Vec<Change>,
+    /// Changes of guests and of closed actions, which precede those of the other rows.
+    early_changes: Vec<Change>,
     doomed: Vec<GuestRef>,
     is_forgotten: bool,
 }
 
 impl<'a> UnitOfWork<'a> {
-    pub(super) fn load(now: DecisionContext<'a>, id: InstanceId) -> Option<Self> {
-        let row = now.state.instances.get(&id)?.clone();
-        let job = now.state.jobs.get(&id).cloned();
-        let mut work = Self::new(now, id, row);
+    pub(super) fn load(context: DecisionContext<'a>, id: InstanceId) -> Option<Self> {
+        let row = context.state.instances.get(&id)?.clone();
+        let job = context.state.jobs.get(&id).cloned();
+        let mut work = Self::new(context, id, row);
         work.job = job;
-        work.spec = now.state.specs.get(&id).cloned();
+        work.spec = context.state.specs.get(&id).cloned();
         Some(work)
     }
 
-    pub(super) fn new(now: DecisionContext<'a>, id: InstanceId, row: Instance) -> Self {
+    pub(super) fn new(context: DecisionContext<'a>, id: InstanceId, row: Instance) -> Self {
         Self {
-            now,
+            context,
             id,
             row,
             job: None,
             spec: None,
             action: None,
-            guests: Vec::new(),
+            early_changes: Vec::new(),
             doomed: Vec::new(),
             is_forgotten: false,
         }
     }
 
-    /// Begins a job where the instance is, with an action of this name.
+    /// Begins a job that starts from the guest that the instance has now, and an action of this
+    /// name in its history.
     pub(super) fn begin(&mut self, name: &str, kind: JobKind, stage: Stage) -> &mut Job {
         self.close_action();
         self.row.actions = self.row.actions.saturating_add(1);
         self.action = Some(Action {
             name: name.to_owned(),
-            started_at: self.now.at,
+            started_at: self.context.at,
             finished_at: None,
-            tries: Vec::new(),
+            attempts: Vec::new(),
             fault: None,
         });
         self.job.insert(Job {
             kind,
             migration: None,
             stage,
-            since: self.now.at,
+            since: self.context.at,
             deadline: None,
             target: None,
             alternates: Vec::new(),
@@ -70,19 +72,19 @@ impl<'a> UnitOfWork<'a> {
             state_before: self.row.vm_state,
             is_broken: false,
             fault: None,
-            clearing: Vec::new(),
+            awaited_destructions: Vec::new(),
         })
     }
 
     /// Records an action that was refused before anything was done. The instance is unchanged.
-    pub(super) fn note_refusal(&mut self, name: &str, fault: &Fault) {
+    pub(super) fn record_refusal(&mut self, name: &str, fault: &Fault) {
         self.close_action();
         self.row.actions = self.row.actions.saturating_add(1);
         self.action = Some(Action {
             name: name.to_owned(),
-            started_at: self.now.at,
-            finished_at: Some(self.now.at),
-            tries: Vec::new(),
+            started_at: self.context.at,
+            finished_at: Some(self.context.at),
+            attempts: Vec::new(),
             fault: Some(fault.clone()),
         });
     }
@@ -91,45 +93,45 @@ impl<'a> UnitOfWork<'a> {
     fn action(&mut self) -> Option<&mut Action> {
         if self.action.is_none() {
             let key = (self.id, self.row.actions);
-            self.action = self.now.state.actions.get(&key).cloned();
+            self.action = self.context.state.actions.get(&key).cloned();
         }
         self.action.as_mut()
     }
 
     /// Ends the action of a job that a delete interrupts.
     fn close_action(&mut self) {
-        let at = self.now.at;
+        let at = self.context.at;
         if let Some(action) = self.action()
             && action.finished_at.is_none()
         {
             action.finished_at = Some(at);
             let closed = action.clone();
             let key = (self.id, self.row.actions);
-            self.guests
+            self.early_changes
                 .push(Change::Action(key, Some(Box::new(closed))));
         }
     }
 
-    pub(super) fn note_try(&mut self, step: Step, failure: Option<&str>) {
+    pub(super) fn record_attempt(&mut self, step: Step, failure: Option<&str>) {
         let Some(job) = &self.job else { return };
-        let Some(place) = job.host_of(step) else {
+        let Some(guest) = job.host_of(step) else {
             return;
         };
-        let one = Attempt {
-            host: place.host,
+        let attempt = Attempt {
+            host: guest.host,
             attempt: self.row.attempt,
             started_at: job.since,
-            finished_at: self.now.at,
+            finished_at: self.context.at,
             failure: failure.map(str::to_owned),
         };
         if let Some(action) = self.action() {
-            action.tries.push(one);
+            action.attempts.push(attempt);
         }
     }
 
     /// Ends the job and its action. Secrets for a build are not needed any more.
     pub(super) fn finish(&mut self) {
-        let at = self.now.at;
+        let at = self.context.at;
         if let Some(spec) = &mut self.spec {
             spec.forget_build_secrets();
         }
@@ -154,27 +156,27 @@ impl<'a> UnitOfWork<'a> {
     }
 
     /// Records that a host should have a guest.
-    pub(super) fn want(&mut self, place: GuestRef) {
-        let key = (place.host, self.id, place.number);
-        self.guests
-            .push(Change::Guest(key, Some(Box::new(self.now.at))));
+    pub(super) fn add_guest(&mut self, guest: GuestRef) {
+        let key = (guest.host, self.id, guest.number);
+        self.early_changes
+            .push(Change::Guest(key, Some(Box::new(self.context.at))));
     }
 
     /// Records that a host has to destroy a guest, whether or not it has it.
-    pub(super) fn mark_for_destruction(&mut self, place: GuestRef) {
-        let key = (place.host, self.id, place.number);
-        self.guests.push(Change::Guest(key, None));
-        self.guests
-            .push(Change::Doomed(key, Some(Box::new(self.now.at))));
-        self.doomed.push(place);
+    pub(super) fn mark_for_destruction(&mut self, guest: GuestRef) {
+        let key = (guest.host, self.id, guest.number);
+        self.early_changes.push(Change::Guest(key, None));
+        self.early_changes
+            .push(Change::Doomed(key, Some(Box::new(self.context.at))));
+        self.doomed.push(guest);
     }
 
     /// Whether a guest, or its host, is gone.
-    pub(super) fn is_destroyed(&self, place: GuestRef) -> bool {
-        let state: &State = self.now.state;
-        let key = (place.host, self.id, place.number);
-        let is_doomed = state.doomed.contains_key(&key) || self.doomed.contains(&place);
-        !is_doomed || state.is_down(place.host)
+    pub(super) fn is_destroyed(&self, guest: GuestRef) -> bool {
+        let state: &State = self.context.state;
+        let key = (guest.host, self.id, guest.number);
+        let is_doomed = state.doomed.contains_key(&key) || self.doomed.contains(&guest);
+        !is_doomed || state.is_down(guest.host)
     }
 
     /// Marks the instance for removal; only its tombstone remains.
@@ -184,10 +186,10 @@ impl<'a> UnitOfWork<'a> {
 
     /// Adds the facts for all rows that differ.
     pub(super) fn store(mut self, changes: &mut Vec<Change>) {
-        let (state, id): (&State, _) = (self.now.state, self.id);
-        changes.append(&mut self.guests);
+        let (state, id): (&State, _) = (self.context.state, self.id);
+        changes.append(&mut self.early_changes);
         if self.is_forgotten {
-            self.bury(changes);
+            self.remove_rows(changes);
             return;
         }
         if let Some(action) = self.action.take() {
@@ -200,7 +202,7 @@ impl<'a> UnitOfWork<'a> {
             changes.push(Change::Spec(id, self.spec.take().map(Box::new)));
         }
         if state.instances.get(&id) != Some(&self.row) {
-            self.row.updated_at = self.now.at;
+            self.row.updated_at = self.context.at;
             changes.push(Change::Instance(id, Some(Box::new(self.row))));
         }
         if state.jobs.get(&id) != self.job.as_ref() {
@@ -208,8 +210,8 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    fn bury(self, changes: &mut Vec<Change>) {
-        let (state, id): (&State, _) = (self.now.state, self.id);
+    fn remove_rows(self, changes: &mut Vec<Change>) {
+        let (state, id): (&State, _) = (self.context.state, self.id);
         let actions = state.actions.range((id, 0)..=(id, u32::MAX));
         for (key, _) in actions {
             changes.push(Change::Action(*key, None));
@@ -217,7 +219,7 @@ impl<'a> UnitOfWork<'a> {
         changes.push(Change::Spec(id, None));
         changes.push(Change::Instance(id, None));
         changes.push(Change::Job(id, None));
-        let at: Timestamp = self.now.at;
+        let at: Timestamp = self.context.at;
         changes.push(Change::Tombstone(id, Some(Box::new(at))));
     }
 }

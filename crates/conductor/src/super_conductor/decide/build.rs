@@ -1,4 +1,4 @@
-//! Build requests: accepted, placed, moved to cell0, or taken over by their cells; and deletes.
+//! Build requests: accepted, placed, moved to cell0, or accepted by their cells; and deletes.
 
 use std::collections::BTreeSet;
 
@@ -23,14 +23,14 @@ impl<'a> DecisionContext<'a> {
     ) -> Result<Outcome, Refusal> {
         self.builds_within_quota(builds)?;
         let mut groups: Vec<(Uuid, ServerGroup)> = Vec::new();
-        let mut earlier = BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for NewBuild { instance, spec } in builds {
             let is_known = self.state.mappings.contains_key(instance);
-            if is_known || !earlier.insert(*instance) {
+            if is_known || !seen.insert(*instance) {
                 return Err(exists("instance", instance));
             }
             if let Some(group) = spec.group {
-                self.join(group, *instance, &mut groups)?;
+                self.add_member(group, *instance, &mut groups)?;
             }
             let request = BuildRequest {
                 reservation,
@@ -44,9 +44,9 @@ impl<'a> DecisionContext<'a> {
                 user: spec.user.clone(),
                 created_at: spec.created_at,
                 is_deleting: false,
-                claim: 0,
-                answer: None,
-                turn: 0,
+                claim_number: 0,
+                claim_response: None,
+                move_number: 0,
                 migrations: Vec::new(),
             };
             self.set_mapping(*instance, mapping);
@@ -58,7 +58,7 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Done)
     }
 
-    fn join(
+    fn add_member(
         &self,
         group: Uuid,
         instance: InstanceId,
@@ -86,15 +86,15 @@ impl<'a> DecisionContext<'a> {
         let mut intents = Vec::with_capacity(ranked_candidates.len());
         let mut usable = Vec::with_capacity(ranked_candidates.len());
         for ranked in ranked_candidates {
-            self.waiting(ranked.instance)?;
+            self.waiting_build(ranked.instance)?;
             let spec = self.state.specs.get(&ranked.instance);
             let spec = spec.ok_or_else(|| not_found("instance", &ranked.instance))?;
-            let places: Vec<usize> = (0..ranked.candidates.len())
-                .filter(|place| self.takes_instances(ranked, *place))
+            let indexes: Vec<usize> = (0..ranked.candidates.len())
+                .filter(|index| self.accepts_instances(ranked, *index))
                 .collect();
-            let candidates: Vec<_> = places
+            let candidates: Vec<_> = indexes
                 .iter()
-                .map(|place| &ranked.candidates[*place])
+                .map(|index| &ranked.candidates[*index])
                 .collect();
             intents.push(claims::intent(
                 self.placement,
@@ -103,35 +103,35 @@ impl<'a> DecisionContext<'a> {
                 &candidates,
                 Vec::new(),
             ));
-            usable.push(places);
+            usable.push(indexes);
         }
         let changes = &mut self.changes.placement;
         let chosen = claims::claim_many(self.placement, intents, least, self.at, changes)?;
         let mut placed = Vec::with_capacity(ranked_candidates.len());
-        for ((ranked, places), index) in ranked_candidates.iter().zip(&usable).zip(chosen) {
-            let place = index.and_then(|index| places.get(index as usize).copied());
-            if let Some(place) = place {
-                self.placed(ranked, place)?;
+        for ((ranked, indexes), index) in ranked_candidates.iter().zip(&usable).zip(chosen) {
+            let index = index.and_then(|index| indexes.get(index as usize).copied());
+            if let Some(index) = index {
+                self.record_placement(ranked, index)?;
             }
-            placed.push(place.and_then(|place| u32::try_from(place).ok()));
+            placed.push(index.and_then(|index| u32::try_from(index).ok()));
         }
         Ok(Outcome::Placed(placed))
     }
 
-    fn takes_instances(&self, ranked: &RankedCandidates, place: usize) -> bool {
-        let host = ranked.candidates.get(place).map(|candidate| candidate.host);
+    fn accepts_instances(&self, ranked: &RankedCandidates, index: usize) -> bool {
+        let host = ranked.candidates.get(index).map(|candidate| candidate.host);
         let cell = host.and_then(|host| self.cell_of(host));
         let cell = cell.and_then(|cell| self.state.cells.get(&cell));
-        cell.is_some_and(crate::super_conductor::Cell::takes_instances)
+        cell.is_some_and(crate::super_conductor::Cell::accepts_instances)
     }
 
-    fn placed(&mut self, ranked: &RankedCandidates, place: usize) -> Result<(), Refusal> {
-        let selection = ranked.candidates[place].clone();
+    fn record_placement(&mut self, ranked: &RankedCandidates, index: usize) -> Result<(), Refusal> {
+        let selection = ranked.candidates[index].clone();
         let cell = self.cell_of(selection.host);
         let cell = cell.ok_or_else(|| not_found("host", &selection.host))?;
-        let alternates = self.alternates(cell, &ranked.candidates, place, ranked.alternates);
+        let alternates = self.alternates(cell, &ranked.candidates, index, ranked.alternates);
         let request = BuildRequest {
-            reservation: self.waiting(ranked.instance)?.reservation,
+            reservation: self.waiting_build(ranked.instance)?.reservation,
             stage: BuildStage::Placed {
                 selection,
                 alternates,
@@ -139,14 +139,14 @@ impl<'a> DecisionContext<'a> {
         };
         let mut mapping = self.mapping(ranked.instance)?.clone();
         mapping.cell = Some(cell);
-        mapping.claim = mapping.claim.saturating_add(1);
-        mapping.answer = None;
+        mapping.claim_number = mapping.claim_number.saturating_add(1);
+        mapping.claim_response = None;
         self.record(Change::Build(ranked.instance, Some(Box::new(request))));
         self.set_mapping(ranked.instance, mapping);
         Ok(())
     }
 
-    fn waiting(&self, instance: InstanceId) -> Result<&'a BuildRequest, Refusal> {
+    fn waiting_build(&self, instance: InstanceId) -> Result<&'a BuildRequest, Refusal> {
         let build = self.state.builds.get(&instance);
         let build = build.ok_or_else(|| not_found("build request", &instance))?;
         match build.stage {
@@ -162,7 +162,7 @@ impl<'a> DecisionContext<'a> {
         fault: &Fault,
     ) -> Result<Outcome, Refusal> {
         for instance in instances {
-            if self.waiting(*instance).is_err() {
+            if self.waiting_build(*instance).is_err() {
                 continue;
             }
             let mut mapping = self.mapping(*instance)?.clone();
@@ -179,7 +179,7 @@ impl<'a> DecisionContext<'a> {
     }
 
     pub(super) fn create_accepted(&mut self, instance: InstanceId) -> Outcome {
-        if self.state.builds.contains_key(&instance) && self.waiting(instance).is_err() {
+        if self.state.builds.contains_key(&instance) && self.waiting_build(instance).is_err() {
             self.record(Change::Build(instance, None));
             self.forget_build_secrets(instance);
         }
@@ -204,7 +204,7 @@ impl<'a> DecisionContext<'a> {
                 for migration in moves {
                     if self.state.moves.contains_key(&migration) {
                         self.record(Change::Move(migration, None));
-                        self.abandon(migration);
+                        self.fail_migration_of_deleted(migration);
                     }
                 }
             }
@@ -212,7 +212,7 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Done)
     }
 
-    fn abandon(&mut self, migration: crate::ids::MigrationId) {
+    fn fail_migration_of_deleted(&mut self, migration: crate::ids::MigrationId) {
         if let Some(row) = self.state.migrations.get(&migration) {
             let row = Migration {
                 status: MigrationStatus::Error,

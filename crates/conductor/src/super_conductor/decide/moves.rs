@@ -25,8 +25,8 @@ impl<'a> DecisionContext<'a> {
         if mapping.is_deleting {
             return Err(wrong_state("instance", &instance, "being deleted"));
         }
-        // A cell that does not have the instance yet refuses without keeping the move's turn: the move
-        // would end here, and a late copy of its request could still reserve the instance.
+        // A cell that does not have the instance yet refuses without recording the move's number: the
+        // move would end here, and a late copy of its request could still reserve the instance.
         if self.state.builds.contains_key(&instance) {
             return Err(wrong_state("instance", &instance, "being scheduled"));
         }
@@ -41,14 +41,14 @@ impl<'a> DecisionContext<'a> {
         }
         let (spec, added_usage) = self.counted_for_move(instance, spec)?;
         let mut mapping = mapping.clone();
-        mapping.turn = mapping.turn.saturating_add(1);
+        mapping.move_number = mapping.move_number.saturating_add(1);
         mapping.migrations.push(migration);
         let row = Move {
             instance,
             kind,
             stage: MoveStage::Requested,
             spec,
-            turn: mapping.turn,
+            move_number: mapping.move_number,
             held: Vec::new(),
             decision: None,
             added_usage,
@@ -101,8 +101,8 @@ impl<'a> DecisionContext<'a> {
                 let mapping = self.state.mappings.get(&row.instance);
                 if let Some(mapping) = mapping {
                     let mapping = Mapping {
-                        claim: mapping.claim.saturating_add(1),
-                        answer: None,
+                        claim_number: mapping.claim_number.saturating_add(1),
+                        claim_response: None,
                         ..mapping.clone()
                     };
                     self.set_mapping(row.instance, mapping);
@@ -148,7 +148,7 @@ impl<'a> DecisionContext<'a> {
             .iter()
             .map(|index| candidates[*index].clone())
             .collect();
-        let held = claims::held(self.placement, instance);
+        let held = claims::held_allocations(self.placement, instance);
         let consumer = (instance, spec);
         let handed_to_migration = Some((migration, held.as_slice()));
         let chosen = claims::claim_first(
@@ -173,14 +173,14 @@ impl<'a> DecisionContext<'a> {
         };
         let target = usable.get(chosen).map(|one| one.host);
         let mapping = Mapping {
-            claim: mapping.claim.saturating_add(1),
-            answer: None,
+            claim_number: mapping.claim_number.saturating_add(1),
+            claim_response: None,
             ..mapping.clone()
         };
         let stage = MoveStage::Placed {
             selection: usable[chosen].clone(),
             alternates: self.alternates(cell, &usable, chosen, alternates),
-            claim: mapping.claim,
+            claim_number: mapping.claim_number,
         };
         let row = Move {
             stage,
@@ -246,7 +246,7 @@ impl<'a> DecisionContext<'a> {
         Outcome::Done
     }
 
-    pub(super) fn conclude(
+    pub(super) fn confirm_or_revert(
         &mut self,
         migration: MigrationId,
         decision: MoveDecision,

@@ -1,6 +1,6 @@
 //! Quotas: whether what a command adds is within them, and the limits themselves.
 //!
-//! The checks look at the state that the command is decided on, so no order of commands can exceed
+//! The checks read the state that the command is decided on, so no order of commands can exceed
 //! a limit. A limit may be set to less than what is held; then nothing is added to it.
 
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ impl DecisionContext<'_> {
         if !spec.usage.is_known() {
             spec.usage = present.usage.clone();
         }
-        let added = spec.usage.more_than(&present.usage);
+        let added = spec.usage.excess_over(&present.usage);
         if added.is_known() && !self.state.quotas().is_empty() {
             let mut more = ProjectUsage::default();
             more.add(&added);
@@ -241,7 +241,7 @@ impl DecisionContext<'_> {
             None => present.unwrap_or_default(),
         };
         let row = Move {
-            added_usage: spec.usage.more_than(&present),
+            added_usage: spec.usage.excess_over(&present),
             spec: Some(spec),
             ..row.clone()
         };

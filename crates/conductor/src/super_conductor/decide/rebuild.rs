@@ -17,7 +17,10 @@ impl DecisionContext<'_> {
         let known = self.state.rebuilds.get(&instance);
         let known = |digest: u64| known.filter(|row| row.spec.digest() == digest);
         match event {
-            RebuildEvent::Begun { spec, seen } => {
+            RebuildEvent::Begun {
+                spec,
+                view_updated_at,
+            } => {
                 if self.mapping(instance)?.is_deleting {
                     return Err(wrong_state("instance", &instance, "being deleted"));
                 }
@@ -27,7 +30,7 @@ impl DecisionContext<'_> {
                 let row = Rebuild {
                     spec,
                     at: self.at,
-                    seen: *seen,
+                    view_updated_at: *view_updated_at,
                 };
                 self.record(Change::Rebuild(instance, Some(Box::new(row))));
             }

@@ -30,7 +30,7 @@ impl DecisionContext<'_> {
         if mapping.cell.is_none() || self.cell_of(host) != mapping.cell {
             return Err(wrong_state("host", &host, "in another cell"));
         }
-        if claims::holds_on(self.placement, instance, host) {
+        if claims::has_allocations_on(self.placement, instance, host) {
             return Ok(Outcome::Done);
         }
         let spec = self.state.specs.get(&instance);
@@ -48,8 +48,8 @@ impl DecisionContext<'_> {
         })?;
         // Invalidates earlier claim requests of the cell.
         let mapping = Mapping {
-            claim: mapping.claim.saturating_add(1),
-            answer: None,
+            claim_number: mapping.claim_number.saturating_add(1),
+            claim_response: None,
             ..mapping.clone()
         };
         self.set_mapping(instance, mapping);

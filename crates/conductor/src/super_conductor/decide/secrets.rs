@@ -1,4 +1,4 @@
-//! Sealed secrets: forgotten when a build is over, and replaced when they were sealed anew.
+//! Sealed secrets: forgotten when a build is over, and replaced when they were sealed with another key.
 
 use super::{DecisionContext, Outcome};
 use crate::ids::InstanceId;

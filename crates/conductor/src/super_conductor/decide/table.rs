@@ -150,17 +150,22 @@ impl DecisionContext<'_> {
         let before = known.map_or(&[][..], |known| known.hosts.as_slice());
         let after = row.as_ref().map_or(&[][..], |row| row.hosts.as_slice());
         for host in before.iter().filter(|host| !after.contains(host)) {
-            self.mirror(*host, aggregate, false)?;
+            self.set_aggregate_member(*host, aggregate, false)?;
         }
         for host in after.iter().filter(|host| !before.contains(host)) {
-            self.mirror(*host, aggregate, true)?;
+            self.set_aggregate_member(*host, aggregate, true)?;
         }
         self.record(Change::Aggregate(aggregate, row.map(Box::new)));
         Ok(Outcome::Done)
     }
 
     /// Adds a host's provider to an aggregate of placement, or removes it.
-    fn mirror(&mut self, host: HostId, aggregate: Uuid, is_member: bool) -> Result<(), Refusal> {
+    fn set_aggregate_member(
+        &mut self,
+        host: HostId,
+        aggregate: Uuid,
+        is_member: bool,
+    ) -> Result<(), Refusal> {
         let Some(provider) = self.placement.provider_by_uuid(host.0) else {
             return Ok(());
         };

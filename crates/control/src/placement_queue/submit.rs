@@ -1,9 +1,9 @@
-//! Submits what was planned, and takes the answers.
+//! Submits planned commands, and handles the answers.
 
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::placer::{Correction, Next, correct};
+use crate::placer::{Correction, RoundEnd, apply_corrections};
 use crate::scheduler::LogicalTime;
 use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
 use placewright_conductor::{Fault, InstanceId};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::Shared;
 use crate::handle::Answer;
-use crate::plan::{Attempt, PlacementPlan, others_were_faster};
+use crate::plan::{Attempt, PlacementPlan, lost_to_other_claims};
 
 /// A command that was submitted, with the future of its answer.
 pub(crate) struct Submitted {
@@ -40,16 +40,16 @@ impl Shared {
             PlacementPlan::Claim(mut attempt) => {
                 let command = match attempt.migration {
                     Some(migration) => attempt.placing.place_move(migration),
-                    None => attempt.placing.place(),
+                    None => attempt.placing.place_builds(),
                 };
                 Some(self.submitted(command, AnswerHandler::Claim(attempt), claims))
             }
             PlacementPlan::Bury { instances, fault } => {
-                let fault = fault.explained(&self.ranker, planned_at);
+                let fault = fault.explained(&self.scheduler, planned_at);
                 Some(self.bury(instances, fault))
             }
             PlacementPlan::FailMove { migration, fault } => {
-                let fault = fault.explained(&self.ranker, planned_at);
+                let fault = fault.explained(&self.scheduler, planned_at);
                 let then = AnswerHandler::End(vec![migration.0]);
                 Some(self.submitted(Command::FailMove { migration, fault }, then, 1))
             }
@@ -63,40 +63,40 @@ impl Shared {
 
     fn submitted(&self, command: Command, then: AnswerHandler, claims: usize) -> Submitted {
         Submitted {
-            answer: Box::pin(self.conductor.submit(command)),
+            answer: Box::pin(self.control.submit(command)),
             then,
             claims,
         }
     }
 
     /// Handles the answer to a command, and submits the command that has to follow, if there is one.
-    pub(super) fn heard(&self, answer: Answer, then: AnswerHandler) -> Option<Submitted> {
+    pub(super) fn handle_answer(&self, answer: Answer, then: AnswerHandler) -> Option<Submitted> {
         match then {
             AnswerHandler::End(ids) => {
                 self.end(&ids);
                 None
             }
-            AnswerHandler::Claim(attempt) => self.decided(answer, attempt),
+            AnswerHandler::Claim(attempt) => self.handle_claim_answer(answer, attempt),
         }
     }
 
-    fn decided(&self, answer: Answer, mut attempt: Box<Attempt>) -> Option<Submitted> {
+    fn handle_claim_answer(&self, answer: Answer, mut attempt: Box<Attempt>) -> Option<Submitted> {
         let placing = &mut attempt.placing;
         let corrections = match answer {
             Ok(Ok(Outcome::Placed(chosen))) => self
-                .ranker
-                .note(|contention| placing.decided(&chosen, contention)),
+                .scheduler
+                .update_contention(|contention| placing.apply_claimed(&chosen, contention)),
             Ok(Err(Refusal::Placement(refusal))) => self
-                .ranker
-                .note(|contention| placing.refused(Some(refusal), contention)),
-            // One of the instances was deleted meanwhile; the others are looked at again.
+                .scheduler
+                .update_contention(|contention| placing.apply_refused(Some(refusal), contention)),
+            // One of the instances was deleted meanwhile; hosts are searched again for the others.
             Ok(Err(_)) if attempt.migration.is_none() => {
-                self.correct(&attempt.placing.reopened());
-                self.again(attempt);
+                self.correct(&attempt.placing.reopen_claiming());
+                self.requeue(attempt);
                 return None;
             }
             Ok(_) | Err(_) => {
-                self.correct(&attempt.placing.reopened());
+                self.correct(&attempt.placing.reopen_claiming());
                 self.end(&attempt.ids_of(attempt.placing.unplaced()));
                 return None;
             }
@@ -106,19 +106,19 @@ impl Shared {
         if !claimed.is_empty() {
             self.end(&attempt.ids_of(claimed));
         }
-        match attempt.placing.go_on() {
-            Next::Done => None,
-            Next::Again => {
-                self.again(attempt);
+        match attempt.placing.end_round() {
+            RoundEnd::Done => None,
+            RoundEnd::SearchAgain => {
+                self.requeue(attempt);
                 None
             }
-            Next::Lost => Some(self.lost(&attempt)),
+            RoundEnd::RoundsExhausted => Some(self.fail_unplaced(&attempt)),
         }
     }
 
     /// Fails the instances that have no host after the last round.
-    fn lost(&self, attempt: &Attempt) -> Submitted {
-        let fault = others_were_faster(attempt.placing.cause());
+    fn fail_unplaced(&self, attempt: &Attempt) -> Submitted {
+        let fault = lost_to_other_claims(attempt.placing.cause());
         if let Some(migration) = attempt.migration {
             let then = AnswerHandler::End(vec![migration.0]);
             return self.submitted(Command::FailMove { migration, fault }, then, 1);
@@ -129,8 +129,8 @@ impl Shared {
 
     fn correct(&self, corrections: &[Correction]) {
         if !corrections.is_empty() {
-            self.ranker.decide(|scheduler, control| {
-                correct(scheduler, &control.placement, corrections);
+            self.scheduler.decide(|scheduler, control| {
+                apply_corrections(scheduler, &control.placement, corrections);
             });
         }
     }

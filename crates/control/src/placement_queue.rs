@@ -32,7 +32,7 @@ const UNDER_WAY_MAX: usize = 128;
 /// decided one at a time, with others in between.
 const CLAIMS_UNDER_WAY_MAX: usize = 512;
 /// The most reservations and moves that are ranked together.
-const WORKS_AT_ONCE: usize = 16;
+const WORK_AT_ONCE: usize = 16;
 
 /// The queue of instances and moves that wait for a host, and the thread that ranks hosts for them.
 #[derive(Clone)]
@@ -43,8 +43,8 @@ pub(crate) struct PlacementQueue {
 
 /// The data that the thread and the handles share.
 struct Shared {
-    conductor: ControlHandle,
-    ranker: SchedulerHandle,
+    control: ControlHandle,
+    scheduler: SchedulerHandle,
     queue: Mutex<Queue>,
     wake: Condvar,
 }
@@ -53,8 +53,8 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     /// Instances that have just arrived, by reservation.
-    coming: IndexMap<Uuid, Vec<InstanceId>>,
-    works: VecDeque<PlanningWork>,
+    arriving: IndexMap<Uuid, Vec<InstanceId>>,
+    work: VecDeque<PlanningWork>,
     /// The instances and moves that are queued or being placed.
     busy: HashSet<Uuid>,
     under_way: usize,
@@ -67,12 +67,12 @@ impl PlacementQueue {
     /// Starts the thread. The commands that it submits come out of the receiver, for
     /// [`handle_answers`].
     pub(crate) fn start(
-        conductor: ControlHandle,
-        ranker: SchedulerHandle,
+        control: ControlHandle,
+        scheduler: SchedulerHandle,
     ) -> (Self, mpsc::UnboundedReceiver<Submitted>) {
         let shared = Arc::new(Shared {
-            conductor,
-            ranker,
+            control,
+            scheduler,
             queue: Mutex::default(),
             wake: Condvar::new(),
         });
@@ -83,19 +83,23 @@ impl PlacementQueue {
         if let Err(error) = &thread {
             tracing::error!(%error, "the system gives no thread: nothing is scheduled");
         }
-        let places = Self {
+        let placement_queue = Self {
             shared,
             thread: Arc::new(Mutex::new(thread.ok())),
         };
-        (places, outcomes)
+        (placement_queue, outcomes)
     }
 
-    /// Queues an instance that waits for a host. Ranking begins with the next [`Self::go`], so that
-    /// the instances of one reservation are ranked together.
+    /// Queues an instance that waits for a host. Ranking begins with the next
+    /// [`Self::start_ranking`], so that the instances of one reservation are ranked together.
     pub(crate) fn schedule(&self, reservation: Uuid, instance: InstanceId) {
         let mut queue = self.shared.queue.lock();
         if queue.busy.insert(instance.0) {
-            queue.coming.entry(reservation).or_default().push(instance);
+            queue
+                .arriving
+                .entry(reservation)
+                .or_default()
+                .push(instance);
         }
     }
 
@@ -103,17 +107,17 @@ impl PlacementQueue {
     pub(crate) fn schedule_move(&self, migration: MigrationId) {
         let mut queue = self.shared.queue.lock();
         if queue.busy.insert(migration.0) {
-            queue.works.push_back(PlanningWork::Move(migration));
+            queue.work.push_back(PlanningWork::Move(migration));
         }
     }
 
     /// Begins to rank the instances that were queued.
-    pub(crate) fn go(&self) {
+    pub(crate) fn start_ranking(&self) {
         let mut queue = self.shared.queue.lock();
-        let coming = std::mem::take(&mut queue.coming);
+        let arriving = std::mem::take(&mut queue.arriving);
         queue
-            .works
-            .extend(coming.into_values().map(PlanningWork::Builds));
+            .work
+            .extend(arriving.into_values().map(PlanningWork::Builds));
         self.shared.wake.notify_one();
     }
 
@@ -140,43 +144,43 @@ impl Drop for PlacementQueue {
 
 impl Shared {
     fn run(&self, submitted: &mpsc::UnboundedSender<Submitted>) {
-        let mut planner = Planner::new(self.conductor.options().clone());
-        while let Some(mut works) = self.take() {
+        let mut planner = Planner::new(self.control.options().clone());
+        while let Some(mut queued) = self.take() {
             placewright_tasks::pass(Task::ControlPlaces);
-            planner.unheard = self.conductor.shared.views.read().unheard();
-            while !works.is_empty() && !self.queue.lock().is_stopping {
-                let contention = self.ranker.contention();
-                let plans = self.ranker.decide(|scheduler, control| {
+            planner.silent_cells = self.control.shared.views.read().silent_cells();
+            while !queued.is_empty() && !self.queue.lock().is_stopping {
+                let contention = self.scheduler.contention();
+                let plans = self.scheduler.decide(|scheduler, control| {
                     let mut plans = Vec::new();
-                    let turn = TimeSlice::begin();
-                    while let Some(work) = works.pop_front() {
+                    let slice = TimeSlice::begin();
+                    while let Some(work) = queued.pop_front() {
                         let mut context = PlanContext {
                             scheduler: &mut *scheduler,
                             control,
                             contention,
-                            turn: &turn,
+                            slice: &slice,
                             plans: &mut plans,
                             // The rest continues after the other work, so that a small request does
                             // not wait for a large one.
-                            rest: &mut works,
+                            rest: &mut queued,
                         };
                         planner.plan(&mut context, work);
-                        if turn.is_over() {
+                        if slice.is_over() {
                             break;
                         }
                     }
                     plans
                 });
-                let since = self.ranker.moment();
+                let planned_at = self.scheduler.moment();
                 for plan in plans {
                     self.wait_for_room(plan.claims());
-                    if let Some(one) = self.submit(plan, since) {
+                    if let Some(command) = self.submit(plan, planned_at) {
                         let mut queue = self.queue.lock();
                         queue.under_way += 1;
-                        queue.claims_under_way += one.claims;
+                        queue.claims_under_way += command.claims;
                         drop(queue);
                         // The receiver is gone because control is shutting down.
-                        let _ = submitted.send(one);
+                        let _ = submitted.send(command);
                     }
                 }
             }
@@ -202,9 +206,9 @@ impl Shared {
             if queue.is_stopping {
                 return None;
             }
-            if !queue.works.is_empty() && queue.under_way < UNDER_WAY_MAX {
-                let count = queue.works.len().min(WORKS_AT_ONCE);
-                return Some(queue.works.drain(..count).collect());
+            if !queue.work.is_empty() && queue.under_way < UNDER_WAY_MAX {
+                let count = queue.work.len().min(WORK_AT_ONCE);
+                return Some(queue.work.drain(..count).collect());
             }
             self.wake.wait(&mut queue);
         }
@@ -218,10 +222,10 @@ impl Shared {
         }
     }
 
-    fn again(&self, attempt: Box<Attempt>) {
+    fn requeue(&self, attempt: Box<Attempt>) {
         self.queue
             .lock()
-            .works
+            .work
             .push_back(PlanningWork::Attempt(attempt));
         self.wake.notify_one();
     }
@@ -229,26 +233,27 @@ impl Shared {
 
 /// Handles the answers to submitted commands, as long as the task lives.
 pub(crate) async fn handle_answers(
-    places: PlacementQueue,
+    placement_queue: PlacementQueue,
     mut submitted: mpsc::UnboundedReceiver<Submitted>,
 ) {
-    let shared = &places.shared;
+    let shared = &placement_queue.shared;
     let mut under_way = FuturesUnordered::new();
-    let heard = |one: Submitted| async move { (one.answer.await, one.then, one.claims) };
+    let answered =
+        |command: Submitted| async move { (command.answer.await, command.then, command.claims) };
     loop {
         tokio::select! {
             more = submitted.recv() => match more {
-                Some(more) => under_way.push(heard(more)),
+                Some(more) => under_way.push(answered(more)),
                 None => return,
             },
             Some((answer, then, claims)) = under_way.next(), if !under_way.is_empty() => {
-                let more = shared.heard(answer, then);
+                let more = shared.handle_answer(answer, then);
                 let mut queue = shared.queue.lock();
                 queue.claims_under_way = queue.claims_under_way.saturating_sub(claims);
                 match more {
                     Some(more) => {
                         queue.claims_under_way += more.claims;
-                        under_way.push(heard(more));
+                        under_way.push(answered(more));
                     }
                     None => queue.under_way -= 1,
                 }

@@ -14,42 +14,45 @@ use crate::super_conductor::state::Change;
 const AHEAD_MAX: u64 = 1 << 20;
 
 impl<'a> DecisionContext<'a> {
-    pub(super) fn ask(&mut self, ask: &ClaimRequest) -> ClaimResponse {
-        let Some(mapping) = self.state.mappings.get(&ask.instance) else {
+    pub(super) fn request_claim(&mut self, request: &ClaimRequest) -> ClaimResponse {
+        let Some(mapping) = self.state.mappings.get(&request.instance) else {
             return ClaimResponse::Gone;
         };
-        if ask.number == mapping.claim {
-            return mapping.answer.unwrap_or(ClaimResponse::Stale);
+        if request.number == mapping.claim_number {
+            return mapping.claim_response.unwrap_or(ClaimResponse::Stale);
         }
         // A larger lead cannot come from real claim requests; accepting it would exhaust the
         // numbers.
-        if ask.number < mapping.claim || ask.number - mapping.claim > AHEAD_MAX {
+        if request.number < mapping.claim_number
+            || request.number - mapping.claim_number > AHEAD_MAX
+        {
             return ClaimResponse::Stale;
         }
-        let answer = match &ask.want {
+        let answer = match &request.change {
             ClaimChange::Release { last: true } if mapping.is_deleting => {
-                self.forget(ask.instance);
+                self.forget(request.instance);
                 return ClaimResponse::Done;
             }
-            // Deletes are decided by control; a cell that finishes before learns nothing new.
+            // Only control decides that an instance is deleted. If it has not, the instance keeps
+            // its records.
             ClaimChange::Release { last: _ } => {
                 let changes = &mut self.changes.placement;
-                claims::release(self.placement, ask.instance.consumer(), changes);
+                claims::release(self.placement, request.instance.consumer(), changes);
                 ClaimResponse::Done
             }
-            ClaimChange::Swap { candidates } => self.swap(ask.instance, mapping, candidates),
+            ClaimChange::Swap { candidates } => self.swap(request.instance, mapping, candidates),
             ClaimChange::Settle {
                 migration,
                 keep,
                 fault,
-            } => self.settle(ask.instance, *migration, *keep, fault.as_ref()),
+            } => self.settle(request.instance, *migration, *keep, fault.as_ref()),
         };
         let mapping = Mapping {
-            claim: ask.number,
-            answer: Some(answer),
+            claim_number: request.number,
+            claim_response: Some(answer),
             ..mapping.clone()
         };
-        self.set_mapping(ask.instance, mapping);
+        self.set_mapping(request.instance, mapping);
         answer
     }
 
@@ -60,12 +63,12 @@ impl<'a> DecisionContext<'a> {
         candidates: &[Candidate],
     ) -> ClaimResponse {
         let under_way = self.move_of(mapping);
-        let spec = under_way.and_then(|(_, one)| one.spec.as_ref());
+        let spec = under_way.and_then(|(_, row)| row.spec.as_ref());
         let Some(spec) = spec.or(self.state.specs.get(&instance)) else {
             return ClaimResponse::Gone;
         };
         let handed_to_migration =
-            under_way.map(|(migration, one)| (migration, one.held.as_slice()));
+            under_way.map(|(migration, row)| (migration, row.held.as_slice()));
         let changes = &mut self.changes.placement;
         let consumer = (instance, spec);
         match claims::claim_first(
@@ -131,7 +134,13 @@ impl<'a> DecisionContext<'a> {
             }
             MoveSide::Source => {
                 let before = (migration, row.source, under_way.held.as_slice());
-                claims::take_back(self.placement, (instance, spec), before, self.at, changes);
+                claims::restore_allocations(
+                    self.placement,
+                    (instance, spec),
+                    before,
+                    self.at,
+                    changes,
+                );
             }
         }
         self.end_move(

@@ -2,7 +2,7 @@
 //!
 //! An instance counts, with its resources, on the host where it will most likely be, from the
 //! moment that the host was selected: the next ranking sees it although its claim is still under
-//! way. When the claim is decided, only what came out differently is corrected.
+//! way. When the claim is decided, only the instances that got another host, or none, are corrected.
 
 use placewright_placement::{IntentCandidate, ProviderId, State};
 use placewright_scheduler::amounts::Amounts;
@@ -21,7 +21,7 @@ pub struct ExpectedPlacement {
     pub(super) report: InstanceReport,
 }
 
-/// What a claim made of an [`ExpectedPlacement`] instance, if that was not what was expected.
+/// The outcome of a claim that differs from its [`ExpectedPlacement`].
 #[derive(Clone, Debug)]
 pub struct Correction {
     pub(super) expected: ExpectedPlacement,
@@ -33,12 +33,15 @@ impl ExpectedPlacement {
     /// Counts an instance and the resources of its candidate on the candidate's host.
     pub(super) fn count(
         hosts: &mut HostTable,
-        offer: &FeasibleHost,
+        host: &FeasibleHost,
         candidate: &IntentCandidate,
         report: InstanceReport,
     ) -> Self {
-        let mut amounts = hosts.amounts(offer.slot);
-        let resources = candidate.allocations.iter().flat_map(|one| &one.resources);
+        let mut amounts = hosts.amounts(host.slot);
+        let resources = candidate
+            .allocations
+            .iter()
+            .flat_map(|request| &request.resources);
         for (class, amount) in resources {
             match class.as_str() {
                 "VCPU" | "PCPU" => amounts.vcpus_used += amount,
@@ -50,17 +53,17 @@ impl ExpectedPlacement {
                 _ => {}
             }
         }
-        hosts.set_reduced_amounts(offer.slot, amounts);
-        hosts.add_pending_instance(offer.slot, &report);
+        hosts.set_reduced_amounts(host.slot, amounts);
+        hosts.add_pending_instance(host.slot, &report);
         Self {
-            host: offer.provider,
-            slot: offer.slot,
+            host: host.provider,
+            slot: host.slot,
             report,
         }
     }
 
     /// Reverses [`Self::count`].
-    pub(super) fn forget(&self, scheduler: &mut Scheduler, state: &State) {
+    pub(super) fn remove(&self, scheduler: &mut Scheduler, state: &State) {
         let amounts = Amounts::read(state, ProviderId(self.slot));
         let hosts = scheduler.hosts_mut();
         if hosts.get(self.slot).is_some() {
@@ -71,13 +74,13 @@ impl ExpectedPlacement {
 }
 
 /// Counts instances on the hosts that their claims chose, and no longer on those expected.
-pub fn correct(scheduler: &mut Scheduler, state: &State, corrections: &[Correction]) {
-    for one in corrections {
-        one.expected.forget(scheduler, state);
-        if let Some(host) = one.host {
+pub fn apply_corrections(scheduler: &mut Scheduler, state: &State, corrections: &[Correction]) {
+    for correction in corrections {
+        correction.expected.remove(scheduler, state);
+        if let Some(host) = correction.host {
             let hosts = scheduler.hosts_mut();
             if let Some((slot, _)) = hosts.by_uuid(host) {
-                hosts.add_pending_instance(slot, &one.expected.report);
+                hosts.add_pending_instance(slot, &correction.expected.report);
             }
         }
     }
@@ -85,20 +88,20 @@ pub fn correct(scheduler: &mut Scheduler, state: &State, corrections: &[Correcti
 
 /// Counts an instance with a decided claim on its host, and removes it from any other host where
 /// it was expected.
-pub fn arrive(hosts: &mut HostTable, host: Uuid, report: &InstanceReport) {
-    leave(hosts, report.uuid, Some(host));
+pub fn set_pending_host(hosts: &mut HostTable, host: Uuid, report: &InstanceReport) {
+    remove_pending_except(hosts, report.uuid, Some(host));
     if let Some((slot, _)) = hosts.by_uuid(host) {
         hosts.add_pending_instance(slot, report);
     }
 }
 
 /// Removes an instance that its host has not reported yet from the counts of all hosts.
-pub fn depart(hosts: &mut HostTable, instance: Uuid) {
-    leave(hosts, instance, None);
+pub fn remove_pending(hosts: &mut HostTable, instance: Uuid) {
+    remove_pending_except(hosts, instance, None);
 }
 
 /// Removes a pending instance from all hosts but `except`.
-pub(super) fn leave(hosts: &mut HostTable, instance: Uuid, except: Option<Uuid>) {
+pub(super) fn remove_pending_except(hosts: &mut HostTable, instance: Uuid, except: Option<Uuid>) {
     if hosts.hosts_of(instance).is_empty() {
         return;
     }

@@ -10,14 +10,14 @@ use uuid::Uuid;
 
 use super::super::claim::ClaimConsumer;
 use super::super::contention::{Contention, HOSTS_MIN};
-use super::super::count::{ExpectedPlacement, leave};
+use super::super::pending_instances::{ExpectedPlacement, remove_pending_except};
 use super::super::search::{CandidatesFound, Search};
-use super::super::turn::TimeSlice;
+use super::super::time_slice::TimeSlice;
 use super::super::{CANDIDATES_OF_HOST, HOSTS_FACTOR, HOSTS_OF_CLAIM_MAX};
 use super::{Placing, Selected, Stage};
 
-/// What a search for hosts reads and changes.
-pub struct LookContext<'a> {
+/// The scheduler, the state and the options that a search for hosts needs.
+pub struct SearchContext<'a> {
     /// The scheduler, which has caught up with the state.
     pub scheduler: &'a mut Scheduler,
     /// The state of placement.
@@ -25,30 +25,30 @@ pub struct LookContext<'a> {
     /// How often other claims took the selected hosts first, lately.
     pub contention: Contention,
     /// The number of this scheduler among those that compete for the same hosts.
-    pub number: usize,
+    pub scheduler_number: usize,
     /// The cells whose hosts are excluded.
-    pub closed: &'a [Uuid],
+    pub excluded_cells: &'a [Uuid],
     /// The cells whose hosts are considered only if no other is feasible.
-    pub avoided: &'a [Uuid],
+    pub avoided_cells: &'a [Uuid],
 }
 
 /// The result of the searches in one time slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchResults {
-    /// The time slice is over, and some instances are still to be looked at.
+    /// The time slice is over before hosts were searched for all instances.
     Unfinished,
     /// Hosts are found, and are to be claimed.
     Ready,
     /// Fewer instances than the request needs can get a host. This is the index of the first
     /// instance after which that is certain.
-    Nowhere(usize),
+    NoHost(usize),
     /// There is nothing to claim.
-    Over,
+    NothingToClaim,
 }
 
-/// Why a request cannot be looked at.
+/// Why hosts cannot be searched for a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum LookRefusal {
+pub enum SearchRefusal {
     /// It cannot be prepared.
     #[error(transparent)]
     Prepare(#[from] PrepareRefusal),
@@ -58,67 +58,68 @@ pub enum LookRefusal {
 }
 
 impl Placing {
-    /// Looks for hosts until the time slice is over. What is found is counted at once.
+    /// Searches for hosts until the time slice is over. Each instance counts on the host that was
+    /// found for it from then on.
     ///
     /// # Errors
     ///
-    /// [`LookRefusal`] for a request that is wrong or that a pre-filter refuses; nothing is counted
+    /// [`SearchRefusal`] for a request that is wrong or that a pre-filter refuses; nothing is counted
     /// then.
-    pub fn look(
+    pub fn find_hosts(
         &mut self,
-        context: &mut LookContext<'_>,
-        turn: &TimeSlice,
-    ) -> Result<SearchResults, LookRefusal> {
-        let looked = self.look_at_all(context, turn);
-        if looked.is_err() {
-            self.give_up(context.scheduler, context.state);
+        context: &mut SearchContext<'_>,
+        slice: &TimeSlice,
+    ) -> Result<SearchResults, SearchRefusal> {
+        let results = self.find_open(context, slice);
+        if results.is_err() {
+            self.discard_found(context.scheduler, context.state);
         }
-        looked
+        results
     }
 
-    fn look_at_all(
+    fn find_open(
         &mut self,
-        context: &mut LookContext<'_>,
-        turn: &TimeSlice,
-    ) -> Result<SearchResults, LookRefusal> {
+        context: &mut SearchContext<'_>,
+        slice: &TimeSlice,
+    ) -> Result<SearchResults, SearchRefusal> {
         self.prepare(context)?;
         let mut rehearsal = self.rehearse(context);
         while let Some(index) = self.open.pop_front() {
-            match self.find(context, index, rehearsal.as_mut())? {
-                Some(selected) => self.slots[index].stage = Stage::Found(Box::new(selected)),
+            match self.find_host(context, index, rehearsal.as_mut())? {
+                Some(selected) => self.instances[index].stage = Stage::Found(Box::new(selected)),
                 None => {
-                    self.slots[index].stage = Stage::Nowhere;
+                    self.instances[index].stage = Stage::NoHost;
                     let found = self.count(|stage| matches!(stage, Stage::Found(_)));
                     if found + self.open.len() < self.needed() {
-                        return Ok(SearchResults::Nowhere(index));
+                        return Ok(SearchResults::NoHost(index));
                     }
                 }
             }
-            if !self.open.is_empty() && turn.is_over() {
+            if !self.open.is_empty() && slice.is_over() {
                 return Ok(SearchResults::Unfinished);
             }
         }
-        let has_found = self.slots.iter();
-        let mut has_found = has_found.map(|slot| matches!(slot.stage, Stage::Found(_)));
+        let has_found = self.instances.iter();
+        let mut has_found = has_found.map(|instance| matches!(instance.stage, Stage::Found(_)));
         if has_found.any(|is_found| is_found) {
             Ok(SearchResults::Ready)
         } else {
-            Ok(SearchResults::Over)
+            Ok(SearchResults::NothingToClaim)
         }
     }
 
-    fn prepare(&mut self, context: &mut LookContext<'_>) -> Result<(), PrepareRefusal> {
+    fn prepare(&mut self, context: &mut SearchContext<'_>) -> Result<(), PrepareRefusal> {
         if self.prepared.is_some() {
             return Ok(());
         }
         let request = &self.demand.request;
         let mut prepared = context.scheduler.prepare_cached(context.state, request)?;
         if self.open.len() > 1 && prepared.class.is_some_and(|class| !class.is_repeated) {
-            // Rankings are kept for requests that come more than once, as this one will.
+            // Rankings are cached for requests that come more than once, as this one will.
             prepared = context.scheduler.prepare_cached(context.state, request)?;
         }
         self.prepared = Some(prepared);
-        let claims = self.slots.len();
+        let claims = self.instances.len();
         self.hosts.get_or_insert_with(|| {
             // The instances of one claim do not compete with each other, and of many that lose to
             // others only the losers are searched again.
@@ -129,75 +130,81 @@ impl Placing {
 
     /// Rehearses the claims for the hosts that earlier time slices found. An instance whose host has
     /// no room any more is searched again. A single instance needs no rehearsal.
-    fn rehearse<'a>(&mut self, context: &mut LookContext<'a>) -> Option<Rehearsal<'a>> {
-        if self.slots.len() < 2 {
+    fn rehearse<'a>(&mut self, context: &mut SearchContext<'a>) -> Option<Rehearsal<'a>> {
+        if self.instances.len() < 2 {
             return None;
         }
         let state: &'a State = context.state;
         let mut rehearsal = Rehearsal::new(state);
         self.placed.clear();
-        for index in 0..self.slots.len() {
-            let slot = &self.slots[index];
-            let Stage::Found(selected) = &slot.stage else {
+        for index in 0..self.instances.len() {
+            let progress = &self.instances[index];
+            let Stage::Found(selected) = &progress.stage else {
                 continue;
             };
-            let intent = self.intent(state, slot.instance, &selected.found, selected.chosen, 1);
+            let intent = self.intent(
+                state,
+                progress.instance,
+                &selected.found,
+                selected.chosen,
+                1,
+            );
             if rehearsal.add(&intent).is_some() {
                 if self.demand.has_rules() {
                     let host = ProviderId(selected.expected.slot);
-                    let consumer = ConsumerUuid::from_uuid(slot.instance);
+                    let consumer = ConsumerUuid::from_uuid(progress.instance);
                     self.placed.push((consumer, host));
                 }
                 continue;
             }
-            selected.expected.forget(context.scheduler, state);
-            self.slots[index].stage = Stage::Open;
+            selected.expected.remove(context.scheduler, state);
+            self.instances[index].stage = Stage::Open;
             self.open.push_back(index);
         }
         Some(rehearsal)
     }
 
-    /// An intent for the rehearsal, with `most` of the candidates from `first` on.
+    /// An intent for the rehearsal, with at most `count` of the candidates from `first` on.
     fn intent(
         &self,
         state: &State,
         instance: Uuid,
         found: &CandidatesFound,
         first: usize,
-        most: usize,
+        count: usize,
     ) -> Intent {
-        let all = found.offers.iter().flat_map(|offer| &offer.candidates);
-        let candidates = all.skip(first).take(most).cloned().collect();
-        // The rules of a group that placement does not know yet are the request's, which the
-        // ranking keeps.
+        let all = found.hosts.iter().flat_map(|host| &host.candidates);
+        let candidates = all.skip(first).take(count).cloned().collect();
+        // If placement does not have the group yet, its rules are those of the request, which the
+        // ranking already applied.
         let group = self
             .demand
             .group
             .filter(|group| state.group(*group).is_some());
         let rules = self.demand.rules_of(instance);
-        let claimant = ClaimConsumer {
+        let consumer = ClaimConsumer {
             generation: ConsumerGeneration::Any,
             ..ClaimConsumer::new(instance, "", "")
         };
-        claimant.intent(group, rules, candidates)
+        consumer.intent(group, rules, candidates)
     }
 
-    /// Finds a host for an instance, beside those that were found before, and counts it there.
-    fn find(
+    /// Finds a host for an instance, given the hosts of those before it, and counts it there.
+    fn find_host(
         &mut self,
-        context: &mut LookContext<'_>,
+        context: &mut SearchContext<'_>,
         index: usize,
         mut rehearsal: Option<&mut Rehearsal<'_>>,
     ) -> Result<Option<Selected>, SelectRefusal> {
-        let instance = self.slots[index].instance;
+        let instance = self.instances[index].instance;
         let mut hosts = self.hosts.unwrap_or(HOSTS_MIN);
-        let mut without = self.demand.without.clone();
-        without.extend(&self.full);
-        self.refused.clone_from(&self.full);
+        let mut excluded_slots = self.demand.excluded_slots.clone();
+        excluded_slots.extend(&self.full_slots);
+        self.taken_slots.clone_from(&self.full_slots);
         // Each search excludes the hosts of those before it, so this ends.
         loop {
-            let found = self.search(context, instance, hosts, &without)?;
-            if found.offers.is_empty() {
+            let found = self.search(context, instance, hosts, &excluded_slots)?;
+            if found.hosts.is_empty() {
                 return Ok(None);
             }
             let Some(rehearsal) = rehearsal.as_mut() else {
@@ -205,14 +212,14 @@ impl Placing {
             };
             let intent = self.intent(context.state, instance, &found, 0, usize::MAX);
             let chosen = rehearsal.add(&intent).map(|chosen| chosen as usize);
-            let place = chosen.and_then(|chosen| found.position(chosen));
-            let refused = place.map_or(found.offers.len(), |(offer, _)| offer);
-            let refused = found.offers[..refused].iter().map(|offer| offer.slot);
-            without.extend(refused.clone());
-            self.refused.extend(refused.clone());
+            let position = chosen.and_then(|chosen| found.position(chosen));
+            let refused = position.map_or(found.hosts.len(), |(host, _)| host);
+            let refused = found.hosts[..refused].iter().map(|host| host.slot);
+            excluded_slots.extend(refused.clone());
+            self.taken_slots.extend(refused.clone());
             if !self.demand.has_rules() {
                 // A rule may refuse a host now that it allows later.
-                self.full.extend(refused);
+                self.full_slots.extend(refused);
             }
             if let Some(chosen) = chosen {
                 return Ok(self.select(context, instance, found, chosen));
@@ -224,16 +231,16 @@ impl Placing {
     /// One search; the avoided cells are considered if there are no hosts elsewhere.
     fn search(
         &self,
-        context: &mut LookContext<'_>,
+        context: &mut SearchContext<'_>,
         instance: Uuid,
         hosts: usize,
-        without: &[u32],
+        excluded_slots: &[u32],
     ) -> Result<CandidatesFound, SelectRefusal> {
         let Some(prepared) = &self.prepared else {
             return Ok(CandidatesFound::default());
         };
-        let mut without_cells = context.closed.to_vec();
-        without_cells.extend(context.avoided);
+        let mut excluded_cells = context.excluded_cells.to_vec();
+        excluded_cells.extend(context.avoided_cells);
         let search = Search {
             request: &self.demand.request,
             prepared,
@@ -242,19 +249,19 @@ impl Placing {
             alternates: self.demand.alternates,
             candidates: CANDIDATES_OF_HOST,
             cell: self.demand.cell,
-            without_cells: &without_cells,
-            without,
+            excluded_cells: &excluded_cells,
+            excluded_slots,
             placed: &self.placed,
-            scheduler: context.number,
+            scheduler_number: context.scheduler_number,
             explain: self.demand.explain,
             explain_hosts: &self.demand.explain_hosts,
         };
         let found = search.run(context.scheduler, context.state)?;
-        if !found.offers.is_empty() || context.avoided.is_empty() {
+        if !found.hosts.is_empty() || context.avoided_cells.is_empty() {
             return Ok(found);
         }
         let everywhere = Search {
-            without_cells: context.closed,
+            excluded_cells: context.excluded_cells,
             ..search
         };
         everywhere.run(context.scheduler, context.state)
@@ -263,19 +270,20 @@ impl Placing {
     /// Selects a candidate for an instance, and counts it there.
     fn select(
         &mut self,
-        context: &mut LookContext<'_>,
+        context: &mut SearchContext<'_>,
         instance: Uuid,
         found: CandidatesFound,
         chosen: usize,
     ) -> Option<Selected> {
-        let (offer, candidate) = found.position(chosen)?;
-        let offer = &found.offers[offer];
+        let (host, candidate) = found.position(chosen)?;
+        let feasible = &found.hosts[host];
         let report = self.demand.report(instance);
         let hosts = context.scheduler.hosts_mut();
         if !self.demand.is_move {
-            leave(hosts, instance, Some(offer.provider));
+            remove_pending_except(hosts, instance, Some(feasible.provider));
         }
-        let expected = ExpectedPlacement::count(hosts, offer, &offer.candidates[candidate], report);
+        let expected =
+            ExpectedPlacement::count(hosts, feasible, &feasible.candidates[candidate], report);
         if self.demand.has_rules() {
             let host = ProviderId(expected.slot);
             self.placed.push((ConsumerUuid::from_uuid(instance), host));

@@ -10,16 +10,16 @@ use crate::clock::now;
 use crate::placer::claim;
 
 /// How many times a command is submitted while the store fails; the wait doubles each time.
-const RELEASES_MAX: u32 = 16;
-const RELEASE_RETRY: Duration = Duration::from_millis(50);
+const ATTEMPTS_MAX: u32 = 16;
+const RETRY_MIN: Duration = Duration::from_millis(50);
 
 impl Shared {
     /// Submits a claim again that got no answer because the store failed, until it is answered: then
     /// the state shows whether the claim took effect. A release alone would not suffice: one that is
     /// refused appends nothing, so it does not show what the store holds.
-    pub(super) async fn make_certain(&self, claim: Command) {
-        let mut wait = RELEASE_RETRY;
-        for _ in 0..RELEASES_MAX {
+    pub(super) async fn resolve_unknown_claim(&self, claim: Command) {
+        let mut wait = RETRY_MIN;
+        for _ in 0..ATTEMPTS_MAX {
             if self.submit(claim.clone()).await.is_ok() {
                 return;
             }
@@ -31,10 +31,10 @@ impl Shared {
 
     /// Releases what a request claimed at a certain time before it failed, and retries while the
     /// store fails. A later claim by others for the same consumer stays.
-    pub(super) async fn undo(&self, consumer: Uuid, at: Timestamp) {
+    pub(super) async fn roll_back(&self, consumer: Uuid, at: Timestamp) {
         let uuid = ConsumerUuid::from_uuid(consumer);
-        let mut wait = RELEASE_RETRY;
-        for _ in 0..RELEASES_MAX {
+        let mut wait = RETRY_MIN;
+        for _ in 0..ATTEMPTS_MAX {
             let seen = self.placement.engine().read_now(|machine| {
                 let found = machine.placement().consumer(uuid)?;
                 Some((found.generation, found.allocated_at))
@@ -43,8 +43,11 @@ impl Shared {
                 Some((generation, allocated_at)) if allocated_at == at => generation,
                 Some(_) | None => return,
             };
-            match self.submit(claim::give_back(uuid, generation, now())).await {
-                Ok(Ok(_)) => return self.note_departure(consumer),
+            match self
+                .submit(claim::release_generation(uuid, generation, now()))
+                .await
+            {
+                Ok(Ok(_)) => return self.remove_pending(consumer),
                 // The consumer changed meanwhile, so its state is read again.
                 Ok(Err(_)) => {}
                 Err(_) => tokio::time::sleep(wait).await,

@@ -1,10 +1,10 @@
-//! Control is put back from a backup beside a cell that went on.
+//! Control is restored from a backup, while its cell keeps a newer state.
 
 use placewright_conductor::super_conductor::Command;
 use placewright_testing::world::{World, instance};
 
 #[test]
-fn a_deletion_that_control_has_forgotten_is_told_when_it_deletes_again() {
+fn an_instance_that_its_cell_deleted_after_the_backup_can_be_deleted_again() {
     let mut world = World::new(1, 2, 4);
     world.create(&[1, 2]);
     world.settle();

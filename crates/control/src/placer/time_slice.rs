@@ -1,9 +1,9 @@
-//! The time slice of a look at the scheduler.
+//! The time slice for which the scheduler may be locked.
 
 use std::time::{Duration, Instant};
 
-/// The time for which the scheduler and the state are held, approximately.
-const TURN: Duration = Duration::from_millis(2);
+/// The approximate length of a slice.
+const LENGTH: Duration = Duration::from_millis(2);
 
 /// The time slice for which the scheduler and the state may be locked: a request may be for a
 /// thousand hosts, and other requests are to be decided in between.
@@ -17,7 +17,7 @@ impl TimeSlice {
         Self(Some(Instant::now()))
     }
 
-    /// A slice that never ends, for a scheduler that nobody else waits for.
+    /// A slice that never ends, for a scheduler that is not shared.
     #[must_use]
     pub fn endless() -> Self {
         Self(None)
@@ -26,6 +26,6 @@ impl TimeSlice {
     /// Whether the slice is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.0.is_some_and(|begun| begun.elapsed() >= TURN)
+        self.0.is_some_and(|begun| begun.elapsed() >= LENGTH)
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::error::DestinationsError;
 use super::shared::Shared;
 use crate::placer::{CandidatesFound, Demand, Placing, Search};
-use crate::scheduler::{Beside, NoHostExplanation};
+use crate::scheduler::{NoHostExplanation, SiblingPlacements};
 
 /// The best host for an instance, without regard to the other instances of its request, with
 /// alternates; and warnings for people about the parts of the request that have no effect.
@@ -38,14 +38,14 @@ pub(super) fn in_cell(
     request: &RequestSpec,
     instance: Uuid,
     hosts: usize,
-    (cell, without): (Uuid, &[u32]),
+    (cell, excluded_slots): (Uuid, &[u32]),
 ) -> Result<CandidatesFound, DestinationsError> {
     shared.decide(|scheduler, state| {
         let prepared = scheduler.prepare_cached(state, request)?;
         let search = Search {
             hosts,
             cell: Some(cell),
-            without,
+            excluded_slots,
             ..Search::new(request, &prepared, instance)
         };
         Ok(search.run(scheduler, state)?)
@@ -61,13 +61,16 @@ pub(super) async fn explain(
 ) -> Result<NoHostExplanation, DestinationsError> {
     let since = shared.scheduler.moment();
     let prepared = shared.decide(|scheduler, state| scheduler.prepare_cached(state, request))?;
-    let reason = shared.scheduler.reason(prepared.query.clone(), since).await;
-    let beside = Beside {
+    let reason = shared
+        .scheduler
+        .explain_query(prepared.query.clone(), since)
+        .await;
+    let siblings = SiblingPlacements {
         placed: placing.map_or(&[], Placing::placed),
-        refused: placing.map_or(&[], Placing::refused_beside),
+        taken_slots: placing.map_or(&[], Placing::taken_slots),
     };
     let find = |scheduler: &mut Scheduler, state: &State| {
-        NoHostExplanation::find(scheduler, state, request, instance, reason, &beside)
+        NoHostExplanation::find(scheduler, state, request, instance, reason, &siblings)
     };
     Ok(shared.decide(find))
 }
