@@ -107,7 +107,7 @@ pub(crate) fn incoming(
             };
             let remote = accepted.remote;
             set_no_delay(&accepted.stream, remote);
-            let state = Arc::clone(accepted.place.connection_state());
+            let state = Arc::clone(accepted.permit.connection_state());
             let connection = LimitedConnection::new(accepted, connection_options.timeouts);
             let Some(credentials) = connection_options.credentials.clone() else {
                 if sender
