@@ -121,7 +121,10 @@ impl Cell {
         let tasks = Tasks::default();
         let outbox = outbox::run(Arc::clone(&shared), follower);
         tasks.spawn(Task::CellOutbox, outbox);
-        tasks.spawn(Task::CellAsks, claim_requests::run(Arc::clone(&shared)));
+        tasks.spawn(
+            Task::CellClaimRequests,
+            claim_requests::run(Arc::clone(&shared)),
+        );
         tasks.spawn(Task::CellTick, timers::tick(Arc::clone(&shared)));
         tasks.spawn(Task::CellRepeat, timers::repeat(Arc::clone(&shared)));
         let keep_sealed = secrets::keep_sealed(Arc::clone(&shared));
@@ -150,7 +153,7 @@ impl Cell {
     /// Ends the cell: connections are closed, submitted events are made durable and answered, and
     /// the store is closed. A second call does nothing.
     pub async fn shutdown(&self) {
-        self.tasks.may_end();
+        self.tasks.allow_end();
         self.shared.stop.send_replace(true);
         self.tasks.join().await;
         let engine = self.shared.engine.clone();
@@ -185,7 +188,7 @@ impl Cell {
 
 impl Drop for Cell {
     fn drop(&mut self) {
-        self.tasks.may_end();
+        self.tasks.allow_end();
         self.shared.stop.send_replace(true);
     }
 }

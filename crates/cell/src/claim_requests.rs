@@ -57,7 +57,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         };
         if !claim_requests.is_empty() {
             let under_way = InFlightRequests::new(&shared, claim_requests);
-            calls.spawn(contain_panic(ContainedWork::Ask, call(under_way)));
+            calls.spawn(contain_panic(ContainedWork::ClaimRequest, call(under_way)));
             continue;
         }
         tokio::select! {

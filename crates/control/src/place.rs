@@ -142,7 +142,7 @@ impl Shared {
     fn run(&self, submitted: &mpsc::UnboundedSender<Submitted>) {
         let mut planner = Planner::new(self.conductor.options().clone());
         while let Some(mut works) = self.take() {
-            placewright_tasks::pass(Task::ControlPlaces);
+            placewright_tasks::injection_point(Task::ControlPlaces);
             planner.unheard = self.conductor.shared.views.read().unheard();
             while !works.is_empty() && !self.queue.lock().is_stopping {
                 let contention = self.ranker.contention();
