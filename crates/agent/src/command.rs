@@ -391,7 +391,7 @@ impl Driver for Command {
 fn spec_for(operation: Operation, order: &Order) -> Option<Box<RawValue>> {
     let body = server::json(&order.spec.body);
     let builds = matches!(operation, Operation::Spawn | Operation::Rebuild);
-    let open = (!builds).then(|| placewright_secrets::without_fields(&body));
+    let open = (!builds).then(|| placewright_secrets::without_secrets(&body));
     match open.flatten() {
         Some(rest) => serde_json::from_str(&rest).ok(),
         None => serde_json::from_str(&body).ok(),

@@ -311,7 +311,7 @@ impl Up {
             engine: option_conversion::cell_engine(&config.options),
             host_timeout: HOST_TIMEOUT,
             // All roles are one process, and all stores are below one folder.
-            sealer: runtime.conductor().sealer().apart(),
+            sealer: runtime.conductor().sealer().fork(),
             ..placewright_cell::Options::new(id)
         };
         let placement: Arc<ControlHandle> = Arc::new(runtime.conductor().clone());
