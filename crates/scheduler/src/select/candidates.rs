@@ -1,13 +1,11 @@
 //! The allocation candidates of a host for a request, in the form of a claim.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use placewright_placement::{
     AllocationRequest, CandidateQuery, CandidateView, HostSearch, IntentCandidate, ProviderId,
     State,
 };
-use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::Scheduler;
@@ -132,9 +130,8 @@ impl PartialOrd for TotalOrder {
 }
 
 /// The allocations of a candidate, grouped by provider.
-fn allocations(state: &State, candidate: &CandidateView<'_>) -> Arc<[AllocationRequest]> {
-    let mut allocations: SmallVec<[AllocationRequest; 4]> = SmallVec::new();
-    let classes_max = candidate.allocations().len();
+fn allocations(state: &State, candidate: &CandidateView<'_>) -> Vec<AllocationRequest> {
+    let mut allocations: Vec<AllocationRequest> = Vec::new();
     for allocation in candidate.allocations() {
         let Some(provider) = state.provider(allocation.provider) else {
             continue;
@@ -148,17 +145,13 @@ fn allocations(state: &State, candidate: &CandidateView<'_>) -> Arc<[AllocationR
             .filter(|last| last.provider == provider.uuid)
         {
             Some(last) => last.resources.push(amount),
-            None => {
-                let mut resources = Vec::with_capacity(classes_max);
-                resources.push(amount);
-                allocations.push(AllocationRequest {
-                    provider: provider.uuid,
-                    resources,
-                });
-            }
+            None => allocations.push(AllocationRequest {
+                provider: provider.uuid,
+                resources: vec![amount],
+            }),
         }
     }
-    Arc::from_iter(allocations)
+    allocations
 }
 
 fn mappings(state: &State, query: &CandidateQuery, candidate: &CandidateView<'_>) -> Mappings {
