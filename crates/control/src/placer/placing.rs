@@ -448,6 +448,7 @@ impl Placing {
 
 fn in_conductors_form(selected: &Selected) -> Vec<placewright_conductor::Candidate> {
     let candidates = selected.candidates();
-    let formed = candidates.map(|(offer, one)| claim::candidate(offer.zone.as_deref(), one));
+    let formed =
+        candidates.map(|(offer, one)| claim::candidate(offer.zone.as_deref(), one.clone()));
     formed.collect()
 }
