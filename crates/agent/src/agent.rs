@@ -18,8 +18,8 @@ use tokio::task::JoinHandle;
 
 use crate::description::{BadDescription, HostDescription};
 use crate::driver::{Driver, DriverError};
-use crate::placement::{self, Placement, PlacementError};
-use crate::record::{GuestLog, GuestLogError};
+use crate::guest_log::{GuestLog, GuestLogError};
+use crate::placement::{self, PlacementError, PlacementWriter};
 
 mod inventory;
 mod reconcile;
@@ -32,29 +32,29 @@ pub struct Options {
     /// The name of the compute service that manages the hosts. If none, each host has a service of
     /// its own name.
     pub service_host: Option<String>,
-    /// The file of the guest log. If none, the log is in memory, and an agent that is
-    /// restarted reports that its hosts have lost their guests.
-    pub record: Option<PathBuf>,
+    /// The file of the guest log. If none, the log is in memory only, and an agent that is
+    /// restarted reports that its hosts have no guests.
+    pub guest_log: Option<PathBuf>,
     /// Whether the guest log is synced to disk, so that it outlives a crash of the machine and not
     /// only of the agent.
-    pub is_record_durable: bool,
+    pub is_guest_log_durable: bool,
     /// How to reach placement. If none, somebody else reports the hosts' inventories.
     pub placement: Option<placement::Options>,
-    /// How often placement is compared with the hosts; 0 for never.
+    /// The interval at which placement is compared with the hosts; 0 for never.
     pub resync: Duration,
-    /// How often the driver is asked for its hosts; 0 for never.
+    /// The interval at which the driver inspects its hosts; 0 for never.
     pub inspect: Duration,
-    /// The longest time between two heartbeats to the cell.
+    /// The interval between two heartbeats to the cell.
     pub heartbeat: Duration,
     /// How long changes of the hosts' soft state are collected before they are sent.
     pub gather: Duration,
     /// Time-out for the preparation of devices.
     pub prepare_timeout: Duration,
-    /// The most concurrent builds on one host; further builds wait.
+    /// The maximum number of concurrent builds on one host; further builds wait.
     pub builds_max: usize,
-    /// The longest wait before another attempt to connect to the cell.
+    /// The longest delay before another attempt to connect to the cell.
     pub reconnect_max: Duration,
-    /// How long work under way may continue when the agent is told to stop.
+    /// How long work under way may continue after [`Agent::stop`] was called.
     pub drain: Duration,
 }
 
@@ -62,8 +62,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             service_host: None,
-            record: None,
-            is_record_durable: true,
+            guest_log: None,
+            is_guest_log_durable: true,
             placement: None,
             resync: Duration::from_secs(600),
             inspect: Duration::from_secs(60),
@@ -100,20 +100,20 @@ pub enum AgentError {
     System(#[from] io::Error),
 }
 
-/// What an agent has achieved since its start.
+/// Which conditions of [`Agent::ready`] hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Ready {
+struct Readiness {
     has_sessions: bool,
     is_in_placement: bool,
 }
 
-/// A running agent; see [`Agent::stop`].
+/// A running agent. It runs until [`Agent::stop`] is called.
 #[derive(Debug)]
 pub struct Agent {
     stop: watch::Sender<bool>,
-    ready: watch::Receiver<Ready>,
+    ready: watch::Receiver<Readiness>,
     runner: JoinHandle<()>,
-    helpers: Vec<JoinHandle<()>>,
+    background_tasks: Vec<JoinHandle<()>>,
 }
 
 impl Agent {
@@ -122,61 +122,61 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`AgentError`] for everything that waiting does not resolve. Connecting to a cell or
-    /// placement that cannot be reached is retried without end.
+    /// [`AgentError`] for everything that a retry cannot resolve. Connections to a cell or placement
+    /// that cannot be reached are retried without end.
     pub async fn start(
         options: Options,
         driver: Arc<dyn Driver>,
         link: Arc<dyn AgentLink>,
     ) -> Result<Self, AgentError> {
-        let hosts = checked(driver.inspect().await?)?;
+        let hosts = check_hosts(driver.inspect().await?)?;
         if hosts.is_empty() {
             return Err(AgentError::NoHosts);
         }
-        let mut record = match &options.record {
-            Some(file) => GuestLog::open(file, options.is_record_durable)?,
+        let mut guest_log = match &options.guest_log {
+            Some(file) => GuestLog::open(file, options.is_guest_log_durable)?,
             None => GuestLog::in_memory(),
         };
-        reconcile::reconcile(&mut record, &hosts, &*driver).await?;
-        record.write()?;
+        reconcile::reconcile(&mut guest_log, &hosts, &*driver).await?;
+        guest_log.write()?;
         let placement = options.placement.as_ref();
-        let placement = placement.map(Placement::new).transpose()?;
+        let placement = placement.map(PlacementWriter::new).transpose()?;
 
         let (stop, stopped) = watch::channel(false);
-        let (ready, is_ready) = watch::channel(Ready {
+        let (ready, is_ready) = watch::channel(Readiness {
             has_sessions: false,
             is_in_placement: placement.is_none(),
         });
         let ready = Arc::new(ready);
         let (to_placement, for_placement) = mpsc::unbounded_channel();
-        let (seen, to_see) = mpsc::channel(1);
-        let mut helpers = Vec::new();
+        let (inspected, from_inspector) = mpsc::channel(1);
+        let mut background_tasks = Vec::new();
         if let Some(placement) = placement {
-            let every = options.resync;
+            let interval = options.resync;
             let ready = Arc::clone(&ready);
-            let follow = inventory::follow(placement, for_placement, every, ready);
-            helpers.push(tokio::spawn(supervise(Task::AgentPlacement, follow)));
+            let write = inventory::write_changed(placement, for_placement, interval, ready);
+            background_tasks.push(tokio::spawn(supervise(Task::AgentPlacement, write)));
         }
         if !options.inspect.is_zero() {
-            let (driver, every) = (Arc::clone(&driver), options.inspect);
-            let watch = inventory::watch(driver, every, seen);
-            helpers.push(tokio::spawn(supervise(Task::AgentInspect, watch)));
+            let (driver, interval) = (Arc::clone(&driver), options.inspect);
+            let inspect = inventory::inspect_periodically(driver, interval, inspected);
+            background_tasks.push(tokio::spawn(supervise(Task::AgentInspect, inspect)));
         }
-        let runner = runner::Runner::new(options, driver, record, hosts, to_placement, ready);
-        let run = runner.run(link, stopped, to_see);
+        let runner = runner::Runner::new(options, driver, guest_log, hosts, to_placement, ready);
+        let run = runner.run(link, stopped, from_inspector);
         let runner = tokio::spawn(supervise(Task::AgentRunner, run));
         Ok(Self {
             stop,
             ready: is_ready,
             runner,
-            helpers,
+            background_tasks,
         })
     }
 
     /// Waits until every host has begun a session with its cell, and placement has them all.
     pub async fn ready(&self) {
         let mut ready = self.ready.clone();
-        let all = |ready: &Ready| ready.has_sessions && ready.is_in_placement;
+        let all = |ready: &Readiness| ready.has_sessions && ready.is_in_placement;
         // This ends early only if the agent ends.
         let _ = ready.wait_for(all).await;
     }
@@ -188,14 +188,14 @@ impl Agent {
         if let Err(error) = self.runner.await {
             tracing::error!(%error, "the agent broke down");
         }
-        for helper in self.helpers {
-            helper.abort();
+        for task in self.background_tasks {
+            task.abort();
         }
     }
 }
 
-/// Validates descriptions, and returns them by host.
-fn checked(
+/// Checks the descriptions of all hosts, and returns them by host.
+fn check_hosts(
     hosts: Vec<HostDescription>,
 ) -> Result<BTreeMap<HostId, Arc<HostDescription>>, BadDescription> {
     let mut checked = BTreeMap::new();

@@ -1,19 +1,19 @@
 //! A driver that runs the operator's executables.
 //!
-//! They are in one directory and have the names of what they do: `inspect`, `list`, `spawn` and
-//! `destroy`; `prepare`, `leave`, `return`, `offload` and `rebuild` if the hosts can do that. Each
-//! reads one JSON object from standard input and is asked in its environment too. `inspect` and
-//! `list` answer with one on standard output.
+//! They are in one directory and have the names of the operations: `inspect`, `list`, `spawn` and
+//! `destroy`, which are required, and `prepare`, `leave`, `return`, `offload` and `rebuild`, which are
+//! optional. Each reads one JSON object from standard input, whose most important values are in its
+//! environment too. `inspect` and `list` write one JSON object to standard output.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
 //! | 0 | done |
-//! | 65 | it will fail on every host: the image is bad, say |
-//! | any other | it failed; another host may do better |
+//! | 65 | it failed, and would fail on every host, for example because the image is invalid |
+//! | any other | it failed, and may succeed on another host |
 //!
-//! The end of standard error is the reason that the instance's owner sees. Whatever takes too long
-//! is killed, with all processes of its group; a guest has to leave the group (`setsid`, or QEMU's
-//! `-daemonize`) to outlive its `spawn`.
+//! The end of standard error is the reason that the instance's owner sees. An executable that exceeds
+//! its time-out is killed with all processes of its group. A guest has to leave the group (`setsid`,
+//! or QEMU's `-daemonize`) to survive the end of its `spawn`.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -30,15 +30,15 @@ use std::sync::{Mutex, PoisonError};
 use thiserror::Error;
 
 use crate::description::HostDescription;
-use crate::driver::{Driver, DriverError, DriverFuture, ListedGuest, Operation, Task};
+use crate::driver::{Driver, DriverError, DriverFuture, DriverRequest, ListedGuest, Operation};
 
 mod process;
 mod scrub;
 
 use process::{ProcessResult, ProcessSpec};
 
-/// The exit code of an executable for a failure that no other host will avoid.
-const EXIT_HOPELESS: i32 = 65;
+/// The exit code of an executable for a failure that would occur on every host.
+const EXIT_NOT_RETRIABLE: i32 = 65;
 
 /// Options of the driver.
 #[derive(Clone, Debug)]
@@ -49,19 +49,19 @@ pub struct Options {
     /// `PLACEWRIGHT_STATE_DIR`.
     pub state: PathBuf,
     /// Time-out of `inspect` and `list`.
-    pub look_timeout: Duration,
-    /// Time-out of operations that [`Self::timeouts`] does not have.
+    pub query_timeout: Duration,
+    /// Time-out of operations without an entry in [`Self::timeouts`].
     pub timeout: Duration,
     /// Time-outs of single operations.
     pub timeouts: BTreeMap<Operation, Duration>,
-    /// Names of environment variables that executables receive besides [`PASSED`] and those that
-    /// the driver sets.
+    /// Names of environment variables that executables receive besides [`PASSED_VARIABLES`] and
+    /// those that the driver sets.
     pub environment: Vec<String>,
 }
 
-/// The variables of the agent's environment that executables receive: what every program needs, and
-/// no more. The agent's passwords and tokens are withheld.
-pub const PASSED: [&str; 13] = [
+/// The variables of the agent's environment that executables receive: only those that every program
+/// needs, so that the agent's passwords and tokens are withheld.
+pub const PASSED_VARIABLES: [&str; 13] = [
     "PATH",
     "HOME",
     "USER",
@@ -84,7 +84,7 @@ impl Options {
         Self {
             directory: directory.into(),
             state: state.into(),
-            look_timeout: Duration::from_secs(60),
+            query_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(600),
             timeouts: BTreeMap::new(),
             environment: Vec::new(),
@@ -110,7 +110,7 @@ pub enum BadCommands {
 
 /// The driver that runs executables.
 #[derive(Debug)]
-pub struct Command {
+pub struct CommandDriver {
     options: Options,
     /// The hosts by name, as of their latest description.
     hosts: Mutex<BTreeMap<String, HostId>>,
@@ -135,8 +135,8 @@ struct GuestRow {
 
 /// The JSON object that an executable reads from standard input.
 #[derive(Serialize)]
-struct Input<'a> {
-    /// Called so in what executables read.
+struct ExecutableInput<'a> {
+    /// Executables read it under the name `verb`.
     #[serde(rename = "verb")]
     operation: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,9 +166,9 @@ struct OrderInput<'a> {
     user: &'a str,
     is_live: bool,
     resources: Vec<ResourceInput<'a>>,
-    origin: Option<PlaceInput>,
-    target: Option<PlaceInput>,
-    /// The specification's body as control wrote it: flavor, image and networks.
+    origin: Option<GuestRefInput>,
+    target: Option<GuestRefInput>,
+    /// The specification's body as control wrote it: flavor, image, networks and the like.
     spec: &'a RawValue,
 }
 
@@ -179,21 +179,21 @@ struct ResourceInput<'a> {
 }
 
 #[derive(Serialize)]
-struct PlaceInput {
+struct GuestRefInput {
     host: HostId,
     number: u32,
 }
 
-impl From<GuestRef> for PlaceInput {
-    fn from(place: GuestRef) -> Self {
+impl From<GuestRef> for GuestRefInput {
+    fn from(guest: GuestRef) -> Self {
         Self {
-            host: place.host,
-            number: place.number,
+            host: guest.host,
+            number: guest.number,
         }
     }
 }
 
-impl Command {
+impl CommandDriver {
     /// Creates a driver, and checks that the required executables are there.
     ///
     /// # Errors
@@ -221,11 +221,12 @@ impl Command {
     async fn run(
         &self,
         name: &'static str,
-        input: &Input<'_>,
-        limit: Duration,
+        input: &ExecutableInput<'_>,
+        timeout: Duration,
     ) -> Result<ProcessResult, DriverError> {
-        let input = serde_json::to_vec(input)
-            .map_err(|error| DriverError::of_host(format!("{name} cannot be asked: {error}")))?;
+        let input = serde_json::to_vec(input).map_err(|error| {
+            DriverError::retriable(format!("the input of {name} cannot be encoded: {error}"))
+        })?;
         let mut environment = vec![
             ("PLACEWRIGHT_VERB", name.to_owned()),
             (
@@ -234,14 +235,14 @@ impl Command {
             ),
         ];
         environment.extend(self.environment(&input));
-        let call = ProcessSpec {
+        let spec = ProcessSpec {
             inherited: self.inherited(),
             program: self.options.directory.join(name),
             environment,
             input,
-            limit,
+            timeout,
         };
-        process::run(call).await
+        process::run(spec).await
     }
 
     /// The variables of the agent's environment that executables receive.
@@ -250,17 +251,17 @@ impl Command {
             let Some(name) = name.to_str() else {
                 return false;
             };
-            PASSED.contains(&name)
+            PASSED_VARIABLES.contains(&name)
                 || name.starts_with("LC_")
-                || self.options.environment.iter().any(|more| more == name)
+                || self.options.environment.iter().any(|passed| passed == name)
         };
         std::env::vars_os()
             .filter(|(name, _)| is_passed(name))
             .collect()
     }
 
-    /// The most needed values of the input as environment variables, for executables that do not
-    /// want to parse JSON.
+    /// The most important values of the input as environment variables, for executables that do not
+    /// parse JSON.
     fn environment(&self, input: &[u8]) -> Vec<(&'static str, String)> {
         let input: Value = serde_json::from_slice(input).unwrap_or_default();
         let names = [
@@ -279,49 +280,50 @@ impl Command {
         found.collect()
     }
 
-    async fn look<T: for<'de> Deserialize<'de>>(
+    /// Runs `inspect` or `list`, and decodes its output.
+    async fn query<T: for<'de> Deserialize<'de>>(
         &self,
         name: &'static str,
     ) -> Result<T, DriverError> {
-        let input = Input {
+        let input = ExecutableInput {
             operation: name,
             host: None,
             guest: None,
             order: None,
         };
-        let done = self.run(name, &input, self.options.look_timeout).await?;
-        if done.code != Some(0) {
-            return Err(failed(name, &done));
+        let result = self.run(name, &input, self.options.query_timeout).await?;
+        if result.code != Some(0) {
+            return Err(failure(name, &result));
         }
-        serde_json::from_slice(&done.output).map_err(|error| {
-            DriverError::of_host(format!("{name} wrote what cannot be read: {error}"))
+        serde_json::from_slice(&result.output).map_err(|error| {
+            DriverError::retriable(format!("{name} wrote what cannot be read: {error}"))
         })
     }
 
-    fn names(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, HostId>> {
+    fn hosts_by_name(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, HostId>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Driver for Command {
+impl Driver for CommandDriver {
     fn inspect(&self) -> DriverFuture<'_, Vec<HostDescription>> {
         Box::pin(async {
-            let Hosts { hosts } = self.look("inspect").await?;
+            let Hosts { hosts } = self.query("inspect").await?;
             let names = hosts.iter().map(|host| (host.name.clone(), host.id()));
-            *self.names() = names.collect();
+            *self.hosts_by_name() = names.collect();
             Ok(hosts)
         })
     }
 
     fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>> {
         Box::pin(async {
-            let Guests { guests } = self.look("list").await?;
-            let names = self.names();
+            let Guests { guests } = self.query("list").await?;
+            let hosts = self.hosts_by_name();
             let mut listed = Vec::new();
             for guest in guests {
-                let Some(host) = names.get(&guest.host) else {
+                let Some(host) = hosts.get(&guest.host) else {
                     let unknown = format!("list speaks of a host {} that is none", guest.host);
-                    return Err(DriverError::of_host(unknown));
+                    return Err(DriverError::retriable(unknown));
                 };
                 listed.push(ListedGuest {
                     host: *host,
@@ -333,72 +335,72 @@ impl Driver for Command {
         })
     }
 
-    fn carry_out(&self, task: Task) -> DriverFuture<'_, ()> {
+    fn carry_out(&self, request: DriverRequest) -> DriverFuture<'_, ()> {
         Box::pin(async move {
-            let name = task.operation.name();
+            let name = request.operation.name();
             if !is_executable(&self.options.directory.join(name)) {
-                return match task.operation {
+                return match request.operation {
                     // A missing `prepare` means that there is nothing to prepare.
                     Operation::Prepare => Ok(()),
-                    _ => Err(DriverError::of_host(format!(
+                    _ => Err(DriverError::retriable(format!(
                         "The host's driver cannot {name} instances."
                     ))),
                 };
             }
-            let order = task.order.as_deref();
+            let order = request.order.as_deref();
             let spec: Option<Box<RawValue>> =
-                order.and_then(|order| spec_for(task.operation, order));
+                order.and_then(|order| spec_for(request.operation, order));
             let order = order.map(|order| OrderInput {
                 name: &order.spec.name,
                 project: &order.spec.project,
                 user: &order.spec.user,
                 is_live: order.is_live,
-                resources: order.amounts.iter().map(resources).collect(),
-                origin: order.origin.map(PlaceInput::from),
-                target: order.target.map(PlaceInput::from),
+                resources: order.amounts.iter().map(resource_input).collect(),
+                origin: order.origin.map(GuestRefInput::from),
+                target: order.target.map(GuestRefInput::from),
                 spec: spec.as_deref().unwrap_or(RawValue::NULL),
             });
-            let input = Input {
+            let input = ExecutableInput {
                 operation: name,
                 host: Some(HostInput {
-                    name: &task.host_name,
-                    uuid: task.host,
+                    name: &request.host_name,
+                    uuid: request.host,
                 }),
                 guest: Some(GuestInput {
-                    instance: task.instance,
-                    number: task.number,
+                    instance: request.instance,
+                    number: request.number,
                 }),
                 order,
             };
-            let limit = self.options.timeouts.get(&task.operation);
-            let limit = limit.copied().unwrap_or(self.options.timeout);
-            let done = self.run(name, &input, limit).await;
-            let result = match done {
-                Ok(done) if done.code == Some(0) => return Ok(()),
-                Ok(done) => failed(name, &done),
+            let timeout = self.options.timeouts.get(&request.operation);
+            let timeout = timeout.copied().unwrap_or(self.options.timeout);
+            let result = self.run(name, &input, timeout).await;
+            let error = match result {
+                Ok(result) if result.code == Some(0) => return Ok(()),
+                Ok(result) => failure(name, &result),
                 Err(error) => error,
             };
             Err(DriverError {
-                message: scrub::without_secrets(result.message, spec.as_deref()),
-                ..result
+                message: scrub::without_secrets(error.message, spec.as_deref()),
+                ..error
             })
         })
     }
 }
 
-/// The body of the specification as an executable gets it: only those that build a guest get what
-/// is secret.
+/// The body of the specification for an executable. Only the operations that build a guest get its
+/// secrets.
 fn spec_for(operation: Operation, order: &Order) -> Option<Box<RawValue>> {
     let body = server::json(&order.spec.body);
-    let builds = matches!(operation, Operation::Spawn | Operation::Rebuild);
-    let open = (!builds).then(|| placewright_secrets::without_fields(&body));
-    match open.flatten() {
-        Some(rest) => serde_json::from_str(&rest).ok(),
+    let needs_secrets = matches!(operation, Operation::Spawn | Operation::Rebuild);
+    let stripped = (!needs_secrets).then(|| placewright_secrets::without_secrets(&body));
+    match stripped.flatten() {
+        Some(stripped) => serde_json::from_str(&stripped).ok(),
         None => serde_json::from_str(&body).ok(),
     }
 }
 
-fn resources(amounts: &placewright_conductor::Amounts) -> ResourceInput<'_> {
+fn resource_input(amounts: &placewright_conductor::Amounts) -> ResourceInput<'_> {
     let rows = amounts.resources.iter();
     ResourceInput {
         provider: amounts.provider,
@@ -409,18 +411,18 @@ fn resources(amounts: &placewright_conductor::Amounts) -> ResourceInput<'_> {
 }
 
 /// The error of an executable that failed.
-fn failed(name: &str, done: &ProcessResult) -> DriverError {
-    let why = match done.errors.trim() {
+fn failure(name: &str, result: &ProcessResult) -> DriverError {
+    let why = match result.errors.trim() {
         "" => "it gave no reason",
         errors => errors,
     };
-    let how = match done.code {
+    let how = match result.code {
         Some(code) => format!("exit code {code}"),
         None => "killed".to_owned(),
     };
     DriverError {
         message: format!("{name} failed ({how}): {why}"),
-        may_retry: done.code != Some(EXIT_HOPELESS),
+        may_retry: result.code != Some(EXIT_NOT_RETRIABLE),
     }
 }
 

@@ -29,7 +29,7 @@ use uuid::Uuid;
 pub struct HostDescription {
     /// The host's name, unique over all cells; also the name of its root provider.
     pub name: String,
-    /// The root provider's UUID. If none, it is made from the name.
+    /// The root provider's UUID. If none, it is derived from the name.
     pub uuid: Option<Uuid>,
     /// The root provider's inventories, by resource class.
     pub inventories: BTreeMap<String, Inventory>,
@@ -39,7 +39,7 @@ pub struct HostDescription {
     /// The aggregates of the root provider. If none, they are left as they are.
     pub aggregates: Option<Vec<Uuid>>,
     /// Nested providers, each after its parent.
-    pub providers: Vec<Part>,
+    pub providers: Vec<NestedProvider>,
     /// Its hardware and hypervisor.
     pub platform: Platform,
     /// The host's IP address.
@@ -52,21 +52,21 @@ pub struct HostDescription {
     pub disabled: Option<String>,
 }
 
-/// A part of a host, such as a GPU: a provider below the root provider.
+/// A provider below the root provider, for a part of the host such as a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Part {
+pub struct NestedProvider {
     /// The provider's name, unique over all providers.
     pub name: String,
-    /// The provider's UUID. If none, it is made from the name.
+    /// The provider's UUID. If none, it is derived from the name.
     pub uuid: Option<Uuid>,
-    /// The name of the parent, which is another part. If none, it is the root provider.
+    /// The name of the parent, which is another nested provider. If none, it is the root provider.
     pub parent: Option<String>,
     /// The provider's inventories, by resource class.
     pub inventories: BTreeMap<String, Inventory>,
-    /// Traits, as those of the root provider.
+    /// Traits of the provider, set and removed as those of the root provider.
     pub traits: BTreeMap<String, bool>,
-    /// Aggregates, as those of the root provider.
+    /// The aggregates of the provider. If none, they are left as they are.
     pub aggregates: Option<Vec<Uuid>>,
 }
 
@@ -88,8 +88,8 @@ pub struct Inventory {
     /// Each allocation's amount is a multiple of this.
     #[serde(default = "one")]
     pub step_size: i32,
-    /// How many times the amount may be allocated. If none, the ratio that placement has is kept,
-    /// so that an operator can set it there; 1.0 at first.
+    /// The factor by which the amount may be overcommitted. If none, the ratio that placement has is
+    /// kept, so that an operator can set it there; a new inventory gets 1.0.
     #[serde(default)]
     pub allocation_ratio: Option<f32>,
 }
@@ -99,9 +99,9 @@ fn one() -> i32 {
 }
 
 impl Inventory {
-    /// An inventory without reserved amount or limits for one allocation.
+    /// An inventory without a reserved amount and without limits on single allocations.
     #[must_use]
-    pub fn of(total: i32, allocation_ratio: Option<f32>) -> Self {
+    pub fn new(total: i32, allocation_ratio: Option<f32>) -> Self {
         Self {
             total,
             reserved: 0,
@@ -113,7 +113,7 @@ impl Inventory {
     }
 }
 
-/// A provider of a host, in the form in which placement is written.
+/// A provider of a host as it is to be written to placement.
 #[derive(Clone, Copy, Debug)]
 pub struct DescribedProvider<'a> {
     /// The UUID of the provider.
@@ -139,7 +139,7 @@ pub enum BadDescription {
     /// A name occurs twice.
     #[error("there are two hosts or parts named {0}")]
     Twice(String),
-    /// A part's parent is not described before it.
+    /// A nested provider's parent is not described before it.
     #[error("{part} is part of {parent}, which does not stand before it")]
     Parent {
         /// The name of the part.
@@ -179,24 +179,22 @@ impl HostDescription {
             traits: &self.traits,
             aggregates: self.aggregates.as_deref(),
         };
-        let parts = self.providers.iter().map(|part| DescribedProvider {
-            uuid: uuid_of(part.uuid, &part.name),
-            name: &part.name,
-            parent: Some(self.parent_of(part)),
-            inventories: &part.inventories,
-            traits: &part.traits,
-            aggregates: part.aggregates.as_deref(),
+        let nested = self.providers.iter().map(|nested| DescribedProvider {
+            uuid: uuid_of(nested.uuid, &nested.name),
+            name: &nested.name,
+            parent: Some(self.parent_of(nested)),
+            inventories: &nested.inventories,
+            traits: &nested.traits,
+            aggregates: nested.aggregates.as_deref(),
         });
-        std::iter::once(root).chain(parts)
+        std::iter::once(root).chain(nested)
     }
 
-    fn parent_of(&self, part: &Part) -> Uuid {
-        let parent = part.parent.as_deref();
-        let named = self
-            .providers
-            .iter()
-            .find(|one| Some(one.name.as_str()) == parent);
-        named.map_or(self.id().0, |one| uuid_of(one.uuid, &one.name))
+    fn parent_of(&self, nested: &NestedProvider) -> Uuid {
+        let parent_name = nested.parent.as_deref();
+        let mut providers = self.providers.iter();
+        let parent = providers.find(|provider| Some(provider.name.as_str()) == parent_name);
+        parent.map_or(self.id().0, |parent| uuid_of(parent.uuid, &parent.name))
     }
 
     /// The facts that the host reports to its cell.
@@ -216,11 +214,11 @@ impl HostDescription {
         }
     }
 
-    /// Checks for what placement would refuse.
+    /// Checks the description for values that placement would refuse.
     ///
     /// # Errors
     ///
-    /// The first problem found.
+    /// [`BadDescription`] for the first problem that is found.
     pub fn check(&self) -> Result<(), BadDescription> {
         let mut seen = Vec::new();
         for provider in self.providers() {
@@ -240,12 +238,14 @@ impl HostDescription {
                 })?;
             }
         }
-        for (index, part) in self.providers.iter().enumerate() {
-            let Some(parent) = &part.parent else { continue };
+        for (index, nested) in self.providers.iter().enumerate() {
+            let Some(parent) = &nested.parent else {
+                continue;
+            };
             let mut before = self.providers.iter().take(index);
-            if *parent != self.name && !before.any(|one| one.name == *parent) {
+            if *parent != self.name && !before.any(|provider| provider.name == *parent) {
                 return Err(BadDescription::Parent {
-                    part: part.name.clone(),
+                    part: nested.name.clone(),
                     parent: parent.clone(),
                 });
             }
@@ -275,7 +275,7 @@ impl Inventory {
     }
 }
 
-/// The UUID that was given, or one made from the name.
+/// The given UUID, or one that is derived from the name.
 fn uuid_of(given: Option<Uuid>, name: &str) -> Uuid {
     given.unwrap_or_else(|| uuid_of_name(name))
 }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_host_for_ever() {
+    fn the_id_of_a_host_is_derived_from_its_name() {
         let host = |name: &str| HostDescription {
             name: name.into(),
             ..HostDescription::default()
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_stand_behind_what_they_are_part_of() {
+    fn nested_providers_come_after_their_parents() {
         let good = r#"{"name": "n", "providers": [{"name": "a"}, {"name": "b", "parent": "a"}]}"#;
         assert_eq!(read(good), Ok(()));
         let host: HostDescription = serde_json::from_str(good).unwrap();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn inventories_make_sense() {
+    fn inventories_with_impossible_values_are_refused() {
         let of = |inventory: &str| {
             read(&format!(
                 r#"{{"name": "n", "inventories": {{"VCPU": {inventory}}}}}"#

@@ -1,8 +1,9 @@
 //! The interface between an agent and a hypervisor.
 //!
-//! A driver does one thing at a time with one guest, and works on many guests at a time. Every
-//! operation has to be idempotent: it may have been done before, or half done when the agent was
-//! killed, and brings the guest into the wanted state whatever its state is.
+//! A driver carries out one operation at a time on a guest, and operations on many guests
+//! concurrently. Every operation has to be idempotent: it may have been carried out before, or
+//! interrupted when the agent was killed, and has to bring the guest into the desired state from any
+//! other state.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,13 +15,14 @@ use thiserror::Error;
 
 use crate::description::HostDescription;
 
-/// Work of a driver. When the future is dropped, the work is cancelled: nothing of it may go on.
+/// Work of a driver. When the future is dropped, the work is cancelled, and all of it has to stop.
 pub type DriverFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + Send + 'a>>;
 
 /// An operation of a driver on a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// Check what only the host knows, and prepare devices. Undone by [`Operation::Destroy`].
+    /// Check conditions that only the host can check, and prepare devices. Undone by
+    /// [`Operation::Destroy`].
     Prepare,
     /// Start the guest; in a move, with the data of its old host.
     Spawn,
@@ -48,7 +50,7 @@ impl Operation {
         Self::Destroy,
     ];
 
-    /// The name in configuration and messages, and of the executable.
+    /// The name in configuration and messages, which is also the name of the executable.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,16 +66,16 @@ impl Operation {
 
     /// The operation with this name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|operation| operation.name() == name)
     }
 }
 
-/// One operation that a driver is asked for.
+/// A request to a driver for one operation on one guest.
 #[derive(Clone, Debug)]
-pub struct Task {
+pub struct DriverRequest {
     /// The operation to carry out.
     pub operation: Operation,
     /// The host that has, or is to have, the guest.
@@ -94,14 +96,14 @@ pub struct Task {
 pub struct DriverError {
     /// What happened, in a sentence, for the owner of the instance.
     pub message: String,
-    /// Whether another host may succeed; false for a bad image, for instance.
+    /// Whether the operation may succeed on another host; false for an invalid image, for instance.
     pub may_retry: bool,
 }
 
 impl DriverError {
-    /// An error that other hosts may not have.
+    /// An error that may not occur on another host.
     #[must_use]
-    pub fn of_host(message: impl Into<String>) -> Self {
+    pub fn retriable(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             may_retry: true,
@@ -134,10 +136,10 @@ pub trait Driver: Send + Sync + 'static {
     /// Describes the present hosts. Called at the start and periodically.
     fn inspect(&self) -> DriverFuture<'_, Vec<HostDescription>>;
 
-    /// Lists all guests of the hosts; none if the driver keeps no list, and the agent's record is
-    /// complete. Called at the start.
+    /// Lists all guests of the hosts. None if the driver cannot, so that the agent's guest log alone
+    /// says which guests there are. Called at the start.
     fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>>;
 
     /// Carries out one operation.
-    fn carry_out(&self, task: Task) -> DriverFuture<'_, ()>;
+    fn carry_out(&self, request: DriverRequest) -> DriverFuture<'_, ()>;
 }

@@ -1,16 +1,16 @@
-//! The state machine of one host: orders of the cell, work under way, and answers.
+//! The state machine of one host: orders of the cell, work under way, and responses.
 //!
-//! It is pure: no I/O, clock, random number or order of a hash map. What is to be done is appended
-//! to a list of [`Action`]s. It follows the protocol of `placewright_conductor::cell_conductor`:
-//! sessions, attempts that begin only once, and guests that are never built after they were to be
-//! destroyed.
+//! It is pure: no I/O, clock, random number or order of a hash map. Its effects are appended to a
+//! list of [`Action`]s. It follows the protocol of `placewright_conductor::cell_conductor`:
+//! sessions, attempts that are started only once, and guests that are never built again after the
+//! cell has ordered their destruction.
 //!
 //! At most one piece of work is done with a guest at a time. A later order waits until that work
-//! has ended; if the order supersedes the work, the work is cancelled first.
+//! has ended. If the order supersedes the work, the work is cancelled first.
 //!
 //! A new session does not interrupt work under way. The guest is reported at the beginning of the
-//! session, so the cell either asks for the same attempt again, and gets the answer when the work
-//! ends, or has the guest destroyed.
+//! session, so the cell either repeats the order for the same attempt, and gets the response when
+//! the work ends, or orders the guest to be destroyed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use placewright_conductor::{HostId, InstanceId};
 use placewright_link::SessionStart;
 
 use crate::driver::{DriverError, Operation};
-use crate::record::{Guest, GuestKey, GuestState};
+use crate::guest_log::{Guest, GuestKey, GuestState};
 
 mod physical_capacity;
 mod reported_state;
@@ -32,32 +32,32 @@ pub use work_queue::{Outcome, WorkResult};
 /// An effect that the caller has to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Give work to the driver, then report its end with [`Host::ended`].
+    /// Give work to the driver, then report its end with [`Host::end_work`].
     Work(Work),
-    /// Cancel the work with this number, then report its end with [`Host::ended`].
+    /// Cancel the work with this number, then report its end with [`Host::end_work`].
     Cancel(u64),
-    /// Tell the cell that a step has ended.
+    /// Report to the cell that a step has ended.
     StepEnded {
         /// The instance that the step was for.
         instance: InstanceId,
-        /// The session that asked for the step.
+        /// The session in which the step was ordered.
         session: u64,
         /// The attempt number of the order.
         attempt: u32,
         /// Why it failed, if it did.
         failure: Option<Failure>,
     },
-    /// Tell the cell that there is no such guest.
+    /// Report to the cell that the guest does not exist any more.
     Destroyed {
         /// The instance that the guest belonged to.
         instance: InstanceId,
         /// The number of the guest.
         number: u32,
     },
-    /// Write the guest's present state to the record.
-    Keep(GuestKey),
-    /// Remove the guest from the record.
-    Erase(GuestKey),
+    /// Write the guest's present state to the guest log.
+    LogGuest(GuestKey),
+    /// Remove the guest from the guest log.
+    EraseGuest(GuestKey),
 }
 
 /// Work for the driver on one guest.
@@ -77,10 +77,10 @@ pub struct Work {
 
 /// The latest attempt for an instance in the session.
 #[derive(Clone, Debug)]
-struct AttemptResult {
-    attempt: u32,
+struct Attempt {
+    number: u32,
     /// Its result: none while it is under way, then its failure if it has one.
-    answer: Option<Option<Failure>>,
+    result: Option<Option<Failure>>,
 }
 
 /// The state of one host.
@@ -90,37 +90,38 @@ pub struct Host {
     session: u64,
     guests: BTreeMap<GuestKey, Guest>,
     /// The latest attempt for each instance in this session.
-    known: BTreeMap<InstanceId, AttemptResult>,
-    /// The guests that the cell of this session had destroyed.
+    attempts: BTreeMap<InstanceId, Attempt>,
+    /// The guests whose destruction the cell has ordered in this session.
     destroyed: BTreeSet<GuestKey>,
-    /// When each destroyed guest may be forgotten, in milliseconds on the clock of `now_ms`.
-    forgettable: VecDeque<(u64, GuestKey)>,
-    busy: work_queue::WorkQueue,
-    room: PhysicalCapacity,
-    soft: reported_state::ReportedState,
+    /// When each destroyed guest may be removed from `destroyed`, in milliseconds of the `now_ms` that
+    /// methods are given.
+    destroyed_expiry: VecDeque<(u64, GuestKey)>,
+    work: work_queue::WorkQueue,
+    capacity: PhysicalCapacity,
+    reported: reported_state::ReportedState,
 }
 
 impl Host {
-    /// A host with its recorded guests and its physical capacity.
+    /// A host with its guests from the guest log and its physical capacity.
     #[must_use]
     pub fn new(
         id: HostId,
         guests: impl IntoIterator<Item = (GuestKey, Guest)>,
-        room: PhysicalCapacity,
+        capacity: PhysicalCapacity,
     ) -> Self {
         let mut host = Self {
             id,
             session: 0,
             guests: BTreeMap::new(),
-            known: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             destroyed: BTreeSet::new(),
-            forgettable: VecDeque::new(),
-            busy: work_queue::WorkQueue::default(),
-            room,
-            soft: reported_state::ReportedState::default(),
+            destroyed_expiry: VecDeque::new(),
+            work: work_queue::WorkQueue::default(),
+            capacity,
+            reported: reported_state::ReportedState::default(),
         };
         for (key, guest) in guests {
-            host.put(key, guest);
+            host.insert_guest(key, guest);
         }
         host
     }
@@ -137,7 +138,7 @@ impl Host {
         self.session
     }
 
-    /// The recorded state of a guest.
+    /// What the host knows of a guest, as its guest log has it.
     #[must_use]
     pub fn guest(&self, key: GuestKey) -> Option<&Guest> {
         self.guests.get(&key)
@@ -146,25 +147,25 @@ impl Host {
     /// Whether any work is under way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.busy.is_empty()
+        !self.work.is_empty()
     }
 
     /// Sets the physical capacity after it has changed.
-    pub fn set_room(&mut self, mut room: PhysicalCapacity) {
+    pub fn set_capacity(&mut self, mut capacity: PhysicalCapacity) {
         for guest in self.guests.values() {
-            room.take(&guest.amounts);
+            capacity.allocate(&guest.amounts);
         }
-        self.room = room;
+        self.capacity = capacity;
     }
 
     /// Begins a session. Its number has to be greater than those of earlier sessions.
     pub fn begin_session(&mut self, session: u64, name: &str) -> SessionStart {
         self.session = session;
-        self.known.clear();
+        self.attempts.clear();
         self.destroyed.clear();
-        self.forgettable.clear();
-        self.busy.forget_what_waits();
-        self.soft.begin();
+        self.destroyed_expiry.clear();
+        self.work.drop_queued_steps();
+        self.reported.begin();
         SessionStart {
             host: self.id,
             name: name.to_owned(),
@@ -173,92 +174,97 @@ impl Host {
         }
     }
 
-    /// Handles the cell's order for a step.
-    pub fn order(&mut self, session: u64, order: Order, actions: &mut Vec<Action>) {
+    /// Handles the cell's order for a step. Orders of other sessions and earlier attempts are ignored.
+    pub fn handle_order(&mut self, session: u64, order: Order, actions: &mut Vec<Action>) {
         let key = (order.instance, order.number);
         if session != self.session || session == 0 {
             return;
         }
-        if let Some(known) = self.known.get(&order.instance) {
-            if known.attempt == order.attempt
-                && let Some(failure) = known.answer.clone()
+        if let Some(attempt) = self.attempts.get(&order.instance) {
+            if attempt.number == order.attempt
+                && let Some(failure) = attempt.result.clone()
             {
-                self.answer(&order, failure, actions);
+                self.respond(&order, failure, actions);
             }
-            if known.attempt >= order.attempt {
+            if attempt.number >= order.attempt {
                 return;
             }
         }
         if self.destroyed.contains(&key) {
             return;
         }
-        let attempt = order.attempt;
-        let known = AttemptResult {
-            attempt,
-            answer: None,
+        let attempt = Attempt {
+            number: order.attempt,
+            result: None,
         };
-        self.known.insert(order.instance, known);
+        self.attempts.insert(order.instance, attempt);
         let order = Arc::new(order);
-        if self.busy.is_at(key) {
+        if self.work.is_under_way(key) {
             // Work for the same attempt of an earlier session goes on.
-            if let Some(number) = self.busy.wait_with(key, order) {
+            if let Some(number) = self.work.queue_step(key, order) {
                 actions.push(Action::Cancel(number));
             }
             return;
         }
-        self.start(order, actions);
+        self.start_step(order, actions);
     }
 
     /// Handles the cell's order to destroy a guest.
-    pub fn destroy(&mut self, session: u64, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
+    pub fn handle_destroy(
+        &mut self,
+        session: u64,
+        key: GuestKey,
+        now_ms: u64,
+        actions: &mut Vec<Action>,
+    ) {
         if session != self.session || session == 0 {
             return;
         }
         self.destroyed.insert(key);
-        if self.busy.is_at(key) {
-            if let Some(number) = self.busy.wait_to_destroy(key) {
+        if self.work.is_under_way(key) {
+            if let Some(number) = self.work.queue_destroy(key) {
                 actions.push(Action::Cancel(number));
             }
         } else {
-            self.start_to_destroy(key, now_ms, actions);
+            self.start_destroy(key, now_ms, actions);
         }
     }
 
-    /// Handles the end of work. `now_ms` must never decrease.
-    pub fn ended(&mut self, ending: WorkResult, now_ms: u64, actions: &mut Vec<Action>) {
-        let key = ending.guest;
-        let Some(done) = self.busy.end(key, ending.number) else {
+    /// Handles the end of work. `now_ms` must never decrease between calls.
+    pub fn end_work(&mut self, result: WorkResult, now_ms: u64, actions: &mut Vec<Action>) {
+        let key = result.guest;
+        let Some(done) = self.work.end(key, result.number) else {
             return;
         };
-        self.soft.work_ended(&done.operations, &ending.outcome);
+        self.reported.count_end(&done.operations, &result.outcome);
         if done.operations == [Operation::Destroy] {
-            self.destroy_ended(key, &ending.outcome, now_ms, actions);
+            self.end_destroy(key, &result.outcome, now_ms, actions);
         } else {
-            self.step_ended(key, &done, ending.outcome, actions);
+            self.end_step(key, &done, result.outcome, actions);
         }
-        match done.then {
+        match done.next {
             work_queue::NextStep::Nothing => {}
-            work_queue::NextStep::Destroy => self.start_to_destroy(key, now_ms, actions),
-            work_queue::NextStep::Step(order) => self.start(order, actions),
+            work_queue::NextStep::Destroy => self.start_destroy(key, now_ms, actions),
+            work_queue::NextStep::Step(order) => self.start_step(order, actions),
         }
     }
 
-    /// Forgets destroyed guests after a time that no order is delayed for.
-    pub fn forget(&mut self, now_ms: u64) {
-        while let Some((until, key)) = self.forgettable.front().copied() {
-            if until > now_ms {
+    /// Forgets guests that were destroyed so long ago that no delayed order for them can arrive.
+    pub fn forget_destroyed(&mut self, now_ms: u64) {
+        while let Some((expires_ms, key)) = self.destroyed_expiry.front().copied() {
+            if expires_ms > now_ms {
                 return;
             }
-            self.forgettable.pop_front();
+            self.destroyed_expiry.pop_front();
             self.destroyed.remove(&key);
             let of_instance = (key.0, 0)..=(key.0, u32::MAX);
             if self.guests.range(of_instance).next().is_none() {
-                self.known.remove(&key.0);
+                self.attempts.remove(&key.0);
             }
         }
     }
 
-    fn start(&mut self, order: Arc<Order>, actions: &mut Vec<Action>) {
+    fn start_step(&mut self, order: Arc<Order>, actions: &mut Vec<Action>) {
         let key = (order.instance, order.number);
         let state = self.guests.get(&key).map(|guest| guest.state);
         let operations = match (order.step, state) {
@@ -266,7 +272,7 @@ impl Host {
             | (Step::Arrive | Step::Return, Some(GuestState::Running))
             | (Step::Leave, Some(GuestState::Left))
             | (Step::Offload, Some(GuestState::Offloaded)) => {
-                return self.end_step(&order, None, actions);
+                return self.end_attempt(&order, None, actions);
             }
             (Step::Prepare, None) => vec![Operation::Prepare],
             (Step::Prepare, Some(_)) => vec![Operation::Destroy, Operation::Prepare],
@@ -275,9 +281,9 @@ impl Host {
             (Step::Arrive, Some(_)) => {
                 vec![Operation::Destroy, Operation::Prepare, Operation::Spawn]
             }
-            (_, None | Some(GuestState::Making | GuestState::Prepared)) => {
-                let error = DriverError::of_host("The host has no such guest.");
-                return self.end_step(&order, Some(error.into()), actions);
+            (_, None | Some(GuestState::Incomplete | GuestState::Prepared)) => {
+                let error = DriverError::retriable("The host has no such guest.");
+                return self.end_attempt(&order, Some(error.into()), actions);
             }
             (Step::Leave, Some(_)) => vec![Operation::Leave],
             (Step::Return, Some(_)) => vec![Operation::Return],
@@ -287,33 +293,33 @@ impl Host {
         let is_new = matches!(order.step, Step::Prepare | Step::Arrive);
         if is_new {
             if state.is_none()
-                && let Err(lack) = self.room.check(&order.amounts)
+                && let Err(shortfall) = self.capacity.check(&order.amounts)
             {
-                self.soft.build_refused();
-                let failure = DriverError::of_host(lack).into();
-                return self.end_step(&order, Some(failure), actions);
+                self.reported.count_refused_build();
+                let failure = DriverError::retriable(shortfall).into();
+                return self.end_attempt(&order, Some(failure), actions);
             }
             if state != Some(GuestState::Prepared) {
-                self.put(key, Guest::made_by(&order));
+                self.insert_guest(key, Guest::for_order(&order));
             }
         }
-        let while_busy = match is_new {
-            true => GuestState::Making,
-            false => GuestState::Unsure,
+        let state_meanwhile = match is_new {
+            true => GuestState::Incomplete,
+            false => GuestState::Uncertain,
         };
-        self.set_state(key, while_busy, actions);
-        self.work(key, operations, Some(order), actions);
+        self.set_state(key, state_meanwhile, actions);
+        self.start_work(key, operations, Some(order), actions);
     }
 
-    fn start_to_destroy(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
+    fn start_destroy(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
         if self.guests.contains_key(&key) {
-            self.work(key, vec![Operation::Destroy], None, actions);
+            self.start_work(key, vec![Operation::Destroy], None, actions);
         } else {
-            self.gone(key, now_ms, actions);
+            self.confirm_destroyed(key, now_ms, actions);
         }
     }
 
-    fn work(
+    fn start_work(
         &mut self,
         key: GuestKey,
         operations: Vec<Operation>,
@@ -323,8 +329,8 @@ impl Host {
         let undo_on_failure = order
             .as_ref()
             .is_some_and(|order| matches!(order.step, Step::Prepare | Step::Arrive));
-        self.soft.work_began(&operations);
-        let number = self.busy.begin(key, &operations, order.clone());
+        self.reported.count_start(&operations);
+        let number = self.work.begin(key, &operations, order.clone());
         actions.push(Action::Work(Work {
             number,
             guest: key,
@@ -334,7 +340,7 @@ impl Host {
         }));
     }
 
-    fn destroy_ended(
+    fn end_destroy(
         &mut self,
         key: GuestKey,
         outcome: &Outcome,
@@ -342,22 +348,22 @@ impl Host {
         actions: &mut Vec<Action>,
     ) {
         if *outcome != Outcome::Done {
-            // The cell asks for it again.
-            self.set_state(key, GuestState::Making, actions);
+            // The cell repeats the order.
+            self.set_state(key, GuestState::Incomplete, actions);
             return;
         }
-        self.take_away(key, actions);
-        self.gone(key, now_ms, actions);
+        self.remove_guest(key, actions);
+        self.confirm_destroyed(key, now_ms, actions);
     }
 
-    fn gone(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
+    fn confirm_destroyed(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
         let (instance, number) = key;
         actions.push(Action::Destroyed { instance, number });
-        let until = now_ms.saturating_add(REMEMBERED_MS);
-        self.forgettable.push_back((until, key));
+        let expires_ms = now_ms.saturating_add(REMEMBERED_MS);
+        self.destroyed_expiry.push_back((expires_ms, key));
     }
 
-    fn step_ended(
+    fn end_step(
         &mut self,
         key: GuestKey,
         done: &work_queue::RunningWork,
@@ -378,30 +384,31 @@ impl Host {
             }
             Outcome::Failed { error, was_undone } => {
                 if was_undone {
-                    self.take_away(key, actions);
+                    self.remove_guest(key, actions);
                 }
                 Some(error.into())
             }
-            // The order that superseded the work is answered instead.
+            // The response is given for the order that superseded the work.
             Outcome::Cancelled => return,
         };
-        // An order that superseded the work but came too late to cancel it is answered instead.
-        if matches!(done.then, work_queue::NextStep::Nothing) {
-            self.end_step(order, failure, actions);
+        // If another order is queued, it superseded the work but came too late to cancel it. The
+        // response is given for that order.
+        if matches!(done.next, work_queue::NextStep::Nothing) {
+            self.end_attempt(order, failure, actions);
         }
     }
 
-    /// Ends an attempt, and answers it if the session has asked for it.
-    fn end_step(&mut self, order: &Order, failure: Option<Failure>, actions: &mut Vec<Action>) {
-        if let Some(known) = self.known.get_mut(&order.instance)
-            && known.attempt == order.attempt
+    /// Ends an attempt, and responds if it was ordered in the present session.
+    fn end_attempt(&mut self, order: &Order, failure: Option<Failure>, actions: &mut Vec<Action>) {
+        if let Some(attempt) = self.attempts.get_mut(&order.instance)
+            && attempt.number == order.attempt
         {
-            known.answer = Some(failure.clone());
-            self.answer(order, failure, actions);
+            attempt.result = Some(failure.clone());
+            self.respond(order, failure, actions);
         }
     }
 
-    fn answer(&self, order: &Order, failure: Option<Failure>, actions: &mut Vec<Action>) {
+    fn respond(&self, order: &Order, failure: Option<Failure>, actions: &mut Vec<Action>) {
         actions.push(Action::StepEnded {
             instance: order.instance,
             session: self.session,
@@ -410,33 +417,33 @@ impl Host {
         });
     }
 
-    fn put(&mut self, key: GuestKey, guest: Guest) {
-        if let Some(before) = self.guests.get(&key) {
-            self.room.give_back(&before.amounts);
+    fn insert_guest(&mut self, key: GuestKey, guest: Guest) {
+        if let Some(replaced) = self.guests.get(&key) {
+            self.capacity.release(&replaced.amounts);
         }
-        self.room.take(&guest.amounts);
+        self.capacity.allocate(&guest.amounts);
         self.guests.insert(key, guest);
-        self.soft.changed(key.0);
+        self.reported.note_change(key.0);
     }
 
     fn set_state(&mut self, key: GuestKey, state: GuestState, actions: &mut Vec<Action>) {
         if let Some(guest) = self.guests.get_mut(&key)
-            && (guest.state != state || state == GuestState::Making)
+            && (guest.state != state || state == GuestState::Incomplete)
         {
             guest.state = state;
-            actions.push(Action::Keep(key));
+            actions.push(Action::LogGuest(key));
         }
     }
 
-    fn take_away(&mut self, key: GuestKey, actions: &mut Vec<Action>) {
+    fn remove_guest(&mut self, key: GuestKey, actions: &mut Vec<Action>) {
         if let Some(guest) = self.guests.remove(&key) {
-            self.room.give_back(&guest.amounts);
-            self.soft.changed(key.0);
-            actions.push(Action::Erase(key));
+            self.capacity.release(&guest.amounts);
+            self.reported.note_change(key.0);
+            actions.push(Action::EraseGuest(key));
         }
     }
 }
 
-/// How long destroyed guests are remembered: longer than a cell waits for any step, so that no
-/// delayed order builds them again.
+/// How long destroyed guests are remembered: longer than a cell waits for any step, so that a
+/// delayed order does not build them again.
 const REMEMBERED_MS: u64 = 20 * 60 * 1000;

@@ -4,21 +4,22 @@
 //! ([`placement`]), reports their state and the results of orders to their cell, and lets a driver
 //! do the work.
 //!
-//! - [`host`] is the state machine of one host: pure, with all the rules.
-//! - [`agent`] runs many of them: connection, heartbeats, soft state, the driver's work.
-//! - [`record`] keeps the guests on disk, so that a restarted agent knows them.
+//! - [`host`] is the state machine of one host, without I/O, with all rules of the protocol.
+//! - [`agent`] runs many of these state machines: the connection to the cell, heartbeats, soft state,
+//!   and the driver's work.
+//! - [`guest_log`] stores the guests on disk, so that a restarted agent knows them.
 //! - [`simulated`] and [`command`] are the drivers.
 
 pub mod agent;
 pub mod command;
 pub mod description;
 pub mod driver;
+pub mod guest_log;
 pub mod host;
 pub mod placement;
 mod private;
-pub mod record;
 pub mod simulated;
 
 pub use agent::{Agent, AgentError, Options};
 pub use description::HostDescription;
-pub use driver::{Driver, DriverError, Operation, Task};
+pub use driver::{Driver, DriverError, DriverRequest, Operation};

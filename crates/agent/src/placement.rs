@@ -1,12 +1,12 @@
 //! Writes the hosts' inventories to placement, through its REST API.
 //!
-//! A host's tree of providers is read, and only the differences are written. A concurrent write to
-//! the tree makes a write fail with a generation conflict: such hosts are read and written again,
-//! all of them together, a few times. Every write may be repeated.
+//! A host's tree of providers is read, and only the differences are written. A concurrent change of
+//! the tree makes a write fail with a generation conflict: the trees of such hosts are read and
+//! written again, a few times. Writes are idempotent.
 //!
 //! The agent owns the inventories of the providers that are described. Traits and aggregates that a
-//! description does not mention are left as they are, and so are further providers below the host,
-//! which others may have created (networks do).
+//! description does not mention are left as they are, and so are other providers below the host, which
+//! other services may have created (network services do).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Options {
     pub url: String,
     /// How the agent authenticates.
     pub credentials: Credentials,
-    /// The most hosts that are written concurrently, each on a connection of its own.
+    /// The maximum number of hosts that are written concurrently, each over its own connection.
     pub connections: usize,
     /// Time-out of a request.
     pub timeout: Duration,
@@ -50,7 +50,7 @@ impl Options {
     }
 }
 
-/// Why a host could not be written to placement.
+/// Why placement cannot be used, or a host could not be written to it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlacementError {
     /// The HTTP client cannot be created.
@@ -68,39 +68,39 @@ pub enum PlacementError {
     #[error("others change provider {0} at the same time")]
     Conflict(String),
     /// Placement refused a request.
-    #[error("placement refuses {what}: {status}: {why}")]
+    #[error("placement refuses {request}: {status}: {why}")]
     Refused {
         /// The method and path of the request.
-        what: String,
-        /// The HTTP status of the answer.
+        request: String,
+        /// The HTTP status of the response.
         status: u16,
-        /// The reason in the answer.
+        /// The reason in the response.
         why: String,
     },
 }
 
 /// The result of writing hosts.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// How many requests were sent.
+pub struct WriteReport {
+    /// The number of requests that were sent.
     pub requests: u64,
-    /// How many of them wrote.
+    /// The number of requests other than reads.
     pub writes: u64,
     /// The hosts that were not written, and why.
     pub failed: BTreeMap<HostId, PlacementError>,
 }
 
-/// How often a host with conflicts is tried, in one call.
-const PASSES_MAX: usize = 4;
+/// How often a host with generation conflicts is tried in one call.
+const ATTEMPTS_MAX: usize = 4;
 
 /// A client that writes hosts to placement.
 #[derive(Clone, Debug)]
-pub struct Placement {
+pub struct PlacementWriter {
     client: Arc<Client>,
     connections: usize,
 }
 
-impl Placement {
+impl PlacementWriter {
     /// Creates a client; it does not connect yet.
     ///
     /// # Errors
@@ -114,25 +114,25 @@ impl Placement {
     }
 
     /// Writes hosts so that placement has them as they are described.
-    pub async fn write(&self, hosts: &[Arc<HostDescription>]) -> Report {
-        let (requests, writes) = self.client.counts();
-        let mut report = Report::default();
-        if let Err(error) = self.ensure_names(hosts).await {
+    pub async fn write(&self, hosts: &[Arc<HostDescription>]) -> WriteReport {
+        let (requests_before, writes_before) = self.client.counts();
+        let mut report = WriteReport::default();
+        if let Err(error) = self.ensure_classes_and_traits(hosts).await {
             let failed = hosts.iter().map(|host| (host.id(), error.clone()));
             report.failed = failed.collect();
         } else {
             self.write_trees(hosts, &mut report).await;
         }
-        let (requests_now, writes_now) = self.client.counts();
-        report.requests = requests_now - requests;
-        report.writes = writes_now - writes;
+        let (requests, writes) = self.client.counts();
+        report.requests = requests - requests_before;
+        report.writes = writes - writes_before;
         report
     }
 
-    async fn write_trees(&self, hosts: &[Arc<HostDescription>], report: &mut Report) {
-        let mut left: Vec<Arc<HostDescription>> = hosts.to_vec();
-        for _ in 0..PASSES_MAX {
-            let writes = std::mem::take(&mut left).into_iter().map(|host| {
+    async fn write_trees(&self, hosts: &[Arc<HostDescription>], report: &mut WriteReport) {
+        let mut remaining: Vec<Arc<HostDescription>> = hosts.to_vec();
+        for _ in 0..ATTEMPTS_MAX {
+            let writes = std::mem::take(&mut remaining).into_iter().map(|host| {
                 let client = Arc::clone(&self.client);
                 async move {
                     let result = tree::write(&client, &host).await;
@@ -150,7 +150,7 @@ impl Placement {
                         let is_conflict = matches!(error, PlacementError::Conflict(_));
                         report.failed.insert(host.id(), error);
                         if is_conflict {
-                            left.push(host);
+                            remaining.push(host);
                         }
                     }
                 }
@@ -158,15 +158,22 @@ impl Placement {
         }
     }
 
-    /// Creates the custom resource classes and traits that placement does not have yet.
-    async fn ensure_names(&self, hosts: &[Arc<HostDescription>]) -> Result<(), PlacementError> {
+    /// Creates the custom resource classes and traits of the hosts, as far as placement lacks them.
+    async fn ensure_classes_and_traits(
+        &self,
+        hosts: &[Arc<HostDescription>],
+    ) -> Result<(), PlacementError> {
         let mut classes = BTreeSet::new();
         let mut traits = BTreeSet::new();
         for provider in hosts.iter().flat_map(|host| host.providers()) {
-            let own_classes = provider.inventories.keys();
-            classes.extend(own_classes.filter(|name| is_own(name)));
-            let own_traits = provider.traits.iter().filter(|(_, has)| **has);
-            traits.extend(own_traits.map(|(name, _)| name).filter(|name| is_own(name)));
+            let used_classes = provider.inventories.keys();
+            classes.extend(used_classes.filter(|name| is_custom(name)));
+            let used_traits = provider.traits.iter().filter(|(_, has)| **has);
+            traits.extend(
+                used_traits
+                    .map(|(name, _)| name)
+                    .filter(|name| is_custom(name)),
+            );
         }
         let paths = classes
             .iter()
@@ -176,13 +183,13 @@ impl Placement {
             self.client
                 .put(&path, None::<&()>)
                 .await
-                .map(PlacementResponse::done)??;
+                .map(PlacementResponse::check)??;
         }
         Ok(())
     }
 }
 
-/// Whether a name is not a standard one, and has to be created before it is used.
-fn is_own(name: &str) -> bool {
+/// Whether a resource class or trait is a custom one, which has to be created before it is used.
+fn is_custom(name: &str) -> bool {
     name.starts_with("CUSTOM_")
 }

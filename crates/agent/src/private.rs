@@ -1,5 +1,5 @@
-//! Files and directories that only their owner may read, whatever the umask: they contain data
-//! about everybody's guests.
+//! Files and directories that only their owner may read, whatever the umask, because they contain
+//! data about the guests of all projects.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -10,16 +10,19 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
-        create_directory(above)?;
+    if let Some(parent) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        create_directory(parent)?;
     }
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     match builder.create(path) {
-        // Another process created it meanwhile.
+        // Another process created it concurrently.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        made => made,
+        result => result,
     }
 }
 

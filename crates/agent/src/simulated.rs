@@ -1,7 +1,8 @@
-//! A driver that builds nothing: it only takes time, and fails as often as configured.
+//! A driver that only simulates operations: they take a configured time, and fail at a configured
+//! rate.
 //!
-//! It has no state: the agent's record holds the guests. Thousands of hosts need no more memory
-//! than their descriptions.
+//! It has no state, because the agent's guest log has the guests. Thousands of hosts need no more
+//! memory than their descriptions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,44 +10,44 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::description::{HostDescription, Inventory, Part};
-use crate::driver::{Driver, DriverError, DriverFuture, ListedGuest, Operation, Task};
+use crate::description::{HostDescription, Inventory, NestedProvider};
+use crate::driver::{Driver, DriverError, DriverFuture, DriverRequest, ListedGuest, Operation};
 
 /// The distribution of a duration, in milliseconds.
 ///
-/// `50` is always 50, `20-80` is uniform between the two, `~50` is exponential with an average of
-/// 50: mostly less, sometimes much more.
+/// As text, `50` is always 50, `20-80` is uniform between the two, and `~50` is exponential with a
+/// mean of 50.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Spread {
-    /// Uniform between the two, both included.
+pub enum DurationDistribution {
+    /// Uniform between the two bounds, both included.
     Uniform(u32, u32),
-    /// Exponential with this average.
+    /// Exponential with this mean.
     Exponential(u32),
 }
 
-impl Spread {
-    /// The duration for a random number from 0 to below 1.
-    fn value(self, random: f64) -> Duration {
+impl DurationDistribution {
+    /// The duration for a random number of at least 0 and less than 1.
+    fn sample(self, random: f64) -> Duration {
         let ms = match self {
             Self::Uniform(least, most) => f64::from(least) + random * f64::from(most - least),
             Self::Exponential(mean) => -f64::from(mean) * (1.0 - random).ln(),
         };
-        Duration::from_secs_f64((ms / 1000.0).clamp(0.0, SPREAD_MAX_S))
+        Duration::from_secs_f64((ms / 1000.0).clamp(0.0, DURATION_MAX_S))
     }
 }
 
-/// The longest duration in seconds: an hour.
-const SPREAD_MAX_S: f64 = 3600.0;
+/// The maximum duration in seconds: an hour.
+const DURATION_MAX_S: f64 = 3600.0;
 
-impl FromStr for Spread {
-    type Err = BadSpread;
+impl FromStr for DurationDistribution {
+    type Err = BadDistribution;
 
-    fn from_str(text: &str) -> Result<Self, BadSpread> {
+    fn from_str(text: &str) -> Result<Self, BadDistribution> {
         let number = |text: &str| {
             let number: Option<u32> = text.trim().parse().ok();
             number
                 .filter(|ms| *ms <= 3_600_000)
-                .ok_or_else(|| BadSpread(text.to_owned()))
+                .ok_or_else(|| BadDistribution(text.to_owned()))
         };
         if let Some(mean) = text.strip_prefix('~') {
             return Ok(Self::Exponential(number(mean)?));
@@ -54,17 +55,17 @@ impl FromStr for Spread {
         let (least, most) = text.split_once('-').unwrap_or((text, text));
         let (least, most) = (number(least)?, number(most)?);
         if least > most {
-            return Err(BadSpread(text.to_owned()));
+            return Err(BadDistribution(text.to_owned()));
         }
         Ok(Self::Uniform(least, most))
     }
 }
 
-/// A text that cannot be parsed as a [`Spread`].
+/// A text that cannot be parsed as a [`DurationDistribution`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadSpread(String);
+pub struct BadDistribution(String);
 
-impl fmt::Display for BadSpread {
+impl fmt::Display for BadDistribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -74,16 +75,16 @@ impl fmt::Display for BadSpread {
     }
 }
 
-impl std::error::Error for BadSpread {}
+impl std::error::Error for BadDistribution {}
 
 /// Options of the driver.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The hosts to simulate.
     pub hosts: Vec<HostDescription>,
-    /// The duration of each operation; none given means at once.
-    pub times: BTreeMap<Operation, Spread>,
-    /// The rate at which each operation fails, from 0 to 1; none given means never.
+    /// The duration of each operation; 0 for operations without an entry.
+    pub times: BTreeMap<Operation, DurationDistribution>,
+    /// The rate at which each operation fails, from 0 to 1; 0 for operations without an entry.
     pub failures: BTreeMap<Operation, f64>,
     /// The seed of the random numbers. The same seed gives the same numbers.
     pub seed: u64,
@@ -91,12 +92,12 @@ pub struct Options {
 
 /// The driver that only simulates the work.
 #[derive(Debug)]
-pub struct Simulated {
+pub struct SimulatedDriver {
     options: Options,
     random: AtomicU64,
 }
 
-impl Simulated {
+impl SimulatedDriver {
     /// Creates a driver for the hosts of the options.
     #[must_use]
     pub fn new(options: Options) -> Self {
@@ -104,7 +105,7 @@ impl Simulated {
         Self { options, random }
     }
 
-    /// A random number from 0 to below 1 (splitmix64).
+    /// A random number of at least 0 and less than 1 (splitmix64).
     fn random(&self) -> f64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut z = self
@@ -120,7 +121,7 @@ impl Simulated {
     }
 }
 
-impl Driver for Simulated {
+impl Driver for SimulatedDriver {
     fn inspect(&self) -> DriverFuture<'_, Vec<HostDescription>> {
         Box::pin(async { Ok(self.options.hosts.clone()) })
     }
@@ -129,27 +130,27 @@ impl Driver for Simulated {
         Box::pin(async { Ok(None) })
     }
 
-    fn carry_out(&self, task: Task) -> DriverFuture<'_, ()> {
+    fn carry_out(&self, request: DriverRequest) -> DriverFuture<'_, ()> {
         Box::pin(async move {
-            if let Some(spread) = self.options.times.get(&task.operation) {
-                let time = spread.value(self.random());
+            if let Some(distribution) = self.options.times.get(&request.operation) {
+                let time = distribution.sample(self.random());
                 if !time.is_zero() {
                     tokio::time::sleep(time).await;
                 }
             }
-            let rate = self.options.failures.get(&task.operation).copied();
+            let rate = self.options.failures.get(&request.operation).copied();
             if rate.is_some_and(|rate| self.random() < rate) {
-                let message = format!("The simulated {} failed.", task.operation.name());
-                return Err(DriverError::of_host(message));
+                let message = format!("The simulated {} failed.", request.operation.name());
+                return Err(DriverError::retriable(message));
             }
             Ok(())
         })
     }
 }
 
-/// A number of identical hosts.
+/// The description of a number of identical hosts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Uniform {
+pub struct IdenticalHosts {
     /// The number of hosts.
     pub hosts: u32,
     /// The prefix of their names; a number from 1 follows.
@@ -168,8 +169,8 @@ pub struct Uniform {
     pub gpu_model: Option<String>,
 }
 
-impl Uniform {
-    /// The descriptions of the hosts.
+impl IdenticalHosts {
+    /// The descriptions of all hosts.
     #[must_use]
     pub fn hosts(&self) -> Vec<HostDescription> {
         (1..=self.hosts).map(|number| self.host(number)).collect()
@@ -189,14 +190,14 @@ impl Uniform {
         let model = self.gpu_model.as_deref();
         let traits = model.map(|model| (placewright_trace::model_trait(model), true));
         let traits: BTreeMap<String, bool> = traits.into_iter().collect();
-        let gpus = (0..self.gpus).map(|gpu| Part {
+        let gpus = (0..self.gpus).map(|gpu| NestedProvider {
             name: format!("{name}_gpu_{gpu}"),
             inventories: BTreeMap::from([(
                 placewright_trace::GPU_MILLI.to_owned(),
                 inventory(placewright_trace::GPU_MILLI_TOTAL, 1.0),
             )]),
             traits: traits.clone(),
-            ..Part::default()
+            ..NestedProvider::default()
         });
         HostDescription {
             inventories: inventories.collect(),
@@ -208,13 +209,13 @@ impl Uniform {
     }
 }
 
-/// The hosts of a trace, each with a tree of providers.
+/// The descriptions of the machines of a trace, each a tree of providers.
 #[must_use]
-pub fn of_trace(nodes: &[placewright_trace::Node]) -> Vec<HostDescription> {
-    nodes.iter().map(of_node).collect()
+pub fn hosts_of_trace(nodes: &[placewright_trace::Node]) -> Vec<HostDescription> {
+    nodes.iter().map(host_of_node).collect()
 }
 
-fn of_node(node: &placewright_trace::Node) -> HostDescription {
+fn host_of_node(node: &placewright_trace::Node) -> HostDescription {
     let mut host = HostDescription {
         platform: platform(),
         ..HostDescription::default()
@@ -232,11 +233,11 @@ fn of_node(node: &placewright_trace::Node) -> HostDescription {
             host.traits = traits;
         } else {
             // A host's GPUs are directly below its root provider.
-            host.providers.push(Part {
+            host.providers.push(NestedProvider {
                 name: provider.name,
                 inventories,
                 traits,
-                ..Part::default()
+                ..NestedProvider::default()
             });
         }
     }
@@ -244,7 +245,7 @@ fn of_node(node: &placewright_trace::Node) -> HostDescription {
 }
 
 fn inventory(total: u32, ratio: f32) -> Inventory {
-    Inventory::of(i32::try_from(total).unwrap_or(i32::MAX), Some(ratio))
+    Inventory::new(i32::try_from(total).unwrap_or(i32::MAX), Some(ratio))
 }
 
 fn platform() -> placewright_types::platform::Platform {
@@ -260,9 +261,10 @@ fn platform() -> placewright_types::platform::Platform {
     }
 }
 
-/// One of several nearly equal parts of a fleet: every `parts`-th host from `part` on.
+/// One of several shards of a fleet of nearly equal size: every `count`-th host, beginning with the
+/// host `index`.
 #[must_use]
-pub fn part_of(hosts: Vec<HostDescription>, part: usize, parts: usize) -> Vec<HostDescription> {
-    let chosen = hosts.into_iter().skip(part).step_by(parts.max(1));
+pub fn shard(hosts: Vec<HostDescription>, index: usize, count: usize) -> Vec<HostDescription> {
+    let chosen = hosts.into_iter().skip(index).step_by(count.max(1));
     chosen.collect()
 }

@@ -1,4 +1,4 @@
-//! The driver that runs executables: what they read, and how they end.
+//! The driver that runs executables: their input, their results and their environment.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cell::{instance, order};
-use placewright_agent::command::{Command, Options, PASSED};
-use placewright_agent::{Driver, Operation, Task};
+use placewright_agent::command::{CommandDriver, Options, PASSED_VARIABLES};
+use placewright_agent::{Driver, DriverRequest, Operation};
 use placewright_conductor::HostId;
 use placewright_conductor::cell_conductor::Step;
 use tempfile::TempDir;
@@ -39,7 +39,7 @@ fn script(directory: &Path, name: &str, text: &str) {
 }
 
 /// A driver with these executables, and the directory that they write to.
-fn driver(scripts: &[(&str, &str)]) -> (TempDir, Command) {
+fn driver(scripts: &[(&str, &str)]) -> (TempDir, CommandDriver) {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in [
         ("inspect", r#"echo '{"hosts": [{"name": "node-1"}]}'"#),
@@ -59,13 +59,13 @@ fn driver(scripts: &[(&str, &str)]) -> (TempDir, Command) {
     options
         .timeouts
         .insert(Operation::Rebuild, Duration::from_millis(300));
-    let driver = Command::new(options).unwrap();
+    let driver = CommandDriver::new(options).unwrap();
     (directory, driver)
 }
 
-fn task(operation: Operation) -> Task {
+fn request(operation: Operation) -> DriverRequest {
     let host = HostId(Uuid::from_u128(7));
-    Task {
+    DriverRequest {
         operation,
         host,
         host_name: "node-1".into(),
@@ -76,10 +76,10 @@ fn task(operation: Operation) -> Task {
 }
 
 #[tokio::test]
-async fn executables_read_what_is_wanted() {
+async fn executables_read_the_request_from_standard_input() {
     let write = r#"cat > "$PLACEWRIGHT_STATE_DIR/$PLACEWRIGHT_HOST.$PLACEWRIGHT_GUEST""#;
     let (directory, driver) = driver(&[("spawn", write)]);
-    driver.carry_out(task(Operation::Spawn)).await.unwrap();
+    driver.carry_out(request(Operation::Spawn)).await.unwrap();
     let read = fs::read(directory.path().join("state/node-1.2")).unwrap();
     let read: serde_json::Value = serde_json::from_slice(&read).unwrap();
     assert_eq!(read["verb"], "spawn");
@@ -90,36 +90,45 @@ async fn executables_read_what_is_wanted() {
 }
 
 #[tokio::test]
-async fn failures_say_why_and_whether_to_try_elsewhere() {
+async fn errors_have_a_reason_and_say_whether_other_hosts_may_succeed() {
     let (_directory, driver) = driver(&[
         ("spawn", "echo no such image >&2; exit 65"),
         ("destroy", "echo busy >&2; exit 1"),
         ("rebuild", "sleep 60"),
     ]);
-    let hopeless = driver.carry_out(task(Operation::Spawn)).await.unwrap_err();
-    assert!(!hopeless.may_retry);
+    let not_retriable = driver
+        .carry_out(request(Operation::Spawn))
+        .await
+        .unwrap_err();
+    assert!(!not_retriable.may_retry);
     assert_eq!(
-        hopeless.message,
+        not_retriable.message,
         "spawn failed (exit code 65): no such image"
     );
     let busy = driver
-        .carry_out(task(Operation::Destroy))
+        .carry_out(request(Operation::Destroy))
         .await
         .unwrap_err();
     assert!(busy.may_retry && busy.message.ends_with(": busy"));
     let slow = driver
-        .carry_out(task(Operation::Rebuild))
+        .carry_out(request(Operation::Rebuild))
         .await
         .unwrap_err();
     assert!(slow.message.contains("took more than 0.3 s"), "{slow}");
-    // Verbs without an executable fail, except for prepare.
-    driver.carry_out(task(Operation::Prepare)).await.unwrap();
-    let lacking = driver.carry_out(task(Operation::Leave)).await.unwrap_err();
-    assert_eq!(lacking.message, "The host's driver cannot leave instances.");
+    // Operations without an executable fail, except for prepare.
+    driver.carry_out(request(Operation::Prepare)).await.unwrap();
+    let unsupported = driver
+        .carry_out(request(Operation::Leave))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        unsupported.message,
+        "The host's driver cannot leave instances."
+    );
 }
 
 #[tokio::test]
-async fn what_there_is_is_read_and_checked() {
+async fn hosts_and_guests_are_listed() {
     let id = instance(1);
     let list =
         format!(r#"echo '{{"guests": [{{"host": "node-1", "instance": "{id}", "number": 3}}]}}'"#);
@@ -131,7 +140,7 @@ async fn what_there_is_is_read_and_checked() {
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_read_is_an_error() {
+async fn output_that_cannot_be_decoded_is_an_error() {
     let (_directory, driver) = driver(&[("inspect", "echo hosts")]);
     let error = driver.inspect().await.unwrap_err();
     assert!(
@@ -153,14 +162,14 @@ fn names(text: &str) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn executables_get_no_more_of_the_environment_than_they_need() {
+async fn executables_get_only_the_listed_environment_variables() {
     let write = r#"cat > /dev/null; env > "$PLACEWRIGHT_STATE_DIR/environment""#;
     let (directory, _) = driver(&[("spawn", write)]);
     let mut options = Options::new(directory.path(), directory.path().join("state"));
     // Cargo sets this variable for tests.
     options.environment = vec!["CARGO_MANIFEST_DIR".to_owned()];
-    let driver = Command::new(options).unwrap();
-    driver.carry_out(task(Operation::Spawn)).await.unwrap();
+    let driver = CommandDriver::new(options).unwrap();
+    driver.carry_out(request(Operation::Spawn)).await.unwrap();
     let text = fs::read_to_string(directory.path().join("state/environment")).unwrap();
     let names = names(&text);
     assert!(names.contains(&"CARGO_MANIFEST_DIR"), "{names:?}");
@@ -168,17 +177,17 @@ async fn executables_get_no_more_of_the_environment_than_they_need() {
     for name in names {
         let is_own = name.starts_with("PLACEWRIGHT_");
         // The shell sets these variables itself.
-        let is_the_shells = ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name);
-        let is_passed = PASSED.contains(&name) || name.starts_with("LC_");
+        let is_set_by_shell = ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name);
+        let is_passed = PASSED_VARIABLES.contains(&name) || name.starts_with("LC_");
         assert!(
-            is_own || is_the_shells || is_passed || name == "CARGO_MANIFEST_DIR",
+            is_own || is_set_by_shell || is_passed || name == "CARGO_MANIFEST_DIR",
             "{name}"
         );
     }
 }
 
 #[tokio::test]
-async fn executables_get_no_files_of_the_agent() {
+async fn executables_do_not_inherit_open_files_of_the_agent() {
     let write = r#"cat > /dev/null; ls -l /proc/self/fd > "$PLACEWRIGHT_STATE_DIR/files""#;
     let (directory, driver) = driver(&[("spawn", write)]);
     // Files, listening sockets and connections that this process has open.
@@ -188,7 +197,7 @@ async fn executables_get_no_files_of_the_agent() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    driver.carry_out(task(Operation::Spawn)).await.unwrap();
+    driver.carry_out(request(Operation::Spawn)).await.unwrap();
     let files = fs::read_to_string(directory.path().join("state/files")).unwrap();
     assert!(!files.contains("secret"), "{files}");
     // Its own descriptors are pipes and a file, so a socket would be one of this process.
@@ -200,6 +209,6 @@ async fn executables_get_no_files_of_the_agent() {
 fn a_directory_without_executables_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options::new(directory.path(), directory.path());
-    let error = Command::new(options).unwrap_err().to_string();
+    let error = CommandDriver::new(options).unwrap_err().to_string();
     assert!(error.contains("inspect is missing"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Hosts as state machines against the cell conductor itself. Messages are duplicated, delayed,
-//! reordered or lost, work fails or is cancelled half-way, and agents are killed.
+//! Simulations of the state hosts of hosts together with the cell conductor. Messages are
+//! duplicated, delayed, reordered or lost, work fails or is cancelled, and agents are killed.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,8 +11,8 @@ mod cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cell::{instance, order};
+use placewright_agent::guest_log::{Guest, GuestKey, GuestState};
 use placewright_agent::host::{Action, Host, Outcome, PhysicalCapacity, Work, WorkResult};
-use placewright_agent::record::{Guest, GuestKey, GuestState};
 use placewright_agent::{DriverError, Operation};
 use placewright_conductor::cell_conductor::{
     self, Effect, Event, Options, Stage, State, Step, VmState,
@@ -37,58 +37,59 @@ fn host_id(number: usize) -> HostId {
 enum Packet {
     ToHost(Effect),
     ToCell(Event),
-    Answer(InstanceId, u64, ClaimResponse),
+    Claim(InstanceId, u64, ClaimResponse),
 }
 
-/// One host: its agent, its record, and the guests that really exist.
-struct Machine {
+/// One host: its state machine, its guest log, and the guests that exist on it.
+struct SimulatedHost {
     host: Host,
-    record: BTreeMap<GuestKey, Guest>,
-    working: Vec<(Work, bool)>,
-    really_there: BTreeSet<GuestKey>,
+    guest_log: BTreeMap<GuestKey, Guest>,
+    /// The work under way, and whether it is cancelled.
+    work: Vec<(Work, bool)>,
+    existing: BTreeSet<GuestKey>,
 }
 
-struct World {
+struct Simulation {
     cell: State,
-    machines: Vec<Machine>,
+    hosts: Vec<SimulatedHost>,
     network: Vec<Packet>,
-    at: Timestamp,
+    now: Timestamp,
     rng: Rng,
     session: u64,
     migrations: u128,
     /// Whether faults are injected.
-    is_rough: bool,
+    has_faults: bool,
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64) -> Self {
-        let machine = |number| Machine {
+        let host = |number| SimulatedHost {
             host: Host::new(host_id(number), [], PhysicalCapacity::default()),
-            record: BTreeMap::new(),
-            working: Vec::new(),
-            really_there: BTreeSet::new(),
+            guest_log: BTreeMap::new(),
+            work: Vec::new(),
+            existing: BTreeSet::new(),
         };
-        let mut world = Self {
+        let mut simulation = Self {
             cell: State::default(),
-            machines: (0..HOSTS).map(machine).collect(),
+            hosts: (0..HOSTS).map(host).collect(),
             network: Vec::new(),
-            at: Timestamp::from_seconds(1000),
+            now: Timestamp::from_seconds(1000),
             rng: Rng(seed),
             session: 0,
             migrations: 0,
-            is_rough: true,
+            has_faults: true,
         };
         for number in 0..HOSTS {
-            world.connect(number);
+            simulation.connect(number);
         }
-        world.deliver_all();
-        world
+        simulation.deliver_all();
+        simulation
     }
 
-    fn happen(&mut self, event: &Event) {
+    fn handle_event(&mut self, event: &Event) {
         let mut changes = Vec::new();
         let options = Options::default();
-        if cell_conductor::decide(&self.cell, event, self.at, &options, &mut changes).is_err() {
+        if cell_conductor::decide(&self.cell, event, self.now, &options, &mut changes).is_err() {
             return;
         }
         for change in &changes {
@@ -101,23 +102,21 @@ impl World {
     fn send(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             self.network.push(match effect {
-                Effect::RequestClaim(request) => answer(&request),
+                Effect::RequestClaim(request) => claim_response(&request),
                 effect => Packet::ToHost(effect),
             });
         }
     }
 
-    fn say(&mut self, message: Message) {
-        let sent_at = self.at;
-        self.happen(&Event::Message(Envelope { sent_at, message }));
+    fn send_message(&mut self, message: Message) {
+        let sent_at = self.now;
+        self.handle_event(&Event::Message(Envelope { sent_at, message }));
     }
 
-    /// A new connection, perhaps of a restarted agent.
+    /// Begins a new connection.
     fn connect(&mut self, number: usize) {
         self.session += 1;
-        let start = self.machines[number]
-            .host
-            .begin_session(self.session, "host");
+        let start = self.hosts[number].host.begin_session(self.session, "host");
         self.network.push(Packet::ToCell(Event::AgentStarted {
             host: start.host,
             session: start.session,
@@ -127,36 +126,37 @@ impl World {
 
     /// Kills the agent and starts another one.
     fn kill(&mut self, number: usize) {
-        let machine = &mut self.machines[number];
-        for (work, _) in machine.working.drain(..) {
-            let is_there = self.rng.one_in(2);
-            carry_out(&mut machine.really_there, &work, is_there);
+        let simulated = &mut self.hosts[number];
+        for (work, _) in simulated.work.drain(..) {
+            let is_done = self.rng.one_in(2);
+            carry_out(&mut simulated.existing, &work, is_done);
         }
-        let half = |guest: &Guest| guest.state == GuestState::Making;
-        for (key, _) in machine.record.iter().filter(|(_, guest)| half(guest)) {
-            machine.really_there.remove(key);
+        let is_incomplete = |guest: &Guest| guest.state == GuestState::Incomplete;
+        let log = &mut simulated.guest_log;
+        for (key, _) in log.iter().filter(|(_, guest)| is_incomplete(guest)) {
+            simulated.existing.remove(key);
         }
-        machine.record.retain(|_, guest| !half(guest));
-        let guests = machine.record.clone();
-        machine.host = Host::new(host_id(number), guests, PhysicalCapacity::default());
+        log.retain(|_, guest| !is_incomplete(guest));
+        let guests = log.clone();
+        simulated.host = Host::new(host_id(number), guests, PhysicalCapacity::default());
         self.connect(number);
     }
 
-    fn act(&mut self, number: usize, actions: Vec<Action>) {
+    fn carry_out_actions(&mut self, number: usize, actions: Vec<Action>) {
         let host = host_id(number);
-        let machine = &mut self.machines[number];
+        let simulated = &mut self.hosts[number];
         for action in actions {
             match action {
                 Action::Work(work) => {
-                    let same = machine
-                        .working
+                    let is_busy = simulated
+                        .work
                         .iter()
-                        .any(|(one, _)| one.guest == work.guest);
-                    assert!(!same, "two things at a time with {work:?}");
-                    machine.working.push((work, false));
+                        .any(|(other, _)| other.guest == work.guest);
+                    assert!(!is_busy, "two pieces of work at a time on {work:?}");
+                    simulated.work.push((work, false));
                 }
                 Action::Cancel(number) => {
-                    for (work, is_cancelled) in &mut machine.working {
+                    for (work, is_cancelled) in &mut simulated.work {
                         *is_cancelled |= work.number == number;
                     }
                 }
@@ -174,85 +174,82 @@ impl World {
                 })),
                 Action::Destroyed { instance, number } => {
                     let key = (instance, number);
-                    assert!(
-                        !machine.really_there.contains(&key),
-                        "{key:?} is still there"
-                    );
+                    assert!(!simulated.existing.contains(&key), "{key:?} still exists");
                     self.network.push(Packet::ToCell(Event::Destroyed {
                         host,
                         instance,
                         number,
                     }));
                 }
-                Action::Keep(key) => {
-                    let guest = machine.host.guest(key).unwrap().clone();
-                    machine.record.insert(key, guest);
+                Action::LogGuest(key) => {
+                    let guest = simulated.host.guest(key).unwrap().clone();
+                    simulated.guest_log.insert(key, guest);
                 }
-                Action::Erase(key) => drop(machine.record.remove(&key)),
+                Action::EraseGuest(key) => drop(simulated.guest_log.remove(&key)),
             }
         }
     }
 
     /// Ends one piece of work, with a random result.
     fn end_work(&mut self, number: usize) {
-        let count = self.machines[number].working.len();
+        let count = self.hosts[number].work.len();
         if count == 0 {
             return;
         }
         let chosen = self.rng.below(count);
-        let fails = self.is_rough && self.rng.one_in(5);
+        let fails = self.has_faults && self.rng.one_in(5);
         let undo_fails = fails && self.rng.one_in(3);
         let is_half_done = self.rng.one_in(2);
         let is_late = self.rng.one_in(4);
-        let machine = &mut self.machines[number];
-        let (work, is_cancelled) = machine.working.swap_remove(chosen);
-        let there = &mut machine.really_there;
+        let simulated = &mut self.hosts[number];
+        let (work, is_cancelled) = simulated.work.swap_remove(chosen);
+        let existing = &mut simulated.existing;
         // Work that is cancelled may have been completed already.
         let outcome = if is_cancelled && !is_late {
-            carry_out(there, &work, is_half_done);
+            carry_out(existing, &work, is_half_done);
             Outcome::Cancelled
         } else if fails {
-            carry_out(there, &work, is_half_done);
+            carry_out(existing, &work, is_half_done);
             let was_undone = work.undo_on_failure && !undo_fails;
             if was_undone {
-                there.remove(&work.guest);
+                existing.remove(&work.guest);
             }
-            let error = DriverError::of_host("it failed");
+            let error = DriverError::retriable("it failed");
             Outcome::Failed { error, was_undone }
         } else {
-            carry_out(there, &work, true);
+            carry_out(existing, &work, true);
             Outcome::Done
         };
-        let ending = WorkResult {
+        let result = WorkResult {
             number: work.number,
             guest: work.guest,
             outcome,
         };
         let mut actions = Vec::new();
-        machine.host.ended(ending, 0, &mut actions);
-        self.act(number, actions);
+        simulated.host.end_work(result, 0, &mut actions);
+        self.carry_out_actions(number, actions);
     }
 
     fn deliver(&mut self, packet: Packet) {
         match packet {
-            Packet::ToCell(event) => self.happen(&event),
-            Packet::Answer(instance, number, answer) => self.happen(&Event::ClaimAnswered {
+            Packet::ToCell(event) => self.handle_event(&event),
+            Packet::Claim(instance, number, answer) => self.handle_event(&Event::ClaimAnswered {
                 instance,
                 number,
                 answer,
             }),
             Packet::ToHost(effect) => {
                 let mut actions = Vec::new();
-                let of = |id: HostId| usize::try_from(id.0.as_u128() - 0x1000).unwrap();
+                let number_of = |id: HostId| usize::try_from(id.0.as_u128() - 0x1000).unwrap();
                 let number = match effect {
                     Effect::RequestStep {
                         host,
                         session,
                         order,
                     } => {
-                        let machine = &mut self.machines[of(host)];
-                        machine.host.order(session, *order, &mut actions);
-                        of(host)
+                        let simulated = &mut self.hosts[number_of(host)];
+                        simulated.host.handle_order(session, *order, &mut actions);
+                        number_of(host)
                     }
                     Effect::Destroy {
                         host,
@@ -260,20 +257,20 @@ impl World {
                         instance,
                         number,
                     } => {
-                        let machine = &mut self.machines[of(host)];
+                        let simulated = &mut self.hosts[number_of(host)];
                         let key = (instance, number);
-                        machine.host.destroy(session, key, 0, &mut actions);
-                        of(host)
+                        simulated.host.handle_destroy(session, key, 0, &mut actions);
+                        number_of(host)
                     }
                     Effect::RequestClaim(_) => return,
                 };
-                self.act(number, actions);
+                self.carry_out_actions(number, actions);
             }
         }
     }
 
-    /// Delivers a random message of the network, perhaps twice, perhaps never.
-    fn deliver_any(&mut self) {
+    /// Delivers a random message of the network. It may be duplicated or lost.
+    fn deliver_random(&mut self) {
         if self.network.is_empty() {
             return;
         }
@@ -315,7 +312,7 @@ impl World {
                 resources: vec![("VCPU".into(), 1)],
             }],
         };
-        self.say(Message::Create(Box::new(Create {
+        self.send_message(Message::Create(Box::new(Create {
             instance: instance(number),
             spec,
             selection: candidate(first),
@@ -325,7 +322,7 @@ impl World {
     }
 
     fn delete(&mut self, number: u32) {
-        self.say(Message::Delete {
+        self.send_message(Message::Delete {
             instance: instance(number),
             claim_number: 1,
         });
@@ -340,7 +337,7 @@ impl World {
         let Some(guest) = row.guest else { return };
         self.migrations += 1;
         let migration = MigrationId(Uuid::from_u128(self.migrations));
-        self.say(Message::Reserve {
+        self.send_message(Message::Reserve {
             instance: id,
             migration,
             kind,
@@ -349,9 +346,13 @@ impl World {
         // A resize may stay on its host.
         let target = match kind {
             MoveKind::Resize => guest.host,
-            _ => host_id((0..HOSTS).find(|one| host_id(*one) != guest.host).unwrap()),
+            _ => host_id(
+                (0..HOSTS)
+                    .find(|number| host_id(*number) != guest.host)
+                    .unwrap(),
+            ),
         };
-        self.say(Message::Move(Box::new(MoveOrder {
+        self.send_message(Message::Move(Box::new(MoveOrder {
             instance: id,
             migration,
             selection: Candidate {
@@ -372,7 +373,7 @@ impl World {
             .filter(|job| job.stage == Stage::Verify)
             .and_then(|job| job.migration);
         if let Some(migration) = migration {
-            self.say(Message::ConfirmOrRevert {
+            self.send_message(Message::ConfirmOrRevert {
                 instance: id,
                 migration,
                 decision,
@@ -380,7 +381,7 @@ impl World {
         }
     }
 
-    fn anything(&mut self) {
+    fn random_event(&mut self) {
         let number = u32::try_from(self.rng.below(6)).unwrap();
         let host = self.rng.below(HOSTS);
         match self.rng.below(40) {
@@ -397,24 +398,24 @@ impl World {
                 let effects = self.cell.effects();
                 self.send(effects);
             }
-            11 => self.happen(&Event::HostDown {
+            11 => self.handle_event(&Event::HostDown {
                 host: host_id(host),
             }),
             12..=20 => self.end_work(host),
-            _ => self.deliver_any(),
+            _ => self.deliver_random(),
         }
     }
 
-    /// Stops injecting faults and runs until nothing is left to do.
-    fn settle(&mut self) {
-        self.is_rough = false;
+    /// Stops injecting faults and runs until no effect or message is left.
+    fn run_until_idle(&mut self) {
+        self.has_faults = false;
         for number in 0..HOSTS {
             self.connect(number);
         }
         for _ in 0..200 {
             self.deliver_all();
             for number in 0..HOSTS {
-                while !self.machines[number].working.is_empty() {
+                while !self.hosts[number].work.is_empty() {
                     self.end_work(number);
                 }
             }
@@ -422,19 +423,19 @@ impl World {
             for number in 0..6 {
                 self.conclude(number, MoveDecision::Confirm);
             }
-            self.happen(&Event::Tick);
+            self.handle_event(&Event::Tick);
             let effects = self.cell.effects();
-            let is_at_rest = effects.is_empty() && self.network.is_empty();
+            let is_idle = effects.is_empty() && self.network.is_empty();
             self.send(effects);
-            if is_at_rest {
+            if is_idle {
                 return;
             }
         }
-        panic!("never at rest: {:?}", self.cell.jobs());
+        panic!("never idle: {:?}", self.cell.jobs());
     }
 
     fn check(&self) {
-        for (number, machine) in self.machines.iter().enumerate() {
+        for (number, simulated) in self.hosts.iter().enumerate() {
             let wanted: BTreeSet<GuestKey> = self
                 .cell
                 .instances()
@@ -443,12 +444,9 @@ impl World {
                 .filter(|(_, guest)| guest.host == host_id(number))
                 .map(|(id, guest)| (id, guest.number))
                 .collect();
-            let on_record: BTreeSet<GuestKey> = machine.record.keys().copied().collect();
-            assert_eq!(
-                on_record, machine.really_there,
-                "the record of host {number}"
-            );
-            assert_eq!(on_record, wanted, "the guests of host {number}");
+            let logged: BTreeSet<GuestKey> = simulated.guest_log.keys().copied().collect();
+            assert_eq!(logged, simulated.existing, "the guest log of host {number}");
+            assert_eq!(logged, wanted, "the guests of host {number}");
         }
         for (id, row) in self.cell.instances() {
             let job = self.cell.jobs().get(id);
@@ -457,86 +455,85 @@ impl World {
             if row.vm_state == VmState::Active
                 && let Some(guest) = row.guest
             {
-                let machine = self.machines.iter().find(|one| one.host.id() == guest.host);
-                let there = machine.unwrap().host.guest((*id, guest.number)).unwrap();
-                assert_eq!(there.state, GuestState::Running, "{id}");
+                let mut simulated = self.hosts.iter();
+                let simulated = simulated.find(|simulated| simulated.host.id() == guest.host);
+                let guest = simulated.unwrap().host.guest((*id, guest.number)).unwrap();
+                assert_eq!(guest.state, GuestState::Running, "{id}");
             }
         }
     }
 }
 
 /// Applies the effects of work, completed or half done.
-fn carry_out(there: &mut BTreeSet<GuestKey>, work: &Work, is_whole: bool) {
+fn carry_out(existing: &mut BTreeSet<GuestKey>, work: &Work, is_done: bool) {
     match work.operations.last() {
-        Some(Operation::Destroy) if is_whole => drop(there.remove(&work.guest)),
-        Some(Operation::Prepare | Operation::Spawn) if is_whole => drop(there.insert(work.guest)),
+        Some(Operation::Destroy) if is_done => drop(existing.remove(&work.guest)),
+        Some(Operation::Prepare | Operation::Spawn) if is_done => drop(existing.insert(work.guest)),
         _ => {}
     }
 }
 
-fn answer(request: &ClaimRequest) -> Packet {
-    let answer = match &request.change {
+/// The response of placement, which has unlimited capacity.
+fn claim_response(request: &ClaimRequest) -> Packet {
+    let response = match &request.change {
         ClaimChange::Swap { candidates } if candidates.is_empty() => ClaimResponse::NothingFits,
         ClaimChange::Swap { .. } => ClaimResponse::Swapped { index: 0 },
         ClaimChange::Release { .. } | ClaimChange::Settle { .. } => ClaimResponse::Done,
     };
-    Packet::Answer(request.instance, request.number, answer)
+    Packet::Claim(request.instance, request.number, response)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_goes_wrong_hosts_have_what_their_cell_wants(seed: u64) {
-        let mut world = World::new(seed);
+    fn hosts_end_with_the_guests_of_their_cell_whatever_fails(seed: u64) {
+        let mut simulation = Simulation::new(seed);
         for _ in 0..400 {
-            world.anything();
+            simulation.random_event();
         }
-        world.settle();
-        world.check();
+        simulation.run_until_idle();
+        simulation.check();
     }
 }
 
-fn started() -> Host {
+fn host_with_session() -> Host {
     let mut host = Host::new(host_id(0), [], PhysicalCapacity::default());
     host.begin_session(1, "host");
     host
 }
 
-fn arrive(attempt: u32, number: u32) -> placewright_conductor::cell_conductor::Order {
+fn arrive_order(attempt: u32, number: u32) -> placewright_conductor::cell_conductor::Order {
     let mut order = order(host_id(0), instance(1), Step::Arrive, 1);
     (order.attempt, order.number) = (attempt, number);
     order
 }
 
-fn end(host: &mut Host, number: u64, guest: u32, outcome: Outcome) -> Vec<Action> {
-    let ending = WorkResult {
+fn end_work(host: &mut Host, number: u64, guest: u32, outcome: Outcome) -> Vec<Action> {
+    let result = WorkResult {
         number,
         guest: (instance(1), guest),
         outcome,
     };
     let mut actions = Vec::new();
-    host.ended(ending, 0, &mut actions);
+    host.end_work(result, 0, &mut actions);
     actions
 }
 
 #[test]
-fn doubled_and_late_orders_do_nothing_twice() {
-    let mut host = started();
+fn duplicated_and_late_orders_start_no_second_work() {
+    let mut host = host_with_session();
     let mut actions = Vec::new();
-    host.order(1, arrive(2, 2), &mut actions);
-    let works = |actions: &[Action]| {
-        let works = actions.iter().filter(|one| matches!(one, Action::Work(_)));
-        works.count()
-    };
-    assert_eq!(works(&actions), 1);
+    host.handle_order(1, arrive_order(2, 2), &mut actions);
+    let is_work = |action: &&Action| matches!(action, Action::Work(_));
+    assert_eq!(actions.iter().filter(is_work).count(), 1);
     actions.clear();
     // A duplicate, an earlier attempt, and another session.
-    host.order(1, arrive(2, 2), &mut actions);
-    host.order(1, arrive(1, 1), &mut actions);
-    host.order(2, arrive(3, 3), &mut actions);
+    host.handle_order(1, arrive_order(2, 2), &mut actions);
+    host.handle_order(1, arrive_order(1, 1), &mut actions);
+    host.handle_order(2, arrive_order(3, 3), &mut actions);
     assert_eq!(actions, []);
-    let ended = end(&mut host, 1, 2, Outcome::Done);
+    let ended = end_work(&mut host, 1, 2, Outcome::Done);
     assert!(matches!(
         ended.last(),
         Some(Action::StepEnded {
@@ -545,9 +542,9 @@ fn doubled_and_late_orders_do_nothing_twice() {
             ..
         })
     ));
-    // Once ended, a second end of the work has no effect, and the order is answered.
-    assert_eq!(end(&mut host, 1, 2, Outcome::Done), []);
-    host.order(1, arrive(2, 2), &mut actions);
+    // A second end of the same work has no effect, and a duplicate order gets the response.
+    assert_eq!(end_work(&mut host, 1, 2, Outcome::Done), []);
+    host.handle_order(1, arrive_order(2, 2), &mut actions);
     assert!(matches!(
         actions[..],
         [Action::StepEnded { attempt: 2, .. }]
@@ -555,32 +552,31 @@ fn doubled_and_late_orders_do_nothing_twice() {
 }
 
 #[test]
-fn what_is_to_be_destroyed_waits_for_what_is_being_done() {
-    let mut host = started();
+fn a_destruction_waits_until_work_under_way_has_ended() {
+    let mut host = host_with_session();
     let mut actions = Vec::new();
-    host.order(1, arrive(1, 1), &mut actions);
+    host.handle_order(1, arrive_order(1, 1), &mut actions);
     actions.clear();
-    host.destroy(1, (instance(1), 1), 0, &mut actions);
+    host.handle_destroy(1, (instance(1), 1), 0, &mut actions);
     assert_eq!(actions, [Action::Cancel(1)]);
     actions.clear();
-    host.destroy(1, (instance(1), 1), 0, &mut actions);
+    host.handle_destroy(1, (instance(1), 1), 0, &mut actions);
     assert_eq!(actions, []);
     // The build was completed before it was cancelled.
-    let ended = end(&mut host, 1, 1, Outcome::Done);
-    let is_work =
-        |one: &Action| matches!(one, Action::Work(work) if work.operations == [Operation::Destroy]);
-    assert!(ended.iter().any(is_work), "{ended:?}");
+    let ended = end_work(&mut host, 1, 1, Outcome::Done);
+    let is_destroy_work = |action: &Action| matches!(action, Action::Work(work) if work.operations == [Operation::Destroy]);
+    assert!(ended.iter().any(is_destroy_work), "{ended:?}");
     assert!(
         !ended
             .iter()
-            .any(|one| matches!(one, Action::StepEnded { .. }))
+            .any(|action| matches!(action, Action::StepEnded { .. }))
     );
-    let ended = end(&mut host, 2, 1, Outcome::Done);
+    let ended = end_work(&mut host, 2, 1, Outcome::Done);
     assert!(matches!(
         ended[..],
-        [Action::Erase(_), Action::Destroyed { number: 1, .. }]
+        [Action::EraseGuest(_), Action::Destroyed { number: 1, .. }]
     ));
     // A delayed order arrives.
-    host.order(1, arrive(3, 1), &mut actions);
+    host.handle_order(1, arrive_order(3, 1), &mut actions);
     assert_eq!(actions, []);
 }

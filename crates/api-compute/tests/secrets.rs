@@ -141,7 +141,7 @@ async fn secrets_that_an_earlier_release_stored_in_the_clear_are_sealed() {
     assert_eq!(api.site.runtime.seal_open_secrets().await, 1);
     assert!(!debug_output(&api).await.contains(DATA));
     assert!(!debug_output(&api).await.contains(PASSWORD));
-    let key_usage = api.site.conductor.sealer().held();
+    let key_usage = api.site.conductor.sealer().secret_counts();
     assert!(key_usage.current > 0 && key_usage.older == 0 && key_usage.unknown == 0);
     assert_eq!(api.site.runtime.seal_open_secrets().await, 0);
 }

@@ -7,7 +7,7 @@ use placewright_placement::{QueryRefusal, Refusal};
 use placewright_scheduler::error::BadRequest;
 use placewright_scheduler::prefilter::PrefilterRefusal;
 use placewright_scheduler::prepare::PrepareRefusal;
-use placewright_scheduler::request::Unreadable;
+use placewright_scheduler::request::RequestParseError;
 use placewright_scheduler::select::SelectRefusal;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -205,8 +205,8 @@ impl From<CommitError> for ErrorResponse {
     }
 }
 
-impl From<Unreadable> for ErrorResponse {
-    fn from(unreadable: Unreadable) -> Self {
+impl From<RequestParseError> for ErrorResponse {
+    fn from(unreadable: RequestParseError) -> Self {
         // An empty name means the whole body.
         let field = Some(unreadable.field).filter(|field| !field.is_empty());
         Self::field(field.unwrap_or_else(|| ".".to_owned()), unreadable.message)

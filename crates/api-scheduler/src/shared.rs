@@ -7,7 +7,7 @@ use placewright_control::{Placement, SchedulerHandle};
 use placewright_http::{Gateway, Reply};
 use placewright_placement::{Command, Outcome, Refusal, State};
 use placewright_scheduler::host_table::HostTable;
-use placewright_scheduler::request::{self, Unreadable};
+use placewright_scheduler::request::{self, RequestParseError};
 use placewright_scheduler::select::Scheduler;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -65,7 +65,7 @@ impl RoutedRequest<'_> {
         // A slower parser parses the body again, because its error names the field.
         let mut deserializer = serde_json::Deserializer::from_slice(self.body);
         let value = request::read(&mut deserializer)?;
-        deserializer.end().map_err(|error| Unreadable {
+        deserializer.end().map_err(|error| RequestParseError {
             field: ".".to_owned(),
             message: error.to_string(),
         })?;

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use placewright_tasks::{Task, pass, spawn_thread};
+use placewright_tasks::{Task, injection_point, spawn_thread};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
@@ -165,7 +165,7 @@ impl Writer {
         let mut recycled = Vec::new();
         loop {
             let mut batch = self.queue.take_batch(std::mem::take(&mut recycled));
-            pass(Task::AuditLog);
+            injection_point(Task::AuditLog);
             let is_idle = batch.events.is_empty() && batch.left_out == 0;
             if batch.reopen
                 && let Err(error) = self.sink.reopen()

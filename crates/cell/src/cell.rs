@@ -123,7 +123,10 @@ impl Cell {
         let tasks = Tasks::default();
         let outbox = outbox::run(Arc::clone(&shared), follower);
         tasks.spawn(Task::CellOutbox, outbox);
-        tasks.spawn(Task::CellAsks, claim_requests::run(Arc::clone(&shared)));
+        tasks.spawn(
+            Task::CellClaimRequests,
+            claim_requests::run(Arc::clone(&shared)),
+        );
         tasks.spawn(Task::CellTick, timers::tick(Arc::clone(&shared)));
         tasks.spawn(
             Task::CellRepeat,
@@ -155,7 +158,7 @@ impl Cell {
     /// Ends the cell: connections are closed, submitted events are made durable and answered, and
     /// the store is closed. A second call does nothing.
     pub async fn shutdown(&self) {
-        self.tasks.may_end();
+        self.tasks.allow_end();
         self.shared.stop.send_replace(true);
         self.tasks.join().await;
         let engine = self.shared.engine.clone();
@@ -192,7 +195,7 @@ impl Cell {
 
 impl Drop for Cell {
     fn drop(&mut self) {
-        self.tasks.may_end();
+        self.tasks.allow_end();
         self.shared.stop.send_replace(true);
     }
 }

@@ -57,7 +57,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         };
         if !claim_requests.is_empty() {
             let in_flight = InFlightRequests::new(&shared, claim_requests);
-            calls.spawn(contain_panic(ContainedWork::Ask, call(in_flight)));
+            calls.spawn(contain_panic(ContainedWork::ClaimRequest, call(in_flight)));
             continue;
         }
         tokio::select! {

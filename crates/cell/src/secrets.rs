@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use placewright_conductor::cell_conductor::{Effect, Event, Failure, Order, State, Step};
 use placewright_conductor::{HostId, InstanceId, Message, Spec};
 use placewright_link::LinkError;
-use placewright_secrets::{HeldSecrets, OpenError};
+use placewright_secrets::{OpenError, SecretCounts};
 
 use crate::shared::Shared;
 
@@ -43,7 +43,7 @@ pub(crate) fn seal_spec(
 ) -> Result<(), LinkError> {
     // What others have sealed cannot be opened here.
     spec.forget_secrets();
-    let taken = shared.options.sealer.take_in(instance, spec);
+    let taken = shared.options.sealer.seal_spec(instance, spec);
     taken.map(drop).map_err(|why| LinkError::Unavailable {
         peer: shared.peer(),
         why: format!("secrets cannot be sealed: {why}"),
@@ -88,7 +88,7 @@ fn open(shared: &Shared, order: &mut Order) -> Result<(), OpenError> {
         return shared
             .options
             .sealer
-            .hand_out(order.instance, &mut order.spec);
+            .open_spec(order.instance, &mut order.spec);
     }
     order.spec.forget_secrets();
     Ok(())
@@ -152,7 +152,7 @@ pub(crate) async fn keep_sealed(shared: Arc<Shared>) {
 
 async fn seal_again(shared: &Shared, with_bodies: bool) -> usize {
     let sealer = &shared.options.sealer;
-    let mut held = HeldSecrets::default();
+    let mut held = SecretCounts::default();
     let mut after = None;
     let mut replaced = 0;
     loop {
@@ -160,7 +160,7 @@ async fn seal_again(shared: &Shared, with_bodies: bool) -> usize {
             .engine
             .read_now(|machine| slice(&machine.0, after, with_bodies));
         for (instance, spec) in specs {
-            match sealer.renewed(instance, &spec, with_bodies) {
+            match sealer.resealed(instance, &spec, with_bodies) {
                 Ok(Some(new)) => {
                     sealer.count(&new, &mut held);
                     let event = Event::Reseal {
@@ -182,7 +182,7 @@ async fn seal_again(shared: &Shared, with_bodies: bool) -> usize {
         }
         tokio::task::yield_now().await;
     }
-    sealer.set_held(held);
+    sealer.set_secret_counts(held);
     replaced
 }
 

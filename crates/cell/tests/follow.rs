@@ -60,7 +60,11 @@ impl View {
             },
             CellEvent::State { host, update } => {
                 let state = self.states.entry(host).or_default();
-                assert_eq!(update.after(state.position), Receipt::Applied, "{update:?}");
+                assert_eq!(
+                    update.check_order(state.position),
+                    Receipt::Applied,
+                    "{update:?}"
+                );
                 state.position = (update.incarnation, update.sequence);
                 match &update.update {
                     HostUpdate::Full(report) => {

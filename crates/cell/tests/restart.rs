@@ -116,7 +116,7 @@ async fn a_silent_host_is_down_and_builds_go_elsewhere_until_it_comes_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_engines_on_one_store_never_both_win() {
     let journal = MemoryJournal::new();
-    let second = journal.another().unwrap();
+    let second = journal.try_clone().unwrap();
     let mut site = Site::new(1, 4, 32);
     let placement = std::sync::Arc::new(site.control.clone());
     let old = Cell::open_on(journal, options(cell(0)), (), placement)

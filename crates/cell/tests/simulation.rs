@@ -30,7 +30,7 @@ struct Simulation {
 
 impl Simulation {
     async fn open(&mut self, id: CellId) {
-        let journal = self.journals[&id].another().unwrap();
+        let journal = self.journals[&id].try_clone().unwrap();
         let placement = Arc::new(self.site.control.clone());
         let opened = Cell::open_on(journal, options(id), (), placement).await;
         self.site.cells.insert(id, opened.unwrap());

@@ -111,7 +111,7 @@ impl Found {
             ..Options::default()
         };
         let mut count = |spec: &Spec| {
-            for key in Sealer::keys_of(spec) {
+            for key in Sealer::key_ids_of(spec) {
                 *counts.entry(key).or_default() += 1;
             }
         };

@@ -51,8 +51,8 @@ impl SpecRow for Change {
         }
     }
 
-    fn of_spec(instance: InstanceId, spec: Box<Spec>) -> Self {
-        Self::Conductor(super_conductor::Change::of_spec(instance, spec))
+    fn from_spec(instance: InstanceId, spec: Box<Spec>) -> Self {
+        Self::Conductor(super_conductor::Change::from_spec(instance, spec))
     }
 }
 

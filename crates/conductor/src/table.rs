@@ -13,7 +13,7 @@ pub trait SpecRow: Sized {
     fn spec(&self) -> Option<(InstanceId, &Spec)>;
 
     /// Creates the fact that writes a spec.
-    fn of_spec(instance: InstanceId, spec: Box<Spec>) -> Self;
+    fn from_spec(instance: InstanceId, spec: Box<Spec>) -> Self;
 }
 
 /// A state that consists of tables.
@@ -75,7 +75,7 @@ macro_rules! tables {
                 }
             }
 
-            fn of_spec(
+            fn from_spec(
                 instance: crate::ids::InstanceId,
                 spec: Box<crate::spec::Spec>,
             ) -> Self {

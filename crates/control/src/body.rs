@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use placewright_conductor::SpecBody;
 use placewright_records::server::RawRequest;
-use placewright_scheduler::request::{RequestSpec, Unreadable};
+use placewright_scheduler::request::{RequestParseError, RequestSpec};
 
 /// The most requests that are cached; many instances share one.
 const CACHED_MAX: usize = 1024;
@@ -32,7 +32,7 @@ impl BodyCache {
     /// # Errors
     ///
     /// Names the field that is wrong.
-    pub(crate) fn read(&mut self, body: &SpecBody) -> Result<ParsedBody, Unreadable> {
+    pub(crate) fn read(&mut self, body: &SpecBody) -> Result<ParsedBody, RequestParseError> {
         let raw = RawRequest::find(body)?;
         let min_count = raw.min_count.and_then(|count| usize::try_from(count).ok());
         if let Some(request) = self.cached.get(raw.bytes()) {

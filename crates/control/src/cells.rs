@@ -243,7 +243,7 @@ impl CellFollower {
         let sealer = self.control().sealer();
         let open = spec
             .has_secrets()
-            .then(|| sealer.handed_out(instance, spec));
+            .then(|| sealer.opened_spec(instance, spec));
         open.flatten().is_some_and(|open| has_digest(&open, digest))
     }
 

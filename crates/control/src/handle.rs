@@ -178,7 +178,7 @@ impl ControlHandle {
     ) -> Result<Reply, LinkError> {
         let link = self.link(cell)?;
         if let CellOperation::Rebuild { instance, spec } = &mut operation
-            && let Err(why) = self.sealer().hand_out(*instance, spec)
+            && let Err(why) = self.sealer().open_spec(*instance, spec)
         {
             return Ok(Reply::Refused(format!(
                 "the secrets of the server cannot be opened: {why}"

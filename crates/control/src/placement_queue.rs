@@ -146,7 +146,7 @@ impl Shared {
     fn run(&self, submitted: &mpsc::UnboundedSender<Submitted>) {
         let mut planner = Planner::new(self.control.options().clone());
         while let Some(mut queued) = self.take() {
-            placewright_tasks::pass(Task::ControlPlaces);
+            placewright_tasks::injection_point(Task::ControlPlaces);
             planner.silent_cells = self.control.shared.views.read().silent_cells();
             while !queued.is_empty() && !self.queue.lock().is_stopping {
                 let contention = self.scheduler.contention();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use placewright_conductor::super_conductor::{Command, State};
 use placewright_conductor::{InstanceId, Message, Spec};
-use placewright_secrets::{HeldSecrets, Sealer};
+use placewright_secrets::{Sealer, SecretCounts};
 
 use crate::handle::ControlHandle;
 
@@ -32,7 +32,7 @@ pub(crate) fn open_for_cell(sealer: &Sealer, message: &mut Message) -> bool {
         | Message::ConfirmOrRevert { .. } => None,
     };
     let Some(spec) = spec else { return true };
-    match sealer.hand_out(instance, spec) {
+    match sealer.open_spec(instance, spec) {
         Ok(()) => true,
         Err(why) => {
             tracing::error!(%instance, %why, "an instance waits: its secrets cannot be opened");
@@ -45,7 +45,7 @@ pub(crate) fn open_for_cell(sealer: &Sealer, message: &mut Message) -> bool {
 /// how many specifications were replaced.
 pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> usize {
     let sealer = control.sealer();
-    let mut held = HeldSecrets::default();
+    let mut held = SecretCounts::default();
     let mut after = None;
     let mut replaced = 0;
     loop {
@@ -53,7 +53,7 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
             .engine()
             .read_now(|machine| slice(&machine.0.conductor, after, with_bodies));
         for (instance, spec) in specs {
-            match sealer.renewed(instance, &spec, with_bodies) {
+            match sealer.resealed(instance, &spec, with_bodies) {
                 Ok(Some(new)) => {
                     sealer.count(&new, &mut held);
                     let command = Command::Reseal {
@@ -75,7 +75,7 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
         }
         tokio::task::yield_now().await;
     }
-    sealer.set_held(held);
+    sealer.set_secret_counts(held);
     replaced
 }
 

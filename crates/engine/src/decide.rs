@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use parking_lot::RwLockWriteGuard;
-use placewright_tasks::{ContainedWork, caught_now};
+use placewright_tasks::{ContainedWork, contain_panic_sync};
 
 use crate::Machine;
 use crate::error::SubmitError;
@@ -99,7 +99,7 @@ impl<M: Machine> Decider<M> {
         let changes_before = self.changes.len();
         let changes = &mut self.changes;
         // Deciding does not change the state, so a panic harms only its own command.
-        let decision = caught_now(ContainedWork::Decision, || {
+        let decision = contain_panic_sync(ContainedWork::Decision, || {
             state.machine.decide(&pending.command, changes)
         });
         let Ok(result) = decision else {

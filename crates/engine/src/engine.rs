@@ -345,8 +345,8 @@ fn start<M: Machine>(
     history_receiver: mpsc::Receiver<HistoryRequest>,
 ) -> Result<Threads, RecoverError> {
     let stop = Arc::new(AtomicBool::new(false));
-    let snapshot_journal = journal.another()?;
-    let history_journal = journal.another()?;
+    let snapshot_journal = journal.try_clone()?;
+    let history_journal = journal.try_clone()?;
     let history = spawn(Task::EngineHistory, move || {
         history::run(history_journal, &history_receiver);
     })?;

@@ -31,7 +31,7 @@ const CACHED_CHUNKS_MAX: usize = 2;
 pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<HistoryRequest>) {
     let mut cached: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(CACHED_CHUNKS_MAX);
     while let Ok(HistoryRequest::Read { from, until, reply }) = requests.recv() {
-        placewright_tasks::pass(placewright_tasks::Task::EngineHistory);
+        placewright_tasks::injection_point(placewright_tasks::Task::EngineHistory);
         if reply.is_closed() {
             // The follower has been dropped.
             continue;

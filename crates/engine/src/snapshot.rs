@@ -37,7 +37,7 @@ pub(crate) fn run<M: Machine>(
     stop: &Arc<AtomicBool>,
 ) {
     while let Ok(request) = requests.recv() {
-        placewright_tasks::pass(placewright_tasks::Task::EngineSnapshot);
+        placewright_tasks::injection_point(placewright_tasks::Task::EngineSnapshot);
         let reply = match request {
             SnapshotRequest::Due => None,
             SnapshotRequest::Now(reply) => Some(reply),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use placewright_journal::Journal;
-use placewright_tasks::{Task, pass};
+use placewright_tasks::{Task, injection_point};
 
 use crate::Machine;
 use crate::commit::{self, Appended};
@@ -25,7 +25,7 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
     let mut decider = Decider::new();
     let mut last_append = None;
     while let Some(batches) = next_batches(shared, &mut decider, last_append) {
-        pass(Task::EngineWriter);
+        injection_point(Task::EngineWriter);
         last_append = commit::commit(shared, journal.as_mut(), batches);
     }
     // A checkpoint only speeds up the next start; durability does not depend on it.
@@ -148,7 +148,7 @@ pub(crate) fn run_pipelined<M: Machine>(shared: &Arc<Shared<M>>) {
         queue.ahead_busy = true;
         take_waiting(&mut queue, options.decide_commands_max, &mut decider);
         MutexGuard::unlocked(&mut queue, || {
-            pass(Task::EngineAhead);
+            injection_point(Task::EngineAhead);
             decider.decide(shared);
         });
         put_back(&mut queue, &mut decider);

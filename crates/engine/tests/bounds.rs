@@ -1,4 +1,4 @@
-//! Limits on what one command, or many at once, may cost the other callers.
+//! Limits that protect callers from large commands and from large numbers of commands of others.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -18,13 +18,14 @@ const MOVE: Command = Command::Move {
     amount: 1,
 };
 
-/// A record of the toy has 1 byte and 9 for each change; a move has two changes.
-const ONE_CHANGE: usize = 10;
+/// The size of a record with one change in bytes: 1 for the record and 9 for each change. A move has
+/// two changes.
+const ONE_CHANGE_BYTES: usize = 10;
 
 #[test]
-fn a_command_that_is_too_large_is_refused_alone_and_leaves_no_trace() {
+fn a_command_that_is_too_large_is_refused_and_has_no_effect() {
     let mut toy = Toy::new(Options {
-        record_bytes_max: ONE_CHANGE,
+        record_bytes_max: ONE_CHANGE_BYTES,
         ..Options::default()
     });
     toy.add(0, 5).unwrap().unwrap();
@@ -52,7 +53,7 @@ fn a_command_that_is_too_large_is_refused_alone_and_leaves_no_trace() {
         error,
         SubmitError::TooLarge {
             bytes: 19,
-            bytes_max: ONE_CHANGE
+            bytes_max: ONE_CHANGE_BYTES
         }
     ));
     assert!(
@@ -69,15 +70,15 @@ fn a_command_that_is_too_large_is_refused_alone_and_leaves_no_trace() {
         !toy.events
             .take()
             .iter()
-            .any(|event| matches!(event, Event::Failed(_)))
+            .any(|event| matches!(event, Event::AppendFailed(_)))
     );
 }
 
 #[test]
-fn no_append_is_larger_than_allowed_and_the_order_stays() {
+fn appends_are_limited_in_size_and_commands_keep_their_order() {
     for decide_commands_max in [1, 7, 1_000] {
         let mut toy = Toy::new(Options {
-            batch_bytes_max: 5 * ONE_CHANGE,
+            batch_bytes_max: 5 * ONE_CHANGE_BYTES,
             decide_commands_max,
             ..Options::default()
         });
@@ -89,7 +90,7 @@ fn no_append_is_larger_than_allowed_and_the_order_stays() {
         for (number, answer) in (1..).zip(answers) {
             assert_eq!(block_on(answer).unwrap(), Ok(number));
         }
-        // Callers are answered before observers are called; afterwards nothing is under way.
+        // Callers get their answers before observers are called. After the shutdown all were called.
         toy.engine.shutdown();
         let committed = toy
             .events
@@ -110,7 +111,7 @@ fn no_append_is_larger_than_allowed_and_the_order_stays() {
 }
 
 #[test]
-fn readers_have_their_turn_while_many_commands_are_decided() {
+fn reads_are_not_blocked_while_many_commands_are_decided() {
     let toy = Toy::new(Options {
         decide_commands_max: 10_000,
         ahead_commands_min: 10_000,
@@ -118,18 +119,18 @@ fn readers_have_their_turn_while_many_commands_are_decided() {
         decide_hold_max: Duration::from_millis(1),
         ..Options::default()
     });
-    // All of them are taken at once, when the append before them is done; none is decided ahead of that.
+    // All of them are decided together after the held append, and none before that.
     toy.faults.hold();
     let first = toy.engine.submit(Command::Slow { micros: 0 });
     toy.faults.wait_until_held();
     let answers: Vec<_> = (0..200)
         .map(|_| toy.engine.submit(Command::Slow { micros: 500 }))
         .collect();
-    let over = AtomicBool::new(false);
+    let is_done = AtomicBool::new(false);
     let seen = thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut seen = BTreeSet::new();
-            while !over.load(Ordering::Relaxed) {
+            while !is_done.load(Ordering::Relaxed) {
                 seen.insert(toy.engine.read_now(|counters| counters.values()[0]));
             }
             seen
@@ -139,9 +140,9 @@ fn readers_have_their_turn_while_many_commands_are_decided() {
         for answer in answers {
             block_on(answer).unwrap().unwrap();
         }
-        over.store(true, Ordering::Relaxed);
+        is_done.store(true, Ordering::Relaxed);
         reader.join().unwrap()
     });
-    // With a single hold of the lock, only the first and the last value would be seen.
+    // If the lock were held once for all of them, only the first and the last value would be seen.
     assert!(seen.len() > 2, "{seen:?}");
 }

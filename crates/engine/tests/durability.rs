@@ -1,4 +1,4 @@
-//! Answers never show what is not durable, and a failed append leaves no trace.
+//! Callers never see changes that are not durable, and a failed append has no effect.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -23,7 +23,7 @@ fn is_unavailable(answer: &toy::counters::Answer) -> bool {
 }
 
 #[test]
-fn what_was_answered_is_there_after_a_restart() {
+fn acknowledged_changes_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     for round in 1..=3 {
         let journal = SqliteJournal::open(directory.path(), SqliteOptions::default()).unwrap();
@@ -34,7 +34,7 @@ fn what_was_answered_is_there_after_a_restart() {
         };
         assert_eq!(engine.submit_blocking(add).unwrap(), Ok(5 * round));
         assert_eq!(block_on(engine.read(|c| c.values()[3])), 5 * round);
-        // Dropping the last handle closes the store, too.
+        // Dropping the last handle closes the store too.
         if round == 2 {
             engine.shutdown();
         }
@@ -51,7 +51,7 @@ fn only_changes_are_journaled() {
         Err(Refusal::TooMuch { value: 900 })
     );
     toy.add(1, 990).unwrap().unwrap();
-    // Refused after it had listed its first change.
+    // Refused after its first change was decided.
     let refused = Command::Move {
         from: 0,
         to: 1,
@@ -67,7 +67,7 @@ fn only_changes_are_journaled() {
 }
 
 #[test]
-fn a_command_that_panics_harms_only_itself() {
+fn a_panic_fails_only_its_command() {
     let mut toy = Toy::new(Options::default());
     toy.faults.hold();
     let before = toy.engine.submit(Command::Add {
@@ -88,7 +88,7 @@ fn a_command_that_panics_harms_only_itself() {
 }
 
 #[test]
-fn reads_wait_until_what_they_saw_is_durable() {
+fn reads_wait_until_everything_they_read_is_durable() {
     let toy = Toy::new(Options::default());
     toy.faults.hold();
     let mut write = Box::pin(toy.engine.submit(Command::Add {
@@ -108,7 +108,7 @@ fn reads_wait_until_what_they_saw_is_durable() {
 }
 
 #[test]
-fn a_read_of_what_is_undone_is_computed_again() {
+fn a_read_of_undone_changes_is_repeated() {
     let toy = Toy::new(Options::default());
     toy.add(0, 5).unwrap().unwrap();
     let digest = toy.digest();
@@ -134,12 +134,12 @@ fn a_read_of_what_is_undone_is_computed_again() {
 }
 
 #[test]
-fn a_reading_ends_when_all_that_its_looks_saw_is_durable() {
-    for is_kept in [true, false] {
+fn a_reading_completes_when_everything_it_read_is_durable() {
+    for is_durable in [true, false] {
         let toy = Toy::new(Options::default());
         toy.add(0, 5).unwrap().unwrap();
         toy.faults.hold();
-        if !is_kept {
+        if !is_durable {
             toy.faults.fail(Operation::Append, 0, 1, Fault::NoSpace);
         }
         let mut reading = Reading::default();
@@ -150,13 +150,13 @@ fn a_reading_ends_when_all_that_its_looks_saw_is_durable() {
             amount: 7,
         });
         toy.faults.wait_until_held();
-        // A look waits for nothing, whatever it sees.
+        // Reading a part does not wait, even if it reads changes that are not durable yet.
         assert_eq!(value(), 12);
         let mut end = Box::pin(toy.engine.wait_durable(reading));
         assert!(poll(&mut end).is_pending());
         toy.faults.release();
-        assert_eq!(block_on(end), is_kept);
-        assert_eq!(block_on(write).is_ok(), is_kept);
+        assert_eq!(block_on(end), is_durable);
+        assert_eq!(block_on(write).is_ok(), is_durable);
     }
     let toy = Toy::new(Options::default());
     let mut reading = Reading::default();
@@ -168,11 +168,11 @@ fn a_reading_ends_when_all_that_its_looks_saw_is_durable() {
 }
 
 #[test]
-fn a_failed_append_undoes_everything_behind_it() {
+fn a_failed_append_undoes_its_changes_and_all_later_ones() {
     for fault in [Fault::NoSpace, Fault::ReadOnly, Fault::Io] {
         let options = Options {
             ahead_commands_min: 1,
-            // Undone changes must not count against it.
+            // Undone changes must not count for the limit.
             batch_commands_max: 2,
             ..Options::default()
         };
@@ -186,7 +186,7 @@ fn a_failed_append_undoes_everything_behind_it() {
             amount: 1,
         });
         toy.faults.wait_until_held();
-        // Decided while the append is under way: a change, and a refusal, that both saw it.
+        // Decided during the append: commands that depend on its changes.
         let second = toy.engine.submit(Command::Move {
             from: 0,
             to: 1,
@@ -202,18 +202,18 @@ fn a_failed_append_undoes_everything_behind_it() {
         toy.faults.release();
         let answers = [block_on(first), block_on(second), block_on(third)];
         let unavailable = answers.iter().filter(|a| is_unavailable(a)).count();
-        // The third may have been taken just before the failure, and decided just after.
+        // The third may be decided after the failure.
         assert!(unavailable == 3 || (unavailable == 2 && answers[2].is_ok()));
         assert_eq!(toy.digest() == digest, unavailable == 3);
 
-        // The engine stays usable, and the journal has no trace of the failure.
+        // The engine remains usable, and the journal has none of the undone changes.
         assert_eq!(toy.add(2, 1).unwrap(), Ok(1));
         assert_eq!(toy.digest(), toy.recovered_digest());
     }
 }
 
 #[test]
-fn a_refusal_waits_for_what_it_was_decided_on() {
+fn a_refusal_waits_for_the_changes_that_it_depends_on() {
     let options = Options {
         ahead_commands_min: 1,
         ..Options::default()
@@ -224,7 +224,7 @@ fn a_refusal_waits_for_what_it_was_decided_on() {
         if fails {
             toy.faults.fail(Operation::Append, 0, 1, Fault::Io);
         }
-        let fills = toy.engine.submit(Command::Add {
+        let filling = toy.engine.submit(Command::Add {
             counter: 0,
             amount: 1_000,
         });
@@ -236,7 +236,7 @@ fn a_refusal_waits_for_what_it_was_decided_on() {
         eventually(|| toy.engine.queued() == 0);
         assert!(poll(&mut refused).is_pending());
         toy.faults.release();
-        assert_eq!(is_unavailable(&block_on(fills)), fails);
+        assert_eq!(is_unavailable(&block_on(filling)), fails);
         match block_on(refused) {
             Ok(Err(Refusal::TooMuch { value })) => assert!(!fails && value == 1_000),
             // Decided after the failure, when it fits.
@@ -248,37 +248,37 @@ fn a_refusal_waits_for_what_it_was_decided_on() {
 }
 
 #[test]
-fn while_the_store_fails_reads_go_on_and_writes_say_why() {
+fn while_the_store_fails_reads_succeed_and_writes_return_the_reason() {
     let mut toy = Toy::new(Options::default());
     toy.add(0, 5).unwrap().unwrap();
     toy.faults
         .fail(Operation::Append, 0, u64::MAX, Fault::NoSpace);
     for _ in 0..20 {
         let Err(SubmitError::Unavailable(reason)) = toy.add(0, 1) else {
-            panic!("it must fail")
+            panic!("the append must fail")
         };
         assert!(matches!(
             *reason,
             StoreError::Journal(JournalError::NoSpace { .. })
         ));
         assert_eq!(block_on(toy.engine.read(|c| c.values()[0])), 5);
-        // Commands that need no append are answered.
+        // Commands that need no append succeed.
         assert_eq!(toy.engine.submit_blocking(GET).unwrap(), Ok(5));
         assert_eq!(toy.add(0, 996).unwrap(), Err(Refusal::TooMuch { value: 5 }));
     }
-    toy.faults.heal();
+    toy.faults.cancel_all();
     assert_eq!(toy.add(0, 1).unwrap(), Ok(6));
     assert_eq!(toy.digest(), toy.recovered_digest());
-    let failures = toy.events.take();
-    let failed = failures
+    let events = toy.events.take();
+    let failed = events
         .iter()
-        .filter(|e| matches!(e, Event::Failed(1)))
+        .filter(|e| matches!(e, Event::AppendFailed(1)))
         .count();
     assert_eq!(failed, 20);
 }
 
 #[test]
-fn commands_that_wait_share_one_append() {
+fn waiting_commands_share_one_append() {
     let toy = Toy::new(Options::default());
     toy.faults.hold();
     let first = toy.engine.submit(Command::Add {
@@ -312,7 +312,7 @@ fn commands_that_wait_share_one_append() {
 }
 
 #[test]
-fn small_limits_change_how_not_what() {
+fn small_limits_do_not_change_the_results() {
     let options = Options {
         decide_commands_max: 3,
         batch_commands_max: 5,
@@ -337,7 +337,7 @@ fn small_limits_change_how_not_what() {
 }
 
 #[test]
-fn a_full_queue_refuses_and_recovers() {
+fn a_full_queue_refuses_commands_until_it_has_capacity_again() {
     let toy = Toy::new(Options {
         queue_commands_max: 2,
         ..Options::default()
@@ -362,7 +362,7 @@ fn a_full_queue_refuses_and_recovers() {
 }
 
 #[test]
-fn a_shutdown_answers_everybody() {
+fn a_shutdown_completes_all_submitted_commands() {
     let mut toy = Toy::new(Options::default());
     toy.faults.hold();
     let answers: Vec<_> = (0..200)
@@ -395,7 +395,7 @@ fn a_shutdown_answers_everybody() {
 }
 
 #[test]
-fn no_answer_is_lost_among_many_callers_and_failures() {
+fn all_callers_get_correct_answers_despite_failures() {
     let store = MemoryJournal::new();
     let mut toy = Toy::on(
         &store,
@@ -436,7 +436,7 @@ fn no_answer_is_lost_among_many_callers_and_failures() {
     let accepted: Vec<u64> = callers.into_iter().map(|c| c.join().unwrap()).collect();
     assert_eq!(toy.engine.read_now(|c| c.values()[..8].to_vec()), accepted);
     assert_eq!(toy.digest(), toy.recovered_digest());
-    let mut journal: Box<dyn Journal> = store.another().unwrap();
+    let mut journal: Box<dyn Journal> = store.try_clone().unwrap();
     assert_eq!(journal.end().unwrap(), accepted.iter().sum::<u64>());
     assert_eq!(toy.engine.read_now(Machine::digest), toy.recovered_digest());
 }

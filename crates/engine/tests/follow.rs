@@ -1,4 +1,4 @@
-//! The stream of durable entries.
+//! Followers, which read the durable entries in order.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -9,7 +9,7 @@ use placewright_journal::{Fault, Operation};
 use toy::counters::Change;
 use toy::{Command, Counters, Toy, block_on, poll};
 
-/// Takes entries until `last`, and checks that none is left out.
+/// Reads the entries after `after` up to `last`, and asserts that none is missing.
 fn take(follower: &mut Follower<Counters>, after: u64, last: u64) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut expected = after + 1;
@@ -26,7 +26,7 @@ fn take(follower: &mut Follower<Counters>, after: u64, last: u64) -> Vec<Change>
 }
 
 #[test]
-fn entries_come_in_order_from_any_place_from_memory_or_journal() {
+fn entries_are_returned_in_order_from_any_position() {
     for recent_bytes in [16 << 20, 1_000, 0] {
         let options = Options {
             recent_bytes,
@@ -56,7 +56,7 @@ fn entries_come_in_order_from_any_place_from_memory_or_journal() {
 }
 
 #[test]
-fn only_what_is_durable_is_shown() {
+fn followers_get_durable_entries_only() {
     let toy = Toy::new(Options::default());
     let mut follower = toy.engine.follow(0).unwrap();
     toy.faults.hold();
@@ -98,7 +98,7 @@ fn a_follower_ends_with_the_engine() {
 }
 
 #[test]
-fn entries_that_do_not_exist_or_are_gone_are_named() {
+fn following_entries_that_do_not_exist_or_were_trimmed_is_an_error() {
     let options = Options {
         retain_entries: 10,
         snapshots_kept: 1,
@@ -110,8 +110,8 @@ fn entries_that_do_not_exist_or_are_gone_are_named() {
     for _ in 0..30 {
         toy.add(0, 1).unwrap().unwrap();
     }
-    let ahead = toy.engine.follow(31).err().unwrap();
-    assert!(matches!(ahead, FollowError::Ahead { after: 31, end: 30 }));
+    let too_far = toy.engine.follow(31).err().unwrap();
+    assert!(matches!(too_far, FollowError::Ahead { after: 31, end: 30 }));
     block_on(toy.engine.snapshot()).unwrap();
     assert_eq!(toy.engine.first_held(), 21);
     let trimmed = toy.engine.follow(19).err().unwrap();
@@ -136,7 +136,7 @@ fn entries_that_do_not_exist_or_are_gone_are_named() {
     let failed = block_on(follower.next_entries()).unwrap().err().unwrap();
     assert!(matches!(failed, FollowError::Store(_)));
     take(&mut follower, 20, 30);
-    // Other followers share the entries that were read.
+    // Other followers use the entries that were read already.
     toy.faults.fail(Operation::Read, 0, 1, Fault::Io);
     take(&mut toy.engine.follow(25).unwrap(), 25, 30);
 }
@@ -155,7 +155,7 @@ fn a_follower_that_goes_back_gets_the_same_entries_again() {
         take(&mut follower, 0, 20);
         follower.go_back_to(7);
         take(&mut follower, 6, 20);
-        // Not beyond the entries that were returned.
+        // A follower cannot skip entries that it has not returned.
         follower.go_back_to(40);
         toy.add(0, 1).unwrap().unwrap();
         take(&mut follower, 20, 21);

@@ -1,4 +1,4 @@
-//! The engine's laws under random commands, failures, restarts and other writers.
+//! Invariants of the engine under random commands, failures, restarts and other writers.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,7 +16,7 @@ use toy::{Command, Counters, Toy, block_on};
 enum Step {
     /// Commands that are submitted concurrently.
     Submit(Vec<Command>),
-    /// Appends fail from some later time on.
+    /// After some further appends, the next ones fail.
     Fail {
         after: u64,
         times: u64,
@@ -66,16 +66,16 @@ fn options(retain_entries: u64) -> Options {
     }
 }
 
-/// Replays the accepted commands to compute the expected state.
+/// Computes the expected state from the accepted commands.
 struct Model {
     counters: Counters,
-    /// An append may be in the journal although its callers were told that it failed, or another
-    /// writer was there: the model no longer knows the state, only what the journal says.
-    uncertain: bool,
+    /// Whether the expected state is unknown: an append may be in the journal although it was reported
+    /// as failed, or another writer has appended entries. The state must still agree with the journal.
+    is_unknown: bool,
 }
 
 impl Model {
-    fn play(&mut self, command: &Command) -> Result<u64, toy::counters::Refusal> {
+    fn apply(&mut self, command: &Command) -> Result<u64, toy::counters::Refusal> {
         let mut changes = Vec::new();
         let result = self.counters.decide(command, &mut changes);
         if result.is_ok() {
@@ -87,7 +87,7 @@ impl Model {
     fn check(&mut self, commands: &[Command], answers: Vec<toy::counters::Answer>) {
         for (command, answer) in commands.iter().zip(answers) {
             match answer {
-                Ok(result) if !self.uncertain => assert_eq!(self.play(command), result),
+                Ok(result) if !self.is_unknown => assert_eq!(self.apply(command), result),
                 Ok(_) | Err(SubmitError::Unavailable(_)) => {}
                 other => panic!("{other:?}"),
             }
@@ -100,7 +100,7 @@ fn run(steps: Vec<Step>, retain_entries: u64) {
     let mut toy = Toy::new(options());
     let mut model = Model {
         counters: Counters::empty(),
-        uncertain: false,
+        is_unknown: false,
     };
     for step in steps {
         match step {
@@ -116,11 +116,11 @@ fn run(steps: Vec<Step>, retain_entries: u64) {
                 times,
                 fault,
             } => {
-                model.uncertain |= fault == Fault::LostAnswer;
+                model.is_unknown |= fault == Fault::LostAnswer;
                 toy.faults.fail(Operation::Append, after, times, fault);
             }
             Step::OtherWriter(command) => {
-                model.uncertain = true;
+                model.is_unknown = true;
                 let other = Toy::on(toy.journal.as_ref(), options());
                 other.engine.submit_blocking(command).unwrap().ok();
             }
@@ -129,7 +129,7 @@ fn run(steps: Vec<Step>, retain_entries: u64) {
             }
             Step::Restart => toy.restart(options()),
         }
-        if !model.uncertain {
+        if !model.is_unknown {
             assert_eq!(toy.digest(), model.counters.digest());
             assert_eq!(
                 block_on(toy.engine.read(Counters::digest)),
@@ -138,7 +138,7 @@ fn run(steps: Vec<Step>, retain_entries: u64) {
         }
     }
     // A successful append proves that its engine has applied all earlier entries.
-    toy.faults.heal();
+    toy.faults.cancel_all();
     let accepted = (0..COUNTERS).find(|&counter| toy.add(counter, 1).unwrap().is_ok());
     assert!(accepted.is_some());
     assert_eq!(toy.engine.durable_sequence(), toy.journal.end().unwrap());
@@ -151,7 +151,7 @@ fn run(steps: Vec<Step>, retain_entries: u64) {
         assert_eq!(
             toy.digest(),
             replayed(toy.journal.as_mut()),
-            "so do all entries"
+            "all entries give the live state"
         );
     }
     let within = |counters: &Counters| counters.values().iter().all(|&v| v <= LIMIT);
@@ -173,7 +173,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn accepted_is_kept_failed_is_gone_and_replay_equals_live(
+    fn accepted_changes_are_durable_failed_ones_are_undone_and_replay_gives_the_same_state(
         steps in prop::collection::vec(step(), 1..20),
         retain_entries in prop_oneof![Just(3), Just(u64::MAX)],
     ) {

@@ -1,4 +1,4 @@
-//! Recovery, and the snapshots that keep it short.
+//! Recovery, and the snapshots that shorten it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,7 +12,7 @@ use placewright_journal::{
 };
 use toy::{Command, Counters, Event, Toy, block_on, eventually};
 
-fn eager() -> Options {
+fn frequent_snapshots() -> Options {
     Options {
         snapshot_entries: 50,
         snapshot_duty: 1.0,
@@ -22,9 +22,9 @@ fn eager() -> Options {
 }
 
 fn fails_to_open(journal: &dyn Journal) -> RecoverError {
-    Engine::<Counters>::open(journal.another().unwrap(), Options::default(), ())
+    Engine::<Counters>::open(journal.try_clone().unwrap(), Options::default(), ())
         .err()
-        .expect("it must fail")
+        .expect("opening must fail")
 }
 
 fn write_snapshot(journal: &mut dyn Journal, sequence: u64, bytes: &[u8]) {
@@ -35,7 +35,7 @@ fn write_snapshot(journal: &mut dyn Journal, sequence: u64, bytes: &[u8]) {
 
 #[test]
 fn snapshots_are_made_in_the_background_and_shorten_the_start() {
-    let mut toy = Toy::new(eager());
+    let mut toy = Toy::new(frequent_snapshots());
     let mut sequence = 0;
     let mut counters = (0..10).cycle();
     let mut add = || {
@@ -43,7 +43,7 @@ fn snapshots_are_made_in_the_background_and_shorten_the_start() {
         sequence += 1;
     };
     (0..500).for_each(|_| add());
-    // Entries are trimmed behind the second snapshot: one that was made late has them all.
+    // Entries are trimmed only when there are two snapshots.
     eventually(|| {
         add();
         toy.engine.first_held() > 1
@@ -51,9 +51,9 @@ fn snapshots_are_made_in_the_background_and_shorten_the_start() {
     let events = toy.events.take();
     assert!(events.iter().any(|e| matches!(e, Event::Snapshot(_))));
     let digest = toy.digest();
-    toy.restart(eager());
+    toy.restart(frequent_snapshots());
     assert_eq!(toy.digest(), digest);
-    // Snapshots may have been made just before that, and just after.
+    // Snapshots may have been made shortly before and after the restart.
     let events = toy.events.take();
     let recovered: Vec<&Event> = events
         .iter()
@@ -70,7 +70,12 @@ fn snapshots_are_made_in_the_background_and_shorten_the_start() {
     };
     assert_eq!(*end, sequence);
     let snapshots = toy.journal.snapshots().unwrap();
-    assert!(*snapshot >= 50 && snapshots.iter().any(|kept| kept.sequence == *snapshot));
+    assert!(
+        *snapshot >= 50
+            && snapshots
+                .iter()
+                .any(|snapshot_info| snapshot_info.sequence == *snapshot)
+    );
     assert!(toy.journal.snapshots().unwrap().len() <= 2);
 }
 
@@ -86,7 +91,7 @@ fn a_snapshot_on_request_covers_everything_durable() {
         }
         let report = block_on(toy.engine.snapshot()).unwrap();
         assert_eq!(report.sequence, sequence);
-        // As long as there is only one snapshot, all entries are kept in case it is damaged.
+        // While there is only one snapshot, all entries are kept in case it is damaged.
         assert_eq!(report.first_held, sequence - 9);
         assert_eq!(block_on(toy.engine.snapshot()).unwrap().sequence, sequence);
     }
@@ -96,7 +101,7 @@ fn a_snapshot_on_request_covers_everything_durable() {
 }
 
 #[test]
-fn a_damaged_snapshot_is_passed_over() {
+fn a_damaged_snapshot_is_skipped() {
     let directory = tempfile::tempdir().unwrap();
     let open = || SqliteJournal::open(directory.path(), SqliteOptions::default()).unwrap();
     let damage = |sequence: u64| {
@@ -124,14 +129,14 @@ fn a_damaged_snapshot_is_passed_over() {
         snapshot: 1,
         sequence: 3,
     };
-    assert_eq!(toy.events.take(), [Event::Unusable(2), recovered]);
-    // The next snapshot is built from the older one as well.
+    assert_eq!(toy.events.take(), [Event::UnusableSnapshot(2), recovered]);
+    // The next snapshot is made from the older one, too.
     toy.add(0, 1).unwrap().unwrap();
     assert_eq!(block_on(toy.engine.snapshot()).unwrap().sequence, 4);
 
     toy.engine.shutdown();
     drop(toy);
-    // The other one still is.
+    // Snapshot 2 is still damaged.
     damage(4);
     assert!(matches!(
         fails_to_open(&open()),
@@ -160,7 +165,7 @@ fn a_snapshot_of_a_newer_release_is_refused() {
 }
 
 #[test]
-fn entries_that_cannot_be_used_are_named() {
+fn errors_name_the_entry_that_cannot_be_used() {
     let mut newer = MemoryJournal::new();
     newer.append(1, &[&[1], &[7]]).unwrap();
     assert!(matches!(
@@ -174,12 +179,12 @@ fn entries_that_cannot_be_used_are_named() {
         })
     ));
 
-    let mut senseless = MemoryJournal::new();
-    senseless.append(1, &[&[1, 0]]).unwrap();
-    let error = fails_to_open(&senseless);
+    let mut undecodable = MemoryJournal::new();
+    undecodable.append(1, &[&[1, 0]]).unwrap();
+    let error = fails_to_open(&undecodable);
     assert_eq!(error.to_string(), "entry 1 cannot be used");
 
-    // A snapshot ahead of the journal, as after a restored backup of half a store.
+    // A snapshot that is ahead of the journal, as after only a part of a store was restored.
     let directory = tempfile::tempdir().unwrap();
     let mut toy = Toy::on(
         &SqliteJournal::open(directory.path(), SqliteOptions::default()).unwrap(),
@@ -200,7 +205,7 @@ fn entries_that_cannot_be_used_are_named() {
             ..
         })
     ));
-    // Without the mark, as an earlier release leaves it, the snapshot still tells.
+    // Without the mark, as in a store of an earlier release, the snapshot shows what is missing.
     std::fs::remove_file(directory.path().join("mark")).unwrap();
     let journal = SqliteJournal::open(directory.path(), SqliteOptions::default()).unwrap();
     assert!(matches!(
@@ -214,10 +219,10 @@ fn entries_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn a_failed_snapshot_is_told_and_tried_again_and_harms_nothing() {
+fn a_failed_snapshot_is_reported_and_retried_without_other_effects() {
     let options = Options {
         snapshot_retry: std::time::Duration::ZERO,
-        ..eager()
+        ..frequent_snapshots()
     };
     let mut toy = Toy::new(options);
     toy.faults
@@ -252,9 +257,9 @@ fn a_shutdown_interrupts_a_snapshot() {
     for _ in 0..100 {
         toy.add(0, 1).unwrap().unwrap();
     }
-    let asked: Vec<_> = (0..1_000).map(|_| toy.engine.snapshot()).collect();
+    let snapshots: Vec<_> = (0..1_000).map(|_| toy.engine.snapshot()).collect();
     toy.engine.shutdown();
-    // Each snapshot was made or interrupted; every request was answered.
-    asked.into_iter().for_each(|a| drop(block_on(a)));
+    // Each snapshot was made or interrupted, and every call returns.
+    snapshots.into_iter().for_each(|a| drop(block_on(a)));
     assert_eq!(toy.digest(), toy.recovered_digest());
 }

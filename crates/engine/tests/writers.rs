@@ -1,4 +1,4 @@
-//! Several writers on one journal: one order, nothing lost, nothing twice.
+//! Several writers on one journal: all entries have one order, and none is lost or duplicated.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,7 +12,7 @@ use toy::counters::{LIMIT, Refusal};
 use toy::{Command, Counters, Event, Toy, block_on};
 
 #[test]
-fn who_comes_second_decides_again_on_what_the_first_wrote() {
+fn a_writer_decides_again_after_a_conflict() {
     let store = MemoryJournal::new();
     let (first, mut second) = (
         Toy::on(&store, Options::default()),
@@ -20,7 +20,7 @@ fn who_comes_second_decides_again_on_what_the_first_wrote() {
     );
     assert_eq!(first.add(0, 700).unwrap(), Ok(700));
     assert_eq!(first.add(1, 1).unwrap(), Ok(1));
-    // The second writer has not seen it: its own decision would have fitted.
+    // The second writer has not read it yet: by its own state the amount would fit.
     assert_eq!(
         second.add(0, 400).unwrap(),
         Err(Refusal::TooMuch { value: 700 })
@@ -45,7 +45,7 @@ fn who_comes_second_decides_again_on_what_the_first_wrote() {
 
 fn race(journal: &dyn Journal) {
     let engines: Vec<Engine<Counters>> = (0..2)
-        .map(|_| Engine::open(journal.another().unwrap(), Options::default(), ()).unwrap())
+        .map(|_| Engine::open(journal.try_clone().unwrap(), Options::default(), ()).unwrap())
         .collect();
     let callers: Vec<_> = (0..8)
         .map(|caller| {
@@ -67,9 +67,9 @@ fn race(journal: &dyn Journal) {
     assert_eq!(
         accepted,
         LIMIT / 3,
-        "the limit holds across both, and is reached"
+        "the limit holds for both engines together, and is reached"
     );
-    let mut journal = journal.another().unwrap();
+    let mut journal = journal.try_clone().unwrap();
     let recovered = placewright_engine::recover::<Counters>(journal.as_mut(), &()).unwrap();
     assert_eq!(recovered.machine.values()[0], accepted * 3);
     assert_eq!(recovered.sequence, accepted);
@@ -83,7 +83,7 @@ fn two_engines_race_on_one_journal() {
 }
 
 #[test]
-fn an_append_whose_answer_was_lost_is_found_again() {
+fn an_append_whose_acknowledgement_was_lost_is_recovered() {
     let mut toy = Toy::new(Options::default());
     toy.add(0, 1).unwrap().unwrap();
     toy.faults.fail(Operation::Append, 0, 1, Fault::LostAnswer);
@@ -94,7 +94,7 @@ fn an_append_whose_answer_was_lost_is_found_again() {
 }
 
 #[test]
-fn a_writer_that_cannot_catch_up_says_so_and_tries_again() {
+fn a_writer_that_cannot_catch_up_returns_an_error_and_retries() {
     let store = MemoryJournal::new();
     let toy = Toy::on(&store, Options::default());
     let other = Toy::on(&store, Options::default());
@@ -104,7 +104,7 @@ fn a_writer_that_cannot_catch_up_says_so_and_tries_again() {
     assert_eq!(toy.add(0, 1).unwrap(), Ok(6));
 
     // A newer release's entry cannot be decoded, but everything before it can be read.
-    let mut journal = store.another().unwrap();
+    let mut journal = store.try_clone().unwrap();
     journal.append(3, &[&[99]]).unwrap();
     for _ in 0..2 {
         assert!(matches!(toy.add(0, 1), Err(SubmitError::Unavailable(_))));

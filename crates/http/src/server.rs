@@ -171,13 +171,13 @@ impl Server {
             let AcceptedConnection {
                 stream,
                 remote,
-                place,
+                permit,
             } = admitted;
             // Without this option small responses wait for the acknowledgement of earlier ones.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
             }
-            serving.open(stream, remote, place);
+            serving.open(stream, remote, permit);
         };
         let (stage, time) = match &successor {
             Some(_) => (HANDS_OVER, self.service.options().hand_over_timeout),
@@ -198,7 +198,7 @@ impl Server {
                     successor.take(stream);
                 }
             }
-            limiter.empty().await;
+            limiter.wait_until_empty().await;
         };
         match tokio::time::timeout(time, drained).await {
             Ok(()) => Stopped::Drained,

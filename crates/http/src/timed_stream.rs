@@ -112,7 +112,7 @@ impl<S> TimedStream<S> {
             return *self.begun_since.get_or_insert_with(Instant::now) + self.times.head;
         }
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        let time = if self.connection_state.is_silent() {
+        let time = if self.connection_state.is_new() {
             self.times.first_byte
         } else {
             self.times.keep_alive
@@ -142,8 +142,8 @@ impl<S> TimedStream<S> {
         loop {
             let due = self.due();
             match ready!(self.overdue.poll(due, context)) {
-                TimerState::Over => return Poll::Ready(()),
-                TimerState::HeldUp => {
+                TimerState::Expired => return Poll::Ready(()),
+                TimerState::Suspended => {
                     self.waiting_since = None;
                     self.begun_since = None;
                 }
@@ -182,8 +182,8 @@ impl<S> TimedStream<S> {
         loop {
             let due = stalled.since + self.times.write;
             match ready!(stalled.clock.poll(due, context)) {
-                TimerState::Over => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-                TimerState::HeldUp => stalled.since = Instant::now(),
+                TimerState::Expired => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                TimerState::Suspended => stalled.since = Instant::now(),
             }
         }
     }
@@ -218,7 +218,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         // Hyper reads after a response is complete, and within the body of a request.
-        self.connection_state.waits();
+        self.connection_state.set_waiting();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         if result.is_pending() {
             ready!(self.poll_overdue(context));

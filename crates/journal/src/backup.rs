@@ -21,4 +21,4 @@ pub use file::PARTIAL_SUFFIX;
 pub use read::{Inspected, SeenBatch, inspect};
 pub use restore::{Restored, restore};
 pub use section::FORMAT;
-pub use write::{BackupOptions, BackupStep, Written, remove_left, write};
+pub use write::{BackupOptions, BackupProgress, Written, remove_left, write};

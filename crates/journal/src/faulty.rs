@@ -78,7 +78,7 @@ impl Faults {
     }
 
     /// Cancels all planned failures.
-    pub fn heal(&self) {
+    pub fn cancel_all(&self) {
         self.script.0.lock().plans.clear();
     }
 
@@ -289,9 +289,9 @@ impl Journal for Faulty {
         self.inner.checkpoint()
     }
 
-    fn another(&self) -> Result<Box<dyn Journal>, JournalError> {
+    fn try_clone(&self) -> Result<Box<dyn Journal>, JournalError> {
         Ok(Box::new(Self {
-            inner: self.inner.another()?,
+            inner: self.inner.try_clone()?,
             faults: self.faults.clone(),
         }))
     }

@@ -10,7 +10,7 @@ pub type Visit<'a> = dyn FnMut(u64, &[u8]) -> ControlFlow<()> + 'a;
 
 /// A durable, ordered log of opaque records, with snapshots. Every call blocks until it is done.
 ///
-/// One value serves one thread at a time; [`Journal::another`] makes more of them for one store.
+/// One value serves one thread at a time; [`Journal::try_clone`] opens a further handle on the same store.
 pub trait Journal: Send {
     /// Appends `records` as the entries `next_sequence`, `next_sequence + 1`, …
     ///
@@ -128,7 +128,7 @@ pub trait Journal: Send {
     ///
     /// # Errors
     /// When the store cannot be opened.
-    fn another(&self) -> Result<Box<dyn Journal>, JournalError>;
+    fn try_clone(&self) -> Result<Box<dyn Journal>, JournalError>;
 }
 
 impl<J: Journal + ?Sized> Journal for Box<J> {
@@ -192,8 +192,8 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
         (**self).checkpoint()
     }
 
-    fn another(&self) -> Result<Box<dyn Journal>, JournalError> {
-        (**self).another()
+    fn try_clone(&self) -> Result<Box<dyn Journal>, JournalError> {
+        (**self).try_clone()
     }
 }
 

@@ -175,7 +175,7 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn another(&self) -> Result<Box<dyn Journal>, JournalError> {
+    fn try_clone(&self) -> Result<Box<dyn Journal>, JournalError> {
         Ok(Box::new(Self {
             store: Arc::clone(&self.store),
         }))

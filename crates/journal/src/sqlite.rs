@@ -419,7 +419,7 @@ impl Journal for SqliteJournal {
             .map_err(self.store.sqlite("checkpoint"))
     }
 
-    fn another(&self) -> Result<Box<dyn Journal>, JournalError> {
+    fn try_clone(&self) -> Result<Box<dyn Journal>, JournalError> {
         let another = Self {
             connection: open::connect(&self.store, || Ok(()))?,
             store: Arc::clone(&self.store),

@@ -1,4 +1,4 @@
-//! Backups of a store, and stores made from them.
+//! Backups of stores, and restoring them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use placewright_journal::backup::{
-    BackupError, BackupOptions, BackupStep, Inspected, SeenBatch, Written, inspect, restore, write,
+    BackupError, BackupOptions, BackupProgress, Inspected, SeenBatch, Written, inspect, restore,
+    write,
 };
 use placewright_journal::{Journal, JournalError, SqliteJournal, SqliteOptions, verify};
 use rusqlite::Connection;
@@ -29,7 +30,7 @@ fn append(journal: &mut dyn Journal, batches: u64) {
     }
 }
 
-/// Batches of 100 KB.
+/// Appends batches of 100 kB.
 fn append_large(journal: &mut dyn Journal, batches: u64) {
     for _ in 0..batches {
         let first = journal.end().unwrap() + 1;
@@ -47,14 +48,14 @@ fn snapshot(journal: &mut dyn Journal, sequence: u64) {
     writer.finish().unwrap();
 }
 
-/// More than one chunk of a snapshot.
+/// The content of a snapshot, which is longer than one chunk.
 fn content(sequence: u64) -> Vec<u8> {
     (sequence..sequence + 1_500_000)
         .flat_map(|number| number.to_le_bytes()[..4].to_vec())
         .collect()
 }
 
-/// A folder with a store of ten batches of ten entries.
+/// A directory with a store of ten batches of ten entries, and a path for its backup.
 fn folder() -> (TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let (store, file) = (folder.path().join("store"), folder.path().join("backup"));
@@ -70,14 +71,14 @@ fn back_up(store: &Path, file: &Path) -> Result<Written, BackupError> {
 fn back_up_with(
     store: &mut SqliteJournal,
     file: &Path,
-    step: &mut dyn FnMut(&BackupStep),
+    progress: &mut dyn FnMut(&BackupProgress),
 ) -> Result<Written, BackupError> {
     let options = BackupOptions {
         name: &|_, _| file.to_path_buf(),
         files: &["cell-uuid"],
         bytes_per_second: None,
     };
-    write(store, &options, step)
+    write(store, &options, progress)
 }
 
 fn inspect_backup(file: &Path) -> Result<Inspected, BackupError> {
@@ -88,7 +89,7 @@ fn restore_to(file: &Path, store: &Path, last: u64) -> Result<(), BackupError> {
     restore(file, store, last, &mut |_| ())?.publish()
 }
 
-/// The entries of a store from the first that it holds on, which was found sound.
+/// The entries of a store and the number of the first. Asserts that the store is intact.
 fn entries(store: &Path) -> (u64, Vec<String>) {
     let mut journal = open(store);
     let found = verify(&mut journal, &mut |_| ()).unwrap();
@@ -115,7 +116,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn every_entry_of_a_backup_can_be_restored_to_and_nothing_behind_it_is_there() {
+fn a_store_can_be_restored_to_each_entry_of_a_backup() {
     let (folder, store, file) = folder();
     fs::write(store.join("cell-uuid"), "who it is\n").unwrap();
     let written = back_up(&store, &file).unwrap();
@@ -132,7 +133,7 @@ fn every_entry_of_a_backup_can_be_restored_to_and_nothing_behind_it_is_there() {
             fs::read_to_string(restored.join("cell-uuid")).unwrap(),
             "who it is\n"
         );
-        // It goes on where it ends.
+        // Further entries can be appended.
         append(&mut open(&restored), 1);
         assert_eq!(entries(&restored), (1, expected(1, last + 10)));
     }
@@ -140,7 +141,7 @@ fn every_entry_of_a_backup_can_be_restored_to_and_nothing_behind_it_is_there() {
 
 #[test]
 #[cfg(unix)]
-fn a_backup_and_a_restored_store_are_their_owners_alone() {
+fn only_the_owner_can_read_a_backup_and_a_restored_store() {
     let (folder, store, file) = folder();
     fs::write(store.join("cell-uuid"), "who it is\n").unwrap();
     back_up(&store, &file).unwrap();
@@ -155,7 +156,7 @@ fn a_backup_and_a_restored_store_are_their_owners_alone() {
 }
 
 #[test]
-fn a_trimmed_store_comes_with_its_oldest_sound_snapshot() {
+fn the_backup_of_a_trimmed_store_has_its_oldest_intact_snapshot() {
     let (folder, store, file) = folder();
     let mut journal = open(&store);
     for sequence in [30, 60] {
@@ -180,7 +181,7 @@ fn a_trimmed_store_comes_with_its_oldest_sound_snapshot() {
 }
 
 #[test]
-fn a_damaged_snapshot_is_named_and_a_younger_one_stands_in_for_it() {
+fn a_damaged_snapshot_is_reported_and_a_later_one_is_used() {
     let (folder, store, file) = folder();
     let mut journal = open(&store);
     for sequence in [30, 60] {
@@ -200,12 +201,15 @@ fn a_damaged_snapshot_is_named_and_a_younger_one_stands_in_for_it() {
     assert_eq!(entries(&restored), (61, expected(61, 100)));
 
     damage(&path(60));
-    let none = back_up_with(&mut journal, &folder.path().join("none"), &mut |_| ());
-    assert!(matches!(none, Err(BackupError::NoBase { .. })), "{none:?}");
-    assert_no_files(&folder, &["store", "backup", "restored"]);
+    let without_base = back_up_with(&mut journal, &folder.path().join("none"), &mut |_| ());
+    assert!(
+        matches!(without_base, Err(BackupError::NoBase { .. })),
+        "{without_base:?}"
+    );
+    assert_files(&folder, &["store", "backup", "restored"]);
 }
 
-/// Changes a byte in the middle.
+/// Changes a byte in the middle of a file.
 fn damage(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
     let middle = bytes.len() / 2;
@@ -213,15 +217,15 @@ fn damage(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-fn assert_no_files(folder: &TempDir, but: &[&str]) {
+fn assert_files(folder: &TempDir, allowed: &[&str]) {
     for entry in fs::read_dir(folder.path()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(but.contains(&name.as_str()), "{name} is left");
+        assert!(allowed.contains(&name.as_str()), "{name} was not removed");
     }
 }
 
 #[test]
-fn a_damaged_store_is_named_and_nothing_is_left_of_its_backup() {
+fn the_backup_of_a_damaged_store_fails_and_leaves_no_file() {
     let (folder, store, file) = folder();
     drop(open(&store));
     Connection::open(store.join("journal.sqlite"))
@@ -233,7 +237,7 @@ fn a_damaged_store_is_named_and_nothing_is_left_of_its_backup() {
         .unwrap();
     let error = back_up(&store, &file).unwrap_err();
     assert!(error.to_string().contains("entries 31 to 40"), "{error}");
-    assert_no_files(&folder, &["store"]);
+    assert_files(&folder, &["store"]);
 
     Connection::open(store.join("journal.sqlite"))
         .unwrap()
@@ -249,39 +253,39 @@ fn a_damaged_store_is_named_and_nothing_is_left_of_its_backup() {
         })
     );
     assert!(is_lost, "{error}");
-    assert_no_files(&folder, &["store"]);
+    assert_files(&folder, &["store"]);
 }
 
 #[test]
-fn a_backup_that_was_changed_or_cut_anywhere_is_refused() {
+fn a_changed_or_truncated_backup_is_refused() {
     let (folder, store, file) = folder();
     let mut journal = open(&store);
     append(&mut journal, 1);
     back_up_with(&mut journal, &file, &mut |_| ()).unwrap();
-    let sound = fs::read(&file).unwrap();
+    let intact = fs::read(&file).unwrap();
     let changed = folder.path().join("changed");
     let restored = folder.path().join("restored");
-    for at in 0..sound.len() {
-        let mut bytes = sound.clone();
+    for at in 0..intact.len() {
+        let mut bytes = intact.clone();
         bytes[at] ^= 1;
         fs::write(&changed, &bytes).unwrap();
         assert!(inspect_backup(&changed).is_err(), "byte {at}");
-        fs::write(&changed, &sound[..at]).unwrap();
+        fs::write(&changed, &intact[..at]).unwrap();
         assert!(inspect_backup(&changed).is_err(), "cut at {at}");
     }
-    fs::write(&changed, [&sound[..], b"x"].concat()).unwrap();
+    fs::write(&changed, [&intact[..], b"x"].concat()).unwrap();
     assert!(inspect_backup(&changed).is_err(), "longer");
-    for at in (0..sound.len()).step_by(sound.len() / 7) {
-        let mut bytes = sound.clone();
+    for at in (0..intact.len()).step_by(intact.len() / 7) {
+        let mut bytes = intact.clone();
         bytes[at] ^= 1;
         fs::write(&changed, &bytes).unwrap();
         assert!(restore_to(&changed, &restored, 110).is_err(), "byte {at}");
-        assert_no_files(&folder, &["store", "backup", "changed"]);
+        assert_files(&folder, &["store", "backup", "changed"]);
     }
 }
 
 #[test]
-fn what_is_there_is_never_written_over() {
+fn existing_files_are_never_overwritten() {
     let (folder, store, file) = folder();
     fs::write(&file, "something").unwrap();
     let error = back_up(&store, &file).unwrap_err();
@@ -291,32 +295,32 @@ fn what_is_there_is_never_written_over() {
     back_up(&store, &file).unwrap();
     let error = restore_to(&file, &store, 100).unwrap_err();
     assert!(matches!(error, BackupError::Exists { .. }), "{error}");
-    // Not even what has the name that the store would have for a while.
+    // Nor files with the temporary name of the store.
     let partial = folder.path().join("restored.partial");
     fs::create_dir(&partial).unwrap();
-    fs::write(partial.join("mine"), "mine").unwrap();
+    fs::write(partial.join("unrelated"), "unrelated").unwrap();
     let error = restore_to(&file, &folder.path().join("restored"), 100).unwrap_err();
     assert!(matches!(error, BackupError::Exists { .. }), "{error}");
-    assert!(partial.join("mine").exists());
+    assert!(partial.join("unrelated").exists());
     assert_eq!(entries(&store).1.len(), 100);
 }
 
 #[test]
-fn what_a_killed_backup_or_restore_left_is_no_hindrance() {
+fn leftovers_of_a_killed_backup_or_restore_are_removed() {
     let (folder, store, file) = folder();
     fs::write(folder.path().join("backup.partial"), "half").unwrap();
     back_up(&store, &file).unwrap();
-    assert_no_files(&folder, &["store", "backup"]);
+    assert_files(&folder, &["store", "backup"]);
     let restored = folder.path().join("restored");
-    let left = folder.path().join("restored.partial");
-    append(&mut open(&left), 3);
+    let leftover = folder.path().join("restored.partial");
+    append(&mut open(&leftover), 3);
     restore_to(&file, &restored, 100).unwrap();
     assert_eq!(entries(&restored), (1, expected(1, 100)));
-    assert_no_files(&folder, &["store", "backup", "restored"]);
+    assert_files(&folder, &["store", "backup", "restored"]);
 }
 
 #[test]
-fn two_at_a_time_to_the_same_place_do_not_mix() {
+fn concurrent_backups_or_restores_to_the_same_path_are_refused() {
     let (folder, store, file) = folder();
     let other = Cell::new(None);
     let mut journal = SqliteJournal::open_read_only(&store).unwrap();
@@ -336,7 +340,7 @@ fn two_at_a_time_to_the_same_place_do_not_mix() {
 }
 
 #[test]
-fn entries_that_are_given_up_meanwhile_make_it_begin_anew() {
+fn a_backup_starts_again_when_its_entries_are_trimmed() {
     let (folder, store, file) = folder();
     let mut journal = open(&store);
     append_large(&mut journal, 40);
@@ -345,7 +349,7 @@ fn entries_that_are_given_up_meanwhile_make_it_begin_anew() {
     let written = back_up_with(&mut reader, &file, &mut |_| {
         steps += 1;
         if steps == 1 {
-            // The service makes two snapshots and gives up everything before them.
+            // The service makes two snapshots and trims the entries before them.
             for sequence in [400, 500] {
                 snapshot(&mut journal, sequence);
             }
@@ -361,17 +365,17 @@ fn entries_that_are_given_up_meanwhile_make_it_begin_anew() {
 }
 
 #[test]
-fn the_log_does_not_grow_while_a_backup_is_made() {
+fn the_write_ahead_log_is_reset_during_a_backup() {
     let (_folder, store, file) = folder();
     let mut journal = open(&store);
     append_large(&mut journal, 20);
     let mut reader = SqliteJournal::open_read_only(&store).unwrap();
-    let is_over = AtomicBool::new(false);
+    let is_done = AtomicBool::new(false);
     let log = store.join("journal.sqlite-wal");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let record = vec![7; 100_000];
-            while !is_over.load(Ordering::Relaxed) {
+            while !is_done.load(Ordering::Relaxed) {
                 let next = journal.end().unwrap() + 1;
                 journal.append(next, &[&record]).unwrap();
             }
@@ -382,7 +386,7 @@ fn the_log_does_not_grow_while_a_backup_is_made() {
             bytes_per_second: Some(1 << 20),
         };
         let written = write(&mut reader, &options, &mut |_| ());
-        is_over.store(true, Ordering::Relaxed);
+        is_done.store(true, Ordering::Relaxed);
         written.unwrap();
     });
     let bytes = fs::metadata(log).unwrap().len();
@@ -390,7 +394,7 @@ fn the_log_does_not_grow_while_a_backup_is_made() {
 }
 
 #[test]
-fn the_pace_is_kept() {
+fn the_rate_limit_is_kept() {
     let (_folder, store, file) = folder();
     append_large(&mut open(&store), 40);
     let options = BackupOptions {
@@ -401,13 +405,13 @@ fn the_pace_is_kept() {
     let began = std::time::Instant::now();
     let mut reader = SqliteJournal::open_read_only(&store).unwrap();
     let written = write(&mut reader, &options, &mut |_| ()).unwrap();
-    let least = written.bytes as f64 / f64::from(4 << 20) - 0.1;
+    let seconds_min = written.bytes as f64 / f64::from(4 << 20) - 0.1;
     let took = began.elapsed().as_secs_f64();
-    assert!(took >= least, "{took} s for {} bytes", written.bytes);
+    assert!(took >= seconds_min, "{took} s for {} bytes", written.bytes);
 }
 
 #[test]
-fn batches_say_when_they_were_appended() {
+fn batches_have_the_time_of_their_append() {
     let (folder, store, file) = folder();
     let before = microseconds();
     append(&mut open(&store), 1);
@@ -420,7 +424,7 @@ fn batches_say_when_they_were_appended() {
     assert_eq!((seen.len(), last.first, last.last), (11, 101, 110));
     let at = last.appended_at.unwrap();
     assert!((before..=after).contains(&at), "{before} {at} {after}");
-    // A restored store still knows it, of a batch that was cut as well.
+    // A restored store still has the times, also that of a truncated batch.
     let (restored, again) = (folder.path().join("restored"), folder.path().join("again"));
     restore_to(&file, &restored, 105).unwrap();
     back_up(&restored, &again).unwrap();

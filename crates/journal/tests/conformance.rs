@@ -1,4 +1,4 @@
-//! The promises of every journal implementation, tested with each of them.
+//! The contract of the trait `Journal`, tested with each implementation.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,8 +11,8 @@ use placewright_journal::{
     SqliteOptions, compact, verify,
 };
 
-/// Runs a check on a fresh store of each engine.
-fn on_each(check: impl Fn(&mut dyn Journal)) {
+/// Runs a check on a new store of each implementation.
+fn with_each(check: impl Fn(&mut dyn Journal)) {
     check(&mut MemoryJournal::new());
     check(&mut Faulty::new(MemoryJournal::new(), Faults::new()));
     let directory = tempfile::tempdir().unwrap();
@@ -50,7 +50,7 @@ fn snapshot_bytes(journal: &mut dyn Journal, sequence: u64) -> Vec<u8> {
 
 #[test]
 fn entries_are_numbered_without_gaps_and_read_in_order() {
-    on_each(|journal| {
+    with_each(|journal| {
         assert_eq!(
             (journal.end().unwrap(), journal.first_held().unwrap()),
             (0, 1)
@@ -75,7 +75,7 @@ fn entries_are_numbered_without_gaps_and_read_in_order() {
 
 #[test]
 fn reading_stops_where_the_visitor_breaks() {
-    on_each(|journal| {
+    with_each(|journal| {
         append_numbered(journal, 1, 10);
         append_numbered(journal, 11, 20);
         for stop in [1, 10, 11, 20] {
@@ -93,7 +93,7 @@ fn reading_stops_where_the_visitor_breaks() {
 
 #[test]
 fn only_the_writer_at_the_end_appends() {
-    on_each(|journal| {
+    with_each(|journal| {
         append_numbered(journal, 1, 3);
         for wrong in [0, 1, 3, 5, 1_000] {
             for records in [&[b"x".as_slice()][..], &[]] {
@@ -111,11 +111,11 @@ fn only_the_writer_at_the_end_appends() {
 }
 
 #[test]
-fn handles_share_a_store_and_race_for_each_place() {
-    on_each(|journal| {
+fn handles_of_one_store_append_concurrently() {
+    with_each(|journal| {
         let writers: Vec<_> = (0..4_u8)
             .map(|writer| {
-                let mut journal = journal.another().unwrap();
+                let mut journal = journal.try_clone().unwrap();
                 thread::spawn(move || {
                     let mut next = 1;
                     for round in 0..25_u8 {
@@ -137,7 +137,7 @@ fn handles_share_a_store_and_race_for_each_place() {
         assert_eq!(entries.len(), 4 * 25 * 2);
         let mut rounds = [0_u8; 4];
         for pair in entries.chunks(2) {
-            assert_eq!(pair[0].1, pair[1].1, "a batch stays together");
+            assert_eq!(pair[0].1, pair[1].1, "the records of a batch are adjacent");
             let [writer, round] = pair[0].1[..] else {
                 panic!()
             };
@@ -153,8 +153,8 @@ fn handles_share_a_store_and_race_for_each_place() {
 }
 
 #[test]
-fn what_was_never_written_is_missing() {
-    on_each(|journal| {
+fn reading_entries_that_were_never_written_is_an_error() {
+    with_each(|journal| {
         append_numbered(journal, 1, 3);
         assert!(matches!(
             journal.read(6, &mut |_, _| ControlFlow::Continue(())),
@@ -181,7 +181,7 @@ fn what_was_never_written_is_missing() {
 
 #[test]
 fn a_snapshot_is_visible_when_it_is_finished() {
-    on_each(|journal| {
+    with_each(|journal| {
         append_numbered(journal, 1, 9);
         let large: Vec<u8> = (0..9_000_000_u32).map(|n| (n / 7) as u8).collect();
         {
@@ -210,8 +210,8 @@ fn a_snapshot_is_visible_when_it_is_finished() {
 }
 
 #[test]
-fn entries_are_trimmed_only_behind_a_snapshot() {
-    on_each(|journal| {
+fn only_entries_that_a_snapshot_covers_are_trimmed() {
+    with_each(|journal| {
         for first in (1..=400).step_by(2) {
             append_numbered(journal, first, first + 1);
         }
@@ -258,8 +258,8 @@ fn entries_are_trimmed_only_behind_a_snapshot() {
 }
 
 #[test]
-fn stats_count_and_compacting_keeps_what_was_asked() {
-    on_each(|journal| {
+fn stats_are_correct_and_compacting_retains_the_requested_entries() {
+    with_each(|journal| {
         for first in (1..=100).step_by(10) {
             append_numbered(journal, first, first + 9);
         }
@@ -269,15 +269,18 @@ fn stats_count_and_compacting_keeps_what_was_asked() {
         assert_eq!((stats.first_held, stats.end), (1, 100));
         assert_eq!(stats.record_bytes, 9 * 8 + 90 * 9 + 10);
         assert_eq!(stats.snapshots.len(), 1);
-        let done = compact(journal, 30).unwrap();
-        assert_eq!((done.first_held, done.entries_trimmed), (71, 70));
-        let done = compact(journal, 0).unwrap();
-        assert!(done.first_held > 90 && done.first_held <= 96);
+        let compaction = compact(journal, 30).unwrap();
+        assert_eq!(
+            (compaction.first_held, compaction.entries_trimmed),
+            (71, 70)
+        );
+        let compaction = compact(journal, 0).unwrap();
+        assert!(compaction.first_held > 90 && compaction.first_held <= 96);
         let mut seen = 0;
-        let found = verify(journal, &mut |sequence| seen = sequence).unwrap();
-        assert!(found.problems.is_empty());
+        let verification = verify(journal, &mut |sequence| seen = sequence).unwrap();
+        assert!(verification.problems.is_empty());
         assert_eq!(seen, 100);
-        assert_eq!(found.entries, 101 - done.first_held);
-        assert_eq!(found.snapshots, journal.snapshots().unwrap());
+        assert_eq!(verification.entries, 101 - compaction.first_held);
+        assert_eq!(verification.snapshots, journal.snapshots().unwrap());
     });
 }

@@ -1,4 +1,4 @@
-//! The loss of acknowledged entries is reported; and other users cannot read a store.
+//! The high-water mark: lost acknowledged entries are reported. Also the permissions of a store.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -25,8 +25,9 @@ fn append(journal: &mut dyn Journal, first: u64) {
     journal.append(first, &[record.as_slice(); 10]).unwrap();
 }
 
-/// Ten batches of ten entries, five of them in the database and five in its log, as after a kill.
-fn killed() -> TempDir {
+/// A store as after a kill: ten batches of ten entries, five of them in the database and five in its
+/// write-ahead log.
+fn killed_store() -> TempDir {
     let origin = tempfile::tempdir().unwrap();
     let mut journal = open(origin.path()).unwrap();
     for batch in 0..10 {
@@ -44,7 +45,7 @@ fn copy(origin: &Path) -> TempDir {
         let entry = entry.unwrap();
         fs::copy(entry.path(), directory.path().join(entry.file_name())).unwrap();
     }
-    // SQLite's shared files are gone too.
+    // SQLite's shared-memory file does not survive a crash of the machine.
     let _ = fs::remove_file(directory.path().join("journal.sqlite-shm"));
     directory
 }
@@ -54,13 +55,13 @@ fn problems(directory: &Path) -> Vec<JournalError> {
     verify(&mut journal, &mut |_| ()).unwrap().problems
 }
 
-fn refusal(directory: &Path) -> JournalError {
-    open(directory).err().expect("it must be refused")
+fn open_error(directory: &Path) -> JournalError {
+    open(directory).err().expect("opening must fail")
 }
 
 #[test]
-fn a_log_that_lost_its_end_is_refused_as_often_as_it_is_opened() {
-    let directory = killed();
+fn a_damaged_log_is_refused_each_time_it_is_opened() {
+    let directory = killed_store();
     let log = directory.path().join(LOG);
     let mut bytes = fs::read(&log).unwrap();
     // In the third of five appends.
@@ -68,7 +69,7 @@ fn a_log_that_lost_its_end_is_refused_as_often_as_it_is_opened() {
     bytes[frame + 100] ^= 1;
     fs::write(&log, &bytes).unwrap();
     for _ in 0..3 {
-        let error = refusal(directory.path());
+        let error = open_error(directory.path());
         let JournalError::Lost { first, last, .. } = error else {
             panic!("{error}");
         };
@@ -84,14 +85,14 @@ fn a_log_that_lost_its_end_is_refused_as_often_as_it_is_opened() {
             problems(directory.path())[..],
             [JournalError::Lost { last: 100, .. }]
         ));
-        assert_eq!(fs::read(&log).unwrap(), bytes, "what is left of it stays");
+        assert_eq!(fs::read(&log).unwrap(), bytes, "the log is not changed");
     }
 }
 
 #[test]
-fn a_log_that_was_cut_or_taken_away_is_refused_and_goes_on_when_the_loss_is_accepted() {
+fn a_truncated_or_missing_log_is_refused_until_the_loss_is_accepted() {
     for cut in [None, Some(0), Some(4096), Some(12_000)] {
-        let directory = killed();
+        let directory = killed_store();
         let log = directory.path().join(LOG);
         match cut {
             None => fs::remove_file(&log).unwrap(),
@@ -102,7 +103,7 @@ fn a_log_that_was_cut_or_taken_away_is_refused_and_goes_on_when_the_loss_is_acce
         }
         let JournalError::Lost {
             first, last: 100, ..
-        } = refusal(directory.path())
+        } = open_error(directory.path())
         else {
             panic!("not refused");
         };
@@ -119,25 +120,25 @@ fn a_log_that_was_cut_or_taken_away_is_refused_and_goes_on_when_the_loss_is_acce
 }
 
 #[test]
-fn rows_that_are_gone_at_the_end_are_missed() {
-    let directory = killed();
+fn deleted_rows_at_the_end_are_detected() {
+    let directory = killed_store();
     let database = Connection::open(directory.path().join(DATABASE)).unwrap();
     database
         .execute("DELETE FROM batch WHERE first > 70", [])
         .unwrap();
     drop(database);
     assert!(matches!(
-        refusal(directory.path()),
+        open_error(directory.path()),
         JournalError::Lost {
             first: 71,
             last: 100,
             ..
         }
     ));
-    // All of them, and those of a store whose file is empty.
+    // All entries of a store whose database is empty.
     fs::write(directory.path().join(DATABASE), b"").unwrap();
     assert!(matches!(
-        refusal(directory.path()),
+        open_error(directory.path()),
         JournalError::Lost {
             first: 1,
             last: 100,
@@ -158,8 +159,8 @@ fn rows_that_are_gone_at_the_end_are_missed() {
 }
 
 #[test]
-fn another_history_of_the_same_length_is_noticed() {
-    let directory = killed();
+fn a_database_with_another_history_is_detected() {
+    let directory = killed_store();
     let other = tempfile::tempdir().unwrap();
     let mut journal = open(other.path()).unwrap();
     for first in [1, 11, 21, 31, 41, 51, 61, 71, 81, 91, 101] {
@@ -170,7 +171,7 @@ fn another_history_of_the_same_length_is_noticed() {
         let _ = fs::remove_file(directory.path().join(name));
     }
     fs::copy(other.path().join(DATABASE), directory.path().join(DATABASE)).unwrap();
-    let error = refusal(directory.path());
+    let error = open_error(directory.path());
     assert!(
         matches!(
             error,
@@ -185,11 +186,11 @@ fn another_history_of_the_same_length_is_noticed() {
 }
 
 #[test]
-fn a_mark_that_is_missing_or_damaged_is_named_and_a_store_without_one_adopted() {
-    let directory = killed();
+fn a_missing_or_damaged_mark_is_an_error_except_in_stores_of_earlier_releases() {
+    let directory = killed_store();
     let mark = directory.path().join("mark");
     fs::write(&mark, [0; 12288]).unwrap();
-    let error = refusal(directory.path());
+    let error = open_error(directory.path());
     assert!(
         matches!(
             error,
@@ -202,7 +203,7 @@ fn a_mark_that_is_missing_or_damaged_is_named_and_a_store_without_one_adopted() 
         "{error}"
     );
     fs::remove_file(&mark).unwrap();
-    let error = refusal(directory.path());
+    let error = open_error(directory.path());
     assert!(
         matches!(
             error,
@@ -222,7 +223,7 @@ fn a_mark_that_is_missing_or_damaged_is_named_and_a_store_without_one_adopted() 
     assert_eq!((accepted.lost, accepted.end), (None, 100));
     assert_eq!(open(directory.path()).unwrap().notices(), []);
 
-    // As an earlier release leaves it.
+    // A store of an earlier release.
     fs::remove_file(&mark).unwrap();
     let database = Connection::open(directory.path().join(DATABASE)).unwrap();
     database
@@ -239,13 +240,13 @@ fn a_mark_that_is_missing_or_damaged_is_named_and_a_store_without_one_adopted() 
     assert_eq!(open(directory.path()).unwrap().notices(), []);
     fs::remove_file(&mark).unwrap();
     assert!(matches!(
-        refusal(directory.path()),
+        open_error(directory.path()),
         JournalError::NoMark { .. }
     ));
 }
 
 #[test]
-fn a_kill_between_an_append_and_its_mark_is_no_alarm() {
+fn a_kill_between_an_append_and_its_mark_is_not_an_error() {
     let origin = tempfile::tempdir().unwrap();
     let mut journal = open(origin.path()).unwrap();
     append(&mut journal, 1);
@@ -254,7 +255,7 @@ fn a_kill_between_an_append_and_its_mark_is_no_alarm() {
     let directory = copy(origin.path());
     fs::write(directory.path().join("mark"), &mark).unwrap();
     assert!(problems(directory.path()).is_empty());
-    // It is visible to every reader from now on, so the mark covers it.
+    // The entry can be read from now on, so opening updates the mark.
     assert_eq!(open(directory.path()).unwrap().end().unwrap(), 20);
     let database = Connection::open(directory.path().join(DATABASE)).unwrap();
     database
@@ -262,7 +263,7 @@ fn a_kill_between_an_append_and_its_mark_is_no_alarm() {
         .unwrap();
     drop(database);
     assert!(matches!(
-        refusal(directory.path()),
+        open_error(directory.path()),
         JournalError::Lost {
             first: 11,
             last: 20,
@@ -272,8 +273,8 @@ fn a_kill_between_an_append_and_its_mark_is_no_alarm() {
 }
 
 #[test]
-fn a_snapshot_keeps_what_its_log_lost() {
-    let directory = killed();
+fn lost_entries_that_a_snapshot_covers_are_not_lost_for_good() {
+    let directory = killed_store();
     let mut journal = open(directory.path()).unwrap();
     let mut writer = journal.write_snapshot(80).unwrap();
     writer.write_all(b"state").unwrap();
@@ -285,21 +286,21 @@ fn a_snapshot_keeps_what_its_log_lost() {
         .unwrap();
     drop(database);
     assert!(matches!(
-        refusal(directory.path()),
+        open_error(directory.path()),
         JournalError::Lost {
             first: 41,
             last: 100,
             ..
         }
     ));
-    let wanted = Acceptance {
+    let expected = Acceptance {
         lost: Some((81, 100)),
         end: 80,
         from_snapshot: true,
     };
     assert_eq!(
         SqliteJournal::accept_loss(directory.path()).unwrap(),
-        wanted
+        expected
     );
     let mut journal = open(directory.path()).unwrap();
     append(&mut journal, 81);
@@ -312,10 +313,10 @@ fn a_snapshot_keeps_what_its_log_lost() {
     drop(journal);
     assert!(problems(directory.path()).is_empty());
 
-    // Even where the database cannot be read at all.
+    // Even if the database cannot be read at all.
     fs::write(directory.path().join(DATABASE), [7; 8192]).unwrap();
     assert!(
-        refusal(directory.path())
+        open_error(directory.path())
             .to_string()
             .contains("entries up to 90 were acknowledged")
     );
@@ -327,8 +328,8 @@ fn a_snapshot_keeps_what_its_log_lost() {
 }
 
 #[test]
-fn accepting_a_loss_cuts_behind_a_damaged_entry_and_makes_nothing_up() {
-    let directory = killed();
+fn accepting_a_loss_truncates_the_log_at_a_damaged_entry() {
+    let directory = killed_store();
     let database = Connection::open(directory.path().join(DATABASE)).unwrap();
     database
         .execute("UPDATE batch SET checksum = 1 WHERE first = 61", [])
@@ -338,7 +339,7 @@ fn accepting_a_loss_cuts_behind_a_damaged_entry_and_makes_nothing_up() {
     assert_eq!((accepted.lost, accepted.end), (Some((61, 100)), 60));
     assert!(problems(directory.path()).is_empty());
 
-    let directory = killed();
+    let directory = killed_store();
     let accepted = SqliteJournal::accept_loss(directory.path()).unwrap();
     assert_eq!((accepted.lost, accepted.end), (None, 100));
     let absent = directory.path().join("absent");
@@ -350,10 +351,10 @@ fn accepting_a_loss_cuts_behind_a_damaged_entry_and_makes_nothing_up() {
 
 #[test]
 fn handles_share_one_mark() {
-    let directory = killed();
+    let directory = killed_store();
     let mut journal = open(directory.path()).unwrap();
     append(&mut journal, 101);
-    let mut other = journal.another().unwrap();
+    let mut other = journal.try_clone().unwrap();
     append(other.as_mut(), 111);
     append(&mut journal, 121);
     drop((journal, other));
@@ -370,9 +371,9 @@ mod modes {
     }
 
     #[test]
-    fn a_store_is_its_owners_alone_and_one_that_is_not_is_said() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = place.path().join("a/b/store");
+    fn only_the_owner_can_read_a_store_and_other_modes_cause_a_notice() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("a/b/store");
         let mut journal = open(&directory).unwrap();
         append(&mut journal, 1);
         let mut writer = journal.write_snapshot(10).unwrap();
@@ -381,7 +382,7 @@ mod modes {
         for path in [
             &directory,
             directory.parent().unwrap(),
-            &place.path().join("a"),
+            &parent.path().join("a"),
         ] {
             assert_eq!(mode(path), 0o700, "{}", path.display());
         }
@@ -400,7 +401,7 @@ mod modes {
         assert_eq!(
             open(&directory).unwrap().notices(),
             [],
-            "its files are closed still"
+            "its files still have restrictive modes"
         );
         let database = directory.join(DATABASE);
         fs::set_permissions(&database, fs::Permissions::from_mode(0o644)).unwrap();

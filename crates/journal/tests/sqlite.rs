@@ -1,4 +1,4 @@
-//! Faults of a store on disk.
+//! Stores on disk: damage, full disks, locks, formats and permissions.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -19,7 +19,7 @@ fn open(directory: &Path) -> Result<SqliteJournal, JournalError> {
 }
 
 fn failure<T>(result: Result<T, JournalError>) -> JournalError {
-    result.err().expect("it must fail")
+    result.err().expect("the call must fail")
 }
 
 /// Ten batches of ten entries: 1 to 10, 11 to 20, …
@@ -66,7 +66,7 @@ fn verified(directory: &TempDir) -> Verification {
 }
 
 #[test]
-fn a_store_keeps_everything_when_it_is_opened_again() {
+fn a_store_has_all_entries_when_it_is_opened_again() {
     let directory = store();
     for round in 0..3_u64 {
         let mut journal = open(directory.path()).unwrap();
@@ -77,7 +77,7 @@ fn a_store_keeps_everything_when_it_is_opened_again() {
 }
 
 #[test]
-fn a_damaged_entry_is_named_and_the_rest_stays_readable() {
+fn errors_name_a_damaged_entry_and_the_others_remain_readable() {
     let directory = store();
     flip(&directory.path().join("journal.sqlite"), b"<37>");
     let mut journal = open(directory.path()).unwrap();
@@ -93,16 +93,16 @@ fn a_damaged_entry_is_named_and_the_rest_stays_readable() {
     let text = error.to_string();
     assert!(text.contains("entries 31 to 40") && text.contains(directory.path().to_str().unwrap()));
     assert_eq!(read_all(&mut journal, 41).unwrap().len(), 60);
-    let found = verify(&mut journal, &mut |_| ()).unwrap();
-    assert_eq!(found.entries, 90);
+    let verification = verify(&mut journal, &mut |_| ()).unwrap();
+    assert_eq!(verification.entries, 90);
     assert!(matches!(
-        found.problems[..],
+        verification.problems[..],
         [JournalError::Damaged { first: 31, .. }]
     ));
 }
 
 #[test]
-fn a_lost_or_swapped_batch_is_noticed() {
+fn a_deleted_or_replaced_batch_is_detected() {
     let directory = store();
     database(&directory)
         .execute("DELETE FROM batch WHERE first = 21", [])
@@ -116,11 +116,11 @@ fn a_lost_or_swapped_batch_is_noticed() {
             "{error}"
         );
     }
-    let found = verify(&mut journal, &mut |_| ()).unwrap();
-    assert_eq!((found.entries, found.problems.len()), (90, 1));
+    let verification = verify(&mut journal, &mut |_| ()).unwrap();
+    assert_eq!((verification.entries, verification.problems.len()), (90, 1));
     drop(journal);
 
-    // A whole batch of another history: valid by itself, but not in this place.
+    // A batch of another history: valid by itself, but not after the batch before it.
     let other = tempfile::tempdir().unwrap();
     open(other.path())
         .unwrap()
@@ -138,9 +138,9 @@ fn a_lost_or_swapped_batch_is_noticed() {
         )
         .unwrap();
     drop(connection);
-    let found = verified(&directory);
+    let verification = verified(&directory);
     assert!(matches!(
-        found.problems[..],
+        verification.problems[..],
         [JournalError::Damaged {
             first: 21,
             last: 30,
@@ -150,7 +150,7 @@ fn a_lost_or_swapped_batch_is_noticed() {
 }
 
 #[test]
-fn a_database_that_is_damaged_in_its_structure_is_an_error() {
+fn a_database_with_a_damaged_structure_is_refused() {
     let directory = store();
     let path = directory.path().join("journal.sqlite");
     let mut bytes = fs::read(&path).unwrap();
@@ -162,11 +162,7 @@ fn a_database_that_is_damaged_in_its_structure_is_an_error() {
         failure(open(directory.path())),
         JournalError::DamagedStore { .. }
     ));
-    fs::write(
-        &path,
-        b"my shopping list, which is long enough to be looked at",
-    )
-    .unwrap();
+    fs::write(&path, b"a text file, which is long enough to be examined").unwrap();
     assert!(matches!(
         failure(open(directory.path())),
         JournalError::NotAJournal { .. }
@@ -174,7 +170,7 @@ fn a_database_that_is_damaged_in_its_structure_is_an_error() {
 }
 
 #[test]
-fn a_log_that_was_cut_anywhere_holds_whole_batches() {
+fn a_truncated_log_has_complete_batches_only() {
     let directory = tempfile::tempdir().unwrap();
     let mut journal = open(directory.path()).unwrap();
     for batch in 0..12_u64 {
@@ -192,7 +188,7 @@ fn a_log_that_was_cut_anywhere_holds_whole_batches() {
         fs::write(crashed.path().join("journal.sqlite-wal"), &log[..cut]).unwrap();
         fs::copy(directory.path().join("mark"), crashed.path().join("mark")).unwrap();
         let opened = open(crashed.path());
-        let is_whole = opened.is_ok();
+        let is_complete = opened.is_ok();
         let mut journal = match opened {
             Err(JournalError::Lost { last: 60, .. }) => {
                 SqliteJournal::accept_loss(crashed.path()).unwrap();
@@ -201,7 +197,11 @@ fn a_log_that_was_cut_anywhere_holds_whole_batches() {
             opened => opened.unwrap(),
         };
         let end = journal.end().unwrap();
-        assert_eq!(is_whole, end == 60, "what is missing is said");
+        assert_eq!(
+            is_complete,
+            end == 60,
+            "opening fails if entries are missing"
+        );
         assert_eq!(end % 5, 0);
         let records = read_all(&mut journal, 1).unwrap();
         assert_eq!(records.len() as u64, end);
@@ -214,7 +214,7 @@ fn a_log_that_was_cut_anywhere_holds_whole_batches() {
 }
 
 #[test]
-fn a_grown_log_holds_what_was_appended_and_a_store_without_room_does_without() {
+fn appends_reuse_a_preallocated_log_and_do_not_require_it() {
     let directory = store();
     let mut journal = open(directory.path()).unwrap();
     let before = read_all(&mut journal, 1).unwrap();
@@ -230,9 +230,9 @@ fn a_grown_log_holds_what_was_appended_and_a_store_without_room_does_without() {
     let next = before.len() as u64 + 1;
     journal.append(next, &[b"first"]).unwrap();
     journal.append(next + 1, &[&[7; 100_000]]).unwrap();
-    assert_eq!(log_bytes(), grown, "appends go where there is room");
+    assert_eq!(log_bytes(), grown, "appends reuse the allocated space");
 
-    // As after a crash: there is a log, and the store was not closed.
+    // A copy as after a crash, because the store was not closed.
     let crashed = tempfile::tempdir().unwrap();
     for name in ["journal.sqlite", "journal.sqlite-wal"] {
         fs::copy(directory.path().join(name), crashed.path().join(name)).unwrap();
@@ -262,7 +262,7 @@ fn a_grown_log_holds_what_was_appended_and_a_store_without_room_does_without() {
 }
 
 #[test]
-fn a_full_store_keeps_what_it_has_and_goes_on_when_there_is_room() {
+fn a_full_store_keeps_its_entries_and_accepts_appends_again_after_a_trim() {
     let directory = tempfile::tempdir().unwrap();
     let options = SqliteOptions {
         file_bytes_max: Some(200_000),
@@ -300,7 +300,7 @@ fn a_full_store_keeps_what_it_has_and_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn a_second_program_is_told_who_has_the_store() {
+fn a_second_process_gets_an_error_that_names_the_lock_holder() {
     let directory = store();
     let mut journal = open(directory.path()).unwrap();
     let error = failure(open(directory.path()));
@@ -309,7 +309,7 @@ fn a_second_program_is_told_who_has_the_store() {
     assert!(text.contains(directory.path().to_str().unwrap()));
     assert!(text.contains(&format!("process {}", std::process::id())));
 
-    // Reading is possible meanwhile, and sees new appends.
+    // It can be read meanwhile, including new entries.
     let mut reader = SqliteJournal::open_read_only(directory.path()).unwrap();
     journal.append(101, &[b"new"]).unwrap();
     assert_eq!(read_all(&mut reader, 101).unwrap(), [b"new"]);
@@ -325,7 +325,7 @@ fn a_second_program_is_told_who_has_the_store() {
     ));
 
     // The lock is held as long as any handle exists.
-    let handle = journal.another().unwrap();
+    let handle = journal.try_clone().unwrap();
     drop(journal);
     assert!(matches!(
         failure(open(directory.path())),
@@ -336,7 +336,7 @@ fn a_second_program_is_told_who_has_the_store() {
 }
 
 #[test]
-fn a_newer_format_is_refused_and_left_alone() {
+fn a_store_of_a_newer_format_is_refused_and_not_changed() {
     let directory = store();
     let connection = database(&directory);
     connection
@@ -376,7 +376,7 @@ fn a_newer_format_is_refused_and_left_alone() {
 }
 
 #[test]
-fn what_is_not_a_journal_is_refused() {
+fn other_files_and_databases_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, b"text").unwrap();
@@ -401,14 +401,14 @@ fn what_is_not_a_journal_is_refused() {
 }
 
 #[test]
-fn a_damaged_snapshot_hands_out_no_wrong_byte_and_trims_nothing() {
+fn a_damaged_snapshot_returns_no_wrong_bytes_and_prevents_trimming() {
     let directory = store();
     let state: Vec<u8> = (0..5_000_000_u32).map(|n| (n % 251) as u8).collect();
     let mut journal = open(directory.path()).unwrap();
     snapshot(&mut journal, 90, &state);
     let path = directory.path().join(format!("snapshot-{:020}", 90));
-    let sound = fs::read(&path).unwrap();
-    let last = sound.len();
+    let intact = fs::read(&path).unwrap();
+    let last = intact.len();
     for at in [
         0,
         9,
@@ -423,13 +423,13 @@ fn a_damaged_snapshot_hands_out_no_wrong_byte_and_trims_nothing() {
         last - 9,
         last - 1,
     ] {
-        let mut bytes = sound.clone();
+        let mut bytes = intact.clone();
         bytes[at] ^= 0x10;
         fs::write(&path, &bytes).unwrap();
         check_damaged(&mut journal, &state);
     }
     for length in [0, 10, 24, 1_000, 4_194_400, last - 16, last - 1] {
-        fs::write(&path, &sound[..length]).unwrap();
+        fs::write(&path, &intact[..length]).unwrap();
         check_damaged(&mut journal, &state);
     }
     assert_eq!(journal.first_held().unwrap(), 1);
@@ -458,19 +458,19 @@ fn check_damaged(journal: &mut dyn Journal, state: &[u8]) {
 }
 
 #[test]
-fn what_a_killed_program_left_of_a_snapshot_is_removed() {
+fn an_incomplete_snapshot_file_is_removed() {
     let directory = store();
-    let left = directory
+    let leftover = directory
         .path()
         .join("snapshot-00000000000000000007.partial");
-    fs::write(&left, b"half").unwrap();
+    fs::write(&leftover, b"half").unwrap();
     let mut journal = open(directory.path()).unwrap();
-    assert!(!left.exists());
+    assert!(!leftover.exists());
     assert_eq!(journal.snapshots().unwrap(), []);
 }
 
 #[test]
-fn verifying_finds_entries_that_nothing_stands_in_for() {
+fn verifying_finds_missing_entries_that_no_snapshot_covers() {
     let directory = store();
     let mut journal = open(directory.path()).unwrap();
     snapshot(&mut journal, 60, b"state");
@@ -500,9 +500,9 @@ mod read_only {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Root can write everywhere, so a root user runs this test as another user.
+    /// Root can write everywhere, so as root the test runs itself again as another user.
     #[test]
-    fn a_read_only_store_can_be_read_and_says_why_it_cannot_be_written() {
+    fn a_read_only_store_can_be_read_and_writing_is_an_error() {
         if let Some(directory) = std::env::var_os(CHILD) {
             return check(Path::new(&directory));
         }
@@ -512,12 +512,12 @@ mod read_only {
             protect(&entry.unwrap().path(), 0o444);
         }
         if fs::metadata(directory.path()).unwrap().uid() == 0 {
-            let place = tempfile::tempdir().unwrap();
-            protect(place.path(), 0o755);
-            let program = place.path().join("test");
+            let parent = tempfile::tempdir().unwrap();
+            protect(parent.path(), 0o755);
+            let program = parent.path().join("test");
             fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
             protect(&program, 0o755);
-            let name = "read_only::a_read_only_store_can_be_read_and_says_why_it_cannot_be_written";
+            let name = "read_only::a_read_only_store_can_be_read_and_writing_is_an_error";
             let status = Command::new(program)
                 .args(["--exact", name])
                 .env(CHILD, directory.path())

@@ -28,7 +28,7 @@ pub struct Limits {
 /// Counters of a limiter's decisions.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionMetrics {
-    /// Idle connections that were closed to make room for new ones.
+    /// Idle connections that were closed in favour of new ones.
     pub evicted: Counter,
     /// Connections that were refused because their peer had reached its limit.
     pub refused: Counter,
@@ -36,62 +36,58 @@ pub struct ConnectionMetrics {
     pub failed: Counter,
 }
 
-/// No request was answered yet: evicted first.
-const SILENT: u8 = 0;
-/// A request is being answered: never evicted.
+/// No response was sent yet: evicted first.
+const NEW: u8 = 0;
+/// A request is being processed: never evicted.
 const BUSY: u8 = 1;
-/// Waits for a further request: evicted if no connection is silent.
-const KEPT: u8 = 2;
-/// The answer may still be in transmission.
-const ANSWERED: u8 = 3;
+/// The connection was kept alive and waits for a further request: evicted if no connection is
+/// new.
+const KEPT_ALIVE: u8 = 2;
+/// The response may not have been sent completely.
+const RESPONDED: u8 = 3;
 
 /// The state of one connection. Its own task updates it, without a lock.
 #[derive(Debug)]
 pub struct ConnectionState {
-    condition: AtomicU8,
-    /// Whether no byte of a further request has arrived, and the last answer is sent completely.
+    phase: AtomicU8,
+    /// Whether no byte of a further request has arrived, and the last response was sent completely.
     idle: AtomicBool,
-    leave: AtomicBool,
+    must_close: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
 impl ConnectionState {
-    fn new(condition: u8) -> Self {
+    fn new(phase: u8) -> Self {
         Self {
-            condition: AtomicU8::new(condition),
+            phase: AtomicU8::new(phase),
             idle: AtomicBool::new(false),
-            leave: AtomicBool::new(false),
+            must_close: AtomicBool::new(false),
             waker: Mutex::new(None),
         }
     }
 
-    /// A state that no limiter counts, for connections without a limit.
-    pub fn alone() -> Arc<Self> {
-        Arc::new(Self::new(SILENT))
-    }
-
-    /// Records that the head of a request has arrived, or (`false`) that of its answer was
+    /// Records that the head of a request has arrived, or (`false`) that the head of its response was
     /// produced.
     pub fn set_busy(&self, busy: bool) {
-        let condition = if busy { BUSY } else { ANSWERED };
-        self.condition.store(condition, Ordering::Relaxed);
+        let phase = if busy { BUSY } else { RESPONDED };
+        self.phase.store(phase, Ordering::Relaxed);
     }
 
-    /// Records that the previous answer is complete and the next request is awaited.
-    pub fn waits(&self) {
-        if self.condition.load(Ordering::Relaxed) == ANSWERED {
-            self.condition.store(KEPT, Ordering::Relaxed);
+    /// Records that the previous response is complete and the next request is awaited.
+    pub fn set_waiting(&self) {
+        if self.phase.load(Ordering::Relaxed) == RESPONDED {
+            self.phase.store(KEPT_ALIVE, Ordering::Relaxed);
         }
     }
 
-    /// Whether a request is being answered.
+    /// Whether a request is being processed.
     pub fn is_busy(&self) -> bool {
-        self.condition.load(Ordering::Relaxed) == BUSY
+        self.phase.load(Ordering::Relaxed) == BUSY
     }
 
-    /// Whether no request was answered yet.
-    pub fn is_silent(&self) -> bool {
-        self.condition.load(Ordering::Relaxed) == SILENT
+    /// Whether no response was sent yet.
+    pub fn is_new(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) == NEW
     }
 
     /// Sets whether the connection is idle between two requests.
@@ -104,12 +100,12 @@ impl ConnectionState {
         self.idle.load(Ordering::Relaxed)
     }
 
-    /// Whether the connection should close as soon as it waits for its peer.
+    /// Whether the connection is evicted: it has to close as soon as it waits for its peer.
     pub fn must_close(&self) -> bool {
-        self.leave.load(Ordering::SeqCst)
+        self.must_close.load(Ordering::SeqCst)
     }
 
-    /// Registers the task that is woken when the connection should close or the server stops.
+    /// Registers the task that is woken when the connection has to close or the server stops.
     pub fn wake_by(&self, context: &Context<'_>) {
         *self.waker.lock() = Some(context.waker().clone());
     }
@@ -121,7 +117,7 @@ impl ConnectionState {
     }
 
     fn request_close(&self) {
-        self.leave.store(true, Ordering::SeqCst);
+        self.must_close.store(true, Ordering::SeqCst);
         self.wake();
     }
 }
@@ -132,13 +128,13 @@ pub struct ConnectionLimiter {
     limits: Limits,
     metrics: ConnectionMetrics,
     open_connections: Mutex<Connections>,
-    freed: Notify,
+    closed: Notify,
 }
 
 /// All connections, by peer.
 #[derive(Debug, Default)]
 struct Connections {
-    next: u64,
+    next_number: u64,
     total: usize,
     peers: HashMap<Peer, PeerConnections>,
 }
@@ -148,54 +144,54 @@ struct Connections {
 struct PeerConnections {
     /// The connections by age, the oldest first.
     open_connections: BTreeMap<u64, Arc<ConnectionState>>,
-    /// The number of them that were asked to close.
-    leaving: usize,
+    /// The number of them that have to close.
+    closing: usize,
 }
 
 impl PeerConnections {
-    fn staying(&self) -> usize {
-        self.open_connections.len().saturating_sub(self.leaving)
+    /// The number of connections that do not have to close.
+    fn remaining(&self) -> usize {
+        self.open_connections.len().saturating_sub(self.closing)
     }
 
-    fn count(&self, condition: u8) -> usize {
+    fn count(&self, phase: u8) -> usize {
         let open_connections = self.open_connections.values();
         open_connections
-            .filter(|connection_state| may_close(connection_state, condition))
+            .filter(|connection_state| is_evictable(connection_state, phase))
             .count()
     }
 
-    /// Asks the oldest connections in this condition to close; returns their number.
-    fn request_close(&mut self, condition: u8, most: usize) -> usize {
-        let mut asked = 0;
+    /// Evicts the oldest connections in this phase; returns their number.
+    fn evict(&mut self, phase: u8, most: usize) -> usize {
+        let mut evicted = 0;
         for connection_state in self.open_connections.values() {
-            if asked < most && may_close(connection_state, condition) {
+            if evicted < most && is_evictable(connection_state, phase) {
                 connection_state.request_close();
-                asked += 1;
+                evicted += 1;
             }
         }
-        self.leaving += asked;
-        asked
+        self.closing += evicted;
+        evicted
     }
 }
 
-fn may_close(connection_state: &ConnectionState, condition: u8) -> bool {
-    connection_state.condition.load(Ordering::Relaxed) == condition
-        && !connection_state.must_close()
+fn is_evictable(connection_state: &ConnectionState, phase: u8) -> bool {
+    connection_state.phase.load(Ordering::Relaxed) == phase && !connection_state.must_close()
 }
 
-/// When many connections are silent, several are evicted at once: one in [`TOGETHER`], at most
-/// [`TOGETHER_MAX`].
-const TOGETHER: usize = 16;
-const TOGETHER_MAX: usize = 32;
+/// When many connections are new, several are evicted at once: one in [`EVICTED_ONE_IN`], at most
+/// [`EVICTED_MAX`].
+const EVICTED_ONE_IN: usize = 16;
+const EVICTED_MAX: usize = 32;
 
 /// The decision about a new connection.
 #[derive(Debug)]
-pub(crate) enum Entry {
-    In(ConnectionPermit),
+pub(crate) enum Admission {
+    Admitted(ConnectionPermit),
     /// Its peer has reached its limit, and none of the peer's connections can be evicted.
-    PeerFull,
-    /// There is no room; connections that can be evicted were asked to close.
-    Full,
+    PeerLimitReached,
+    /// The total limit is reached; connections were evicted as far as possible.
+    LimitReached,
 }
 
 impl ConnectionLimiter {
@@ -205,7 +201,7 @@ impl ConnectionLimiter {
             limits,
             metrics,
             open_connections: Mutex::default(),
-            freed: Notify::new(),
+            closed: Notify::new(),
         })
     }
 
@@ -223,45 +219,49 @@ impl ConnectionLimiter {
         self.open_connections.lock().total
     }
 
-    /// Admits a connection if there is room.
-    pub(crate) fn enter(self: &Arc<Self>, remote: SocketAddr) -> Entry {
+    /// Admits a connection if the limits allow it.
+    pub(crate) fn admit(self: &Arc<Self>, remote: SocketAddr) -> Admission {
         let peer = Peer::from(remote);
         let mut open_connections = self.open_connections.lock();
         let limit = self.limits.per_peer;
         if let Some(own) = open_connections.peers.get_mut(&peer)
             && limit > 0
-            && own.staying() >= limit
+            && own.remaining() >= limit
         {
-            // A connection that has been answered is worth more than a silent one.
-            if own.request_close(SILENT, 1) == 0 {
+            // Connections on which a response was sent are preferred to new ones.
+            if own.evict(NEW, 1) == 0 {
                 self.metrics.refused.inc();
-                return Entry::PeerFull;
+                return Admission::PeerLimitReached;
             }
             self.metrics.evicted.inc();
         }
         if open_connections.total >= self.limits.connections {
-            let asked = open_connections.make_room();
-            self.metrics.evicted.inc_by(asked as u64);
-            return Entry::Full;
+            let evicted = open_connections.evict();
+            self.metrics.evicted.inc_by(evicted as u64);
+            return Admission::LimitReached;
         }
-        Entry::In(self.register(&mut open_connections, peer, SILENT))
+        Admission::Admitted(self.register(&mut open_connections, peer, NEW))
     }
 
     /// Admits a connection taken over from the previous process, regardless of the limits.
     pub fn inherit(self: &Arc<Self>, remote: SocketAddr) -> ConnectionPermit {
-        self.register(&mut self.open_connections.lock(), Peer::from(remote), KEPT)
+        self.register(
+            &mut self.open_connections.lock(),
+            Peer::from(remote),
+            KEPT_ALIVE,
+        )
     }
 
     fn register(
         self: &Arc<Self>,
         open_connections: &mut Connections,
         peer: Peer,
-        condition: u8,
+        phase: u8,
     ) -> ConnectionPermit {
-        let number = open_connections.next;
-        open_connections.next += 1;
+        let number = open_connections.next_number;
+        open_connections.next_number += 1;
         open_connections.total += 1;
-        let connection_state = Arc::new(ConnectionState::new(condition));
+        let connection_state = Arc::new(ConnectionState::new(phase));
         let own = open_connections.peers.entry(peer).or_default();
         own.open_connections
             .insert(number, Arc::clone(&connection_state));
@@ -273,10 +273,10 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Asks an idle connection of the peer with the most of them to close.
-    pub(crate) fn make_room(&self) {
-        let asked = self.open_connections.lock().make_room();
-        self.metrics.evicted.inc_by(asked as u64);
+    /// Evicts idle connections of the peer with the most of them.
+    pub(crate) fn evict(&self) {
+        let evicted = self.open_connections.lock().evict();
+        self.metrics.evicted.inc_by(evicted as u64);
     }
 
     /// Wakes the tasks of all connections, for example because the server stops.
@@ -293,44 +293,44 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Waits until a connection has ended since the last call.
-    pub(crate) async fn freed(&self) {
-        self.freed.notified().await;
+    /// Waits until a connection has closed since the last call.
+    pub(crate) async fn wait_until_closed(&self) {
+        self.closed.notified().await;
     }
 
     /// Waits until no connection is open.
-    pub async fn empty(&self) {
+    pub async fn wait_until_empty(&self) {
         while self.connections() > 0 {
-            self.freed().await;
+            self.wait_until_closed().await;
         }
     }
 }
 
 impl Connections {
-    /// Asks connections of the peer with the most idle ones to close; returns their number.
-    fn make_room(&mut self) -> usize {
-        for condition in [SILENT, KEPT] {
+    /// Evicts idle connections of the peer with the most of them; returns their number.
+    fn evict(&mut self) -> usize {
+        for phase in [NEW, KEPT_ALIVE] {
             let counts = self
                 .peers
                 .iter()
-                .map(|(peer, own)| (own.count(condition), *peer));
+                .map(|(peer, own)| (own.count(phase), *peer));
             let Some((count, peer)) = counts.max().filter(|(count, _)| *count > 0) else {
                 continue;
             };
-            let most = if condition == SILENT {
-                (count / TOGETHER).clamp(1, TOGETHER_MAX)
+            let most = if phase == NEW {
+                (count / EVICTED_ONE_IN).clamp(1, EVICTED_MAX)
             } else {
                 1
             };
             if let Some(own) = self.peers.get_mut(&peer) {
-                return own.request_close(condition, most);
+                return own.evict(phase, most);
             }
         }
         0
     }
 }
 
-/// The place of an open connection; dropping it makes room.
+/// The permit of an open connection. Dropping it frees its share of the limits.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
@@ -353,14 +353,14 @@ impl Drop for ConnectionPermit {
         if let Some(own) = open_connections.peers.get_mut(&self.peer) {
             own.open_connections.remove(&self.number);
             if self.connection_state.must_close() {
-                own.leaving = own.leaving.saturating_sub(1);
+                own.closing = own.closing.saturating_sub(1);
             }
             if own.open_connections.is_empty() {
                 open_connections.peers.remove(&self.peer);
             }
         }
         drop(open_connections);
-        self.limiter.freed.notify_one();
+        self.limiter.closed.notify_one();
     }
 }
 
@@ -382,72 +382,75 @@ mod tests {
         SocketAddr::from(([127, 0, 0, last], 1))
     }
 
-    fn enter(limiter: &Arc<ConnectionLimiter>, last: u8) -> ConnectionPermit {
-        match limiter.enter(from(last)) {
-            Entry::In(place) => place,
+    fn admit(limiter: &Arc<ConnectionLimiter>, last: u8) -> ConnectionPermit {
+        match limiter.admit(from(last)) {
+            Admission::Admitted(permit) => permit,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn who_has_most_silent_connections_makes_room() {
+    fn a_connection_of_the_peer_with_most_new_ones_is_evicted() {
         let limiter = limiter(6, 0);
-        let few: Vec<ConnectionPermit> = (0..2).map(|_| enter(&limiter, 1)).collect();
-        let many: Vec<ConnectionPermit> = (0..3).map(|_| enter(&limiter, 2)).collect();
-        let kept = enter(&limiter, 3);
-        kept.connection_state().set_busy(true);
-        kept.connection_state().set_busy(false);
-        kept.connection_state().waits();
-        assert!(matches!(limiter.enter(from(4)), Entry::Full));
-        let leaving = |places: &[ConnectionPermit]| {
-            let leaving = places
+        let few: Vec<ConnectionPermit> = (0..2).map(|_| admit(&limiter, 1)).collect();
+        let many: Vec<ConnectionPermit> = (0..3).map(|_| admit(&limiter, 2)).collect();
+        let kept_alive = admit(&limiter, 3);
+        kept_alive.connection_state().set_busy(true);
+        kept_alive.connection_state().set_busy(false);
+        kept_alive.connection_state().set_waiting();
+        assert!(matches!(limiter.admit(from(4)), Admission::LimitReached));
+        let closing = |permits: &[ConnectionPermit]| {
+            let closing = permits
                 .iter()
-                .filter(|place| place.connection_state().must_close());
-            leaving.count()
+                .filter(|permit| permit.connection_state().must_close());
+            closing.count()
         };
-        assert_eq!((leaving(&few), leaving(&many)), (0, 1));
+        assert_eq!((closing(&few), closing(&many)), (0, 1));
         assert!(many[0].connection_state().must_close(), "the oldest");
         drop(many);
-        let _others: Vec<ConnectionPermit> = (0..3).map(|_| enter(&limiter, 4)).collect();
-        assert!(!kept.connection_state().must_close());
+        let _others: Vec<ConnectionPermit> = (0..3).map(|_| admit(&limiter, 4)).collect();
+        assert!(!kept_alive.connection_state().must_close());
     }
 
     #[test]
-    fn kept_connections_make_room_last_and_busy_ones_never() {
+    fn kept_alive_connections_are_evicted_last_and_busy_ones_never() {
         let limiter = limiter(2, 0);
-        let (first, second) = (enter(&limiter, 1), enter(&limiter, 1));
+        let (first, second) = (admit(&limiter, 1), admit(&limiter, 1));
         first.connection_state().set_busy(true);
         second.connection_state().set_busy(true);
-        assert!(matches!(limiter.enter(from(2)), Entry::Full));
+        assert!(matches!(limiter.admit(from(2)), Admission::LimitReached));
         assert!(!first.connection_state().must_close() && !second.connection_state().must_close());
         second.connection_state().set_busy(false);
-        assert!(matches!(limiter.enter(from(2)), Entry::Full));
+        assert!(matches!(limiter.admit(from(2)), Admission::LimitReached));
         assert!(
             !second.connection_state().must_close(),
-            "its answer is on its way"
+            "its response may not be sent completely"
         );
-        second.connection_state().waits();
-        assert!(matches!(limiter.enter(from(2)), Entry::Full));
+        second.connection_state().set_waiting();
+        assert!(matches!(limiter.admit(from(2)), Admission::LimitReached));
         assert!(!first.connection_state().must_close() && second.connection_state().must_close());
         drop(second);
-        enter(&limiter, 2);
+        admit(&limiter, 2);
         assert_eq!(limiter.metrics.evicted.get(), 1);
     }
 
     #[test]
-    fn one_peer_has_no_more_than_its_share() {
+    fn one_peer_has_no_more_connections_than_its_limit() {
         let limiter = limiter(10, 2);
-        let (first, second) = (enter(&limiter, 1), enter(&limiter, 1));
+        let (first, second) = (admit(&limiter, 1), admit(&limiter, 1));
         first.connection_state().set_busy(true);
-        // A silent connection makes room for a new one of the same peer.
-        let third = enter(&limiter, 1);
+        // A new connection is evicted in favour of a further one of the same peer.
+        let third = admit(&limiter, 1);
         assert!(second.connection_state().must_close() && !first.connection_state().must_close());
         third.connection_state().set_busy(true);
-        assert!(matches!(limiter.enter(from(1)), Entry::PeerFull));
-        enter(&limiter, 2);
+        assert!(matches!(
+            limiter.admit(from(1)),
+            Admission::PeerLimitReached
+        ));
+        admit(&limiter, 2);
         drop(third);
         drop(second);
-        enter(&limiter, 1);
+        admit(&limiter, 1);
         assert_eq!(limiter.metrics.refused.get(), 1);
         drop(first);
         assert_eq!(limiter.connections(), 0);

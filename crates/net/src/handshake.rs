@@ -1,8 +1,7 @@
 //! TLS handshakes: limits, a time-out, threads of their own, and counters.
 //!
-//! The signatures of a handshake take up to a millisecond of a processor. They are computed on the
-//! threads of [`HandshakeLimits`]' executor, so that connections which are past their handshake wait
-//! for none of it.
+//! The signatures of a handshake take up to a millisecond of processor time. They are computed on a
+//! separate executor, so that they do not delay established connections.
 
 use std::fmt;
 use std::io;
@@ -18,21 +17,21 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::handshake_places::HandshakePlaces;
+use crate::handshake_limiter::HandshakeLimiter;
 use crate::peer_timer::peer_timeout;
 
-/// The first byte of every TLS connection: the type of a record with a handshake's message. No
-/// request of HTTP begins with it.
+/// The first byte of every TLS connection: the content type of a handshake record. No HTTP request
+/// begins with it.
 pub const TLS_RECORD: u8 = 0x16;
 
 /// The limits of handshakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandshakeLimits {
-    /// The most handshakes under way at a time.
+    /// The maximum number of handshakes under way.
     pub total: usize,
-    /// The most handshakes of one peer under way at a time.
+    /// The maximum number of handshakes under way of one peer.
     pub per_peer: usize,
-    /// The longest time of a handshake, with the time that it waits for its place.
+    /// The time-out of a handshake, including the time that it waits for a permit.
     pub timeout: Duration,
 }
 
@@ -46,25 +45,25 @@ impl Default for HandshakeLimits {
     }
 }
 
-/// Why there is no connection.
+/// Why a handshake failed.
 #[derive(Debug, Error)]
 pub enum HandshakeError {
     /// The client did not finish in time.
     #[error("the handshake was not finished in time")]
     TimedOut,
-    /// The client made no progress, and others needed the place.
+    /// The client made no progress, and its permit was needed for another handshake.
     #[error("the handshake made no progress, and others needed its place")]
     Displaced,
-    /// The client went away, or the connection broke.
+    /// The client closed the connection, or the connection failed.
     #[error("the connection broke: {0}")]
     Broken(#[source] io::Error),
-    /// One side refused the other.
+    /// The client or the server rejected the handshake.
     #[error("{0}")]
     Refused(#[source] rustls::Error),
 }
 
 impl HandshakeError {
-    /// The reason as one of a few words, for a metric.
+    /// The reason as a label value of a metric, of which there are few.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::TimedOut => "timeout",
@@ -91,7 +90,7 @@ fn reason(error: &rustls::Error) -> &'static str {
             | PeerIncompatible::Tls12NotOfferedOrEnabled
             | PeerIncompatible::Tls13RequiredForQuic
             | PeerIncompatible::SupportedVersionsExtensionRequired
-            // Clients of versions before 1.2 have no such extension.
+            // Clients of versions before 1.2 do not send this extension.
             | PeerIncompatible::SignatureAlgorithmsExtensionRequired,
         ) => "version",
         rustls::Error::PeerIncompatible(_) => "no_common_cipher",
@@ -102,12 +101,12 @@ fn reason(error: &rustls::Error) -> &'static str {
     }
 }
 
-/// Carries handshakes out.
+/// Carries out TLS handshakes within limits.
 #[derive(Clone)]
 pub struct Handshakes {
-    places: Arc<HandshakePlaces>,
+    limiter: Arc<HandshakeLimiter>,
     timeout: Duration,
-    /// The threads that compute; those of the caller if there are none.
+    /// The runtime on whose threads handshakes are computed; if none, the caller's.
     executor: Option<Handle>,
 }
 
@@ -121,20 +120,21 @@ impl fmt::Debug for Handshakes {
 }
 
 impl Handshakes {
-    /// Handshakes within these limits, computed on the threads of `executor`, a runtime of its own.
+    /// Creates an acceptor of handshakes with these limits. They are computed on the threads of
+    /// `executor`, or on the caller's if there is none.
     pub fn new(limits: HandshakeLimits, executor: Option<Handle>) -> Self {
         Self {
-            places: HandshakePlaces::new(limits.total, limits.per_peer),
+            limiter: HandshakeLimiter::new(limits.total, limits.per_peer),
             timeout: limits.timeout,
             executor,
         }
     }
 
-    /// Shakes hands with a client. Cancel safe as far as a connection can be: it is closed.
+    /// Carries out the handshake with a client. If the future is dropped, the connection is closed.
     ///
     /// # Errors
     ///
-    /// There is no connection, and why.
+    /// [`HandshakeError`]; the connection is closed.
     pub async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         stream: S,
@@ -142,27 +142,26 @@ impl Handshakes {
         config: Arc<ServerConfig>,
     ) -> Result<TlsStream<S>, HandshakeError> {
         let handshake = async {
-            let place = self.places.enter(remote).await;
-            let place = place.ok_or(HandshakeError::Displaced)?;
+            let permit = self.limiter.acquire(remote).await;
+            let permit = permit.ok_or(HandshakeError::Displaced)?;
             let accept = TlsAcceptor::from(config).accept(stream);
             tokio::select! {
-                accepted = self.run(accept) => accepted.map_err(of_io),
-                () = place.must_go() => Err(HandshakeError::Displaced),
+                accepted = self.run(accept) => accepted.map_err(from_io),
+                () = permit.wait_until_displaced() => Err(HandshakeError::Displaced),
             }
         };
         let finished = peer_timeout(self.timeout, handshake).await;
         finished.unwrap_or(Err(HandshakeError::TimedOut))
     }
 
-    /// Runs a handshake on its threads. The socket belongs to the caller's runtime all the time,
-    /// which wakes whoever waits for it.
+    /// Runs a handshake on the executor. The socket stays registered with the caller's runtime.
     async fn run<T: Send + 'static>(
         &self,
         accept: impl Future<Output = io::Result<T>> + Send + 'static,
     ) -> io::Result<T> {
         match &self.executor {
             None => accept.await,
-            Some(executor) => match Aborted(executor.spawn(accept)).await {
+            Some(executor) => match AbortOnDrop(executor.spawn(accept)).await {
                 Ok(accepted) => accepted,
                 Err(error) => Err(io::Error::other(error)),
             },
@@ -170,10 +169,10 @@ impl Handshakes {
     }
 }
 
-/// A task that ends when nobody waits for it any more.
-struct Aborted<T>(JoinHandle<T>);
+/// A task that is aborted when its handle is dropped.
+struct AbortOnDrop<T>(JoinHandle<T>);
 
-impl<T> Future for Aborted<T> {
+impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T, tokio::task::JoinError>;
 
     fn poll(
@@ -184,14 +183,14 @@ impl<T> Future for Aborted<T> {
     }
 }
 
-impl<T> Drop for Aborted<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// rustls' errors come in errors of I/O.
-fn of_io(error: io::Error) -> HandshakeError {
+/// The error of a handshake, which may be an error of rustls inside an I/O error.
+fn from_io(error: io::Error) -> HandshakeError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     match inner.cloned() {
         Some(error) => HandshakeError::Refused(error),

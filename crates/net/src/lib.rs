@@ -1,18 +1,17 @@
-//! How Placewright's servers take connections.
+//! How Placewright's servers accept connections.
 //!
-//! - [`ConnectionLimiter`] bounds how many connections a listener has, in total and for each peer,
-//!   and knows which of them wait for their peer only. When there is no room, one of those makes
-//!   room.
-//! - [`Listener`] accepts connections through a limiter. Where the system has no descriptors left
-//!   it waits.
-//! - [`Handshakes`] carries TLS handshakes out: so many at a time, of each peer and in total, on
-//!   threads of their own.
-//! - [`PeerTimer`] and [`peer_timeout`] limit the time that a peer may take, and count only time in
-//!   which the peer was at fault: after a pause of this process what has arrived is read first.
+//! - [`ConnectionLimiter`] limits the number of connections of a listener, in total and for each
+//!   peer. At a limit it evicts connections that are idle, because they only wait for their peer.
+//! - [`Listener`] accepts connections through a limiter. When the system has no file descriptors
+//!   left, it retries after a delay.
+//! - [`Handshakes`] carries out TLS handshakes on threads of their own, with limits on the number
+//!   under way, in total and for each peer.
+//! - [`PeerTimer`] and [`peer_timeout`] are time-outs for peers that do not count time in which this
+//!   process was suspended: data that has arrived meanwhile is read first.
 
 mod connection_limiter;
 mod handshake;
-mod handshake_places;
+mod handshake_limiter;
 mod listener;
 mod peer;
 mod peer_timer;

@@ -9,19 +9,19 @@ use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-use crate::connection_limiter::{ConnectionLimiter, ConnectionPermit, Entry};
+use crate::connection_limiter::{Admission, ConnectionLimiter, ConnectionPermit};
 use crate::peer::Peer;
 
 /// The delay after a failed accept (no file descriptors left, for example); it doubles with each
 /// further failure.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// The interval of looking for idle connections to evict while there is no room.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The interval at which idle connections are evicted while the limit is reached.
+const EVICTION_INTERVAL: Duration = Duration::from_millis(20);
 /// The minimum interval between log lines about recurring failures.
-const LOG_EVERY: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// An accepted connection with its place.
+/// An accepted connection with its permit.
 #[derive(Debug)]
 pub struct AcceptedConnection {
     /// The socket of the connection.
@@ -29,7 +29,7 @@ pub struct AcceptedConnection {
     /// The address of the client.
     pub remote: SocketAddr,
     /// Counts the connection as open until it is dropped.
-    pub place: ConnectionPermit,
+    pub permit: ConnectionPermit,
 }
 
 /// Accepts connections through a [`ConnectionLimiter`].
@@ -37,16 +37,16 @@ pub struct AcceptedConnection {
 pub struct Listener {
     listener: TcpListener,
     limiter: Arc<ConnectionLimiter>,
-    /// An accepted connection that waits for room.
+    /// An accepted connection that waits until the limiter admits it.
     waiting: Option<(TcpStream, SocketAddr)>,
     retry: Duration,
     logged: Option<Instant>,
-    /// Formats the answer to a refused connection.
+    /// Formats the response to a refused connection.
     refusal: fn(&str) -> String,
 }
 
 impl Listener {
-    /// A listener for a listening socket. `refusal` formats a sentence as the answer to a refused
+    /// A listener for a listening socket. `refusal` formats a sentence as the response to a refused
     /// client.
     pub fn new(
         listener: TcpListener,
@@ -63,32 +63,33 @@ impl Listener {
         }
     }
 
-    /// Waits for the next connection that there is room for. Cancel safe.
+    /// Waits for the next connection that the limiter admits. Cancel safe.
     pub async fn next(&mut self) -> AcceptedConnection {
         loop {
             let Some((stream, remote)) = self.waiting.take() else {
                 self.accept().await;
                 continue;
             };
-            match self.limiter.enter(remote) {
-                Entry::In(place) => {
+            match self.limiter.admit(remote) {
+                Admission::Admitted(permit) => {
                     return AcceptedConnection {
                         stream,
                         remote,
-                        place,
+                        permit,
                     };
                 }
-                Entry::PeerFull => self.refuse(&stream, remote),
-                Entry::Full => {
+                Admission::PeerLimitReached => self.refuse(&stream, remote),
+                Admission::LimitReached => {
                     self.waiting = Some((stream, remote));
-                    // Connections that were asked to leave do so at once, or get a request first.
-                    let _ = tokio::time::timeout(LOOK_EVERY, self.limiter.freed()).await;
+                    // An evicted connection closes at once, unless a request arrives on it first.
+                    let closed = self.limiter.wait_until_closed();
+                    let _ = tokio::time::timeout(EVICTION_INTERVAL, closed).await;
                 }
             }
         }
     }
 
-    /// The accepted connection that has no place yet, if there is one.
+    /// The accepted connection that was not admitted yet, if there is one.
     pub fn into_waiting(self) -> Option<TcpStream> {
         self.waiting.map(|(stream, _)| stream)
     }
@@ -99,12 +100,12 @@ impl Listener {
                 self.retry = RETRY_MIN;
                 self.waiting = Some(accepted);
             }
-            // The failure concerns that client only.
+            // Only the client of that connection is affected.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 self.limiter.metrics().failed.inc();
-                if needs_descriptors(&error) {
-                    self.limiter.make_room();
+                if is_out_of_resources(&error) {
+                    self.limiter.evict();
                 }
                 if self.may_log() {
                     tracing::warn!(
@@ -127,28 +128,31 @@ impl Listener {
             limits.per_peer,
             limits.per_peer_option
         );
-        // A fresh send buffer takes the whole answer; otherwise it is not worth waiting for.
+        // The send buffer of a new connection has space for the whole response. If it has not, waiting
+        // for it is not worthwhile.
         let _ = stream.try_write((self.refusal)(&why).as_bytes());
         if self.may_log() {
             tracing::warn!("{why}: further ones are refused");
         }
     }
 
+    /// Whether the minimum interval since the last log line is over; counts a log line if so.
     fn may_log(&mut self) -> bool {
         let now = Instant::now();
-        let may = self
+        let is_due = self
             .logged
-            .is_none_or(|logged| now.duration_since(logged) >= LOG_EVERY);
-        if may {
+            .is_none_or(|logged| now.duration_since(logged) >= LOG_INTERVAL);
+        if is_due {
             self.logged = Some(now);
         }
-        may
+        is_due
     }
 }
 
-fn needs_descriptors(error: &io::Error) -> bool {
+/// Whether the system is out of file descriptors or memory.
+fn is_out_of_resources(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
         .into_iter()
-        .any(|one| Some(one) == errno)
+        .any(|exhausted| Some(exhausted) == errno)
 }

@@ -1,10 +1,10 @@
-//! The unit by which connections are counted.
+//! The unit by which the connections of clients are counted.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A peer as limits count it: an IPv4 address, or a /64 network of IPv6, because one customer
-/// usually has all of that.
+/// A peer as limits count it: an IPv4 address, or a /64 network of IPv6, because a network of that
+/// size is usually assigned to one customer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Peer {
     /// An IPv4 address, counted as a whole.

@@ -1,6 +1,6 @@
-//! Laws of the search for candidates, over random fleets and queries.
+//! Properties of the search for candidates, tested with random fleets and queries.
 //!
-//! `PROPTEST_CASES` sets how many each law sees (default 256; the full run is 10,000).
+//! `PROPTEST_CASES` sets the number of cases of each test (default 256; the full run has 10,000).
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 /// A candidate in the model's representation.
 fn found(state: &State, candidates: &Candidates, index: usize) -> Found {
-    let candidate = candidates.get(index).expect("within the answer");
+    let candidate = candidates.get(index).expect("within the candidates");
     let amounts = candidate.allocations().iter().map(|one| {
         let class = state.class_name(one.class).to_owned();
         ((one.provider.index(), class), i64::from(one.amount))
@@ -41,7 +41,8 @@ fn all_found(state: &State, candidates: &Candidates) -> BTreeSet<Found> {
     all
 }
 
-fn told(candidates: &Candidates) -> BTreeSet<usize> {
+/// The indexes of the providers with a summary.
+fn summarised(candidates: &Candidates) -> BTreeSet<usize> {
     assert!(
         candidates
             .summaries()
@@ -50,9 +51,11 @@ fn told(candidates: &Candidates) -> BTreeSet<usize> {
     candidates.summaries().iter().map(|id| id.index()).collect()
 }
 
-fn verdict(state: &State, answer: Result<Candidates, QueryRefusal>) -> QueryResult {
+fn query_result(state: &State, answer: Result<Candidates, QueryRefusal>) -> QueryResult {
     match answer {
-        Ok(candidates) => QueryResult::Found(all_found(state, &candidates), told(&candidates)),
+        Ok(candidates) => {
+            QueryResult::Found(all_found(state, &candidates), summarised(&candidates))
+        }
         Err(QueryRefusal::UnknownClass { name }) => QueryResult::UnknownClass(name),
         Err(QueryRefusal::UnknownTrait { name }) => QueryResult::UnknownTrait(name),
     }
@@ -77,20 +80,25 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// Applies the change, unless placement refuses it.
-fn happen(state: &mut State, provider: Uuid, event: &Event) {
+fn apply_event(state: &mut State, provider: Uuid, event: &Event) {
     let at = Timestamp::from_seconds(9);
-    let generation = state.provider_by_uuid(provider).map(|one| one.generation);
+    let generation = state
+        .provider_by_uuid(provider)
+        .map(|allocation| allocation.generation);
     let command = match event {
         Event::Traits(traits) => Command::SetTraits {
             provider,
             generation,
-            traits: traits.iter().map(|one| TRAITS[*one].to_owned()).collect(),
+            traits: traits
+                .iter()
+                .map(|number| TRAITS[*number].to_owned())
+                .collect(),
             at,
         },
-        Event::Aggregates(places) => Command::SetAggregates {
+        Event::Aggregates(numbers) => Command::SetAggregates {
             provider,
             generation,
-            aggregates: places.iter().map(|one| aggregate(*one)).collect(),
+            aggregates: numbers.iter().map(|number| aggregate(*number)).collect(),
             at,
         },
         Event::Child(number) => Command::CreateProvider {
@@ -109,25 +117,25 @@ fn happen(state: &mut State, provider: Uuid, event: &Event) {
 
 proptest! {
     #[test]
-    fn the_search_finds_what_the_rules_let_through(mut fleet in any_fleet(), query in any_query()) {
+    fn the_search_agrees_with_the_model(mut fleet in any_fleet(), query in any_query()) {
         let state = build(&mut fleet);
         let expected = Model(&fleet).candidates(&query);
-        prop_assert_eq!(verdict(&state, find_candidates(&state, &query)), expected);
+        prop_assert_eq!(query_result(&state, find_candidates(&state, &query)), expected);
     }
 
     #[test]
-    fn the_search_solves_puzzles_of_devices(
+    fn the_search_agrees_with_the_model_for_trees_of_devices(
         mut fleet in device_tree(),
         query in device_query(),
         seed in any::<u64>(),
     ) {
         let state = build(&mut fleet);
         let expected = Model(&fleet).candidates(&query);
-        prop_assert_eq!(verdict(&state, find_candidates(&state, &query)), expected);
+        prop_assert_eq!(query_result(&state, find_candidates(&state, &query)), expected);
         let mut shuffled = query.clone();
         shuffled.options.seed = Some(seed);
-        let shuffled = verdict(&state, find_candidates(&state, &shuffled));
-        prop_assert_eq!(shuffled, verdict(&state, find_candidates(&state, &query)));
+        let shuffled = query_result(&state, find_candidates(&state, &shuffled));
+        prop_assert_eq!(shuffled, query_result(&state, find_candidates(&state, &query)));
     }
 
     #[test]
@@ -145,15 +153,15 @@ proptest! {
     }
 
     #[test]
-    fn asking_host_by_host_finds_the_same(mut fleet in any_fleet(), query in any_query()) {
+    fn searching_host_by_host_finds_the_same_candidates(mut fleet in any_fleet(), query in any_query()) {
         let state = build(&mut fleet);
         let Ok(all) = find_candidates(&state, &query) else { return Ok(()) };
         let mut by_host = BTreeSet::new();
         if let Some(search) = HostSearch::new(&state, &query).unwrap() {
             let roots = || state.roots().iter().map(ProviderId);
             let first: Vec<bool> = roots().map(|root| search.fits(root)).collect();
-            // After many trees the search computes once which trees are possible at all; the
-            // results must stay the same.
+            // After many trees the search computes once for all trees which are possible at all. The
+            // results must remain the same.
             for _ in 0..100 {
                 prop_assert_eq!(&roots().map(|root| search.fits(root)).collect::<Vec<_>>(), &first);
             }
@@ -167,25 +175,25 @@ proptest! {
     }
 
     #[test]
-    fn a_search_that_was_kept_finds_what_a_new_one_finds(
+    fn a_resumed_search_finds_the_candidates_of_a_new_one(
         mut fleet in any_fleet(),
         query in any_query(),
         events in prop::collection::vec((0usize..9, event()), 1..6),
     ) {
         let mut state = build(&mut fleet);
         let Ok(Some(search)) = HostSearch::new(&state, &query) else { return Ok(()) };
-        let Some(kept) = search.keep() else { return Ok(()) };
-        for (place, event) in &events {
-            happen(&mut state, uuid_at(*place), event);
-            let Some(resumed) = kept.resume(&state) else { continue };
+        let Some(suspended) = search.keep() else { return Ok(()) };
+        for (number, event) in &events {
+            apply_event(&mut state, uuid_at(*number), event);
+            let Some(resumed) = suspended.resume(&state) else { continue };
             let anew = HostSearch::new(&state, &query).unwrap();
             for root in state.roots().iter().map(ProviderId) {
-                let ways = |search: &HostSearch<'_>| {
+                let candidates_of = |search: &HostSearch<'_>| {
                     let here = search.of_host(root, usize::MAX);
                     (0..here.len()).map(|one| found(&state, &here, one)).collect::<BTreeSet<_>>()
                 };
-                let expected = anew.as_ref().map(ways).unwrap_or_default();
-                prop_assert_eq!(ways(&resumed), expected);
+                let expected = anew.as_ref().map(candidates_of).unwrap_or_default();
+                prop_assert_eq!(candidates_of(&resumed), expected);
             }
         }
     }
@@ -216,7 +224,7 @@ proptest! {
             prop_assert_eq!(limited.len(), limit.min(expected.len()));
             let some = all_found(&state, &limited);
             prop_assert!(some.is_subset(&expected));
-            prop_assert_eq!(told(&limited), Model(&fleet).summarised(&query, &some));
+            prop_assert_eq!(summarised(&limited), Model(&fleet).summarised(&query, &some));
             if seed.is_none() {
                 let first = (0..limited.len()).map(|index| found(&state, &unlimited, index));
                 prop_assert_eq!(first.collect::<BTreeSet<_>>(), some);
@@ -233,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn the_list_of_providers_keeps_its_filters(
+    fn the_list_of_providers_agrees_with_the_model(
         mut fleet in any_fleet(),
         query in provider_query(),
     ) {
@@ -247,7 +255,7 @@ proptest! {
     }
 }
 
-/// The answer of a search that is suspended after a number of steps, repeatedly.
+/// The result of a search that is repeatedly suspended after a number of steps.
 fn in_slices(
     state: &State,
     query: &CandidateQuery,
@@ -260,7 +268,7 @@ fn in_slices(
 
 proptest! {
     #[test]
-    fn a_search_in_slices_finds_the_same(
+    fn a_search_in_slices_finds_the_same_candidates(
         mut fleet in any_fleet(),
         query in any_query(),
         steps in 1usize..60,
@@ -278,7 +286,7 @@ proptest! {
     }
 
     #[test]
-    fn wide_trees_in_slices_are_the_same(
+    fn a_search_of_wide_trees_in_slices_finds_the_same_candidates(
         mut fleet in device_tree(),
         query in device_query(),
         steps in 1usize..60,
@@ -288,7 +296,7 @@ proptest! {
     }
 
     #[test]
-    fn a_search_goes_on_when_providers_change(
+    fn a_search_in_slices_continues_after_providers_have_changed(
         mut fleet in any_fleet(),
         mut query in any_query(),
         seed in prop::option::of(0u64..4),
@@ -306,8 +314,8 @@ proptest! {
         let mut events = events.into_iter();
         let mut slices = 0;
         while let Ok(false) = search.run_slice(&state, steps) {
-            if let Some((place, event)) = events.next() {
-                happen(&mut state, uuid_at(place), &event);
+            if let Some((number, event)) = events.next() {
+                apply_event(&mut state, uuid_at(number), &event);
             }
             slices += 1;
             prop_assert!(slices < 100_000);

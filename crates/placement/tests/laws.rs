@@ -1,12 +1,12 @@
-//! Laws of the state machine, over random command sequences.
+//! Invariants of the state machine, tested with random sequences of commands.
 //!
-//! `PROPTEST_CASES` sets how many sequences each law sees (default 256; the full run is 10,000).
+//! `PROPTEST_CASES` sets the number of sequences for each test (default 256; the full run has 10,000).
 
 mod common;
 
 use std::collections::BTreeSet;
 
-use common::{command, fresh};
+use common::{command, initial_state};
 use placewright_conductor::control;
 use placewright_placement::{Change, Command, Consumer, State, decide};
 use placewright_records::control as form;
@@ -26,9 +26,9 @@ fn run(state: &mut State, command: &Command) -> Option<Vec<Change>> {
     Some(changes)
 }
 
-/// Over-use as allowed by history: an inventory may be lowered under its usage, after which its
-/// usage may only shrink.
-fn overuse(state: &State) -> Vec<(uuid::Uuid, String, i64, i64)> {
+/// The inventories with more usage than capacity: provider, class, usage and capacity. An inventory
+/// may be reduced below its usage; afterwards its usage may only decrease.
+fn overused(state: &State) -> Vec<(uuid::Uuid, String, i64, i64)> {
     let mut found = Vec::new();
     for (_, provider) in state.all_providers() {
         for record in &provider.inventories {
@@ -41,15 +41,15 @@ fn overuse(state: &State) -> Vec<(uuid::Uuid, String, i64, i64)> {
     found
 }
 
-/// Names are kept exactly as long as they are in use.
+/// Asserts that names are stored exactly as long as they are in use.
 fn check_names(state: &State) {
     let consumers = || state.all_consumers().map(|(_, consumer)| consumer);
-    let of_providers = state.all_providers();
-    let of_providers = of_providers.flat_map(|(_, provider)| &provider.aggregates);
-    let of_levels = state.levels().iter().flat_map(|level| &level.aggregates);
-    let aggregates: BTreeSet<&str> = of_providers
+    let used_by_providers = state.all_providers();
+    let used_by_providers = used_by_providers.flat_map(|(_, provider)| &provider.aggregates);
+    let used_by_levels = state.levels().iter().flat_map(|level| &level.aggregates);
+    let aggregates: BTreeSet<&str> = used_by_providers
         .map(|id| state.aggregate_uuid(*id))
-        .chain(of_levels.map(String::as_str))
+        .chain(used_by_levels.map(String::as_str))
         .collect();
     let projects: BTreeSet<&str> = consumers()
         .map(|consumer| state.project_name(consumer.project))
@@ -71,7 +71,7 @@ fn check_names(state: &State) {
     }
 }
 
-/// Redundant data must agree.
+/// Asserts that indexes and other redundant data agree with the rows.
 fn check_indexes(state: &State) {
     check_names(state);
     for (id, provider) in state.all_providers() {
@@ -88,8 +88,8 @@ fn check_indexes(state: &State) {
                 .block(id.index() / 64)
                 .expect("a block");
             let free = record.capacity - record.used;
-            let room = free.min(i64::from(record.inventory.max_unit)).max(-1);
-            assert_eq!(i64::from(block.headroom[id.index() % 64]), room);
+            let headroom = free.min(i64::from(record.inventory.max_unit)).max(-1);
+            assert_eq!(i64::from(block.headroom[id.index() % 64]), headroom);
         }
         for holder in &provider.consumers {
             let consumer = state.consumer_by_id(*holder).expect("a holder exists");
@@ -110,8 +110,8 @@ fn check_indexes(state: &State) {
                 Some(id)
             );
         }
-        for id_of_trait in &provider.traits {
-            assert!(state.trait_members(*id_of_trait).contains(id.0));
+        for trait_id in &provider.traits {
+            assert!(state.trait_members(*trait_id).contains(id.0));
         }
     }
     for group in state.all_groups() {
@@ -119,7 +119,7 @@ fn check_indexes(state: &State) {
             let placing = state
                 .consumer_by_id(member.consumer)
                 .and_then(|consumer| consumer.placing)
-                .expect("a member is somewhere");
+                .expect("a member is on a host");
             assert_eq!(placing.host, member.host);
             let of = placing.group.expect("in its group");
             assert_eq!(
@@ -139,18 +139,18 @@ fn check_indexes(state: &State) {
 proptest! {
     #[test]
     fn capacity_is_never_exceeded_by_a_claim(commands in commands()) {
-        let mut state = fresh();
+        let mut state = initial_state();
         for command in &commands {
-            let before = overuse(&state);
+            let before = overused(&state);
             let accepted = run(&mut state, command).is_some();
             let claims = matches!(
                 command,
                 Command::Claim { .. } | Command::ClaimFirst { .. } | Command::Release { .. }
             );
             if accepted && claims {
-                for (provider, class, used, _) in overuse(&state) {
-                    let worst = before.iter().find(|(p, c, _, _)| *p == provider && *c == class);
-                    prop_assert!(worst.is_some_and(|(_, _, was, _)| used <= *was));
+                for (provider, class, used, _) in overused(&state) {
+                    let previous = before.iter().find(|(p, c, _, _)| *p == provider && *c == class);
+                    prop_assert!(previous.is_some_and(|(_, _, previous, _)| used <= *previous));
                 }
             }
         }
@@ -159,7 +159,7 @@ proptest! {
 
     #[test]
     fn a_claim_breaks_no_rule_of_its_group(commands in commands()) {
-        let mut state = fresh();
+        let mut state = initial_state();
         for command in &commands {
             let Command::ClaimFirst { intents, .. } = command else {
                 run(&mut state, command);
@@ -192,7 +192,7 @@ proptest! {
 
     #[test]
     fn undo_restores_the_digest(commands in commands(), back in 1usize..60) {
-        let mut state = fresh();
+        let mut state = initial_state();
         let mut digests = vec![state.digest()];
         let mut undos = Vec::new();
         for command in &commands {
@@ -204,16 +204,16 @@ proptest! {
             undos.push(undo);
             digests.push(state.digest());
         }
-        let kept = commands.len().saturating_sub(back);
-        for undo in undos.drain(kept..).rev() {
+        let remaining = commands.len().saturating_sub(back);
+        for undo in undos.drain(remaining..).rev() {
             for step in undo.into_iter().rev() {
                 state.undo(step);
             }
         }
-        prop_assert_eq!(state.digest(), digests[kept]);
+        prop_assert_eq!(state.digest(), digests[remaining]);
         check_indexes(&state);
         // A change that was undone can be applied again, with the same result.
-        for (command, digest) in commands[kept..].iter().zip(&digests[kept + 1..]) {
+        for (command, digest) in commands[remaining..].iter().zip(&digests[remaining + 1..]) {
             run(&mut state, command);
             prop_assert_eq!(state.digest(), *digest);
         }
@@ -224,7 +224,7 @@ proptest! {
         commands in commands(),
         cut in 0usize..60,
     ) {
-        let mut live = fresh();
+        let mut live = initial_state();
         let mut journal = Vec::new();
         let mut snapshot = Vec::new();
         let mut tail_from = 0;
@@ -254,14 +254,14 @@ proptest! {
             check_indexes(&state);
             state.digest()
         };
-        prop_assert_eq!(replay(fresh(), 0), live.digest());
+        prop_assert_eq!(replay(initial_state(), 0), live.digest());
         let restored = State::load(&mut snapshot.as_slice()).unwrap();
         prop_assert_eq!(replay(restored, tail_from), live.digest());
     }
 
     #[test]
     fn refused_commands_change_nothing(commands in commands()) {
-        let mut state = fresh();
+        let mut state = initial_state();
         for command in &commands {
             let before = state.digest();
             let mut changes = Vec::new();

@@ -1,5 +1,5 @@
-//! The cost of a command grows linearly with its entries, so that no client can delay the others:
-//! ten times as many entries take ten times as long, not a hundred times.
+//! The time of a command is linear in the number of its entries, so that no client can delay others
+//! with a single command: ten times as many entries take about ten times as long, not a hundred times.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,7 +17,7 @@ use uuid::Uuid;
 const FEW: u32 = 400;
 const TIMES: u32 = 10;
 const MANY: u32 = TIMES * FEW;
-/// The bound between linear growth (factor 1) and quadratic growth (factor 10).
+/// The maximum of the measured time divided by that of linear growth. Quadratic growth gives 10.
 const FACTOR_MAX: f64 = 4.0;
 
 fn provider(number: u32) -> Uuid {
@@ -55,7 +55,7 @@ fn class(number: u32) -> String {
     format!("CUSTOM_{number:05}")
 }
 
-/// So many providers with an inventory each, and so many classes.
+/// A state with a number of providers that have one inventory each.
 fn state(count: u32) -> State {
     let mut state = State::default();
     run(&mut state, &Command::SyncStandardNames { at: at() });
@@ -110,7 +110,7 @@ fn one_of(provider: Uuid, class: &str) -> AllocationRequest {
     }
 }
 
-fn on_many(count: u32) -> Command {
+fn claim_on_many(count: u32) -> Command {
     let all = (0..count).map(|number| one_of(provider(number), "VCPU"));
     Command::Claim {
         consumers: vec![claim(consumer(0), all.collect())],
@@ -118,9 +118,8 @@ fn on_many(count: u32) -> Command {
     }
 }
 
-/// Compares ten commands with few entries with one command with ten times as many, taking the
-/// shortest of several runs of each: both take equally long, so a busy machine disturbs both
-/// alike.
+/// Compares ten commands with few entries with one command with ten times as many entries. It takes
+/// the shortest of several runs of each, so that other load on the machine has little influence.
 fn check(what: &str, mut few: impl FnMut(), mut many: impl FnMut()) {
     let time = |work: &mut dyn FnMut(), times| {
         let began = Instant::now();
@@ -143,7 +142,7 @@ fn check(what: &str, mut few: impl FnMut(), mut many: impl FnMut()) {
 }
 
 /// Runs commands on a state repeatedly.
-fn again(mut state: State, commands: Vec<Command>) -> impl FnMut() {
+fn repeat(mut state: State, commands: Vec<Command>) -> impl FnMut() {
     move || {
         for command in &commands {
             run(&mut state, command);
@@ -154,11 +153,14 @@ fn again(mut state: State, commands: Vec<Command>) -> impl FnMut() {
 #[test]
 fn claims_on_many_providers() {
     let work = |count| {
-        let gone = Command::Claim {
+        let release = Command::Claim {
             consumers: vec![claim(consumer(0), Vec::new())],
             at: at(),
         };
-        again(state(count), vec![on_many(count), on_many(count), gone])
+        repeat(
+            state(count),
+            vec![claim_on_many(count), claim_on_many(count), release],
+        )
     };
     check("one consumer on many providers", work(FEW), work(MANY));
 }
@@ -166,23 +168,23 @@ fn claims_on_many_providers() {
 #[test]
 fn claims_of_many_consumers() {
     let work = |count| {
-        let one = |number| {
+        let claim_of = |number| {
             let provider = provider(number % 100);
             claim(consumer(number), vec![one_of(provider, "VCPU")])
         };
         let command = Command::Claim {
-            consumers: (0..count).map(one).collect(),
+            consumers: (0..count).map(claim_of).collect(),
             at: at(),
         };
-        again(state(100), vec![command])
+        repeat(state(100), vec![command])
     };
     check("many consumers on some providers", work(FEW), work(MANY));
 }
 
 #[test]
 fn claims_of_many_classes_that_their_providers_lack() {
-    // It has the last class alone: it is refused for one of the others, but not before it is clear that
-    // it has any of all.
+    // The provider has an inventory of the last class only. The claim is refused for another class after
+    // all classes were looked up.
     let work = |count: u32| {
         let mut resources: Vec<_> = (0..count).map(|number| (class(number), 1)).collect();
         resources.push(("VCPU".to_owned(), 1));
@@ -203,8 +205,8 @@ fn claims_of_many_classes_that_their_providers_lack() {
 #[test]
 fn claims_and_inventories_of_many_classes() {
     let work = |count: u32| {
-        let inventories = |left: bool| {
-            let some = (0..count).filter(|number| left || number % 2 == 0);
+        let inventories = |has_all: bool| {
+            let some = (0..count).filter(|number| has_all || number % 2 == 0);
             Command::SetInventories {
                 provider: provider(0),
                 generation: None,
@@ -226,7 +228,7 @@ fn claims_and_inventories_of_many_classes() {
         let all = claim_of((0..count).map(|number| (class(number), 1)).collect());
         let none = claim_of(vec![("CUSTOM_00000".to_owned(), 1)]);
         let commands = vec![inventories(true), all, none, inventories(false)];
-        again(with_classes(count), commands)
+        repeat(with_classes(count), commands)
     };
     check("one provider, many classes", work(FEW), work(MANY));
 }
@@ -235,14 +237,14 @@ fn claims_and_inventories_of_many_classes() {
 fn reshapes_of_many_providers() {
     let work = |count| {
         let reshape = move |generation| {
-            let one = |number| InventoryReplacement {
+            let replacement = |number| InventoryReplacement {
                 provider: provider(number),
                 generation,
                 inventories: vec![("MEMORY_MB".to_owned(), inventory())],
             };
             let all = (0..count).map(|number| one_of(provider(number), "MEMORY_MB"));
             Command::Reshape {
-                inventories: (0..count).map(one).collect(),
+                inventories: (0..count).map(replacement).collect(),
                 consumers: vec![claim(consumer(0), all.collect())],
                 at: at(),
             }
@@ -250,8 +252,11 @@ fn reshapes_of_many_providers() {
         let mut state = state(count);
         move || {
             let host = state.provider_by_uuid(provider(0));
-            let generation = host.map(|one| one.generation);
-            run(&mut state, &reshape(generation.expect("there")));
+            let generation = host.map(|provider| provider.generation);
+            run(
+                &mut state,
+                &reshape(generation.expect("the provider exists")),
+            );
         }
     };
     check("a reshape of many providers", work(FEW), work(MANY));
@@ -269,7 +274,7 @@ fn lists_of_many_aggregates() {
                 at: at(),
             }
         };
-        again(state(1), vec![list(1), list(1), list(2)])
+        repeat(state(1), vec![list(1), list(1), list(2)])
     };
     check("many aggregates", work(FEW), work(MANY));
 }

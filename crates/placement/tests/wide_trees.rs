@@ -1,5 +1,5 @@
-//! Trees with many equal parts, and requests with many equal groups: the number of combinations
-//! must not matter. Any of these would run for hours if it did.
+//! Trees with many equal providers, and requests with many equal groups: the time must not depend on
+//! the number of combinations, for which each of these tests would take hours.
 
 use std::collections::BTreeSet;
 
@@ -29,10 +29,10 @@ fn member(parent: Option<usize>, stocks: &[(&'static str, i32)]) -> Member {
     }
 }
 
-/// A host with so many devices of so many units each.
-fn host_with(devices: usize, each: i32) -> State {
+/// A host with a number of devices that have `units` each.
+fn host_with(devices: usize, units: i32) -> State {
     let mut fleet: Fleet = vec![member(None, &[("VCPU", 64)])];
-    fleet.extend((0..devices).map(|_| member(Some(0), &[("VGPU", each)])));
+    fleet.extend((0..devices).map(|_| member(Some(0), &[("VGPU", units)])));
     build(&mut fleet)
 }
 
@@ -65,14 +65,14 @@ fn found(state: &State, query: &CandidateQuery) -> Candidates {
     let found = find_candidates(state, query).expect("all names are known");
     let distinct: BTreeSet<Vec<_>> = found
         .iter()
-        .map(|one| one.mappings().flatten().copied().collect())
+        .map(|candidate| candidate.mappings().flatten().copied().collect())
         .collect();
     assert_eq!(distinct.len(), found.len(), "each candidate is listed once");
     found
 }
 
 #[test]
-fn every_way_to_place_eight_groups_on_eight_devices_is_found() {
+fn all_assignments_of_eight_groups_to_eight_devices_are_found() {
     let mut query = devices(GroupPolicy::None, [1; 8]);
     query.limit = None;
     assert_eq!(found(&host_with(8, 1), &query).len(), 40_320);
@@ -82,37 +82,38 @@ fn every_way_to_place_eight_groups_on_eight_devices_is_found() {
 }
 
 #[test]
-fn wide_trees_give_as_many_candidates_as_are_asked_for() {
+fn wide_trees_give_the_requested_number_of_candidates() {
     for (children, groups) in [(21, 8), (21, 21), (40, 40)] {
-        for (policy, each) in [
+        for (policy, units) in [
             (GroupPolicy::None, 1),
             (GroupPolicy::None, 30),
             (GroupPolicy::Isolate, 30),
         ] {
             let query = devices(policy, vec![1; groups]);
-            let found = found(&host_with(children, each), &query);
+            let found = found(&host_with(children, units), &query);
             assert_eq!((found.len(), found.is_complete()), (1_000, true));
         }
     }
 }
 
 #[test]
-fn what_cannot_be_placed_is_known_at_once() {
-    let none = |state: &State, query: &CandidateQuery| {
+fn infeasible_requests_are_detected_fast() {
+    let assert_none = |state: &State, query: &CandidateQuery| {
         let found = found(state, query);
         assert_eq!((found.len(), found.is_complete()), (0, true));
     };
-    none(&host_with(20, 1), &devices(GroupPolicy::None, [1; 21]));
-    none(&host_with(20, 30), &devices(GroupPolicy::Isolate, [1; 21]));
-    // Two of three do not fit into one of four, whatever the sum says.
-    none(&host_with(20, 4), &devices(GroupPolicy::None, [3; 21]));
-    // Eleven of three leave four devices for ten of two, and two find no place.
+    assert_none(&host_with(20, 1), &devices(GroupPolicy::None, [1; 21]));
+    assert_none(&host_with(20, 30), &devices(GroupPolicy::Isolate, [1; 21]));
+    // Two requests for three units do not fit on one device with four, although the total suffices.
+    assert_none(&host_with(20, 4), &devices(GroupPolicy::None, [3; 21]));
+    // After eleven requests for three units, four devices are left for ten requests for two units, of
+    // which they can serve eight.
     let mixed = [vec![3; 11], vec![2; 10]].concat();
-    none(&host_with(15, 4), &devices(GroupPolicy::None, mixed));
+    assert_none(&host_with(15, 4), &devices(GroupPolicy::None, mixed));
 }
 
 #[test]
-fn without_a_limit_a_wide_tree_gives_a_bounded_number() {
+fn without_a_limit_the_number_of_candidates_of_a_wide_tree_is_bounded() {
     let mut query = devices(GroupPolicy::None, [1; 21]);
     query.limit = None;
     let some = find_candidates(&host_with(21, 1), &query).unwrap();
@@ -120,7 +121,7 @@ fn without_a_limit_a_wide_tree_gives_a_bounded_number() {
     assert!((10_000..1_000_000).contains(&some.len()));
 }
 
-/// Nodes with four devices each; groups in pairs of a node and a device on it.
+/// NUMA nodes with four devices each, and requests for pairs of a node and a device on it.
 #[test]
 fn pairs_in_one_subtree_are_found_in_any_order() {
     let mut fleet: Fleet = vec![member(None, &[("VCPU", 64)])];
@@ -149,7 +150,7 @@ fn pairs_in_one_subtree_are_found_in_any_order() {
 }
 
 #[test]
-fn a_shared_disk_anchors_in_every_host_that_uses_it() {
+fn a_sharing_provider_is_combined_with_each_host_that_uses_it() {
     let mut fleet: Fleet = vec![
         member(None, &[("VCPU", 8)]),
         member(None, &[("VCPU", 8)]),
@@ -167,16 +168,16 @@ fn a_shared_disk_anchors_in_every_host_that_uses_it() {
         ..CandidateQuery::default()
     };
     let disk = [("DISK_GB", 10)];
-    let both = query(vec![group("", &disk), group("1", &[("VCPU", 1)])]);
-    assert_eq!(found(&state, &both).len(), 2);
-    let mut alone = query(vec![group("", &disk)]);
+    let disk_and_cpu = query(vec![group("", &disk), group("1", &[("VCPU", 1)])]);
+    assert_eq!(found(&state, &disk_and_cpu).len(), 2);
+    let mut disk_only = query(vec![group("", &disk)]);
     assert_eq!(
-        found(&state, &alone).len(),
+        found(&state, &disk_only).len(),
         1,
         "equal candidates are merged"
     );
-    alone.groups[0].resources.push(("VCPU".into(), 1));
-    assert_eq!(found(&state, &alone).len(), 2);
+    disk_only.groups[0].resources.push(("VCPU".into(), 1));
+    assert_eq!(found(&state, &disk_only).len(), 2);
 }
 
 #[test]
@@ -192,7 +193,13 @@ fn a_class_of_two_groups_counts_once_for_each() {
     let amounts: Vec<Vec<u32>> = find_candidates(&state, &query)
         .unwrap()
         .iter()
-        .map(|one| one.allocations().iter().map(|one| one.amount).collect())
+        .map(|candidate| {
+            candidate
+                .allocations()
+                .iter()
+                .map(|held| held.amount)
+                .collect()
+        })
         .collect();
     assert_eq!(amounts, [vec![1, 2], vec![1, 1, 1], vec![1, 1, 1]]);
 }

@@ -46,12 +46,12 @@ pub struct GuestRow {
     reason = "the type `GuestState` of the agent explains each"
 )]
 pub enum GuestStateName {
-    Making,
+    Incomplete,
     Prepared,
     Running,
     Left,
     Offloaded,
-    Unsure,
+    Uncertain,
 }
 
 row!(GuestRow {
@@ -62,12 +62,12 @@ row!(GuestRow {
 });
 
 names!(GuestStateName {
-    0 Making,
+    0 Incomplete,
     1 Prepared,
     2 Running,
     3 Left,
     4 Offloaded,
-    5 Unsure,
+    5 Uncertain,
 });
 
 choice!(Entry {

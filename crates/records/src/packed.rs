@@ -267,6 +267,6 @@ impl Unpacker {
             secrets: text_with_own(&template.secrets, packed_spec.own_secrets),
             ..template.clone()
         };
-        Ok(C::of_spec(packed_spec.instance, Box::new(spec)))
+        Ok(C::from_spec(packed_spec.instance, Box::new(spec)))
     }
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use placewright_conductor::{SharedRow, Spec, SpecBody};
-use placewright_types::request::{RequestSpec, Unreadable, read as read_json};
+use placewright_types::request::{RequestParseError, RequestSpec, read as read_json};
 use placewright_types::server::{OwnFields, ServerBody, ServerFields};
 use serde::Deserialize;
 use serde_json::Deserializer;
@@ -48,7 +48,7 @@ pub fn own(fields: &OwnFields) -> Vec<u8> {
 /// # Errors
 ///
 /// The name of the invalid field, and what is wrong with it.
-pub fn read(body: &SpecBody) -> Result<ServerBody, Unreadable> {
+pub fn read(body: &SpecBody) -> Result<ServerBody, RequestParseError> {
     match body {
         SpecBody::Row(row) => read_row(row).map_err(unreadable),
         SpecBody::Json(text) => read_json(&mut Deserializer::from_str(&text.text())),
@@ -182,7 +182,7 @@ impl<'b> RawRequest<'b> {
     /// # Errors
     ///
     /// The name of the invalid field, and what is wrong with it.
-    pub fn find(body: &'b SpecBody) -> Result<Self, Unreadable> {
+    pub fn find(body: &'b SpecBody) -> Result<Self, RequestParseError> {
         let row = match body {
             SpecBody::Row(row) => row,
             SpecBody::Json(text) => return Self::find_in_json(&text.text()),
@@ -196,7 +196,7 @@ impl<'b> RawRequest<'b> {
         raw_request.map_err(unreadable)
     }
 
-    fn find_in_json(text: &str) -> Result<Self, Unreadable> {
+    fn find_in_json(text: &str) -> Result<Self, RequestParseError> {
         #[derive(Deserialize)]
         struct Body {
             request: Box<RawValue>,
@@ -224,7 +224,7 @@ impl<'b> RawRequest<'b> {
     /// # Errors
     ///
     /// The name of the invalid field, and what is wrong with it.
-    pub fn read(&self) -> Result<RequestSpec, Unreadable> {
+    pub fn read(&self) -> Result<RequestSpec, RequestParseError> {
         match &self.request {
             RawForm::Row(bytes) => {
                 let mut out = Writer::new(Vec::with_capacity(bytes.len() + 2), Layout::Growing);
@@ -233,9 +233,11 @@ impl<'b> RawRequest<'b> {
                 RequestSpec::read(&mut Reader::new(&row, Layout::Growing)).map_err(unreadable)
             }
             RawForm::Json(text) => {
-                read_json(&mut Deserializer::from_str(text.get())).map_err(|error| Unreadable {
-                    field: format!("request.{}", error.field),
-                    message: error.message,
+                read_json(&mut Deserializer::from_str(text.get())).map_err(|error| {
+                    RequestParseError {
+                        field: format!("request.{}", error.field),
+                        message: error.message,
+                    }
                 })
             }
         }
@@ -263,8 +265,8 @@ pub fn has_digest(spec: &Spec, digest: u64) -> bool {
             && spec.digest_with_json(&json(&spec.body)) == digest)
 }
 
-fn unreadable(error: FormError) -> Unreadable {
-    Unreadable {
+fn unreadable(error: FormError) -> RequestParseError {
+    RequestParseError {
         field: "body".to_owned(),
         message: error.to_string(),
     }

@@ -377,7 +377,7 @@ fn servers(tested: &mut TestedRows) {
         }],
     );
     tested.add("servers", [body.own]);
-    tested.add("servers", bodies::plain_values());
+    tested.add("servers", bodies::scalar_values());
     for networks in bodies::networks() {
         if let Networks::List(list) = networks {
             tested.add("servers", list);

@@ -141,7 +141,7 @@ async fn serve(
     let link = AgentClient::new(cell_client_options(options, token)?);
     let link: Arc<dyn AgentLink> = Arc::new(link.map_err(|error| config_error("cell", &error))?);
     let agent_options = agent_options(options, placement);
-    let record = agent_options.record.clone().unwrap_or_default();
+    let guest_log = agent_options.guest_log.clone().unwrap_or_default();
     let agent = Agent::start(agent_options, driver, link).await;
     let agent = agent.map_err(|error| match error {
         AgentError::Placement(error) => anyhow::Error::from(config_error("placement_url", &error)),
@@ -155,7 +155,7 @@ async fn serve(
             driver = options.driver.text(),
             cell = options.cell,
             placement = options.placement_url,
-            record = %record.display(),
+            record = %guest_log.display(),
             start_ms = start.elapsed().as_millis(),
             "ready"
         ),
@@ -208,9 +208,9 @@ fn agent_options(
     let is_simulated = options.driver == DriverKind::Simulated;
     placewright_agent::Options {
         service_host: options.service_host.clone(),
-        record: Some(options.directory().join("guests")),
+        guest_log: Some(options.directory().join("guests")),
         // Simulated guests do not outlive the machine anyway.
-        is_record_durable: !is_simulated,
+        is_guest_log_durable: !is_simulated,
         placement: Some(placement),
         resync: seconds(options.resync_s),
         inspect: match is_simulated {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use placewright_secrets::{
-    KeyCommand, KeyError, KeySource, Keyring, Sealer, UserDataUntil, make_key_file,
+    KeyCommand, KeyError, KeySource, Keyring, Sealer, UserDataRetention, make_key_file,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
@@ -93,8 +93,8 @@ pub(crate) fn sealer(options: &SecretsOptions, store: &Path) -> anyhow::Result<S
         make_default(path)?;
     }
     let until = match options.user_data_until {
-        options::UserDataUntil::Deleted => UserDataUntil::Deleted,
-        options::UserDataUntil::Built => UserDataUntil::Built,
+        options::UserDataUntil::Deleted => UserDataRetention::UntilDeleted,
+        options::UserDataUntil::Built => UserDataRetention::UntilBuilt,
     };
     let sealer = Sealer::open(source, until).map_err(|error| wrong_keys(&error, is_made))?;
     Ok(sealer)
@@ -158,7 +158,7 @@ struct Held(Sealer);
 
 impl Collector for Held {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let held = self.0.held();
+        let held = self.0.secret_counts();
         for (name, help, value) in [
             (
                 "secrets_held",

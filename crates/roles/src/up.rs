@@ -311,7 +311,7 @@ impl Up {
             engine: option_conversion::cell_engine(&config.options),
             host_timeout: HOST_TIMEOUT,
             // All roles are one process, and all stores are below one folder.
-            sealer: runtime.control().sealer().apart(),
+            sealer: runtime.control().sealer().fork(),
             ..placewright_cell::Options::new(id)
         };
         let placement: Arc<ControlHandle> = Arc::new(runtime.control().clone());
@@ -376,9 +376,9 @@ impl Up {
             let Some(driver) = driver else { continue };
             let record = self.folder.join(format!("cell{}", number + 1));
             let options = placewright_agent::Options {
-                record: Some(record.join("guests")),
+                guest_log: Some(record.join("guests")),
                 // Simulated guests do not outlive the machine, so their record need not either.
-                is_record_durable: false,
+                is_guest_log_durable: false,
                 placement: Some(placewright_agent::placement::Options::new(
                     format!("http://{placement}"),
                     placewright_agent::placement::Credentials::Token("admin".to_owned()),

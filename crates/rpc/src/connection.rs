@@ -99,7 +99,7 @@ pub(crate) fn incoming(
     let limiter = ConnectionLimiter::new(connection_options.limits, ConnectionMetrics::default());
     let mut listener_with_limits = Listener::new(listener, limiter, |_| String::new());
     let (sender, receiver) = mpsc::channel(1);
-    placewright_tasks::spawn(Task::GrpcDoor, async move {
+    placewright_tasks::spawn(Task::GrpcListener, async move {
         loop {
             let accepted = tokio::select! {
                 () = sender.closed() => break,
@@ -107,7 +107,7 @@ pub(crate) fn incoming(
             };
             let remote = accepted.remote;
             set_no_delay(&accepted.stream, remote);
-            let state = Arc::clone(accepted.place.connection_state());
+            let state = Arc::clone(accepted.permit.connection_state());
             let connection = LimitedConnection::new(accepted, connection_options.timeouts);
             let Some(credentials) = connection_options.credentials.clone() else {
                 if sender

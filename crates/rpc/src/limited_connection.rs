@@ -36,7 +36,7 @@ impl LimitedConnection {
     pub(crate) fn new(admitted: AcceptedConnection, timeouts: NewConnectionTimeouts) -> Self {
         Self {
             stream: admitted.stream,
-            permit: admitted.place,
+            permit: admitted.permit,
             timeouts,
             waits_since: Instant::now(),
             has_received: false,
@@ -65,7 +65,7 @@ impl LimitedConnection {
     /// Ready when the connection has to be closed.
     fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let connection_state = self.permit.connection_state();
-        if !connection_state.is_silent() {
+        if !connection_state.is_new() {
             return Poll::Pending;
         }
         connection_state.wake_by(context);
@@ -79,8 +79,8 @@ impl LimitedConnection {
                 self.timeouts.first_byte
             };
             match ready!(self.timer.poll(self.waits_since + timeout, context)) {
-                TimerState::Over => return Poll::Ready(()),
-                TimerState::HeldUp => self.waits_since = Instant::now(),
+                TimerState::Expired => return Poll::Ready(()),
+                TimerState::Suspended => self.waits_since = Instant::now(),
             }
         }
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hostile::{HostileCell, Rng};
-use placewright_agent::simulated::{self, Simulated, Uniform};
+use placewright_agent::simulated::{self, IdenticalHosts, SimulatedDriver};
 use placewright_agent::{Agent, Options};
 use placewright_cell::Cell;
 use placewright_conductor::message::Envelope;
@@ -59,7 +59,7 @@ fn order(kind: CellKind) -> proto::CellMessage {
 async fn an_agent_outlives_a_cell_that_says_anything() {
     count_panics();
     let folder = tempfile::tempdir().unwrap();
-    let hosts = Uniform {
+    let hosts = IdenticalHosts {
         hosts: 3,
         prefix: "host".into(),
         vcpus: 16,
@@ -71,7 +71,7 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
     };
     let hosts = hosts.hosts();
     let ids: Vec<String> = hosts.iter().map(|host| host.id().to_string()).collect();
-    let driver = Simulated::new(simulated::Options {
+    let driver = SimulatedDriver::new(simulated::Options {
         hosts,
         times: BTreeMap::new(),
         failures: BTreeMap::new(),
@@ -80,7 +80,7 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
     let (address, mut hostile_cell) = HostileCell::start().await;
     let link = AgentClient::new(ClientOptions::new(address.to_string())).unwrap();
     let options = Options {
-        record: Some(folder.path().join("guests")),
+        guest_log: Some(folder.path().join("guests")),
         drain: Duration::ZERO,
         reconnect_max: Duration::from_millis(200),
         ..Options::default()

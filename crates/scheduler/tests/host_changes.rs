@@ -1,5 +1,5 @@
-//! What the table of hosts says of a change is at least what changed: readers that skip changes of
-//! the weaker kinds miss nothing.
+//! The kind that the host table records of a change covers all that changed, so that readers can skip
+//! changes of the weaker kinds.
 
 use std::collections::BTreeMap;
 
@@ -105,7 +105,7 @@ fn values(table: &HostTable, slot: u32) -> [f64; column::COUNT] {
     std::array::from_fn(|number| table.columns()[number].get(slot))
 }
 
-/// Whether the values of a host moved as a loss of capacity may move them.
+/// Whether the values of a host changed only as a loss of capacity can change them.
 fn is_loss(before: &[f64; column::COUNT], after: &[f64; column::COUNT]) -> bool {
     (0..column::COUNT).all(|number| match on_loss(number) {
         OnLoss::Falls => after[number] <= before[number],
@@ -152,7 +152,7 @@ proptest! {
 }
 
 #[test]
-fn less_taken_than_expected_is_a_gain() {
+fn a_smaller_reduction_than_before_is_a_gain_of_capacity() {
     let mut table = HostTable::new(&SchedulerConfig::default());
     table.apply(
         uuid(0),
@@ -171,6 +171,10 @@ fn less_taken_than_expected_is_a_gain() {
         let changes: Vec<_> = table.drain_changes().collect();
         changes.iter().map(|change| change.kind).collect::<Vec<_>>()
     };
-    assert_eq!(kind_of(40), [ChangeKind::LessRoom], "two are expected");
+    assert_eq!(
+        kind_of(40),
+        [ChangeKind::LessRoom],
+        "two instances are pending"
+    );
     assert_eq!(kind_of(70), [ChangeKind::Room], "one of them was claimed");
 }

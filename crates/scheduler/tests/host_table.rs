@@ -60,7 +60,7 @@ fn instance(number: u8) -> InstanceReport {
 
 fn execute(state: &mut State, command: &Command) {
     let mut changes = Vec::new();
-    decide(state, command, &mut changes).expect("nothing stands in its way");
+    decide(state, command, &mut changes).expect("accepted");
     changes.iter().for_each(|change| drop(state.apply(change)));
 }
 
@@ -91,11 +91,7 @@ fn updates_are_applied_in_order_and_a_gap_requires_a_full_report() {
             ..Load::default()
         })
     };
-    assert_eq!(
-        send(1, 1, load_of(1)),
-        Receipt::Gap,
-        "nothing is known of it"
-    );
+    assert_eq!(send(1, 1, load_of(1)), Receipt::Gap, "the host is unknown");
     assert_eq!(send(1, 1, full("a")), Receipt::Applied);
     assert_eq!(send(1, 2, load_of(2)), Receipt::Applied);
     assert_eq!(send(1, 2, load_of(9)), Receipt::Stale);
@@ -104,13 +100,13 @@ fn updates_are_applied_in_order_and_a_gap_requires_a_full_report() {
     assert_eq!(
         send(2, 1, load_of(9)),
         Receipt::Gap,
-        "a new life starts with everything"
+        "an incarnation begins with a full report"
     );
     assert_eq!(send(2, 1, full("a")), Receipt::Applied);
     assert_eq!(
         send(1, 9, full("b")),
         Receipt::Stale,
-        "a message of the old life"
+        "an update of an earlier incarnation"
     );
     let state = table.state(uuid(0)).expect("known");
     assert_eq!(
@@ -187,21 +183,25 @@ fn an_instance_counts_once_from_its_claim_on() {
     assert_eq!(
         counts(&table),
         (2.0, 2.0),
-        "one is reported, one is expected"
+        "one is reported, one is pending"
     );
     table.add_pending_instance(0, &instance(3));
-    assert_eq!(counts(&table), (2.0, 2.0), "the claim's echo comes late");
+    assert_eq!(
+        counts(&table),
+        (2.0, 2.0),
+        "the claim is observed after the report"
+    );
     table.remove_pending_instance(0, instance(3).uuid);
     assert_eq!(
         counts(&table),
         (2.0, 2.0),
-        "it is there, whatever the claim"
+        "a reported instance counts without its claim"
     );
     table.apply(uuid(0), seconds(3), &full("a"));
     assert_eq!(
         counts(&table),
         (1.0, 1.0),
-        "the report does not know of the one on its way"
+        "the pending instance is not in the report"
     );
     table.remove_pending_instance(0, instance(4).uuid);
     assert_eq!(counts(&table), (0.0, 0.0));
@@ -364,7 +364,7 @@ fn content(table: &HostTable) -> String {
     text
 }
 
-/// A new table with the same hosts, built from one full report of each.
+/// A new table with the same hosts, made of one full report of each.
 fn rebuilt(table: &HostTable) -> HostTable {
     let mut rebuilt_table = HostTable::new(&config());
     for number in 0..HOSTS {

@@ -60,7 +60,7 @@ impl Fleet {
 
     fn execute(&mut self, command: &Command) {
         let mut changes = Vec::new();
-        decide(&self.0, command, &mut changes).expect("nothing stands in its way");
+        decide(&self.0, command, &mut changes).expect("accepted");
         for change in &changes {
             self.0.apply(change);
         }
@@ -235,7 +235,7 @@ fn different_guest_cells_are_on_different_nodes() {
             "=n _x=ng _NUMA0=n0 _NUMA1=n1",
             "=n _x=ng _NUMA0=n1 _NUMA1=n0"
         ],
-        "also where other groups may share"
+        "also if other groups may share providers"
     );
 }
 
@@ -293,7 +293,7 @@ fn hosts_can_be_named_if_the_unsuffixed_group_has_no_resources() {
     assert_eq!(
         candidates(&fleet, &pinned),
         ["_NUMA0=n0", "_NUMA0=n1"],
-        "aggregates hold for the host, which gives nothing itself"
+        "aggregates apply to the host, which serves no resources itself"
     );
     pinned.requested_destination = Some(Destination {
         forbidden_aggregates: [aggregate].into(),
@@ -311,7 +311,7 @@ fn hosts_can_be_named_if_the_unsuffixed_group_has_no_resources() {
 fn tasks_of_a_trace_get_the_gpu_models_that_they_accept() {
     let nodes = "sn,cpu_milli,memory_mib,gpu,model\n\
         t,64000,1000,2,T4\na,64000,1000,2,A10\np,64000,1000,1,P100\nc,64000,1000,0,\n";
-    let nodes = nodes::parse(Path::new("nodes.csv"), nodes.as_bytes()).expect("sound");
+    let nodes = nodes::parse(Path::new("nodes.csv"), nodes.as_bytes()).expect("valid");
     let mut fleet = Fleet::new();
     let at = Timestamp::from_seconds(1);
     for name in [placewright_trace::MILLI_CPU, placewright_trace::GPU_MILLI] {
@@ -349,7 +349,7 @@ fn tasks_of_a_trace_get_the_gpu_models_that_they_accept() {
         let task = format!(
             "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time\nx,64000,1000,{gpus},0\n"
         );
-        let task = tasks::parse(Path::new("tasks.csv"), task.as_bytes()).expect("sound");
+        let task = tasks::parse(Path::new("tasks.csv"), task.as_bytes()).expect("valid");
         let flavor = flavor(&task[0]);
         let flavor = json!({
             "vcpus": flavor.vcpus, "memory_mb": flavor.memory_mib, "extra_specs": flavor.extra_specs,

@@ -1,4 +1,4 @@
-//! With the fragmentation weigher, requests go to the host and take the devices that waste the
+//! With the fragmentation weigher, requests get the host and the devices that increase fragmentation
 //! least.
 
 #![allow(
@@ -130,7 +130,7 @@ fn free_capacity(state: &State, host: u32) -> (u64, u64, Vec<u32>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
     #[test]
-    fn a_request_goes_where_the_least_is_lost(
+    fn a_request_gets_the_host_with_the_least_fragmentation(
         cpus in prop::collection::vec(any::<u8>(), HOSTS as usize),
         sizes in prop::collection::vec((1u32..9, 0u32..3, 1u32..11), 1..40),
     ) {
@@ -188,7 +188,7 @@ proptest! {
                 alongside: Vec::new(),
             };
             execute(&mut state, &Command::ClaimFirst { intents: vec![intent], least: 1, at: AT });
-            // The devices that were taken are the best ones too.
+            // The claimed devices are the best ones too.
             let (cpu, memory, devices) = free_capacity(&state, host);
             let after = forecast.fragmentation(&FreeCapacity { cpu, memory, devices: &devices });
             prop_assert!((after - before - growth).abs() < 1e-6, "{after} {before} {growth}");

@@ -54,7 +54,7 @@ fn uuid(number: u128) -> Uuid {
     Uuid::from_u128(number)
 }
 
-fn all_switched_off() -> PrefilterOptions {
+fn all_disabled() -> PrefilterOptions {
     PrefilterOptions {
         map_az_to_placement_aggregate: false,
         compute_status_filter: false,
@@ -81,20 +81,20 @@ fn apply(
     spec: &RequestSpec,
     options: &PrefilterOptions,
 ) -> Result<AddedConstraints, PrefilterRefusal> {
-    let translation = translate(spec, &TranslateOptions::nova()).expect("a sound request");
+    let translation = translate(spec, &TranslateOptions::nova()).expect("a valid request");
     prefilter::apply(spec, &translation, options, &Fleet)
 }
 
 /// The host traits that one pre-filter requires.
 fn root_traits(fields: Value, switch: impl Fn(&mut PrefilterOptions)) -> Vec<String> {
-    let mut options = all_switched_off();
+    let mut options = all_disabled();
     assert_eq!(
         apply(&spec(fields.clone()), &options),
         Ok(AddedConstraints::default()),
-        "all are off"
+        "all pre-filters are disabled"
     );
     switch(&mut options);
-    let added = apply(&spec(fields), &options).expect("fits");
+    let added = apply(&spec(fields), &options).expect("accepted");
     added.root_required.into_iter().collect()
 }
 
@@ -105,35 +105,35 @@ fn flavor(extra_specs: Value) -> Value {
 #[test]
 fn zones_tenants_and_isolation_become_aggregates() {
     let zone = spec(json!({"availability_zone": "north"}));
-    let added = apply(&zone, &PrefilterOptions::default()).expect("fits");
+    let added = apply(&zone, &PrefilterOptions::default()).expect("accepted");
     assert_eq!(added.aggregates, [[uuid(1), uuid(2)]]);
     let default = spec(json!({"availability_zone": "nova"}));
-    let added = apply(&default, &PrefilterOptions::default()).expect("fits");
+    let added = apply(&default, &PrefilterOptions::default()).expect("accepted");
     assert!(
         added.aggregates.is_empty(),
-        "the default zone is everywhere"
+        "the default zone restricts nothing"
     );
     let unknown = apply(
         &spec(json!({"availability_zone": "mars"})),
         &PrefilterOptions::default(),
     );
     assert_eq!(
-        unknown.expect_err("nowhere").field(),
+        unknown.expect_err("an unknown zone").field(),
         Some("availability_zone")
     );
 
-    let mut options = all_switched_off();
+    let mut options = all_disabled();
     options.limit_tenants_to_placement_aggregate = true;
     let of_tenant = |project: &str, options: &PrefilterOptions| {
         apply(&spec(json!({"project_id": project})), options)
     };
     assert_eq!(
-        of_tenant("t", &options).expect("fits").aggregates,
+        of_tenant("t", &options).expect("accepted").aggregates,
         [[uuid(3)]]
     );
     assert!(
         of_tenant("u", &options)
-            .expect("fits")
+            .expect("accepted")
             .aggregates
             .is_empty()
     );
@@ -142,11 +142,11 @@ fn zones_tenants_and_isolation_become_aggregates() {
     let refusal = PrefilterRefusal::NoTenantAggregate { project };
     assert_eq!(of_tenant("u", &options), Err(refusal));
 
-    let mut options = all_switched_off();
+    let mut options = all_disabled();
     options.enable_isolated_aggregate_filtering = true;
     let forbidden_for = |fields| {
         apply(&spec(fields), &options)
-            .expect("fits")
+            .expect("accepted")
             .forbidden_aggregates
     };
     assert_eq!(forbidden_for(json!({})), [uuid(4), uuid(5)].into());
@@ -160,7 +160,7 @@ fn zones_tenants_and_isolation_become_aggregates() {
 
 #[test]
 fn segments_of_routed_networks_become_aggregates() {
-    let mut options = all_switched_off();
+    let mut options = all_disabled();
     options.query_placement_for_routed_network_aggregates = true;
     let routed = |segments: Value| {
         let nic = json!({"network_id": uuid(60), "segments": segments});
@@ -171,7 +171,7 @@ fn segments_of_routed_networks_become_aggregates() {
     };
     let segment_aggregates = vec![uuid(51), uuid(52)];
     assert_eq!(
-        routed(json!([uuid(50)])).expect("fits").aggregates,
+        routed(json!([uuid(50)])).expect("accepted").aggregates,
         [segment_aggregates.clone(), segment_aggregates]
     );
     let segment = uuid(49);
@@ -247,10 +247,10 @@ fn requirements_become_traits_of_the_host() {
 #[test]
 fn an_unknown_device_model_does_not_affect_the_others() {
     let properties = json!({"hw_emulation_architecture": "sparc", "hw_vif_model": "virtio"});
-    let mut options = all_switched_off();
+    let mut options = all_disabled();
     options.image_metadata_prefilter = true;
     let image = spec(json!({"image": {"properties": properties}}));
-    let added = apply(&image, &options).expect("fits");
+    let added = apply(&image, &options).expect("accepted");
     assert_eq!(
         added.root_required,
         ["COMPUTE_NET_VIF_MODEL_VIRTIO".to_owned()].into()
@@ -269,7 +269,7 @@ fn a_prepared_request_has_all_constraints() {
         "pci_requests": [{"request_id": "r", "count": 2, "spec": [{"resource_class": "CUSTOM_G"}]}],
         "availability_zone": "north",
     }));
-    let prepared = prepare(&request, &PrepareOptions::default(), &Fleet).expect("fits");
+    let prepared = prepare(&request, &PrepareOptions::default(), &Fleet).expect("accepted");
     let query = &prepared.query;
     assert_eq!(query.root_required, ["COMPUTE_ACCELERATORS", "OWNER_NOVA"]);
     assert_eq!(query.root_forbidden, ["COMPUTE_STATUS_DISABLED"]);
@@ -287,7 +287,7 @@ fn a_prepared_request_has_all_constraints() {
     assert_eq!(
         trait_counts,
         [0, 0, 1, 1],
-        "devices must be the compute service's own"
+        "devices have to belong to the compute service"
     );
     assert_eq!(
         prepared.prefilters,

@@ -3,7 +3,7 @@
 use placewright_scheduler::request::{self, RequestSpec};
 use serde_json::{Value, json};
 
-fn parse(json: Value) -> Result<RequestSpec, request::Unreadable> {
+fn parse(json: Value) -> Result<RequestSpec, request::RequestParseError> {
     request::read(json)
 }
 

@@ -1,5 +1,5 @@
-//! Any request, however malformed, is either refused with the name of a field or becomes a valid
-//! query.
+//! Random requests, most of them invalid, are either refused with the name of a field or become valid
+//! queries.
 //!
 //! `PROPTEST_CASES` sets the number of requests that are tried (default 256).
 
@@ -162,18 +162,18 @@ fn request() -> impl Strategy<Value = Value> {
         "force_hosts",
         "nonsense",
     ];
-    let odd_field = (prop::sample::select(fields.to_vec()), word());
+    let extra_field = (prop::sample::select(fields.to_vec()), word());
     let group = (word(), amount())
         .prop_map(|(name, amount)| json!([{"requester_id": name, "resources": {"VGPU": amount}}]));
-    let odd_field = prop::option::weighted(0.2, odd_field);
+    let extra_field = prop::option::weighted(0.2, extra_field);
     let group = prop::option::weighted(0.3, group);
-    (flavor, object(property()), odd_field, group).prop_map(
-        |(flavor, properties, odd_field, group)| {
+    (flavor, object(property()), extra_field, group).prop_map(
+        |(flavor, properties, extra_field, group)| {
             let mut request = json!({"flavor": flavor, "image": {"properties": properties}});
             if let Some(group) = group {
                 request["requested_resources"] = group;
             }
-            if let Some((name, value)) = odd_field {
+            if let Some((name, value)) = extra_field {
                 request[name] = value;
             }
             request

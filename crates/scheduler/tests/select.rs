@@ -46,7 +46,10 @@ fn execute(state: &mut State, command: &Command) -> bool {
 }
 
 /// A fleet in which every third host is a tree with two NUMA nodes that hold its CPUs.
-#[expect(clippy::too_many_lines, reason = "one fleet, described in a row")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one fleet, described in one function"
+)]
 fn fleet(sizes: &[u8]) -> State {
     let at = Timestamp::from_seconds(1);
     let mut state = State::default();
@@ -368,7 +371,7 @@ fn assert_requested(ranked: &[Ranked], weights: &Weights) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
-    fn ranks_as_weighing_every_host_does(
+    fn the_indexed_ranking_agrees_with_the_linear_ranking(
         sizes in prop::collection::vec(any::<u8>(), HOSTS as usize),
         events in prop::collection::vec(event(), 1..40),
     ) {

@@ -44,8 +44,8 @@ fn nova() -> TranslateOptions {
 
 /// The query string of a request, without its limit and decoded.
 fn query(spec: &RequestSpec, options: &TranslateOptions) -> String {
-    let mut translation = translate(spec, options).expect("a sound request");
-    target::apply(&mut translation.request, spec, |_| Vec::new()).expect("a settled request");
+    let mut translation = translate(spec, options).expect("a valid request");
+    target::apply(&mut translation.request, spec, |_| Vec::new()).expect("a target");
     decoded(&translation.request.to_query_string())
 }
 
@@ -234,7 +234,7 @@ fn destinations_and_hints_affect_the_query() {
         host: "h".to_owned(),
         node: "n".to_owned(),
     };
-    let mut translation = translate(&spec, &nova()).expect("sound");
+    let mut translation = translate(&spec, &nova()).expect("valid");
     let request = &mut translation.request;
     let find = |target: target::Target<'_>| {
         assert_eq!((target.host, target.node), (Some("h"), Some("n")));
@@ -252,9 +252,9 @@ fn destinations_and_hints_affect_the_query() {
             uuid(2),
             uuid(3)
         ),
-        "the destination comes before what was forced, and the hint lifts the limit"
+        "the destination overrides forced hosts, and the hint removes the limit"
     );
-    let mut several = translate(&spec, &nova()).expect("sound").request;
+    let mut several = translate(&spec, &nova()).expect("valid").request;
     target::apply(&mut several, &spec, |_| vec![node(7), node(8)]).expect("found");
     assert_eq!(several.nodes.len(), 2);
     assert!(!several.to_query_string().contains("in_tree"));
@@ -369,11 +369,11 @@ fn other_contradictions_name_their_field() {
         json!({"resources1:VGPU": 1, "resources2:VGPU": 1}),
         json!({}),
     );
-    let mut request = translate(&groups, &nova()).expect("sound so far").request;
+    let mut request = translate(&groups, &nova()).expect("a translation").request;
     let refused = target::apply(&mut request, &groups, |_| Vec::new());
     assert!(
         refused
-            .expect_err("unsettled")
+            .expect_err("no group policy")
             .to_string()
             .contains("group_policy")
     );
@@ -430,7 +430,7 @@ fn ignored_parts_of_a_request_get_a_warning() {
         }),
         json!({"hw_firmware_stateless": true}),
     );
-    let translation = translate(&spec, &nova()).expect("sound");
+    let translation = translate(&spec, &nova()).expect("valid");
     let warnings = translation.warnings.iter().map(ToString::to_string);
     let warnings: Vec<_> = warnings.collect();
     assert_eq!(
@@ -460,10 +460,10 @@ fn a_request_for_dedicated_cpus_has_a_fallback_only_if_enabled() {
         let fallback = translation.fallback.as_ref();
         fallback.map(|request| decoded(&request.to_query_string()))
     };
-    let with_fallback = translate(&pinned, &nova()).expect("sound");
+    let with_fallback = translate(&pinned, &nova()).expect("valid");
     let vcpu = "resources=DISK_GB:10,MEMORY_MB:2048,VCPU:4";
     assert_eq!(fallback_query(&with_fallback).as_deref(), Some(vcpu));
-    let without_fallback = translate(&pinned, &TranslateOptions::default()).expect("sound");
+    let without_fallback = translate(&pinned, &TranslateOptions::default()).expect("valid");
     assert_eq!(fallback_query(&without_fallback), None);
 }
 

@@ -468,7 +468,7 @@ fn the_index_gives_the_same_ranking() {
             .rank_all(&state, &request, &prepared, &scope(3))
             .unwrap()
     };
-    // The first request of the class is a one-off. For the second, the index is cached.
+    // The first request of the class is a one-off request. For the second, the index is cached.
     for _ in 0..2 {
         let prepared = scheduler.prepare_cached(&state, &request).unwrap();
         let indexed = scheduler

@@ -1,4 +1,4 @@
-//! The errors of keys, of sealing, and of opening. None of them contains anything secret.
+//! The errors of reading keys, of sealing, and of opening. None of them contains a secret.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::key_id::KeyId;
 
-/// Why there is no keyring.
+/// Why a keyring cannot be read or written.
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The key file cannot be read or written.
@@ -17,10 +17,10 @@ pub enum KeyError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The key file to make exists.
+    /// The key file to create exists already.
     #[error("{} exists; a key that is in use is not overwritten", .0.display())]
     Exists(PathBuf),
-    /// The command that gives keys cannot be run.
+    /// The key command cannot be run.
     #[error("the key command {program}: {source}")]
     NotRun {
         /// The program that was to run.
@@ -28,15 +28,15 @@ pub enum KeyError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The command that gives keys took too long, and was killed.
+    /// The key command exceeded its time-out and was killed.
     #[error("the key command {program} took more than {seconds} s, and was killed")]
     TimedOut {
         /// The program that was killed.
         program: String,
-        /// The time that it had, in seconds.
+        /// Its time-out in seconds.
         seconds: u64,
     },
-    /// The command that gives keys failed.
+    /// The key command failed.
     #[error("the key command {program} failed ({how}): {why}")]
     Failed {
         /// The program that failed.
@@ -46,18 +46,18 @@ pub enum KeyError {
         /// The end of its standard error.
         why: String,
     },
-    /// There is no key in what was read.
+    /// The file or the output contains no key.
     #[error("{origin} has no key")]
     NoKey {
         /// The file or command that was read.
         origin: String,
     },
-    /// A line is no key.
+    /// A line is not a valid key.
     #[error("{origin}, line {line}: a key is 32 bytes, in base 64 or as 64 hexadecimal digits")]
     NotAKey {
         /// The file or command that was read.
         origin: String,
-        /// The number of the line, from 1 on.
+        /// The number of the line, counted from 1.
         line: usize,
     },
     /// Two lines have the same key.
@@ -79,7 +79,7 @@ pub enum SealError {
     /// The system gives no random bytes.
     #[error("the system gives no random bytes")]
     NoRandomness,
-    /// The secret is larger than the cipher admits.
+    /// The secret is larger than the cipher can encrypt.
     #[error("the secret is too large to be sealed")]
     TooLarge,
 }
@@ -90,10 +90,10 @@ pub enum OpenError {
     /// The keyring does not have the key.
     #[error("the key {0} is not in the keyring")]
     UnknownKey(KeyId),
-    /// It was sealed with another key or for another record, or it was changed.
+    /// Authentication failed: it was sealed with another key or for another record, or was changed.
     #[error("it was sealed for another record, or was changed")]
     NotAuthentic,
-    /// The text is no sealed secret.
+    /// The text is not a sealed secret in a known format.
     #[error("it is no sealed secret that this release can read")]
     Unreadable,
 }

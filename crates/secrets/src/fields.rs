@@ -1,43 +1,43 @@
-//! The secret fields of a server.
+//! The secret fields of a server, and their encoding before they are sealed.
 
 use zeroize::Zeroizing;
 
 use crate::error::OpenError;
-use crate::hidden::Secret;
+use crate::secret::Secret;
 
-/// The secret fields of a server, open.
+/// The secret fields of a server, in the clear.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields {
+pub struct SecretFields {
     /// The user data in base 64, as in the request.
     pub user_data: Option<Secret<String>>,
-    /// The administrator's password that the guest is given.
+    /// The administrator's password of the guest.
     pub admin_pass: Option<Secret<String>>,
 }
 
-/// The names of the fields in a specification's body, as drivers get them.
+/// The names of the fields in the body of a specification, which drivers read.
 pub(crate) const USER_DATA: &str = "user_data";
 pub(crate) const ADMIN_PASS: &str = "admin_pass";
-/// All of them.
+/// The names of all secret fields.
 pub(crate) const NAMES: [&str; 2] = [USER_DATA, ADMIN_PASS];
 
-impl Fields {
-    /// Whether there is none.
+impl SecretFields {
+    /// Whether all fields are absent.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.user_data.is_none() && self.admin_pass.is_none()
     }
 
-    /// How many bytes they take of a record in which they are not sealed.
+    /// The number of bytes of the fields in a record in which they are not sealed.
     #[must_use]
     pub fn len(&self) -> usize {
         // A name in quotes, a colon, the quotes of the value, and a comma.
-        self.each()
+        self.iter()
             .map(|(name, value)| name.len() + value.len() + 6)
             .sum()
     }
 
-    /// The fields that there are, by name.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    /// The names and values of the fields that are present.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         [
             (USER_DATA, self.user_data.as_ref()),
             (ADMIN_PASS, self.admin_pass.as_ref()),
@@ -46,7 +46,7 @@ impl Fields {
         .filter_map(|(name, field)| Some((name, field?.expose().as_str())))
     }
 
-    /// The field with a name.
+    /// The field with this name; none for a name that is not that of a secret field.
     pub(crate) fn field(&mut self, name: &str) -> Option<&mut Option<Secret<String>>> {
         match name {
             USER_DATA => Some(&mut self.user_data),
@@ -55,8 +55,8 @@ impl Fields {
         }
     }
 
-    /// Takes over the fields that another has.
-    pub(crate) fn add(&mut self, other: Self) {
+    /// Replaces the fields that are present in `other`.
+    pub(crate) fn merge(&mut self, other: Self) {
         if other.user_data.is_some() {
             self.user_data = other.user_data;
         }
@@ -65,13 +65,13 @@ impl Fields {
         }
     }
 
-    /// The fields as bytes to seal: for each its name, the length of its value, and the value.
-    pub(crate) fn pack(&self) -> Zeroizing<Vec<u8>> {
+    /// The bytes to seal: for each field its name, the length of its value, and the value.
+    pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
         let length = self
-            .each()
+            .iter()
             .map(|(name, value)| name.len() + value.len() + 16);
         let mut bytes = Zeroizing::new(Vec::with_capacity(length.sum()));
-        for (name, value) in self.each() {
+        for (name, value) in self.iter() {
             bytes.extend_from_slice(name.as_bytes());
             bytes.push(b' ');
             bytes.extend_from_slice(value.len().to_string().as_bytes());
@@ -81,8 +81,8 @@ impl Fields {
         bytes
     }
 
-    /// Reads what [`Fields::pack`] wrote. A field that only a later release knows is left out.
-    pub(crate) fn unpack(bytes: &[u8]) -> Result<Self, OpenError> {
+    /// Decodes what [`SecretFields::encode`] returned. Fields of later releases are ignored.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, OpenError> {
         let mut fields = Self::default();
         let mut text = std::str::from_utf8(bytes).map_err(|_| OpenError::Unreadable)?;
         while !text.is_empty() {

@@ -1,4 +1,4 @@
-//! Keys.
+//! Encryption keys of an installation, and their text in key files.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::key_id::{KeyId, decode_hex};
 /// The length of a key in bytes.
 pub(crate) const KEY_BYTES: usize = 32;
 
-/// A key of the installation.
+/// A key of the installation, under which secrets are sealed.
 #[derive(Clone)]
 pub struct Key {
     id: KeyId,
@@ -31,37 +31,38 @@ impl Key {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
         let filled = SystemRandom::new().fill(&mut bytes[..]);
         filled.map_err(|_| KeyError::NoRandomness)?;
-        Ok(Self::of(bytes))
+        Ok(Self::new(bytes))
     }
 
     /// Reads a key as a line of a key file: 32 bytes in base 64, or as 64 hexadecimal digits.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         let engines = [&STANDARD, &STANDARD_NO_PAD, &URL_SAFE, &URL_SAFE_NO_PAD];
-        let of_base_64 = |text: &str| engines.iter().find_map(|one| one.decode(text).ok());
+        let decode_base_64 =
+            |text: &str| engines.iter().find_map(|engine| engine.decode(text).ok());
         let decoded = Zeroizing::new(match line.len() {
             64 => decode_hex(line)?,
-            _ => of_base_64(line)?,
+            _ => decode_base_64(line)?,
         });
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
         if decoded.len() != bytes.len() {
             return None;
         }
         bytes.copy_from_slice(&decoded);
-        Some(Self::of(bytes))
+        Some(Self::new(bytes))
     }
 
-    fn of(bytes: Zeroizing<[u8; KEY_BYTES]>) -> Self {
-        let mut hashed = digest::Context::new(&digest::SHA256);
-        hashed.update(b"placewright key id\0");
-        hashed.update(&bytes[..]);
+    fn new(bytes: Zeroizing<[u8; KEY_BYTES]>) -> Self {
+        let mut hash = digest::Context::new(&digest::SHA256);
+        hash.update(b"placewright key id\0");
+        hash.update(&bytes[..]);
         Self {
-            id: KeyId::of_hash(hashed.finish().as_ref()),
+            id: KeyId::from_hash(hash.finish().as_ref()),
             bytes,
         }
     }
 
-    /// The id of the key, which says nothing of the key.
+    /// The id of the key. It does not reveal the key.
     #[must_use]
     pub fn id(&self) -> KeyId {
         self.id

@@ -7,19 +7,19 @@ use zeroize::Zeroizing;
 /// The length of a key's id in bytes.
 const ID_BYTES: usize = 6;
 
-/// The id of a key: a part of its hash, so that it needs no record of its own.
+/// The id of a key: a prefix of its hash, so that it does not have to be stored with the key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId([u8; ID_BYTES]);
 
 impl KeyId {
-    /// The id of a key with this hash.
-    pub(crate) fn of_hash(hash: &[u8]) -> Self {
+    /// The id of the key with this hash.
+    pub(crate) fn from_hash(hash: &[u8]) -> Self {
         let mut id = [0; ID_BYTES];
         id.iter_mut().zip(hash).for_each(|(to, from)| *to = *from);
         Self(id)
     }
 
-    /// The id with this text.
+    /// Parses an id in hexadecimal digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         decode_hex(text)?.as_slice().try_into().ok().map(Self)
@@ -40,7 +40,7 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// The bytes that hexadecimal digits say.
+/// Decodes hexadecimal digits.
 pub(crate) fn decode_hex(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(2) {
         return None;

@@ -1,4 +1,4 @@
-//! The keys of an installation: one that seals, and older ones that still open.
+//! The keys of an installation: the current one, which seals, and older ones, which only open.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::error::KeyError;
 use crate::key::Key;
 use crate::key_id::KeyId;
 
-/// A key that seals, and older ones that still open.
+/// The current key, which seals, and older keys, which only open what was sealed before.
 #[derive(Clone, Debug)]
 pub struct Keyring {
     current: Key,
@@ -28,12 +28,12 @@ impl Keyring {
         })
     }
 
-    /// Reads keys, one a line; the first is the current one. Empty lines and those that begin with
-    /// `#` are passed over. `origin` names the file or command in errors.
+    /// Reads keys, one a line; the first is the current one. Empty lines and lines that begin with
+    /// `#` are ignored. `origin` names the file or command in errors.
     ///
     /// # Errors
     ///
-    /// There is no key, a line is none, or a key is there twice.
+    /// [`KeyError`] if there is no key, a line is not a key, or a key occurs twice.
     pub fn parse(origin: &str, text: &str) -> Result<Self, KeyError> {
         let mut keys: Vec<Key> = Vec::new();
         for (line, text) in (1..).zip(text.lines()) {
@@ -71,7 +71,7 @@ impl Keyring {
              # open. Whoever has this file and the store can read the secrets in the store.\n",
         ));
         for key in std::iter::once(&self.current).chain(&self.older) {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "# {}\n{}", key.id(), key.line().as_str());
         }
         text
@@ -95,19 +95,19 @@ impl Keyring {
         keys.find(|key| key.id() == id)
     }
 
-    /// The same keys, with a new one that seals from now on.
+    /// The same keys, with a new current one.
     #[must_use]
     pub fn rotated(mut self, key: Key) -> Self {
-        let before = std::mem::replace(&mut self.current, key);
-        self.older.insert(0, before);
+        let replaced = std::mem::replace(&mut self.current, key);
+        self.older.insert(0, replaced);
         self
     }
 
     /// The same keys without an older one; none if it is not among the older ones.
     #[must_use]
     pub fn without(mut self, id: KeyId) -> Option<Self> {
-        let place = self.older.iter().position(|key| key.id() == id)?;
-        self.older.remove(place);
+        let index = self.older.iter().position(|key| key.id() == id)?;
+        self.older.remove(index);
         Some(self)
     }
 }

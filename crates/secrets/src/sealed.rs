@@ -1,4 +1,4 @@
-//! One sealed secret.
+//! Authenticated encryption of one secret, bound to the record that it belongs to.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use crate::key::KEY_BYTES;
 use crate::key_id::KeyId;
 use crate::keyring::Keyring;
 
-/// The length of the nonce in bytes: so many random ones never come twice.
+/// The length of the nonce in bytes: so long that random nonces do not collide.
 const NONCE_BYTES: usize = 24;
 
-/// The record that a sealed secret belongs to. It opens nowhere else.
+/// The record that a sealed secret belongs to. It cannot be opened for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// The UUID of the server.
@@ -60,7 +60,7 @@ impl Sealed {
         })
     }
 
-    /// Opens it.
+    /// Decrypts the secret.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Sealed {
         decrypt(key.bytes(), &binding.bytes(), &self.nonce, &self.ciphertext)
     }
 
-    /// The id of its key.
+    /// The id of the key that it was sealed with.
     #[must_use]
     pub fn key(&self) -> KeyId {
         self.key
@@ -97,7 +97,7 @@ impl Sealed {
     }
 }
 
-/// The key's id, and nonce and ciphertext in base 64.
+/// The key's id, a dot, and nonce and ciphertext in base 64.
 impl fmt::Display for Sealed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rest = encode(&self.nonce, &self.ciphertext);
@@ -115,8 +115,8 @@ impl fmt::Debug for Sealed {
     }
 }
 
-/// A key that is made for one set of secrets and never used again. The servers of one request
-/// share the sealed set, and each has the key sealed for itself.
+/// A random key for one set of secrets (envelope encryption). The servers of one request share the
+/// sealed set, and each has a copy of this key that is sealed for it alone.
 pub(crate) struct DataKey(Zeroizing<[u8; KEY_BYTES]>);
 
 impl DataKey {
@@ -126,7 +126,7 @@ impl DataKey {
         Ok(Self(bytes))
     }
 
-    pub(crate) fn of(bytes: &[u8]) -> Result<Self, OpenError> {
+    pub(crate) fn new(bytes: &[u8]) -> Result<Self, OpenError> {
         let mut key = Zeroizing::new([0; KEY_BYTES]);
         if bytes.len() != key.len() {
             return Err(OpenError::Unreadable);
@@ -139,7 +139,7 @@ impl DataKey {
         &self.0[..]
     }
 
-    /// Seals bytes; the result is text. The key is bound to a server, so the text needs not be.
+    /// Seals bytes, as text. The text is not bound to a server, because this key is.
     pub(crate) fn seal(&self, field: &str, secret: &[u8]) -> Result<String, SealError> {
         let (nonce, ciphertext) = encrypt(&self.0[..], field.as_bytes(), secret)?;
         Ok(encode(&nonce, &ciphertext))
@@ -151,21 +151,22 @@ impl DataKey {
     }
 }
 
+/// Fills a buffer with random bytes.
 fn fill(bytes: &mut [u8]) -> Result<(), SealError> {
     let filled = SystemRandom::new().fill(bytes);
     filled.map_err(|_| SealError::NoRandomness)
 }
 
-/// A key for one nonce. Each secret has a key of its own this way, so a key of the installation may
-/// seal any number of secrets, and the cipher's own nonce can always be zero.
-fn derived(key: &[u8], nonce: &[u8; NONCE_BYTES]) -> Option<LessSafeKey> {
-    let from = Salt::new(HKDF_SHA256, nonce).extract(key);
+/// Derives the encryption key for one nonce. So each secret has an encryption key of its own, a key
+/// of the installation can seal any number of secrets, and the cipher's own nonce can always be zero.
+fn derive_key(key: &[u8], nonce: &[u8; NONCE_BYTES]) -> Option<LessSafeKey> {
+    let extracted = Salt::new(HKDF_SHA256, nonce).extract(key);
     let info: &[&[u8]] = &[b"placewright secret key 1"];
-    let material = from.expand(info, &CHACHA20_POLY1305).ok()?;
+    let material = extracted.expand(info, &CHACHA20_POLY1305).ok()?;
     Some(LessSafeKey::new(UnboundKey::from(material)))
 }
 
-fn zero() -> Nonce {
+fn zero_nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }
 
@@ -176,11 +177,11 @@ fn encrypt(
 ) -> Result<([u8; NONCE_BYTES], Vec<u8>), SealError> {
     let mut nonce = [0; NONCE_BYTES];
     fill(&mut nonce)?;
-    let cipher = derived(key, &nonce).ok_or(SealError::TooLarge)?;
-    // Room for the tag, so that the open bytes are not left behind by a reallocation.
+    let cipher = derive_key(key, &nonce).ok_or(SealError::TooLarge)?;
+    // With capacity for the tag, so that no reallocation leaves a copy of the secret in memory.
     let mut bytes = Vec::with_capacity(secret.len() + CHACHA20_POLY1305.tag_len());
     bytes.extend_from_slice(secret);
-    let sealed = cipher.seal_in_place_append_tag(zero(), Aad::from(bound_to), &mut bytes);
+    let sealed = cipher.seal_in_place_append_tag(zero_nonce(), Aad::from(bound_to), &mut bytes);
     sealed.map_err(|_| SealError::TooLarge)?;
     Ok((nonce, bytes))
 }
@@ -191,9 +192,9 @@ fn decrypt(
     nonce: &[u8; NONCE_BYTES],
     ciphertext: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, OpenError> {
-    let cipher = derived(key, nonce).ok_or(OpenError::NotAuthentic)?;
+    let cipher = derive_key(key, nonce).ok_or(OpenError::NotAuthentic)?;
     let mut bytes = Zeroizing::new(ciphertext.to_vec());
-    let opened = cipher.open_in_place(zero(), Aad::from(bound_to), &mut bytes);
+    let opened = cipher.open_in_place(zero_nonce(), Aad::from(bound_to), &mut bytes);
     let length = opened.map_err(|_| OpenError::NotAuthentic)?.len();
     bytes.truncate(length);
     Ok(bytes)

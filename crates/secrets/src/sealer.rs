@@ -1,10 +1,11 @@
 //! Seals and opens the secrets of specifications.
 //!
-//! A specification has two sets of secrets: those of the first build, which are forgotten once the
-//! guest exists, and those that are needed each time the guest is built anew. Each set is one text
-//! of three parts, divided by dots: the fields under a key that is made for them alone, the id of
-//! the installation's key, and the first key under the second, bound to the server. Servers of one
-//! request share the first part, and a new key of the installation replaces the other two only.
+//! A specification has two sets of secrets: those of the first build, which are deleted once the
+//! guest exists, and those that are needed each time the guest is built again. Each set is one text
+//! of three parts, separated by dots: the fields, sealed with a data key that is used for them only;
+//! the id of the installation's key; and the data key, sealed with the installation's key and bound
+//! to the server. Servers of one request share the first part. A new key of the installation replaces
+//! the other two parts only.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use placewright_conductor::{InstanceId, SharedText, Spec};
 
 use crate::body;
 use crate::error::{KeyError, OpenError, SealError};
-use crate::fields::Fields;
+use crate::fields::SecretFields;
 use crate::key_id::KeyId;
 use crate::keyring::Keyring;
 use crate::sealed::{Binding, DataKey, Sealed};
@@ -24,14 +25,14 @@ use crate::source::{Fingerprint, KeySource};
 
 /// The sets of secrets of a specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Set {
-    /// Forgotten once the guest exists.
+enum SecretSet {
+    /// The secrets of the first build, which are deleted once the guest exists.
     Build,
-    /// Kept as long as the server exists.
+    /// The secrets that are stored as long as the server exists.
     Server,
 }
 
-impl Set {
+impl SecretSet {
     const ALL: [Self; 2] = [Self::Build, Self::Server];
 
     fn name(self) -> &'static str {
@@ -56,15 +57,15 @@ impl Set {
     }
 }
 
-/// How long user data is kept.
+/// How long user data is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UserDataUntil {
-    /// Until the server is deleted: what builds a guest anew (a rebuild, an evacuation, an unshelve)
-    /// needs it, and the API shows it.
+pub enum UserDataRetention {
+    /// Until the server is deleted, because rebuilds, evacuations and unshelving need it, and the API
+    /// shows it.
     #[default]
-    Deleted,
-    /// Until the guest exists, as passwords.
-    Built,
+    UntilDeleted,
+    /// Until the guest exists, as passwords are.
+    UntilBuilt,
 }
 
 /// Seals and opens the secrets of specifications. Clones share their keys.
@@ -76,76 +77,83 @@ pub struct Sealer {
 struct Shared {
     keyring: RwLock<Arc<Keyring>>,
     source: Option<KeySource>,
-    user_data_until: UserDataUntil,
+    user_data_retention: UserDataRetention,
     last_read: Mutex<LastRead>,
-    held: [AtomicU64; 3],
+    secret_counts: [AtomicU64; 3],
 }
 
-/// When keys were read last, and from what file.
+/// When keys were read last, and the fingerprint of the file then.
 struct LastRead {
     at: Instant,
     fingerprint: Option<Fingerprint>,
 }
 
-/// How many sealed sets of secrets a state holds, by the key that opens them.
+/// The number of sealed sets of secrets in a state, by the key that opens them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeldSecrets {
-    /// Those under the current key.
+pub struct SecretCounts {
+    /// Sets that are sealed with the current key.
     pub current: u64,
-    /// Those under older keys of the keyring.
+    /// Sets that are sealed with older keys of the keyring.
     pub older: u64,
-    /// Those that no key of the keyring opens.
+    /// Sets that no key of the keyring opens.
     pub unknown: u64,
 }
 
-/// Shows no key.
+/// Prints no key.
 impl fmt::Debug for Sealer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Sealer").finish_non_exhaustive()
     }
 }
 
-/// With a random key that ends with the process, for states that end with it too.
+/// A sealer with a random key, for states in memory that end with the process as the key does.
 ///
 /// # Panics
 ///
-/// The system gives no random bytes.
+/// If the system gives no random bytes.
 impl Default for Sealer {
     fn default() -> Self {
         let keyring = Keyring::random().expect("the system has random bytes");
-        Self::of(keyring, None, UserDataUntil::default())
+        Self::new(keyring, None, UserDataRetention::default())
     }
 }
 
 impl Sealer {
-    /// With the keys of a source.
+    /// A sealer with the keys of a source.
     ///
     /// # Errors
     ///
     /// See [`KeyError`].
-    pub fn open(source: KeySource, user_data_until: UserDataUntil) -> Result<Self, KeyError> {
+    pub fn open(
+        source: KeySource,
+        user_data_retention: UserDataRetention,
+    ) -> Result<Self, KeyError> {
         let keyring = source.read()?;
-        Ok(Self::of(keyring, Some(source), user_data_until))
+        Ok(Self::new(keyring, Some(source), user_data_retention))
     }
 
-    /// With a keyring that does not change.
+    /// A sealer with a keyring that does not change.
     #[must_use]
     pub fn with_keyring(keyring: Keyring) -> Self {
-        Self::of(keyring, None, UserDataUntil::default())
+        Self::new(keyring, None, UserDataRetention::default())
     }
 
-    /// Another one with the same keys and source, which counts what another state holds.
+    /// A sealer with the same keys and source for another state, with counts of its own.
     #[must_use]
-    pub fn apart(&self) -> Self {
+    pub fn fork(&self) -> Self {
         let keyring = Keyring::clone(&self.keyring());
-        Self::of(
+        Self::new(
             keyring,
             self.shared.source.clone(),
-            self.shared.user_data_until,
+            self.shared.user_data_retention,
         )
     }
 
-    fn of(keyring: Keyring, source: Option<KeySource>, user_data_until: UserDataUntil) -> Self {
+    fn new(
+        keyring: Keyring,
+        source: Option<KeySource>,
+        user_data_retention: UserDataRetention,
+    ) -> Self {
         let last_read = LastRead {
             at: Instant::now(),
             fingerprint: source.as_ref().and_then(KeySource::fingerprint),
@@ -154,9 +162,9 @@ impl Sealer {
             shared: Arc::new(Shared {
                 keyring: RwLock::new(Arc::new(keyring)),
                 source,
-                user_data_until,
+                user_data_retention,
                 last_read: Mutex::new(last_read),
-                held: Default::default(),
+                secret_counts: Default::default(),
             }),
         }
     }
@@ -167,12 +175,12 @@ impl Sealer {
         Arc::clone(&self.shared.keyring.read())
     }
 
-    /// Reads the keys again: a file if it has changed, a command if it was not run for so long.
-    /// Returns whether they are other keys now. It may wait for a command.
+    /// Reads the keys again: a file if it has changed, a command if it was last run at least
+    /// `command_interval` ago. Returns whether the keys have changed. Blocks while a command runs.
     ///
     /// # Errors
     ///
-    /// See [`KeyError`]; the present keys stay.
+    /// See [`KeyError`]; the present keys remain in use.
     pub fn refresh(&self, command_interval: Duration) -> Result<bool, KeyError> {
         let Some(source) = &self.shared.source else {
             return Ok(false);
@@ -199,42 +207,42 @@ impl Sealer {
         Ok(is_changed)
     }
 
-    /// How many sealed sets the state held when it was looked over last.
+    /// The counts that were set last.
     #[must_use]
-    pub fn held(&self) -> HeldSecrets {
-        let [current, older, unknown] = &self.shared.held;
-        HeldSecrets {
+    pub fn secret_counts(&self) -> SecretCounts {
+        let [current, older, unknown] = &self.shared.secret_counts;
+        SecretCounts {
             current: current.load(Ordering::Relaxed),
             older: older.load(Ordering::Relaxed),
             unknown: unknown.load(Ordering::Relaxed),
         }
     }
 
-    /// Notes how many sealed sets the state holds.
-    pub fn set_held(&self, held: HeldSecrets) {
-        let counts = [held.current, held.older, held.unknown];
-        for (counter, count) in self.shared.held.iter().zip(counts) {
+    /// Sets the counts of the state, for metrics.
+    pub fn set_secret_counts(&self, new: SecretCounts) {
+        let counts = [new.current, new.older, new.unknown];
+        for (counter, count) in self.shared.secret_counts.iter().zip(counts) {
             counter.store(count, Ordering::Relaxed);
         }
     }
 
-    /// Seals the secrets of a request, which its servers share.
+    /// Seals the secrets of a request, which are the same for all of its servers.
     ///
     /// # Errors
     ///
     /// See [`SealError`].
-    pub fn seal(&self, fields: Fields) -> Result<RequestSeal, SealError> {
-        let mut build = Fields::default();
-        let mut server = Fields::default();
+    pub fn seal(&self, fields: SecretFields) -> Result<RequestSecrets, SealError> {
+        let mut build = SecretFields::default();
+        let mut server = SecretFields::default();
         build.admin_pass = fields.admin_pass;
-        match self.shared.user_data_until {
-            UserDataUntil::Deleted => server.user_data = fields.user_data,
-            UserDataUntil::Built => build.user_data = fields.user_data,
+        match self.shared.user_data_retention {
+            UserDataRetention::UntilDeleted => server.user_data = fields.user_data,
+            UserDataRetention::UntilBuilt => build.user_data = fields.user_data,
         }
-        Ok(RequestSeal {
+        Ok(RequestSecrets {
             keyring: self.keyring(),
-            build: SetSeal::of(Set::Build, &build)?,
-            server: SetSeal::of(Set::Server, &server)?,
+            build: SealedSet::new(SecretSet::Build, &build)?,
+            server: SealedSet::new(SecretSet::Server, &server)?,
         })
     }
 
@@ -243,66 +251,71 @@ impl Sealer {
     /// # Errors
     ///
     /// See [`OpenError`].
-    pub fn open_fields(&self, instance: InstanceId, spec: &Spec) -> Result<Fields, OpenError> {
-        let mut fields = Fields::default();
+    pub fn open_fields(
+        &self,
+        instance: InstanceId,
+        spec: &Spec,
+    ) -> Result<SecretFields, OpenError> {
+        let mut fields = SecretFields::default();
         let keyring = self.keyring();
-        for set in Set::ALL {
+        for set in SecretSet::ALL {
             let text = set.text(spec);
             if !text.is_empty() {
-                fields.add(open_set(&keyring, set, instance, &text.text())?);
+                fields.merge(open_set(&keyring, set, instance, &text.text())?);
             }
         }
         Ok(fields)
     }
 
-    /// Takes over a specification of another role, or of an earlier release, which may have secrets
-    /// in the clear: they are sealed. Returns whether there were any.
+    /// Seals the secrets that a specification has in the clear, because it comes from another role or
+    /// an earlier release. Returns whether there were any.
     ///
     /// # Errors
     ///
     /// See [`SealError`].
-    pub fn take_in(&self, instance: InstanceId, spec: &mut Spec) -> Result<bool, SealError> {
-        let Some((rest, fields)) = body::take(&spec.body) else {
+    pub fn seal_spec(&self, instance: InstanceId, spec: &mut Spec) -> Result<bool, SealError> {
+        let Some((rest, fields)) = body::remove(&spec.body) else {
             return Ok(false);
         };
         let sealed = self.seal(fields)?;
-        (spec.build_secrets, spec.secrets) = sealed.of_instance(instance)?;
+        (spec.build_secrets, spec.secrets) = sealed.for_instance(instance)?;
         spec.body = rest;
         Ok(true)
     }
 
-    /// Makes a specification ready for another role or for a driver: its secrets are in the clear,
-    /// in a body that is not shown and is overwritten when it is dropped.
+    /// Opens the secrets of a specification for another role or a driver: they are in the clear, in a
+    /// body that `Debug` does not show and that is overwritten when it is dropped.
     ///
     /// # Errors
     ///
-    /// See [`OpenError`]; the specification has no secrets then.
-    pub fn hand_out(&self, instance: InstanceId, spec: &mut Spec) -> Result<(), OpenError> {
+    /// See [`OpenError`]; the specification is then left without secrets.
+    pub fn open_spec(&self, instance: InstanceId, spec: &mut Spec) -> Result<(), OpenError> {
         if !spec.has_secrets() {
             return Ok(());
         }
         let opened = self.open_fields(instance, spec);
         spec.forget_secrets();
-        let body = body::put(&spec.body, &opened?);
+        let body = body::add(&spec.body, &opened?);
         spec.body = body.ok_or(OpenError::Unreadable)?;
         Ok(())
     }
 
-    /// The specification as it is when it comes to another role, for comparisons of digests; none if
-    /// its secrets cannot be opened.
+    /// The specification as another role receives it, for comparisons of digests; none if its secrets
+    /// cannot be opened.
     #[must_use]
-    pub fn handed_out(&self, instance: InstanceId, spec: &Spec) -> Option<Spec> {
+    pub fn opened_spec(&self, instance: InstanceId, spec: &Spec) -> Option<Spec> {
         let mut spec = spec.clone();
-        self.hand_out(instance, &mut spec).ok().map(|()| spec)
+        self.open_spec(instance, &mut spec).ok().map(|()| spec)
     }
 
-    /// The specification with its secrets under the current key; none if they are. `with_bodies`:
-    /// secrets that an earlier release left in the body are looked for too, which takes longer.
+    /// The specification with its secrets sealed with the current key; none if they are already. With
+    /// `with_bodies`, secrets that an earlier release left in the body are sealed too; that takes
+    /// longer.
     ///
     /// # Errors
     ///
     /// See [`OpenError`].
-    pub fn renewed(
+    pub fn resealed(
         &self,
         instance: InstanceId,
         spec: &Spec,
@@ -310,158 +323,166 @@ impl Sealer {
     ) -> Result<Option<Spec>, OpenError> {
         if with_bodies && !spec.has_secrets() {
             let mut spec = spec.clone();
-            let taken = self.take_in(instance, &mut spec);
-            return taken
+            let sealed = self.seal_spec(instance, &mut spec);
+            return sealed
                 .map(|is_changed| is_changed.then_some(spec))
                 .map_err(|_| OpenError::Unreadable);
         }
         let keyring = self.keyring();
-        let is_old = |set: &Set| {
+        let is_old = |set: &SecretSet| {
             let text = set.text(spec);
-            !text.is_empty() && key_of(&text.text()) != Some(keyring.current().id())
+            !text.is_empty() && key_id_of(&text.text()) != Some(keyring.current().id())
         };
-        if !Set::ALL.iter().any(is_old) {
+        if !SecretSet::ALL.iter().any(is_old) {
             return Ok(None);
         }
         let mut spec = spec.clone();
-        for set in Set::ALL.into_iter().filter(is_old) {
+        for set in SecretSet::ALL.into_iter().filter(is_old) {
             let text = set.text_mut(&mut spec);
-            *text = renewed_set(&keyring, set, instance, text)?;
+            *text = resealed_set(&keyring, set, instance, text)?;
         }
         Ok(Some(spec))
     }
 
-    /// Counts the sealed sets of a specification.
-    pub fn count(&self, spec: &Spec, held: &mut HeldSecrets) {
+    /// Adds the sealed sets of a specification to the counts.
+    pub fn count(&self, spec: &Spec, counts: &mut SecretCounts) {
         if !spec.has_secrets() {
             return;
         }
         let keyring = self.keyring();
-        for set in Set::ALL {
+        for set in SecretSet::ALL {
             let text = set.text(spec);
             if text.is_empty() {
                 continue;
             }
-            let key = key_of(&text.text());
+            let key = key_id_of(&text.text());
             let known = key.and_then(|key| keyring.key(key));
             let count = match known {
-                Some(key) if key.id() == keyring.current().id() => &mut held.current,
-                Some(_) => &mut held.older,
-                None => &mut held.unknown,
+                Some(key) if key.id() == keyring.current().id() => &mut counts.current,
+                Some(_) => &mut counts.older,
+                None => &mut counts.unknown,
             };
             *count += 1;
         }
     }
 
-    /// The ids of the keys that a specification's secrets are sealed with.
-    pub fn keys_of(spec: &Spec) -> impl Iterator<Item = Option<KeyId>> {
-        let sets = Set::ALL.into_iter().map(|set| set.text(spec));
+    /// The id of the key of each sealed set of a specification; none for a set in an unknown format.
+    pub fn key_ids_of(spec: &Spec) -> impl Iterator<Item = Option<KeyId>> {
+        let sets = SecretSet::ALL.into_iter().map(|set| set.text(spec));
         let sealed = sets.filter(|text| !text.is_empty());
-        sealed.map(|text| key_of(&text.text()))
+        sealed.map(|text| key_id_of(&text.text()))
     }
 }
 
-/// The sealed secrets of one request, for all of its servers.
-pub struct RequestSeal {
+/// The sealed secrets of one request, from which those of each of its servers are made.
+pub struct RequestSecrets {
     keyring: Arc<Keyring>,
-    build: Option<SetSeal>,
-    server: Option<SetSeal>,
+    build: Option<SealedSet>,
+    server: Option<SealedSet>,
 }
 
-/// Shows nothing of the keys.
-impl fmt::Debug for RequestSeal {
+/// Prints no key.
+impl fmt::Debug for RequestSecrets {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("RequestSeal")
+            .debug_struct("RequestSecrets")
             .finish_non_exhaustive()
     }
 }
 
-impl RequestSeal {
-    /// The sealed secrets of one server: those of its first build, and those that are kept.
+impl RequestSecrets {
+    /// The sealed secrets of one server: those of its first build, and those that are stored as long as
+    /// it exists.
     ///
     /// # Errors
     ///
     /// See [`SealError`].
-    pub fn of_instance(&self, instance: InstanceId) -> Result<(SharedText, SharedText), SealError> {
-        let of = |seal: &Option<SetSeal>| match seal {
-            Some(seal) => seal.of_instance(&self.keyring, instance),
+    pub fn for_instance(
+        &self,
+        instance: InstanceId,
+    ) -> Result<(SharedText, SharedText), SealError> {
+        let seal_for = |set: &Option<SealedSet>| match set {
+            Some(set) => set.for_instance(&self.keyring, instance),
             None => Ok(SharedText::default()),
         };
-        Ok((of(&self.build)?, of(&self.server)?))
+        Ok((seal_for(&self.build)?, seal_for(&self.server)?))
     }
 }
 
-/// One set of secrets, sealed.
-struct SetSeal {
-    set: Set,
-    key: DataKey,
+/// One set of secrets of a request, sealed with its data key.
+struct SealedSet {
+    set: SecretSet,
+    data_key: DataKey,
     fields: Arc<str>,
 }
 
-impl SetSeal {
-    fn of(set: Set, fields: &Fields) -> Result<Option<Self>, SealError> {
+impl SealedSet {
+    fn new(set: SecretSet, fields: &SecretFields) -> Result<Option<Self>, SealError> {
         if fields.is_empty() {
             return Ok(None);
         }
-        let key = DataKey::random()?;
-        let fields = key.seal(set.name(), &fields.pack())?.into();
-        Ok(Some(Self { set, key, fields }))
+        let data_key = DataKey::random()?;
+        let fields = data_key.seal(set.name(), &fields.encode())?.into();
+        Ok(Some(Self {
+            set,
+            data_key,
+            fields,
+        }))
     }
 
-    fn of_instance(
+    fn for_instance(
         &self,
         keyring: &Keyring,
         instance: InstanceId,
     ) -> Result<SharedText, SealError> {
-        let sealed = Sealed::seal(keyring, &binding(self.set, instance), self.key.bytes())?;
+        let sealed = Sealed::seal(keyring, &binding(self.set, instance), self.data_key.bytes())?;
         let own = format!(".{sealed}");
         Ok(SharedText::from_parts(Arc::clone(&self.fields), own))
     }
 }
 
-fn binding(set: Set, instance: InstanceId) -> Binding {
+fn binding(set: SecretSet, instance: InstanceId) -> Binding {
     Binding {
         server: instance.0,
         field: set.name(),
     }
 }
 
-/// The fields and the key of a set's text.
-fn parts(text: &str) -> Result<(&str, Sealed), OpenError> {
+/// The sealed fields and the sealed data key in a set's text.
+fn split(text: &str) -> Result<(&str, Sealed), OpenError> {
     let (fields, key) = text.split_once('.').ok_or(OpenError::Unreadable)?;
     Ok((fields, Sealed::parse(key)?))
 }
 
-fn key_of(text: &str) -> Option<KeyId> {
+fn key_id_of(text: &str) -> Option<KeyId> {
     let (_, rest) = text.split_once('.')?;
     KeyId::parse(rest.split_once('.')?.0)
 }
 
 fn open_set(
     keyring: &Keyring,
-    set: Set,
+    set: SecretSet,
     instance: InstanceId,
     text: &str,
-) -> Result<Fields, OpenError> {
-    let (fields, sealed) = parts(text)?;
-    let key = DataKey::of(&sealed.open(keyring, &binding(set, instance))?)?;
-    Fields::unpack(&key.open(set.name(), fields)?)
+) -> Result<SecretFields, OpenError> {
+    let (fields, sealed) = split(text)?;
+    let data_key = DataKey::new(&sealed.open(keyring, &binding(set, instance))?)?;
+    SecretFields::decode(&data_key.open(set.name(), fields)?)
 }
 
-/// A set with its key under the current key of the keyring. What the set shares with others stays
-/// shared.
-fn renewed_set(
+/// A set with its data key sealed with the current key of the keyring. The part that servers of one
+/// request share remains shared.
+fn resealed_set(
     keyring: &Keyring,
-    set: Set,
+    set: SecretSet,
     instance: InstanceId,
     text: &SharedText,
 ) -> Result<SharedText, OpenError> {
     let whole = text.text();
-    let (fields, sealed) = parts(&whole)?;
+    let (fields, sealed) = split(&whole)?;
     let binding = binding(set, instance);
-    let key = sealed.open(keyring, &binding)?;
-    let sealed = Sealed::seal(keyring, &binding, &key).map_err(|_| OpenError::Unreadable)?;
+    let data_key = sealed.open(keyring, &binding)?;
+    let sealed = Sealed::seal(keyring, &binding, &data_key).map_err(|_| OpenError::Unreadable)?;
     let common = match fields == &**text.common() {
         true => Arc::clone(text.common()),
         false => fields.into(),

@@ -1,4 +1,4 @@
-//! Where keys come from: a file, or a command.
+//! The sources of keys, a file or a command, and writing key files.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -15,15 +15,15 @@ use zeroize::Zeroizing;
 use crate::error::KeyError;
 use crate::keyring::Keyring;
 
-/// The most bytes of a key file, or of a command's output.
+/// The maximum number of bytes that are read of a key file, or of a command's output.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
-/// The most characters of a command's standard error that an error shows.
+/// The maximum number of characters of a command's standard error in an error.
 const ERROR_CHARS_MAX: usize = 500;
-/// How often a running command is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+/// The interval at which the end of a running command is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The variables of the environment that a command gets; others may be secret.
-const PASSED: [&str; 8] = [
+/// The environment variables that a command receives; others may be secret.
+const PASSED_VARIABLES: [&str; 8] = [
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR",
 ];
 
@@ -32,18 +32,18 @@ const PASSED: [&str; 8] = [
 pub enum KeySource {
     /// A file with one key a line.
     File(PathBuf),
-    /// A command that prints the same.
+    /// A command that prints keys in the format of a key file.
     Command(KeyCommand),
 }
 
 /// A command that prints keys.
 #[derive(Clone, Debug)]
 pub struct KeyCommand {
-    /// The program and its arguments. No shell reads them.
+    /// The program and its arguments. They are not interpreted by a shell.
     pub line: Vec<String>,
-    /// When it is killed.
+    /// The time after which it is killed.
     pub timeout: Duration,
-    /// Names of variables that it gets besides the usual ones.
+    /// Names of further environment variables that it receives.
     pub environment: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl KeySource {
         }
     }
 
-    /// What changes when the file does; none for a command.
+    /// A value that changes when the file changes; none for a command.
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
         match self {
             Self::File(path) => {
@@ -81,50 +81,49 @@ impl KeySource {
     }
 }
 
-/// The inode, length and time of a file.
+/// The inode, length and modification time of a file.
 pub(crate) type Fingerprint = (u64, u64, i64, i64);
 
 fn read_file(path: &Path) -> io::Result<Zeroizing<String>> {
     let mut text = Zeroizing::new(String::new());
     let file = File::open(path)?;
-    // Room for everything, so that no part is left behind by a reallocation.
+    // With capacity for all of it, so that no reallocation leaves a copy of the keys in memory.
     let length = file.metadata()?.len().min(TEXT_BYTES_MAX);
     text.reserve(usize::try_from(length).unwrap_or(0) + 1);
     file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Makes a key file, which only its owner may read: the user who makes it, or with root the owner of
-/// its folder, because a service is seldom root.
+/// Creates a key file that only its owner can read. The owner is the user who creates it; if that is
+/// root, the owner of its directory, because services rarely run as root.
 ///
 /// # Errors
 ///
-/// There is one, or it cannot be made.
+/// [`KeyError::Exists`] if there is a file, [`KeyError::File`] if it cannot be written.
 pub fn make_key_file(path: &Path, keyring: &Keyring) -> Result<(), KeyError> {
-    let file = || path.to_owned();
-    let made = fs::metadata(folder(path)).and_then(|folder| {
+    let created = fs::metadata(parent(path)).and_then(|directory| {
         write_new(path, keyring, |file| {
             if file.metadata()?.uid() == 0 {
-                // Where even root may not, the file is root's.
-                let _ = fchown(file, Some(folder.uid()), Some(folder.gid()));
+                // If the file system does not allow it, the file remains owned by root.
+                let _ = fchown(file, Some(directory.uid()), Some(directory.gid()));
             }
             Ok(())
         })
     });
-    made.map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => KeyError::Exists(file()),
+    created.map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => KeyError::Exists(path.to_owned()),
         _ => KeyError::File {
-            file: file(),
+            file: path.to_owned(),
             source,
         },
     })
 }
 
-/// Replaces a key file: readers see the old keys or the new ones. Who may read it stays as it is.
+/// Replaces a key file atomically. Its owner, group and mode stay as they are.
 ///
 /// # Errors
 ///
-/// It cannot be written, or not with the owner and the group that it has.
+/// [`KeyError::File`] if it cannot be written, or not with the same owner and group.
 pub fn replace_key_file(path: &Path, keyring: &Keyring) -> Result<(), KeyError> {
     replace(path, keyring).map_err(|source| KeyError::File {
         file: path.to_owned(),
@@ -133,15 +132,15 @@ pub fn replace_key_file(path: &Path, keyring: &Keyring) -> Result<(), KeyError> 
 }
 
 fn replace(path: &Path, keyring: &Keyring) -> io::Result<()> {
-    // The file itself, where the path is a link to it.
+    // If the path is a symbolic link, the file that it points to is replaced.
     let path = &fs::canonicalize(path)?;
     let old = fs::metadata(path)?;
     let mut name = OsString::from(path.file_name().unwrap_or_default());
     name.push(format!(".new-{}", std::process::id()));
     let new = path.with_file_name(name);
     let written = write_new(&new, keyring, |file| {
-        let made = file.metadata()?;
-        if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
+        let created = file.metadata()?;
+        if (created.uid(), created.gid()) != (old.uid(), old.gid()) {
             fchown(file, Some(old.uid()), Some(old.gid()))?;
         }
         let mode = old.permissions().mode() & 0o777;
@@ -152,17 +151,17 @@ fn replace(path: &Path, keyring: &Keyring) -> io::Result<()> {
         sync_directory(path)
     });
     if replaced.is_err() {
-        // What is left of it has keys, and would be in the way of the next attempt.
+        // A partial file contains keys, and would make the next attempt fail.
         let _ = fs::remove_file(&new);
     }
     replaced
 }
 
-/// Writes keys to a file that is not there yet. `give` says whose it is, before it has keys.
+/// Writes keys to a new file. `set_owner` is called before the keys are written.
 fn write_new(
     path: &Path,
     keyring: &Keyring,
-    give: impl FnOnce(&File) -> io::Result<()>,
+    set_owner: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options
@@ -170,25 +169,27 @@ fn write_new(
         .create_new(true)
         .mode(0o600)
         .open(path)?;
-    let written = give(&file).and_then(|()| {
+    let written = set_owner(&file).and_then(|()| {
         file.write_all(keyring.text().as_bytes())?;
         file.sync_all()?;
         sync_directory(path)
     });
     if written.is_err() {
-        // A part of it would be in the way of the next attempt.
+        // A partial file would make the next attempt fail.
         let _ = fs::remove_file(path);
     }
     written
 }
 
 fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(folder(path))?.sync_all()
+    File::open(parent(path))?.sync_all()
 }
 
-fn folder(path: &Path) -> &Path {
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-    above.unwrap_or(Path::new("."))
+/// The directory of a file.
+fn parent(path: &Path) -> &Path {
+    let parent = path.parent();
+    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 impl KeyCommand {
@@ -199,17 +200,17 @@ impl KeyCommand {
     fn environment(&self) -> impl Iterator<Item = (OsString, OsString)> + '_ {
         std::env::vars_os().filter(|(name, _)| {
             name.to_str().is_some_and(|name| {
-                PASSED.contains(&name)
+                PASSED_VARIABLES.contains(&name)
                     || name.starts_with("LC_")
-                    || self.environment.iter().any(|more| more == name)
+                    || self.environment.iter().any(|passed| passed == name)
             })
         })
     }
 
-    /// Runs it, and returns what it printed.
+    /// Runs the command, and returns its output.
     fn run(&self) -> Result<Zeroizing<String>, KeyError> {
         let program = self.program().to_owned();
-        let not_run = |source| KeyError::NotRun {
+        let run_error = |source| KeyError::NotRun {
             program: self.program().to_owned(),
             source,
         };
@@ -222,10 +223,10 @@ impl KeyCommand {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
-            .map_err(not_run)?;
-        let output = reader(child.stdout.take(), TEXT_BYTES_MAX);
-        let errors = reader(child.stderr.take(), TEXT_BYTES_MAX);
-        let status = self.wait(&mut child).map_err(not_run)?;
+            .map_err(run_error)?;
+        let output = start_reader(child.stdout.take(), TEXT_BYTES_MAX);
+        let errors = start_reader(child.stderr.take(), TEXT_BYTES_MAX);
+        let status = self.wait(&mut child).map_err(run_error)?;
         let Some(status) = status else {
             kill(&mut child);
             return Err(KeyError::TimedOut {
@@ -233,20 +234,20 @@ impl KeyCommand {
                 seconds: self.timeout.as_secs(),
             });
         };
-        // Children that it left running may hold the pipes open.
+        // Child processes that are still running may keep the pipes open.
         let deadline = Instant::now() + self.timeout;
         if !status.success() {
-            let errors = finished(errors, deadline).unwrap_or_default();
+            let errors = join_reader(errors, deadline).unwrap_or_default();
             return Err(KeyError::Failed {
                 program,
-                how: how(status),
+                how: describe(status),
                 why: match String::from_utf8_lossy(&errors).trim() {
                     "" => "it gave no reason".to_owned(),
                     why => why.chars().take(ERROR_CHARS_MAX).collect(),
                 },
             });
         }
-        let Some(output) = finished(output, deadline) else {
+        let Some(output) = join_reader(output, deadline) else {
             kill(&mut child);
             return Err(KeyError::TimedOut {
                 program,
@@ -260,7 +261,7 @@ impl KeyCommand {
         Ok(Zeroizing::new(text.trim().to_owned()))
     }
 
-    /// Waits until it ends; none if the time is over.
+    /// Waits until the command ends; none if it exceeds the time-out.
     fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
         let deadline = Instant::now() + self.timeout;
         loop {
@@ -270,32 +271,33 @@ impl KeyCommand {
             if Instant::now() >= deadline {
                 return Ok(None);
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
 type Reader = Option<thread::JoinHandle<Zeroizing<Vec<u8>>>>;
 
-fn reader(pipe: Option<impl io::Read + Send + 'static>, most: u64) -> Reader {
+/// Starts a thread that reads at most this many bytes of a pipe.
+fn start_reader(pipe: Option<impl io::Read + Send + 'static>, bytes_max: u64) -> Reader {
     let pipe = pipe?;
     Some(thread::spawn(move || {
-        let room = usize::try_from(most).unwrap_or(0) + 1;
-        let mut bytes = Zeroizing::new(Vec::with_capacity(room));
-        // After an error, what was read so far is used.
-        let _ = pipe.take(most).read_to_end(&mut bytes);
+        let capacity = usize::try_from(bytes_max).unwrap_or(0) + 1;
+        let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
+        // After an error, the bytes that were read so far are used.
+        let _ = pipe.take(bytes_max).read_to_end(&mut bytes);
         bytes
     }))
 }
 
-/// What a reader has read; none if it does not end in time.
-fn finished(reader: Reader, deadline: Instant) -> Option<Zeroizing<Vec<u8>>> {
+/// The bytes that a reader has read; none if it does not end in time.
+fn join_reader(reader: Reader, deadline: Instant) -> Option<Zeroizing<Vec<u8>>> {
     let reader = reader?;
     while !reader.is_finished() {
         if Instant::now() >= deadline {
             return None;
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     reader.join().ok()
 }
@@ -306,11 +308,11 @@ fn kill(child: &mut Child) {
         // It fails only when no process of the group is left.
         let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
     }
-    // It was killed, so this does not wait.
+    // It was killed, so this returns at once.
     let _ = child.wait();
 }
 
-fn how(status: ExitStatus) -> String {
+fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("signal {signal}"),

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use placewright_secrets::{
-    Key, KeyCommand, KeyError, KeySource, Keyring, Sealer, Secret, UserDataUntil, make_key_file,
-    replace_key_file,
+    Key, KeyCommand, KeyError, KeySource, Keyring, Sealer, Secret, UserDataRetention,
+    make_key_file, replace_key_file,
 };
 
 /// The user of a service, for tests that run as root.
@@ -48,7 +48,7 @@ fn keys_are_read_in_base_64_and_in_hexadecimal_digits() {
 }
 
 #[test]
-fn errors_name_the_line_and_nothing_of_it() {
+fn errors_name_the_line_without_its_content() {
     let good = "0".repeat(64);
     for (text, expected) in [
         ("".to_owned(), "a test has no key"),
@@ -64,7 +64,7 @@ fn errors_name_the_line_and_nothing_of_it() {
 }
 
 #[test]
-fn nothing_shows_a_key_or_a_secret() {
+fn keys_and_secrets_are_never_printed() {
     let keys = Keyring::random().unwrap();
     let lines = text(&keys);
     let line = lines.lines().last().unwrap();
@@ -79,7 +79,7 @@ fn nothing_shows_a_key_or_a_secret() {
 }
 
 #[test]
-fn a_key_file_is_for_its_owner_and_is_not_overwritten() {
+fn only_the_owner_can_read_a_key_file_and_it_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secrets.key");
     let keys = Keyring::random().unwrap();
@@ -91,14 +91,14 @@ fn a_key_file_is_for_its_owner_and_is_not_overwritten() {
         Err(KeyError::Exists(_))
     ));
     let source = KeySource::File(path.clone());
-    let sealer = Sealer::open(source, UserDataUntil::default()).unwrap();
+    let sealer = Sealer::open(source, UserDataRetention::default()).unwrap();
     assert!(!sealer.refresh(Duration::ZERO).unwrap());
     let rotated = keys.rotated(Key::random().unwrap());
     replace_key_file(&path, &rotated).unwrap();
     assert_eq!(mode(), 0o600);
     assert!(sealer.refresh(Duration::ZERO).unwrap());
     assert_eq!(sealer.keyring().current().id(), rotated.current().id());
-    // A file that is wrong changes nothing.
+    // An invalid file changes nothing.
     fs::write(&path, "nothing").unwrap();
     assert!(sealer.refresh(Duration::ZERO).is_err());
     assert_eq!(sealer.keyring().current().id(), rotated.current().id());
@@ -106,13 +106,13 @@ fn a_key_file_is_for_its_owner_and_is_not_overwritten() {
 }
 
 #[test]
-fn a_key_file_that_is_replaced_stays_with_those_who_read_it() {
+fn a_replaced_key_file_keeps_its_owner_and_its_mode() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secrets.key");
     let keys = Keyring::random().unwrap();
     make_key_file(&path, &keys).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-    // Only root may give files away; others try the rest.
+    // Only root can change the owner; other users run the rest of the test.
     let is_root = chown(&path, Some(SERVICE), Some(SERVICE)).is_ok();
     let link = folder.path().join("link");
     symlink(&path, &link).unwrap();
@@ -122,9 +122,9 @@ fn a_key_file_that_is_replaced_stays_with_those_who_read_it() {
     };
     let before = found();
     assert!(!is_root || before.0 == SERVICE);
-    for place in [&path, &link] {
+    for name in [&path, &link] {
         let rotated = keys.clone().rotated(Key::random().unwrap());
-        replace_key_file(place, &rotated).unwrap();
+        replace_key_file(name, &rotated).unwrap();
         assert_eq!(found(), before);
         let read = KeySource::File(path.clone()).read().unwrap();
         assert_eq!(read.current().id(), rotated.current().id());
@@ -134,7 +134,7 @@ fn a_key_file_that_is_replaced_stays_with_those_who_read_it() {
 }
 
 #[test]
-fn a_key_file_that_root_makes_is_for_the_owner_of_its_folder() {
+fn a_key_file_that_root_creates_belongs_to_the_owner_of_its_directory() {
     let folder = tempfile::tempdir().unwrap();
     let owner = match chown(folder.path(), Some(SERVICE), Some(SERVICE)) {
         Ok(()) => SERVICE,
@@ -158,7 +158,7 @@ fn command(folder: &Path, script: &str) -> KeyCommand {
 }
 
 #[test]
-fn a_command_gives_keys() {
+fn keys_are_read_from_a_command() {
     let folder = tempfile::tempdir().unwrap();
     let key = "7".repeat(64);
     let command = command(
@@ -172,7 +172,7 @@ fn a_command_gives_keys() {
 }
 
 #[test]
-fn a_command_that_fails_says_why_and_one_that_hangs_is_killed() {
+fn a_failed_command_has_its_reason_and_one_that_hangs_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let fails = command(folder.path(), "echo SECRET; echo 'sealed off' >&2; exit 3");
     let error = KeySource::Command(fails).read().unwrap_err().to_string();

@@ -35,10 +35,10 @@ proptest! {
 
     #[test]
     fn older_keys_open_until_they_are_removed(secret in secret(), binding in binding()) {
-        let before = keyring();
-        let old = before.current().id();
-        let sealed = Sealed::seal(&before, &binding, &secret).unwrap();
-        let keys = before.rotated(Key::random().unwrap());
+        let old_keys = keyring();
+        let old = old_keys.current().id();
+        let sealed = Sealed::seal(&old_keys, &binding, &secret).unwrap();
+        let keys = old_keys.rotated(Key::random().unwrap());
         prop_assert_eq!(&sealed.open(&keys, &binding).unwrap()[..], &secret[..]);
         let again = Sealed::seal(&keys, &binding, &secret).unwrap();
         prop_assert_ne!(again.key(), old);
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn another_record_does_not_open(
+    fn a_secret_of_another_record_is_not_opened(
         secret in secret(),
         binding in binding(),
         other in binding(),
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn another_key_does_not_open(secret in secret(), binding in binding()) {
+    fn a_secret_under_another_key_is_not_opened(secret in secret(), binding in binding()) {
         let (keys, others) = (keyring(), keyring());
         let sealed = Sealed::seal(&keys, &binding, &secret).unwrap();
         let unknown = Err(OpenError::UnknownKey(keys.current().id()));
@@ -73,17 +73,17 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_does_not_open(
+    fn a_secret_with_a_flipped_bit_is_not_opened(
         secret in secret(),
         binding in binding(),
-        place in any::<prop::sample::Index>(),
+        position in any::<prop::sample::Index>(),
         bit in 0..7u8,
     ) {
         let keys = keyring();
         let sealed = Sealed::seal(&keys, &binding, &secret).unwrap();
         let mut text = sealed.to_string().into_bytes();
-        let place = place.index(text.len());
-        text[place] ^= 1u8 << bit;
+        let position = position.index(text.len());
+        text[position] ^= 1u8 << bit;
         let Ok(text) = String::from_utf8(text) else { return Ok(()) };
         if let Ok(read) = Sealed::parse(&text) {
             prop_assume!(read != sealed);
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_a_panic(text in ".{0,200}") {
+    fn no_text_causes_a_panic(text in ".{0,200}") {
         if let Ok(read) = Sealed::parse(&text) {
             let binding = Binding { server: Uuid::nil(), field: FIELDS[0] };
             let opened = read.open(&keyring(), &binding);

@@ -1,9 +1,9 @@
-//! The secrets of specifications: sealed, handed out, forgotten, and sealed with other keys.
+//! The secrets of specifications: sealed, opened for other roles, and sealed again with other keys.
 
 use placewright_conductor::{InstanceId, Rules, SharedRow, SharedText, Spec, SpecBody, Usage};
 use placewright_placement::Timestamp;
 use placewright_records::{Layout, Reader, Writer, server};
-use placewright_secrets::{Fields, HeldSecrets, Key, Keyring, OpenError, Sealer, Secret};
+use placewright_secrets::{Key, Keyring, OpenError, Sealer, Secret, SecretCounts, SecretFields};
 use placewright_types::server::{OwnFields, ServerBody, ServerFields};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -29,9 +29,9 @@ fn spec(body: &str) -> Spec {
     }
 }
 
-fn fields(user_data: Option<&str>, admin_pass: Option<&str>) -> Fields {
+fn fields(user_data: Option<&str>, admin_pass: Option<&str>) -> SecretFields {
     let secret = |text: Option<&str>| text.map(|text| Secret::new(text.to_owned()));
-    Fields {
+    SecretFields {
         user_data: secret(user_data),
         admin_pass: secret(admin_pass),
     }
@@ -42,13 +42,13 @@ fn sealed(sealer: &Sealer, number: u128) -> Spec {
         .seal(fields(Some("aGk="), Some("pass")))
         .expect("seals");
     let mut spec = spec(BODY);
-    (spec.build_secrets, spec.secrets) = seal.of_instance(instance(number)).expect("seals");
+    (spec.build_secrets, spec.secrets) = seal.for_instance(instance(number)).expect("seals");
     spec
 }
 
 proptest! {
     #[test]
-    fn what_is_handed_out_and_taken_in_is_the_same(
+    fn a_spec_that_is_opened_and_sealed_again_has_the_same_secrets(
         user_data in proptest::option::of(".{0,80}"),
         admin_pass in proptest::option::of(".{0,80}"),
     ) {
@@ -57,12 +57,12 @@ proptest! {
         let before = {
             let mut spec = spec(BODY);
             let seal = control.seal(given.clone()).unwrap();
-            (spec.build_secrets, spec.secrets) = seal.of_instance(instance(1)).unwrap();
+            (spec.build_secrets, spec.secrets) = seal.for_instance(instance(1)).unwrap();
             spec
         };
         prop_assert_eq!(&control.open_fields(instance(1), &before).unwrap(), &given);
         let mut sent = before.clone();
-        control.hand_out(instance(1), &mut sent).unwrap();
+        control.open_spec(instance(1), &mut sent).unwrap();
         prop_assert!(!sent.has_secrets());
         let json: serde_json::Value = serde_json::from_str(&server::json(&sent.body)).unwrap();
         prop_assert_eq!(json["server"]["user_data"].as_str(), user_data.as_deref());
@@ -73,7 +73,7 @@ proptest! {
                 format!("Json(({} bytes, not shown))", sent.body.len())
             );
         }
-        cell.take_in(instance(1), &mut sent).unwrap();
+        cell.seal_spec(instance(1), &mut sent).unwrap();
         prop_assert_eq!(server::json(&sent.body), BODY);
         prop_assert_eq!(sent.digest(), before.digest());
         prop_assert_eq!(cell.open_fields(instance(1), &sent).unwrap(), given);
@@ -81,7 +81,7 @@ proptest! {
 }
 
 /// A row with a field that a later release added.
-fn later(row: &SharedRow) -> SharedRow {
+fn with_later_field(row: &SharedRow) -> SharedRow {
     let mut from = Reader::new(row.common(), Layout::Growing);
     let today = from.bytes().expect("writes");
     let mut out = Writer::new(Vec::new(), Layout::Growing);
@@ -90,7 +90,7 @@ fn later(row: &SharedRow) -> SharedRow {
 }
 
 #[test]
-fn secrets_of_a_body_that_is_a_row_are_handed_out_and_taken_in() {
+fn secrets_of_a_body_that_is_a_row_are_opened_and_sealed_again() {
     let body = ServerBody {
         server: ServerFields {
             flavor_id: "small".into(),
@@ -106,14 +106,14 @@ fn secrets_of_a_body_that_is_a_row_are_handed_out_and_taken_in() {
     let SpecBody::Row(row) = server::write(&body) else {
         panic!("a body that is written is a row");
     };
-    for row in [later(&row), row] {
+    for row in [with_later_field(&row), row] {
         let (control, cell) = (Sealer::default(), Sealer::default());
         let seal = control.seal(fields(Some("aGk="), Some("pass"))).unwrap();
         let mut before = spec("");
         before.body = SpecBody::Row(row);
-        (before.build_secrets, before.secrets) = seal.of_instance(instance(1)).unwrap();
+        (before.build_secrets, before.secrets) = seal.for_instance(instance(1)).unwrap();
         let mut sent = before.clone();
-        control.hand_out(instance(1), &mut sent).unwrap();
+        control.open_spec(instance(1), &mut sent).unwrap();
         let shown = format!("{:?}", sent.body);
         assert_eq!(
             shown,
@@ -122,17 +122,17 @@ fn secrets_of_a_body_that_is_a_row_are_handed_out_and_taken_in() {
         let open = server::read(&sent.body).unwrap().server;
         assert_eq!(open.user_data.as_deref(), Some("aGk="));
         assert_eq!(open.admin_pass.as_deref(), Some("pass"));
-        assert!(cell.take_in(instance(1), &mut sent).unwrap());
+        assert!(cell.seal_spec(instance(1), &mut sent).unwrap());
         assert_eq!(sent.body, before.body);
         assert_eq!(sent.digest(), before.digest());
         let taken = cell.open_fields(instance(1), &sent).unwrap();
         assert_eq!(taken, fields(Some("aGk="), Some("pass")));
-        assert!(!cell.take_in(instance(1), &mut sent).unwrap());
+        assert!(!cell.seal_spec(instance(1), &mut sent).unwrap());
     }
 }
 
 #[test]
-fn secrets_of_one_server_are_none_of_another() {
+fn secrets_are_not_opened_for_another_server() {
     let sealer = Sealer::default();
     let one = sealed(&sealer, 1);
     assert_eq!(
@@ -156,39 +156,39 @@ fn secrets_of_one_server_are_none_of_another() {
         sealer.open_fields(instance(1), &mixed),
         Err(OpenError::NotAuthentic)
     );
-    let mut handed = mixed;
-    assert!(sealer.hand_out(instance(1), &mut handed).is_err());
-    assert!(!handed.has_secrets());
+    let mut opened = mixed;
+    assert!(sealer.open_spec(instance(1), &mut opened).is_err());
+    assert!(!opened.has_secrets());
 }
 
 #[test]
 fn servers_of_one_request_share_the_fields() {
     let sealer = Sealer::default();
     let seal = sealer.seal(fields(Some("aGk="), None)).unwrap();
-    let (none, one) = seal.of_instance(instance(1)).unwrap();
-    let (_, two) = seal.of_instance(instance(2)).unwrap();
+    let (none, one) = seal.for_instance(instance(1)).unwrap();
+    let (_, two) = seal.for_instance(instance(2)).unwrap();
     assert!(none.is_empty());
     assert!(one.shares_prefix(&two) && one != two);
 }
 
 #[test]
-fn another_key_takes_over_what_an_older_one_sealed() {
+fn secrets_are_sealed_again_with_a_new_key() {
     let keys = Keyring::random().unwrap();
     let old = keys.current().id();
     let before = Sealer::with_keyring(keys.clone());
     let mut spec = sealed(&before, 1);
-    assert_eq!(before.renewed(instance(1), &spec, false), Ok(None));
-    // As it is read back from a store: nothing says where the parts meet.
+    assert_eq!(before.resealed(instance(1), &spec, false), Ok(None));
+    // As it is read from a store, where the shared part is not separated from the rest.
     spec.secrets = SharedText::from(spec.secrets.text().into_owned());
     let keys = keys.rotated(Key::random().unwrap());
     let after = Sealer::with_keyring(keys.clone());
-    let mut held = HeldSecrets::default();
-    after.count(&spec, &mut held);
-    assert_eq!((held.current, held.older, held.unknown), (0, 2, 0));
-    let new = after.renewed(instance(1), &spec, false).unwrap().unwrap();
+    let mut counts = SecretCounts::default();
+    after.count(&spec, &mut counts);
+    assert_eq!((counts.current, counts.older, counts.unknown), (0, 2, 0));
+    let new = after.resealed(instance(1), &spec, false).unwrap().unwrap();
     assert_eq!(new.digest(), spec.digest());
     assert_eq!(
-        Sealer::keys_of(&new).collect::<Vec<_>>(),
+        Sealer::key_ids_of(&new).collect::<Vec<_>>(),
         [Some(keys.current().id()); 2]
     );
     let last = Sealer::with_keyring(keys.without(old).unwrap());
@@ -199,20 +199,20 @@ fn another_key_takes_over_what_an_older_one_sealed() {
         Err(OpenError::UnknownKey(old))
     );
     assert_eq!(
-        last.renewed(instance(1), &spec, false),
+        last.resealed(instance(1), &spec, false),
         Err(OpenError::UnknownKey(old))
     );
-    held = HeldSecrets::default();
-    last.count(&spec, &mut held);
-    last.count(&new, &mut held);
-    assert_eq!((held.current, held.older, held.unknown), (2, 0, 2));
+    counts = SecretCounts::default();
+    last.count(&spec, &mut counts);
+    last.count(&new, &mut counts);
+    assert_eq!((counts.current, counts.older, counts.unknown), (2, 0, 2));
 }
 
 #[test]
-fn what_an_earlier_release_left_in_the_clear_is_sealed() {
+fn secrets_that_an_earlier_release_left_in_the_clear_are_sealed() {
     let sealer = Sealer::default();
     let open = r#"{"request":{},"server":{"user_data":"aGk=","b":1,"admin_pass":"pass"}}"#;
-    let new = sealer.renewed(instance(1), &spec(open), true).unwrap();
+    let new = sealer.resealed(instance(1), &spec(open), true).unwrap();
     let new = new.unwrap();
     assert_eq!(
         server::json(&new.body),
@@ -220,6 +220,6 @@ fn what_an_earlier_release_left_in_the_clear_is_sealed() {
     );
     let opened = sealer.open_fields(instance(1), &new).unwrap();
     assert_eq!(opened, fields(Some("aGk="), Some("pass")));
-    assert_eq!(sealer.renewed(instance(1), &new, true), Ok(None));
-    assert_eq!(sealer.renewed(instance(1), &spec(BODY), true), Ok(None));
+    assert_eq!(sealer.resealed(instance(1), &new, true), Ok(None));
+    assert_eq!(sealer.resealed(instance(1), &spec(BODY), true), Ok(None));
 }

@@ -1,17 +1,17 @@
-//! The work of the current thread, for the log line of a panic.
+//! The work that the current thread does, which determines the effects of a panic.
 
 use std::cell::Cell;
 
 use crate::{ContainedWork, Task};
 
-/// The kind of work that the current thread is doing, which decides what a panic means.
+/// The kind of work that the current thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Context {
     /// The work was not started through this crate.
     Unknown,
-    /// A long-lived task; its panic ends the process.
+    /// A long-lived task, whose panic ends the process.
     Task(Task),
-    /// Work for one caller; its panic ends only this work.
+    /// Work for one caller, whose panic ends only this work.
     Contained(ContainedWork),
 }
 
@@ -20,19 +20,19 @@ thread_local! {
 }
 
 pub(crate) fn current() -> Context {
-    // The thread-local is gone while a thread is ending.
+    // The thread-local is not available while a thread is ending.
     CURRENT.try_with(Cell::get).unwrap_or(Context::Unknown)
 }
 
-/// Runs work in a context and restores the former one.
+/// Runs work in a context, and then restores the previous one.
 pub(crate) fn within<T>(context: Context, work: impl FnOnce() -> T) -> T {
-    struct Back(Context);
-    impl Drop for Back {
+    struct Restore(Context);
+    impl Drop for Restore {
         fn drop(&mut self) {
             let _ = CURRENT.try_with(|current| current.set(self.0));
         }
     }
-    let _back = Back(current());
+    let _restore = Restore(current());
     let _ = CURRENT.try_with(|current| current.set(context));
     work()
 }

@@ -16,7 +16,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Starts a task. It must not end before [`Self::may_end`] is called.
+    /// Starts a task. It must not end before [`Self::allow_end`] is called.
     pub fn spawn(&self, task: Task, future: impl Future<Output = ()> + Send + 'static) {
         let may_end = Arc::clone(&self.may_end);
         self.running.lock().spawn(async move {
@@ -27,21 +27,21 @@ impl Tasks {
         });
     }
 
-    /// Allows the tasks to end; to be called before whatever makes them end.
-    pub fn may_end(&self) {
+    /// Allows the tasks to end. To be called before they are made to end.
+    pub fn allow_end(&self) {
         self.may_end.store(true, Ordering::Release);
     }
 
     /// Waits until each task has ended by itself.
     pub async fn join(&self) {
-        self.may_end();
+        self.allow_end();
         let mut running = std::mem::take(&mut *self.running.lock());
         while running.join_next().await.is_some() {}
     }
 
     /// Cancels all tasks and waits for their end.
     pub async fn shutdown(&self) {
-        self.may_end();
+        self.allow_end();
         let mut running = std::mem::take(&mut *self.running.lock());
         running.shutdown().await;
     }

@@ -1,6 +1,6 @@
 //! Fault injection in test builds: a panic in a chosen task.
 //!
-//! `PLACEWRIGHT_TEST_PANIC_IN` names a task; SIGUSR2 has it panic, once, in its next round.
+//! `PLACEWRIGHT_TEST_PANIC_IN` names a task. After SIGUSR2 it panics once, in its next iteration.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +9,10 @@ use std::task::{Context, Waker};
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 
-static IS_DUE: AtomicBool = AtomicBool::new(false);
+static IS_PENDING: AtomicBool = AtomicBool::new(false);
 static WAKERS: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
 
+/// The name of the task that is to panic.
 fn chosen() -> Option<&'static str> {
     static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
     let chosen = CHOSEN.get_or_init(|| std::env::var("PLACEWRIGHT_TEST_PANIC_IN").ok());
@@ -29,7 +30,7 @@ pub(crate) fn listen() {
             return;
         };
         while signals.recv().await.is_some() {
-            IS_DUE.store(true, Ordering::SeqCst);
+            IS_PENDING.store(true, Ordering::SeqCst);
             for waker in std::mem::take(&mut *WAKERS.lock()) {
                 waker.wake();
             }
@@ -39,14 +40,14 @@ pub(crate) fn listen() {
     let _ = thread.spawn(move || runtime.block_on(wait));
 }
 
-/// Panics if this task is due.
-pub(crate) fn pass(name: &str) {
-    if chosen() == Some(name) && IS_DUE.swap(false, Ordering::SeqCst) {
+/// Panics if this task is to panic.
+pub(crate) fn panic_if_pending(name: &str) {
+    if chosen() == Some(name) && IS_PENDING.swap(false, Ordering::SeqCst) {
         panic!("a panic was put into {name}");
     }
 }
 
-/// As [`pass`] for a future, which is woken when it is due.
+/// As [`panic_if_pending`], for a future, which is woken when it is to panic.
 pub(crate) fn poll(name: &str, context: &Context<'_>) {
     if chosen() == Some(name) {
         let mut wakers = WAKERS.lock();
@@ -54,6 +55,6 @@ pub(crate) fn poll(name: &str, context: &Context<'_>) {
             wakers.push(context.waker().clone());
         }
         drop(wakers);
-        pass(name);
+        panic_if_pending(name);
     }
 }

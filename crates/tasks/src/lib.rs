@@ -1,25 +1,28 @@
-//! The long-lived tasks and threads of a process, watched.
+//! Supervision of the long-lived tasks and threads of a process.
 //!
-//! A role whose outbox, timer or writer is gone looks healthy and does nothing. So whatever lives as
-//! long as its role is in one list ([`Task`]) and is started by this crate. When such a task panics, or
-//! ends although nobody stopped it, a line of the log says which, and the process ends with
-//! [`EXIT_CODE`], so that its supervisor starts it again. What was acknowledged is durable by then.
+//! A role whose outbox, timer or writer has ended looks healthy and makes no progress. So all tasks that
+//! live as long as their role are in one list ([`Task`]) and are started by this crate. When such a
+//! task panics, or ends although it was not stopped, its name is logged and the process exits with
+//! [`EXIT_CODE`], so that its supervisor restarts it. Everything acknowledged is durable by then.
 //!
-//! What is done for one request, connection or order is contained instead ([`ContainedWork`]): its
-//! panic is logged and counted, the caller gets an error, and no other caller is affected.
+//! Work for one request, connection or order is contained instead ([`ContainedWork`]): a panic in it
+//! is logged and counted, the caller gets an error, and other callers are not affected.
 //!
-//! A process takes part by calling [`install`]. In one that did not (tests, libraries) a panic takes
-//! its usual way.
+//! A process enables this by calling [`install`]. In a process that did not (tests, users of the
+//! library) a panic has its usual effects.
 
 mod context;
-mod fault;
 mod group;
 #[cfg(feature = "fault-injection")]
 mod injection;
 mod names;
-mod watch;
+mod panic;
+mod supervise;
 
-pub use fault::{EXIT_CODE, Panicked, has_failed_task, install, panics, task_ended};
 pub use group::Tasks;
 pub use names::{ContainedWork, Role, Task};
-pub use watch::{caught_now, contain_panic, pass, spawn, spawn_contained, spawn_thread, supervise};
+pub use panic::{EXIT_CODE, Panicked, has_failed_task, install, panics, task_ended};
+pub use supervise::{
+    contain_panic, contain_panic_sync, injection_point, spawn, spawn_contained, spawn_thread,
+    supervise,
+};

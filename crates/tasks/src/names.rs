@@ -64,7 +64,7 @@ macro_rules! tasks {
 tasks! {
     /// The main task, which starts and stops all others, and serves what has no task of its own.
     Main = "main" in EVERY;
-    /// Counts the signals that ask the process to stop.
+    /// Receives the signals that stop the process.
     Signals = "signals" in EVERY;
     /// Handles SIGHUP where there is nothing to reload.
     HangUps = "hang-ups" in &[Cell, Agent];
@@ -81,8 +81,8 @@ tasks! {
     /// The listener of a cell for agents, in a process with other roles.
     CellServer = "cell-server" in &[Up];
     /// Accepts connections of gRPC clients.
-    GrpcDoor = "grpc-door" in WITH_STORE;
-    /// Renews certificates, and reads them again when they change.
+    GrpcListener = "grpc-door" in WITH_STORE;
+    /// Renews certificates, and reloads them when they change.
     Certificates = "certificates" in &[Up];
     /// Waits for a process that replaces this one.
     TakeOver = "take-over" in OF_CONTROL;
@@ -92,13 +92,13 @@ tasks! {
     ControlFollow = "control-follow" in OF_CONTROL;
     /// Finds remaining work that was not triggered by a change.
     ControlSweep = "control-sweep" in OF_CONTROL;
-    /// Counts old instances for quotas, and reads Keystone's limits.
+    /// Counts the instances of earlier releases for quotas, and reads Keystone's limits.
     ControlQuotas = "control-quotas" in OF_CONTROL;
     /// Keeps the secrets in control's state under the current key.
     ControlSecrets = "control-secrets" in OF_CONTROL;
     /// The thread that ranks hosts for waiting builds and moves.
     ControlPlaces = "control-places" in OF_CONTROL;
-    /// Processes the outcomes of those claims.
+    /// Processes the outcomes of the claims of that thread.
     ControlOutcomes = "control-outcomes" in OF_CONTROL;
     /// Delivers messages to one cell.
     ControlOutbox = "control-outbox" in OF_CONTROL;
@@ -109,10 +109,10 @@ tasks! {
     /// Carries out the effects of a cell's durable changes.
     CellOutbox = "cell-outbox" in OF_CELLS;
     /// Sends a cell's requests to placement.
-    CellAsks = "cell-asks" in OF_CELLS;
+    CellClaimRequests = "cell-asks" in OF_CELLS;
     /// Advances the time of a cell.
     CellTick = "cell-tick" in OF_CELLS;
-    /// Repeats messages that were not answered.
+    /// Repeats messages that got no response.
     CellRepeat = "cell-repeat" in OF_CELLS;
     /// Keeps the secrets in a cell's state under the current key.
     CellSecrets = "cell-secrets" in OF_CELLS;
@@ -122,7 +122,7 @@ tasks! {
     AgentPlacement = "agent-placement" in OF_AGENTS;
     /// Inspects the hosts periodically.
     AgentInspect = "agent-inspect" in &[Up];
-    /// The engine's writer: decides, appends and answers.
+    /// The engine's writer: decides and appends commands, and responds to them.
     EngineWriter = "engine-writer" in WITH_STORE;
     /// Decides ahead while the writer waits for the disk.
     EngineAhead = "engine-ahead" in WITH_STORE;
@@ -168,8 +168,8 @@ contained! {
     SessionStarts = "session-starts";
     /// Serving one follower of a cell.
     Follower = "follower";
-    /// Making one call to placement.
-    Ask = "ask";
+    /// Making one claim request to placement.
+    ClaimRequest = "ask";
     /// Running one operation of a driver.
     DriverWork = "driver-work";
 }

@@ -1,7 +1,7 @@
-//! Whatever runs beside its caller is started by this crate, so that no long-lived task is forgotten.
+//! All tasks and threads are started through this crate, so that every long-lived one is supervised.
 //!
-//! The sources are read: a task that is started in another way has to be in the list below, with the
-//! reason why nobody misses it.
+//! The test reads the sources. Files that start tasks in another way have to be in the list below,
+//! with the reason why they need no supervision.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Ways around this crate. `JoinSet` is looked for where it is made: what is put into it comes after.
-const WAYS: [&str; 6] = [
+/// Calls that start tasks or threads without this crate. Of `JoinSet` only the constructor is listed.
+const UNSUPERVISED_CALLS: [&str; 6] = [
     "tokio::spawn(",
     "thread::spawn(",
     "thread::Builder::new()",
@@ -19,50 +19,46 @@ const WAYS: [&str; 6] = [
     "runtime.spawn(",
 ];
 
-/// Where they may be taken: the file, how often, and why.
+/// Where they are allowed: the path, the maximum number, and the reason.
 const ALLOWED: &[(&str, usize, &str)] = &[
-    ("agent/src/agent.rs", 3, "`watched` each"),
+    ("agent/src/agent.rs", 3, "each in `supervise`"),
     (
         "agent/src/command/process.rs",
         2,
-        "read the output of a process, which is waited for",
+        "read the output of a process, which is awaited",
     ),
     (
         "auth/src/single_flight.rs",
         2,
-        "requests to Keystone, which are waited for; a panic is an error there",
+        "requests to Keystone, which are awaited; a panic is an error there",
     ),
     (
         "cell/src/claim_requests.rs",
         1,
-        "calls to placement, each `caught`",
+        "calls to placement, each in `contain_panic`",
     ),
     (
         "bench/src",
         usize::MAX,
-        "measures, and drives an installation; no role",
+        "benchmarks and test clients, which are not part of a role",
     ),
-    ("roles/src/control/api_threads.rs", 1, "`watched` each"),
-    ("roles/src/up.rs", 2, "`watched` each"),
+    ("roles/src/control/api_threads.rs", 1, "each in `supervise`"),
+    ("roles/src/up.rs", 2, "each in `supervise`"),
     (
         "secrets/src/source.rs",
         1,
-        "reads the output of the key command, which is waited for",
+        "reads the output of the key command, which is awaited",
     ),
-    (
-        "testing/src",
-        usize::MAX,
-        "what tests share; tests may do as they like",
-    ),
+    ("testing/src", usize::MAX, "used by tests only"),
     (
         "http/src/costly.rs",
         1,
-        "one request, `caught`, which is waited for",
+        "one request in `contain_panic`, which is awaited",
     ),
     (
         "control/src/destinations",
         1,
-        "one request's round, and its undoing, which are waited for",
+        "one round of a request, and its undo, which are awaited",
     ),
 ];
 
@@ -78,11 +74,11 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_task_is_started_here_or_allowed_for_a_reason() {
+fn every_task_is_supervised_or_listed_with_a_reason() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = Vec::new();
-    for one in fs::read_dir(crates).unwrap() {
-        let source = one.unwrap().path().join("src");
+    for entry in fs::read_dir(crates).unwrap() {
+        let source = entry.unwrap().path().join("src");
         if source.is_dir() && !source.starts_with(crates.join("tasks")) {
             sources(&source, &mut files);
         }
@@ -90,9 +86,12 @@ fn every_task_is_started_here_or_allowed_for_a_reason() {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
-        // Tests may do as they like.
+        // Unit tests are not checked.
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        let count: usize = WAYS.iter().map(|way| text.matches(way).count()).sum();
+        let count: usize = UNSUPERVISED_CALLS
+            .iter()
+            .map(|call| text.matches(call).count())
+            .sum();
         let name = file.strip_prefix(crates).unwrap().display().to_string();
         if count > 0 {
             counts.insert(name, count);

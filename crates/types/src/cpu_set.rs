@@ -7,8 +7,8 @@ use crate::text::whole_number;
 /// Numbers of guest processors.
 pub type CpuSet = BTreeSet<u32>;
 
-/// One past the highest processor that a set can hold. It bounds what a request can make us
-/// allocate, and is far above what any hypervisor supports.
+/// The exclusive upper bound of processor numbers. It limits the memory that a request can cause to
+/// be allocated, and is far above what any hypervisor supports.
 pub const CPU_LIMIT: u32 = 1 << 16;
 
 /// Parses a description such as `1-4,^3,6`: numbers, ranges, and `^` for exclusions.
@@ -17,26 +17,26 @@ pub const CPU_LIMIT: u32 = 1 << 16;
 #[must_use]
 pub fn parse_cpu_set(description: &str) -> Option<CpuSet> {
     let mut included = CpuSet::new();
-    let mut left_out = CpuSet::new();
-    for rule in description.split(',') {
-        let rule = rule.trim();
-        if rule.is_empty() {
+    let mut excluded = CpuSet::new();
+    for part in description.split(',') {
+        let part = part.trim();
+        if part.is_empty() {
             continue;
         }
-        let (target, rule) = match rule.strip_prefix('^') {
-            Some(rest) => (&mut left_out, rest),
-            None => (&mut included, rule),
+        let (target, range) = match part.strip_prefix('^') {
+            Some(rest) => (&mut excluded, rest),
+            None => (&mut included, part),
         };
-        let (first, last) = match rule.split_once('-') {
+        let (first, last) = match range.split_once('-') {
             Some((first, last)) => (cpu_number(first)?, cpu_number(last)?),
-            None => (cpu_number(rule)?, cpu_number(rule)?),
+            None => (cpu_number(range)?, cpu_number(range)?),
         };
         if first > last {
             return None;
         }
         target.extend(first..=last);
     }
-    included.retain(|cpu| !left_out.contains(cpu));
+    included.retain(|cpu| !excluded.contains(cpu));
     Some(included)
 }
 
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptions_are_read() {
+    fn descriptions_are_parsed() {
         let cases: [(&str, Option<&[u32]>); 11] = [
             ("1-4,^3,6", Some(&[1, 2, 4, 6])),
             (" 0 , 2 - 3 ,,", Some(&[0, 2, 3])),

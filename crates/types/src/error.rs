@@ -30,22 +30,22 @@ pub enum BadRequest {
         /// A description of the expected form, for the message.
         expected: &'static str,
     },
-    /// Two fields ask for things that exclude each other.
+    /// Two fields contradict each other.
     #[error("{field} contradicts {other}: {reason}")]
     Conflict {
-        /// The field to blame.
+        /// The field that the error is reported for.
         field: String,
         /// The field that it contradicts.
         other: String,
         /// Why both cannot hold.
         reason: Cow<'static, str>,
     },
-    /// A field is needed because of another.
+    /// A field is missing that another one requires.
     #[error("{field} is missing: {reason}")]
     Missing {
-        /// The field that is not there.
+        /// The missing field.
         field: String,
-        /// What needs the field, for the message.
+        /// Why the field is required, for the message.
         reason: Cow<'static, str>,
     },
     /// The value parses but breaks a rule.
@@ -59,7 +59,7 @@ pub enum BadRequest {
 }
 
 impl BadRequest {
-    /// The field to blame, as a caller would write it.
+    /// The field that the error is reported for, as a caller would write it.
     #[must_use]
     pub fn field(&self) -> &str {
         match self {
@@ -71,7 +71,7 @@ impl BadRequest {
         }
     }
 
-    /// Two fields that exclude each other; the first is to blame.
+    /// An error for two fields that contradict each other. It is reported for the first.
     pub fn conflict(
         field: impl Into<String>,
         other: impl Into<String>,
@@ -84,7 +84,7 @@ impl BadRequest {
         }
     }
 
-    /// A field that another one needs.
+    /// An error for a missing field that another one requires.
     pub fn missing(field: impl Into<String>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Missing {
             field: field.into(),
@@ -92,7 +92,7 @@ impl BadRequest {
         }
     }
 
-    /// A value that breaks a rule.
+    /// An error for a value that breaks a rule.
     pub fn invalid(field: impl Into<String>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Invalid {
             field: field.into(),
@@ -100,7 +100,7 @@ impl BadRequest {
         }
     }
 
-    /// A value that is not of the expected form.
+    /// An error for a value that is not of the expected form.
     pub fn malformed(
         field: impl Into<String>,
         value: impl Into<String>,
@@ -116,7 +116,7 @@ impl BadRequest {
 
 /// Something in a request that is ignored, although its author may expect an effect.
 ///
-/// Warnings never refuse a request; they travel with the answer.
+/// Requests are never refused because of warnings, which are part of the response.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Warning {
     /// Neither a standard resource class nor a custom one.
@@ -151,7 +151,7 @@ pub enum Warning {
         /// The value as the request has it.
         value: String,
     },
-    /// No standard trait says what an image property asks for, so no host is required to have it.
+    /// An image property that no standard trait expresses, so that no host is required to have it.
     #[error("{field} is ignored: there is no standard trait {name}")]
     NoSuchTrait {
         /// The field that is ignored.
@@ -159,7 +159,7 @@ pub enum Warning {
         /// The trait that would express the property.
         name: String,
     },
-    /// A property that only means something to a guest with UEFI firmware.
+    /// A property that has an effect only for guests with UEFI firmware.
     #[error("{field} is ignored: the image's hw_firmware_type is not \"uefi\"")]
     NeedsUefi {
         /// The field that is ignored.

@@ -17,15 +17,15 @@ pub enum ExtraSpecKey<'a> {
         /// The name of the trait.
         name: &'a str,
     },
-    /// `placewright:any_trait[S]`: a set of traits of which group `S` requires at least one.
-    /// Nova's extra specs cannot express that, while Placement's queries can (`required=in:A,B`).
+    /// `placewright:any_trait[S]`: a set of traits of which group `S` requires at least one. Placement's
+    /// queries can express it (`required=in:A,B`), Nova's extra specs cannot.
     AnyTrait {
         /// The group; empty for the unsuffixed one.
         suffix: &'a str,
     },
     /// `group_policy`: whether suffixed groups may share a provider.
     GroupPolicy,
-    /// A key that does not concern resources.
+    /// Any other key.
     Other,
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_told_apart() {
+    fn keys_are_parsed() {
         let resources = |suffix, class| ExtraSpecKey::Resources { suffix, class };
         let named = |suffix, name| ExtraSpecKey::Trait { suffix, name };
         let long = format!("resources{}:VCPU", "x".repeat(65));

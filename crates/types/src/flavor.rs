@@ -1,4 +1,4 @@
-//! The size of an instance and what else its operator asked for.
+//! Flavors: the size of an instance, and extra specs for all other requirements.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Flavor {
     pub vcpus: u32,
     /// Guest memory in MiB.
     pub memory_mb: u32,
-    /// Root disk in GiB; counts only for instances that do not boot from a volume.
+    /// Root disk in GiB; ignored for instances that boot from a volume.
     #[serde(default)]
     pub root_gb: u32,
     /// Ephemeral disks in GiB.
@@ -46,7 +46,7 @@ impl Flavor {
         self.extra_spec(key).filter(|value| !value.is_empty())
     }
 
-    /// Local disk in GiB: ephemeral disks, swap rounded up, and the root disk where it is local.
+    /// Local disk in GiB: ephemeral disks, swap rounded up, and the root disk unless it is a volume.
     #[must_use]
     pub fn disk_gb(&self, boots_from_volume: bool) -> u64 {
         let root_gb = if boots_from_volume { 0 } else { self.root_gb };
@@ -54,7 +54,7 @@ impl Flavor {
     }
 }
 
-/// The name of an extra spec in messages.
+/// The name of an extra spec as a field in error messages.
 #[must_use]
 pub fn extra_spec_field(key: &str) -> String {
     format!("flavor.extra_specs[{key:?}]")

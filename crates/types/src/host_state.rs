@@ -1,10 +1,9 @@
-//! The soft state of a host, besides its inventories: whether it is up, its load, its instances.
+//! The soft state of a host: whether it is up, its load, its instances, and facts about it.
 //!
-//! It comes from the host's agent and may be lost without harm, because the agent reports it
-//! again. Capacity and usage are not part of it: they are read from placement, so nothing is
-//! counted twice.
+//! Its agent reports it, and reports it again if it is lost. Capacity and usage are not part of it,
+//! because placement has them.
 //!
-//! It is changed by [`HostUpdate`]s only, which agents number so that a lost one is noticed.
+//! It is changed only by [`HostUpdate`]s, which agents number so that a lost one is detected.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +22,7 @@ pub struct HostNames {
     pub node: String,
     /// The cell that the host belongs to.
     pub cell: Uuid,
-    /// Its address, as text.
+    /// The IP address of the host, as text.
     pub ip: Option<String>,
     /// The name that the hypervisor reports for itself.
     pub hypervisor_hostname: Option<String>,
@@ -53,7 +52,7 @@ pub struct Load {
     pub failed_builds: u32,
 }
 
-/// A measured value, such as CPU utilisation.
+/// The latest value of a metric, such as CPU utilisation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
     /// The metric's name, such as `cpu.user.percent`.
@@ -82,13 +81,13 @@ pub struct HostReport {
     pub facts: HostFacts,
     /// The load at the time of the report.
     pub load: Load,
-    /// All values that the agent measures.
+    /// The metrics of the host.
     pub metrics: Vec<Metric>,
     /// All instances on the host.
     pub instances: Vec<InstanceReport>,
-    /// The reason why no new instance may come; `None` if the host is enabled.
+    /// Why the host is disabled for new instances; `None` if it is enabled.
     pub disabled: Option<String>,
-    /// Whether an operator declared it down, whatever the agent reports.
+    /// Whether an operator has forced the host down, whatever its agent reports.
     pub is_forced_down: bool,
 }
 
@@ -104,7 +103,7 @@ pub enum HostUpdate {
     Facts(Box<HostFacts>),
     /// The load changed; this is the new one.
     Load(Load),
-    /// The measured values; they replace all earlier ones.
+    /// The metrics; they replace all earlier ones.
     Metrics(Vec<Metric>),
     /// An instance was added, with the load that includes it.
     InstanceCame(Box<InstanceReport>, Load),
@@ -112,28 +111,28 @@ pub enum HostUpdate {
     InstanceWent(Uuid, Load),
     /// The host was disabled for this reason, or enabled again (`None`).
     Disabled(Option<String>),
-    /// Whether an operator declared it down, whatever the agent reports.
+    /// Whether an operator has forced the host down, whatever its agent reports.
     ForcedDown(bool),
     /// The host no longer exists.
     Gone,
 }
 
-/// An update with its position in the stream of one agent.
+/// An update with its position in the stream of updates of a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NumberedUpdate {
-    /// Increases with every start of the agent.
+    /// The number of the stream of updates; it increases with each stream that the agent begins.
     pub incarnation: u64,
-    /// Counts the agent's updates since it started, from 1, without gaps.
+    /// The number of the update in its stream, counted from 1 without gaps.
     pub sequence: u64,
     /// The update at this position.
     pub update: HostUpdate,
 }
 
 impl NumberedUpdate {
-    /// Whether this update may be applied to a state whose last applied update had this incarnation
-    /// and this sequence.
+    /// Whether this update can be applied to a state whose last applied update had this incarnation and
+    /// this sequence.
     #[must_use]
-    pub fn after(&self, (incarnation, sequence): (u64, u64)) -> Receipt {
+    pub fn check_order(&self, (incarnation, sequence): (u64, u64)) -> Receipt {
         let is_full = matches!(self.update, HostUpdate::Full(_));
         if (self.incarnation, self.sequence) <= (incarnation, sequence) {
             Receipt::Stale

@@ -1,4 +1,4 @@
-//! What an instance boots from, and the properties that restrict where it can run.
+//! Images, and their properties, which restrict the hosts on which instances can run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,12 +31,12 @@ pub struct Image {
     pub properties: ImageProperties,
 }
 
-/// The properties of an image, each under its present name and checked.
+/// The properties of an image, validated and in canonical form.
 ///
-/// Properties that the compute service knows are brought to one form: old names (`architecture`)
-/// become the present ones (`hw_architecture`), booleans `true` or `false`, architectures and
-/// device models their canonical name. A known property with an impossible value is refused.
-/// Unknown ones are kept as they are.
+/// Properties that the compute service knows are normalised: old names (`architecture`) become the
+/// present ones (`hw_architecture`), booleans become `true` or `false`, and architectures and device
+/// models get their canonical name. A known property with an invalid value is refused. Unknown
+/// properties are not changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageProperties {
     values: BTreeMap<String, String>,
@@ -49,11 +49,11 @@ pub struct ImageProperties {
 pub const NUMA_NODES_MAX: usize = 128;
 
 impl ImageProperties {
-    /// Reads properties as the image service keeps them: a text for each name.
+    /// Reads properties in the form of the image service, which has a string for each name.
     ///
     /// # Errors
     ///
-    /// [`BadRequest`] for a known property with a value that it cannot have.
+    /// [`BadRequest`] for a known property with an invalid value.
     pub fn new(properties: impl IntoIterator<Item = (String, String)>) -> Result<Self, BadRequest> {
         let values = properties
             .into_iter()
@@ -63,9 +63,9 @@ impl ImageProperties {
 
     fn from_values(mut given: BTreeMap<String, Value>) -> Result<Self, BadRequest> {
         let mut properties = Self::default();
-        properties.take_numa(&mut given)?;
-        properties.take_traits(&mut given)?;
-        properties.take_old_names(&given)?;
+        properties.extract_numa(&mut given)?;
+        properties.extract_traits(&mut given)?;
+        properties.apply_old_names(&given)?;
         for (name, value) in given {
             match value {
                 Value::Text(value) => properties.set(&name, &name, &value)?,
@@ -85,7 +85,7 @@ impl ImageProperties {
         self.raw(name).filter(|_| kind(name).is_some())
     }
 
-    /// Whether [`Self::get`] has any value at all.
+    /// Whether there is any property besides those of NUMA nodes and required traits.
     #[must_use]
     pub fn has_values(&self) -> bool {
         !self.values.is_empty()
@@ -126,14 +126,14 @@ impl ImageProperties {
         self.numa_memory_mb.as_deref()
     }
 
-    /// All properties but those of single NUMA nodes and required traits, in order of name.
+    /// All properties except those of single NUMA nodes and required traits, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// All properties; [`Self::new`] makes the same of them again.
+    /// All properties as a map, from which [`Self::new`] makes the same properties.
     #[must_use]
     pub fn to_map(&self) -> BTreeMap<String, String> {
         let mut all = self.values.clone();
@@ -160,7 +160,7 @@ impl ImageProperties {
     }
 
     /// Applies properties with names from before 2013; those with present names override them.
-    fn take_old_names(&mut self, given: &BTreeMap<String, Value>) -> Result<(), BadRequest> {
+    fn apply_old_names(&mut self, given: &BTreeMap<String, Value>) -> Result<(), BadRequest> {
         for (old, present) in known::OLD_NAMES {
             if let Some(Value::Text(value)) = given.get(old) {
                 self.set(old, present, value)?;
@@ -178,7 +178,7 @@ impl ImageProperties {
         }
     }
 
-    fn take_traits(&mut self, given: &mut BTreeMap<String, Value>) -> Result<(), BadRequest> {
+    fn extract_traits(&mut self, given: &mut BTreeMap<String, Value>) -> Result<(), BadRequest> {
         if let Some(value) = given.remove("traits_required") {
             let wrong = || BadRequest::malformed(field("traits_required"), "", "a list of traits");
             let Value::List(traits) = value else {
@@ -203,14 +203,14 @@ impl ImageProperties {
         Ok(())
     }
 
-    fn take_numa(&mut self, given: &mut BTreeMap<String, Value>) -> Result<(), BadRequest> {
-        let memory = numbered(given, "hw_numa_mem");
+    fn extract_numa(&mut self, given: &mut BTreeMap<String, Value>) -> Result<(), BadRequest> {
+        let memory = extract_numbered(given, "hw_numa_mem");
         let memory = memory.into_iter().map(|(name, value)| {
             let amount = text::whole_number(&value).and_then(|amount| u64::try_from(amount).ok());
             amount.ok_or_else(|| BadRequest::malformed(field(&name), value, "an amount of MiB"))
         });
         let memory = memory.collect::<Result<Vec<_>, _>>()?;
-        let cpus = numbered(given, "hw_numa_cpus");
+        let cpus = extract_numbered(given, "hw_numa_cpus");
         let cpus = cpus.into_iter().map(|(name, value)| {
             parse_cpu_set(&value)
                 .ok_or_else(|| BadRequest::malformed(field(&name), value, "a set of processors"))
@@ -222,9 +222,9 @@ impl ImageProperties {
     }
 }
 
-/// The values of `prefix.0`, `prefix.1` and so on, up to the first that is not there; also from a
-/// list under the bare prefix, which is how the compute service passes them on.
-fn numbered(given: &mut BTreeMap<String, Value>, prefix: &str) -> Vec<(String, String)> {
+/// Removes and returns the values of `prefix.0`, `prefix.1` and so on, up to the first that is missing.
+/// The compute service passes them on as a list under the bare prefix, which is accepted too.
+fn extract_numbered(given: &mut BTreeMap<String, Value>, prefix: &str) -> Vec<(String, String)> {
     let as_text = |value: Value| match value {
         Value::Text(text) => text,
         Value::List(items) => {
@@ -249,7 +249,7 @@ fn numbered(given: &mut BTreeMap<String, Value>, prefix: &str) -> Vec<(String, S
         .collect()
 }
 
-/// The name of a property in messages.
+/// The name of a property as a field in error messages.
 #[must_use]
 pub fn field(name: &str) -> String {
     format!("image.properties[{name:?}]")

@@ -1,6 +1,7 @@
-//! What schedulers, agents, cells and clients tell each other: requests, and the state of hosts.
+//! The data that schedulers, agents, cells and clients exchange: requests, the specifications of
+//! servers, and the state of hosts.
 //!
-//! Plain data with its checks. How a request is translated, and where it goes, is the business of
+//! The types are plain data with validation. Requests are translated and scheduled by
 //! `placewright-scheduler`; agents, cells and clients need only these types and do not link it.
 
 pub mod cpu_set;

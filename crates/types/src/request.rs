@@ -1,8 +1,7 @@
 //! A request to the scheduler: the `request` of `POST /v1/destinations`.
 //!
 //! Every field of Nova's request spec that decides where an instance goes is here under its own
-//! name. Only `flavor` is needed. Unknown fields are refused; use [`read`] to learn which field an
-//! error is about.
+//! name. Only `flavor` is required. Unknown fields are refused. The errors of [`read`] name the field.
 //!
 //! ```
 //! # use placewright_types::request::{self, RequestSpec};
@@ -60,10 +59,10 @@ pub use group::{GroupPolicy, ServerGroup, TopologyRelation, TopologyRule};
 pub struct RequestSpec {
     /// The size of each instance.
     pub flavor: Flavor,
-    /// The image; its properties count for volumes too.
+    /// The image. Its properties apply also if the root disk is a volume.
     #[serde(default)]
     pub image: Option<Image>,
-    /// Whether the root disk is a volume: then it takes no local disk.
+    /// Whether the instance boots from a volume, so that its root disk needs no local disk.
     #[serde(default)]
     pub is_bfv: bool,
     /// The project that will own the instances.
@@ -72,10 +71,10 @@ pub struct RequestSpec {
     /// The user who makes the request.
     #[serde(default)]
     pub user_id: String,
-    /// The zone that was asked for, if any.
+    /// The requested availability zone, if any.
     #[serde(default)]
     pub availability_zone: Option<String>,
-    /// The number of instances, where the caller does not list them.
+    /// The number of instances, if the caller does not list them.
     #[serde(default = "one")]
     pub num_instances: u32,
     /// Hosts to exclude, compared without regard to case.
@@ -90,7 +89,7 @@ pub struct RequestSpec {
     /// Restricts the search to a host, cell or aggregates; filters apply.
     #[serde(default)]
     pub requested_destination: Option<Destination>,
-    /// Free-form hints to filters; a single text counts as a list of one.
+    /// Free-form hints for filters; a single string is read as a list of one.
     #[serde(default, deserialize_with = "text::map_of_lists")]
     pub scheduler_hints: BTreeMap<String, Vec<String>>,
     /// The server group that the instances belong to.
@@ -103,8 +102,8 @@ pub struct RequestSpec {
     /// Constraints on the request as a whole.
     #[serde(default)]
     pub request_level_params: RequestLevelParams,
-    /// PCI devices that were already looked up; when there are none, those of the flavor's
-    /// `pci_passthrough:alias` are looked up among the configured aliases.
+    /// PCI devices whose aliases were already resolved. If there are none, those in the flavor's
+    /// `pci_passthrough:alias` are resolved with the configured aliases.
     #[serde(default)]
     pub pci_requests: Vec<PciRequest>,
     /// The ports and networks that each instance is attached to.
@@ -113,11 +112,11 @@ pub struct RequestSpec {
     /// The device profiles that the flavor or ports name.
     #[serde(default)]
     pub device_profiles: Vec<DeviceProfile>,
-    /// Where the instances must or should be in the operator's topology.
+    /// Constraints and preferences on the places of the instances in the operator's topology.
     #[serde(default)]
     pub topology_rules: Vec<TopologyRule>,
-    /// The other instances that are placed together with the current one. Set by a caller that
-    /// places several.
+    /// The other instances that are placed together with the current one. Set by callers that place
+    /// several instances.
     #[serde(skip)]
     pub siblings: BTreeSet<Uuid>,
 }
@@ -207,10 +206,10 @@ pub struct Destination {
     /// The only cell to consider; with `allow_cross_cell_move` the preferred one.
     #[serde(default)]
     pub cell: Option<Uuid>,
-    /// UUIDs of aggregates: the host is in one of each inner list.
+    /// UUIDs of aggregates: the host has to be in one of each inner list.
     #[serde(default)]
     pub aggregates: Vec<Vec<Uuid>>,
-    /// UUIDs of aggregates: the host is in none.
+    /// UUIDs of aggregates: the host must not be in any of them.
     #[serde(default)]
     pub forbidden_aggregates: BTreeSet<Uuid>,
     /// Whether hosts outside of `cell` may be chosen.
@@ -218,7 +217,7 @@ pub struct Destination {
     pub allow_cross_cell_move: bool,
 }
 
-/// Resources and the rules for who may provide them.
+/// A request group: resources, and constraints on the providers that serve them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestGroup {
@@ -231,19 +230,19 @@ pub struct RequestGroup {
     /// Traits that are required.
     #[serde(default)]
     pub required_traits: BTreeSet<String>,
-    /// Sets of traits: at least one of each is required.
+    /// Sets of traits: at least one trait of each set is required.
     #[serde(default)]
     pub any_traits: Vec<BTreeSet<String>>,
     /// Traits that are forbidden.
     #[serde(default)]
     pub forbidden_traits: BTreeSet<String>,
-    /// UUIDs of aggregates: membership in one of each inner list.
+    /// UUIDs of aggregates: providers have to be in one of each inner list.
     #[serde(default)]
     pub aggregates: Vec<Vec<Uuid>>,
-    /// UUIDs of aggregates: membership in none.
+    /// UUIDs of aggregates: providers must not be in any of them.
     #[serde(default)]
     pub forbidden_aggregates: BTreeSet<Uuid>,
-    /// The UUID of any provider of the tree that must serve the group.
+    /// The UUID of a provider: the group must be served by the tree of that provider.
     #[serde(default)]
     pub in_tree: Option<Uuid>,
 }
@@ -264,7 +263,7 @@ impl RequestGroup {
         self.forbidden_traits.insert(name.to_owned());
     }
 
-    /// Whether the group requests nothing.
+    /// Whether the group requests no resources and has no constraints.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty()
@@ -286,32 +285,32 @@ pub struct RequestLevelParams {
     /// Traits that the host itself must not have.
     #[serde(default)]
     pub root_forbidden: BTreeSet<String>,
-    /// Sets of group suffixes: the providers of each set lie under one of them.
+    /// Sets of group suffixes: of the providers that serve a set, one must be the ancestor of all others.
     #[serde(default)]
     pub same_subtree: Vec<BTreeSet<String>>,
 }
 
-/// A request body that does not parse, with the field of the error.
+/// The error for a request body that cannot be parsed, with the field.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {message}")]
-pub struct Unreadable {
+pub struct RequestParseError {
     /// The path to the field: `flavor.extra_specs.hw:cpu_policy`; `.` for the body itself.
     pub field: String,
     /// What is wrong with it.
     pub message: String,
 }
 
-/// Parses any of the request types and names the field that is wrong, if one is.
+/// Parses one of the request types.
 ///
 /// # Errors
 ///
-/// [`Unreadable`] for input of another shape.
-pub fn read<'de, T, D>(deserializer: D) -> Result<T, Unreadable>
+/// [`RequestParseError`] names the field that cannot be parsed.
+pub fn read<'de, T, D>(deserializer: D) -> Result<T, RequestParseError>
 where
     T: Deserialize<'de>,
     D: Deserializer<'de>,
 {
-    serde_path_to_error::deserialize(deserializer).map_err(|error| Unreadable {
+    serde_path_to_error::deserialize(deserializer).map_err(|error| RequestParseError {
         field: error.path().to_string(),
         message: error.inner().to_string(),
     })

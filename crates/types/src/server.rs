@@ -1,8 +1,8 @@
-//! The body of a server's specification: the request by which it was placed, and everything that
-//! the compute API shows again and drivers may need. Its host is not part of it.
+//! The body of a server's specification: the request to the scheduler, and the fields of the request
+//! to the compute API that the API shows or that drivers need.
 //!
 //! Stores and messages have it in the form that `placewright-records` declares. Drivers, and agents
-//! that are reached over a network, get it as JSON: `{"request": …, "server": …}`.
+//! that are connected over a network, get it as JSON: `{"request": …, "server": …}`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::request::RequestSpec;
 pub struct ServerBody {
     /// The request for the scheduler.
     pub request: RequestSpec,
-    /// How many servers of one request must find a host; `None` for all.
+    /// The minimum number of servers of one request for which a host has to be found; `None` for all.
     pub min_count: Option<u32>,
     /// What all servers of one request have in common.
     pub server: ServerFields,
@@ -30,12 +30,12 @@ pub struct ServerBody {
 pub struct ServerFields {
     /// The id of the flavor at the time of the request.
     pub flavor_id: String,
-    /// The image's id, unless it boots from a volume.
+    /// The id of the image; `None` if the server boots from a volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// The reservation id that all servers of one request share.
     pub reservation_id: String,
-    /// The description that its owner gave it.
+    /// The description that the owner chose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Metadata that the owner chose.
@@ -50,32 +50,32 @@ pub struct ServerFields {
     /// The public key with that name at the time of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
-    /// The user data in base 64, as in the request. Secret: it is in the clear only between roles and
-    /// for drivers; stores hold it sealed, apart from the body.
+    /// The user data in base 64, as in the request. It is a secret: it is in the clear only in messages
+    /// between roles and for drivers. Stores have it sealed, outside of the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_data: Option<String>,
     /// Whether the guest gets its metadata and user data on a config drive.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub config_drive: bool,
-    /// The networks as in the request.
+    /// The requested networks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub networks: Option<Networks>,
-    /// The block devices, in the form of version 2.
+    /// The block devices, in the format of `block_device_mapping_v2`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub block_device_mapping_v2: Vec<BlockDevice>,
     /// The names of its security groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub security_groups: Vec<String>,
-    /// The administrator's password. Secret, like the user data.
+    /// The administrator's password. It is a secret, as the user data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_pass: Option<String>,
-    /// The IPv4 address that the owner declared as the one to reach it by.
+    /// The IPv4 address under which it can be reached, as its owner declared it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_ip_v4: Option<String>,
-    /// The IPv6 address that the owner declared as the one to reach it by.
+    /// The IPv6 address under which it can be reached, as its owner declared it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_ip_v6: Option<String>,
-    /// The certificates that its image must be signed with.
+    /// The ids of the certificates with which the image's signature is verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trusted_image_certificates: Option<Vec<String>>,
     /// The disk configuration: `AUTO` or `MANUAL`.
@@ -101,63 +101,63 @@ pub struct OwnFields {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Networks {
-    /// A choice that needs no list.
-    Word(NetworksWord),
+    /// A keyword in place of a list.
+    Keyword(NetworksKeyword),
     /// These networks, in this order.
     List(Vec<NetworkRequest>),
 }
 
-/// A choice of networks that needs no list.
+/// A keyword in place of a list of networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum NetworksWord {
-    /// Whatever the project has.
+pub enum NetworksKeyword {
+    /// The networks of the project.
     Auto,
     /// No network at all.
     None,
 }
 
-/// One network of a request, each field as its owner wrote it.
+/// One requested network, each field as the owner wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NetworkRequest {
-    /// The network.
+    /// The UUID of the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
-    /// The port, if there is one already.
+    /// The UUID of the port, if it exists already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
-    /// The address that the guest has to get.
+    /// The IP address that the guest has to have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed_ip: Option<String>,
-    /// The device tag by which the guest identifies it.
+    /// The device tag by which the guest identifies the interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
 }
 
-/// A block device: simple values by name, as its owner wrote them.
-pub type BlockDevice = BTreeMap<String, PlainValue>;
+/// A block device: scalar values by name, as the owner wrote them.
+pub type BlockDevice = BTreeMap<String, ScalarValue>;
 
 /// A JSON value that is neither an array nor an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum PlainValue {
+pub enum ScalarValue {
     /// A boolean.
-    Flag(bool),
-    /// A whole number.
-    Whole(i64),
-    /// A whole number that is too large for `i64`.
-    Large(u64),
+    Boolean(bool),
+    /// An integer.
+    Integer(i64),
+    /// An integer that is too large for `i64`.
+    Unsigned(u64),
     /// Any other number.
-    Fraction(f64),
-    /// A text.
+    Float(f64),
+    /// A string.
     Text(String),
     /// `null`.
     Null,
 }
 
-impl PlainValue {
-    /// The text, if it is one.
+impl ScalarValue {
+    /// The value, if it is a string.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self {
@@ -171,7 +171,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// The shape of the JSON, in which the fields of a server are together.
+/// The structure of the JSON, in which common and own fields are in one object.
 #[derive(Deserialize)]
 struct JsonBody {
     request: RequestSpec,

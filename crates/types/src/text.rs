@@ -1,4 +1,4 @@
-//! Texts that stand for numbers and booleans, and values that callers may write as either.
+//! Texts that represent numbers and booleans, and values that callers may write as either.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 pub(crate) enum Value {
     Text(String),
     List(Vec<Value>),
-    /// An object; the few image properties that hold one do not influence placement.
+    /// An object. The few image properties with objects do not influence scheduling.
     Object,
 }
 
@@ -63,7 +63,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-/// One text, where a number or a boolean also counts as one.
+/// A text. Numbers and booleans are accepted too.
 struct Text(String);
 
 impl<'de> Deserialize<'de> for Text {
@@ -93,13 +93,17 @@ pub(crate) fn map_of_lists<'de, D>(
 where
     D: Deserializer<'de>,
 {
-    let read = BTreeMap::<String, OneOrMore>::deserialize(deserializer)?;
-    Ok(read.into_iter().map(|(key, all)| (key, all.0)).collect())
+    let read = BTreeMap::<String, TextOrList>::deserialize(deserializer)?;
+    Ok(read
+        .into_iter()
+        .map(|(key, texts)| (key, texts.0))
+        .collect())
 }
 
-struct OneOrMore(Vec<String>);
+/// A list of texts, or a single text.
+struct TextOrList(Vec<String>);
 
-impl<'de> Deserialize<'de> for OneOrMore {
+impl<'de> Deserialize<'de> for TextOrList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wrong = || serde::de::Error::custom("expected text or a list of texts");
         let items = match Value::deserialize(deserializer)? {
@@ -115,7 +119,7 @@ impl<'de> Deserialize<'de> for OneOrMore {
     }
 }
 
-/// Whether a text means true; everything that does not clearly mean it is false.
+/// Parses a boolean. Every text that does not represent true is false.
 ///
 /// Source: how Nova reads booleans in extra specs and image properties (oslo.utils).
 #[must_use]

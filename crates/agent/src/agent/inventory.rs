@@ -1,4 +1,4 @@
-//! The inventories of the hosts: read from the driver periodically, and written to placement.
+//! The descriptions of the hosts: read from the driver periodically, and written to placement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,28 +8,28 @@ use placewright_conductor::HostId;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Ready;
+use super::Readiness;
 use crate::description::HostDescription;
 use crate::driver::Driver;
-use crate::placement::Placement;
+use crate::placement::PlacementWriter;
 
-/// The first wait before failed hosts are written again; it is doubled each time.
+/// The first delay before failed hosts are written again; it is doubled each time.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// How many failed hosts the log names; the others are counted.
 const FAILURES_NAMED: usize = 5;
 
 /// Asks the driver for its hosts periodically.
-pub(super) async fn watch(
+pub(super) async fn inspect_periodically(
     driver: Arc<dyn Driver>,
-    every: Duration,
-    seen: mpsc::Sender<Vec<HostDescription>>,
+    interval: Duration,
+    inspected: mpsc::Sender<Vec<HostDescription>>,
 ) {
     loop {
-        sleep(every).await;
+        sleep(interval).await;
         match driver.inspect().await {
             Ok(hosts) => {
-                if seen.send(hosts).await.is_err() {
+                if inspected.send(hosts).await.is_err() {
                     return;
                 }
             }
@@ -39,29 +39,29 @@ pub(super) async fn watch(
 }
 
 /// Writes hosts to placement when they have changed, with retries until it succeeds.
-pub(super) async fn follow(
-    placement: Placement,
+pub(super) async fn write_changed(
+    placement: PlacementWriter,
     mut changed: mpsc::UnboundedReceiver<Arc<HostDescription>>,
     resync: Duration,
-    ready: Arc<watch::Sender<Ready>>,
+    ready: Arc<watch::Sender<Readiness>>,
 ) {
     let mut all: BTreeMap<HostId, Arc<HostDescription>> = BTreeMap::new();
     let mut due: BTreeMap<HostId, Arc<HostDescription>> = BTreeMap::new();
-    let mut wait = RETRY_MIN;
-    let mut again = None;
+    let mut backoff = RETRY_MIN;
+    let mut next_retry = None;
     let mut next_resync = Instant::now() + resync;
     loop {
-        let retry_at = again.unwrap_or_else(Instant::now);
+        let retry_at = next_retry.unwrap_or_else(Instant::now);
         tokio::select! {
             host = changed.recv() => {
                 let Some(host) = host else { return };
-                take(host, &mut all, &mut due);
+                enqueue(host, &mut all, &mut due);
                 while let Ok(host) = changed.try_recv() {
-                    take(host, &mut all, &mut due);
+                    enqueue(host, &mut all, &mut due);
                 }
             }
-            () = sleep_until(retry_at), if again.is_some() => {}
-            () = sleep_until(next_resync), if !resync.is_zero() && again.is_none() => {
+            () = sleep_until(retry_at), if next_retry.is_some() => {}
+            () = sleep_until(next_resync), if !resync.is_zero() && next_retry.is_none() => {
                 due.clone_from(&all);
             }
         }
@@ -74,27 +74,28 @@ pub(super) async fn follow(
             writes = report.writes,
             failed = report.failed.len(),
             ms = started.elapsed().as_millis(),
-            "placement was told what hosts have"
+            "wrote the inventories of hosts to placement"
         );
         for (host, error) in report.failed.iter().take(FAILURES_NAMED) {
             let name = all.get(host).map_or("", |host| host.name.as_str());
-            tracing::warn!(%host, name, %error, "placement does not have the host as it is");
+            tracing::warn!(%host, name, %error, "placement does not have the host as described");
         }
         next_resync = Instant::now() + resync;
         if report.failed.is_empty() {
-            again = None;
-            wait = RETRY_MIN;
+            next_retry = None;
+            backoff = RETRY_MIN;
             ready.send_modify(|ready| ready.is_in_placement = true);
             continue;
         }
         let failed = all.iter().filter(|(id, _)| report.failed.contains_key(id));
         due.extend(failed.map(|(id, host)| (*id, Arc::clone(host))));
-        again = Some(Instant::now() + wait);
-        wait = (wait * 2).min(RETRY_MAX);
+        next_retry = Some(Instant::now() + backoff);
+        backoff = (backoff * 2).min(RETRY_MAX);
     }
 }
 
-fn take(
+/// Remembers the newest description of a host, which is due to be written.
+fn enqueue(
     host: Arc<HostDescription>,
     all: &mut BTreeMap<HostId, Arc<HostDescription>>,
     due: &mut BTreeMap<HostId, Arc<HostDescription>>,

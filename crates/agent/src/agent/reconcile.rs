@@ -1,4 +1,4 @@
-//! Reconciles the record and the driver's list of guests at the start.
+//! Reconciles the guest log with the driver's list of guests at the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use placewright_conductor::HostId;
 
 use super::AgentError;
 use crate::description::HostDescription;
-use crate::driver::{Driver, ListedGuest, Operation, Task};
-use crate::record::{Guest, GuestKey, GuestLog, GuestState};
+use crate::driver::{Driver, DriverRequest, ListedGuest, Operation};
+use crate::guest_log::{Guest, GuestKey, GuestLog, GuestState};
 
-/// The most guests that are removed concurrently.
-const REMOVED_AT_ONCE: usize = 32;
+/// The maximum number of guests that are removed concurrently.
+const REMOVALS_MAX: usize = 32;
 
-/// Removes half-built guests, and makes the record match the driver's list.
+/// Removes half-built guests, and makes the guest log match the driver's list.
 pub(super) async fn reconcile(
-    record: &mut GuestLog,
+    guest_log: &mut GuestLog,
     hosts: &BTreeMap<HostId, Arc<HostDescription>>,
     driver: &dyn Driver,
 ) -> Result<(), AgentError> {
     let listed = driver.list().await?;
-    let on_record: BTreeMap<(HostId, GuestKey), GuestState> = record
+    let logged: BTreeMap<(HostId, GuestKey), GuestState> = guest_log
         .guests()
         .filter(|(host, _, _)| hosts.contains_key(host))
         .map(|(host, key, guest)| ((host, key), guest.state))
@@ -29,24 +29,24 @@ pub(super) async fn reconcile(
     if let Some(listed) = listed {
         let listed: BTreeSet<(HostId, GuestKey)> = listed.iter().map(key).collect();
         for (host, guest) in &listed {
-            if !on_record.contains_key(&(*host, *guest)) && hosts.contains_key(host) {
-                tracing::warn!(%host, instance = %guest.0, number = guest.1, "a guest is there that is not on record");
-                record.keep(*host, *guest, &Guest::found());
+            if !logged.contains_key(&(*host, *guest)) && hosts.contains_key(host) {
+                tracing::warn!(%host, instance = %guest.0, number = guest.1, "a guest was found that is not in the guest log");
+                guest_log.put(*host, *guest, &Guest::unlogged());
             }
         }
-        for ((host, guest), state) in &on_record {
-            if *state != GuestState::Making && !listed.contains(&(*host, *guest)) {
+        for ((host, guest), state) in &logged {
+            if *state != GuestState::Incomplete && !listed.contains(&(*host, *guest)) {
                 tracing::warn!(%host, instance = %guest.0, number = guest.1, "a guest is gone");
-                record.erase(*host, *guest);
+                guest_log.erase(*host, *guest);
             }
         }
     }
-    let half = on_record
+    let incomplete = logged
         .iter()
-        .filter(|(_, state)| **state == GuestState::Making);
-    let tasks = half.filter_map(|((host, guest), _)| {
+        .filter(|(_, state)| **state == GuestState::Incomplete);
+    let requests = incomplete.filter_map(|((host, guest), _)| {
         let description = hosts.get(host)?;
-        Some(Task {
+        Some(DriverRequest {
             operation: Operation::Destroy,
             host: *host,
             host_name: description.name.as_str().into(),
@@ -55,17 +55,17 @@ pub(super) async fn reconcile(
             order: None,
         })
     });
-    let removed = stream::iter(tasks)
-        .map(|task| async move {
-            let place = (task.host, (task.instance, task.number));
-            (place, driver.carry_out(task).await)
+    let removed = stream::iter(requests)
+        .map(|request| async move {
+            let guest = (request.host, (request.instance, request.number));
+            (guest, driver.carry_out(request).await)
         })
-        .buffer_unordered(REMOVED_AT_ONCE);
+        .buffer_unordered(REMOVALS_MAX);
     let removed: Vec<_> = removed.collect().await;
     for ((host, guest), result) in removed {
         match result {
-            Ok(()) => record.erase(host, guest),
-            // The guest stays recorded, and the cell will order its removal.
+            Ok(()) => guest_log.erase(host, guest),
+            // The guest stays in the log, and the cell will order its removal.
             Err(error) => {
                 tracing::warn!(%host, instance = %guest.0, %error, "an interrupted build cannot be removed");
             }

@@ -14,42 +14,45 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::work::WorkContext;
-use super::{Options, Ready, checked};
+use super::{Options, Readiness, check_hosts};
 use crate::description::HostDescription;
 use crate::driver::{Driver, DriverError};
+use crate::guest_log::GuestLog;
 use crate::host::{Action, Host, Outcome, PhysicalCapacity, WorkResult};
-use crate::record::GuestLog;
 
-/// Work of a host that has ended.
+/// The result of a piece of work, and the host that it was done on.
 type HostWorkResult = (HostId, WorkResult);
 /// An attempt to connect to the cell.
 type Connecting = Pin<Box<dyn Future<Output = Result<AgentConnection, LinkError>> + Send>>;
 
-/// The most messages and ended pieces of work that are handled before anything is sent.
-const AT_ONCE: usize = 256;
-/// No soft state is added while so many messages wait to be sent to the cell.
-const WAITING_MAX: usize = 4096;
-/// Nothing more is received from the cell while so many messages wait to be sent.
-const ANSWERS_WAITING_MAX: usize = 1 << 20;
-/// The most hosts of one heartbeat message.
+/// The maximum number of received messages, and of ended pieces of work, that are handled before
+/// anything is sent.
+const BATCH_MAX: usize = 256;
+/// While at least this many messages wait to be sent to the cell, no soft state is added to them.
+const OUTBOX_STATE_MAX: usize = 4096;
+/// While at least this many messages wait to be sent, nothing more is received from the cell.
+const OUTBOX_MAX: usize = 1 << 20;
+/// The maximum number of hosts in one heartbeat message.
 const HEARTBEAT_HOSTS: usize = 10_000;
-/// The first wait before another attempt to connect to the cell; it is doubled each time.
+/// The first delay before another attempt to connect to the cell; it is doubled each time.
 const RECONNECT_MIN: Duration = Duration::from_millis(100);
 
+/// The state of the task that manages all hosts of an agent.
 pub(super) struct Runner {
     options: Options,
     driver: Arc<dyn Driver>,
-    record: GuestLog,
+    guest_log: GuestLog,
     hosts: BTreeMap<HostId, HostEntry>,
     to_placement: mpsc::UnboundedSender<Arc<HostDescription>>,
-    ready: Arc<watch::Sender<Ready>>,
-    working: FuturesUnordered<Pin<Box<dyn Future<Output = HostWorkResult> + Send>>>,
+    ready: Arc<watch::Sender<Readiness>>,
+    running_work: FuturesUnordered<Pin<Box<dyn Future<Output = HostWorkResult> + Send>>>,
     /// Handles that cancel work under way, by host and number of the work.
     cancels: BTreeMap<(HostId, u64), AbortHandle>,
+    /// The messages that wait to be sent to the cell.
     outbox: VecDeque<ToCell>,
-    /// The hosts with changes that were not sent to the cell yet.
-    news: BTreeSet<HostId>,
-    since: Instant,
+    /// The hosts with soft state that was not sent to the cell yet.
+    changed_hosts: BTreeSet<HostId>,
+    started_at: Instant,
 }
 
 /// A host, its latest description, and the permits for its concurrent builds.
@@ -57,47 +60,47 @@ struct HostEntry {
     host: Host,
     name: Arc<str>,
     description: Arc<HostDescription>,
-    builds: Arc<Semaphore>,
+    build_permits: Arc<Semaphore>,
 }
 
 impl Runner {
     pub(super) fn new(
         options: Options,
         driver: Arc<dyn Driver>,
-        record: GuestLog,
+        guest_log: GuestLog,
         hosts: BTreeMap<HostId, Arc<HostDescription>>,
         to_placement: mpsc::UnboundedSender<Arc<HostDescription>>,
-        ready: Arc<watch::Sender<Ready>>,
+        ready: Arc<watch::Sender<Readiness>>,
     ) -> Self {
         let mut runner = Self {
             options,
             driver,
-            record,
+            guest_log,
             hosts: BTreeMap::new(),
             to_placement,
             ready,
-            working: FuturesUnordered::new(),
+            running_work: FuturesUnordered::new(),
             cancels: BTreeMap::new(),
             outbox: VecDeque::new(),
-            news: BTreeSet::new(),
-            since: Instant::now(),
+            changed_hosts: BTreeSet::new(),
+            started_at: Instant::now(),
         };
         for (id, description) in hosts {
-            runner.add(id, description);
+            runner.add_host(id, description);
         }
         runner
     }
 
-    fn add(&mut self, id: HostId, description: Arc<HostDescription>) {
-        let guests = self.record.guests_of(id);
+    fn add_host(&mut self, id: HostId, description: Arc<HostDescription>) {
+        let guests = self.guest_log.guests_of(id);
         let guests = guests.map(|(key, guest)| (key, guest.clone()));
-        let slot = HostEntry {
-            host: Host::new(id, guests, PhysicalCapacity::of(&description)),
+        let entry = HostEntry {
+            host: Host::new(id, guests, PhysicalCapacity::new(&description)),
             name: description.name.as_str().into(),
             description: Arc::clone(&description),
-            builds: Arc::new(Semaphore::new(self.options.builds_max.max(1))),
+            build_permits: Arc::new(Semaphore::new(self.options.builds_max.max(1))),
         };
-        self.hosts.insert(id, slot);
+        self.hosts.insert(id, entry);
         // There is no receiver if the agent does not write to placement.
         let _ = self.to_placement.send(description);
     }
@@ -107,72 +110,72 @@ impl Runner {
         mut self,
         link: Arc<dyn AgentLink>,
         mut stopped: watch::Receiver<bool>,
-        mut seen: mpsc::Receiver<Vec<HostDescription>>,
+        mut descriptions: mpsc::Receiver<Vec<HostDescription>>,
     ) {
         let mut to_cell: Option<mpsc::Sender<ToCell>> = None;
         let mut from_cell: Option<mpsc::Receiver<ToAgent>> = None;
-        let mut wait = RECONNECT_MIN;
+        let mut backoff = RECONNECT_MIN;
         let mut connecting = connect(&link, Duration::ZERO);
         let mut heartbeat = interval(self.options.heartbeat.max(Duration::from_millis(10)));
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut gather = interval(self.options.gather.max(Duration::from_millis(1)));
         gather.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut end_at: Option<Instant> = None;
-        let mut is_inspected = !self.options.inspect.is_zero();
+        let mut drain_deadline: Option<Instant> = None;
+        let mut has_inspector = !self.options.inspect.is_zero();
         loop {
-            if end_at.is_some() && self.working.is_empty() && self.outbox.is_empty() {
+            if drain_deadline.is_some() && self.running_work.is_empty() && self.outbox.is_empty() {
                 return;
             }
-            let needs_room = self.send(to_cell.as_ref());
+            let is_connection_full = self.send(to_cell.as_ref());
             tokio::select! {
-                made = &mut connecting, if to_cell.is_none() => match made {
-                    Ok(made) => {
-                        wait = RECONNECT_MIN;
+                connected = &mut connecting, if to_cell.is_none() => match connected {
+                    Ok(connection) => {
+                        backoff = RECONNECT_MIN;
                         self.begin_sessions();
-                        to_cell = Some(made.to_cell);
-                        from_cell = Some(made.from_cell);
+                        to_cell = Some(connection.to_cell);
+                        from_cell = Some(connection.from_cell);
                     }
                     Err(error) => {
-                        tracing::warn!(%error, ?wait, "the cell is tried again");
-                        connecting = connect(&link, wait);
-                        wait = (wait * 2).min(self.options.reconnect_max);
+                        tracing::warn!(%error, wait = ?backoff, "the cell is tried again");
+                        connecting = connect(&link, backoff);
+                        backoff = (backoff * 2).min(self.options.reconnect_max);
                     }
                 },
-                // While the cell does not take answers, its orders are not read.
+                // Orders are not received while the cell does not receive the responses.
                 first = receive(&mut from_cell),
-                    if end_at.is_none() && self.outbox.len() < ANSWERS_WAITING_MAX => match first {
-                    Some(first) => self.take_all(first, &mut from_cell),
+                    if drain_deadline.is_none() && self.outbox.len() < OUTBOX_MAX => match first {
+                    Some(first) => self.handle_messages(first, &mut from_cell),
                     None => {
                         tracing::warn!("the connection to the cell ended");
                         (to_cell, from_cell) = (None, None);
                         self.outbox.clear();
-                        connecting = connect(&link, wait);
+                        connecting = connect(&link, backoff);
                     }
                 },
-                Some(ended) = self.working.next(), if !self.working.is_empty() => {
-                    self.take_ended(ended);
+                Some(ended) = self.running_work.next(), if !self.running_work.is_empty() => {
+                    self.handle_ended_work(ended);
                 }
-                () = room(to_cell.as_ref()), if needs_room => {}
-                _ = gather.tick(), if !self.news.is_empty() => self.send_updates(),
-                _ = heartbeat.tick() => self.say_alive(to_cell.is_some()),
-                hosts = seen.recv(), if is_inspected => match hosts {
-                    Some(hosts) => self.see(hosts, to_cell.is_some()),
-                    None => is_inspected = false,
+                () = wait_for_capacity(to_cell.as_ref()), if is_connection_full => {}
+                _ = gather.tick(), if !self.changed_hosts.is_empty() => self.queue_updates(),
+                _ = heartbeat.tick() => self.queue_heartbeats(to_cell.is_some()),
+                hosts = descriptions.recv(), if has_inspector => match hosts {
+                    Some(hosts) => self.update_descriptions(hosts, to_cell.is_some()),
+                    None => has_inspector = false,
                 },
-                stop = stopped.changed(), if end_at.is_none() => {
+                stop = stopped.changed(), if drain_deadline.is_none() => {
                     drop(stop);
-                    end_at = Some(Instant::now() + self.options.drain);
+                    drain_deadline = Some(Instant::now() + self.options.drain);
                 }
-                () = sleep_until(end_at.unwrap_or_else(Instant::now)), if end_at.is_some() => return,
+                () = sleep_until(drain_deadline.unwrap_or_else(Instant::now)), if drain_deadline.is_some() => return,
             }
         }
     }
 
-    /// Writes the record, then sends messages while the connection has room. Returns whether there
-    /// are more.
+    /// Writes the guest log, then sends messages while the connection has capacity. Returns whether
+    /// more messages are waiting.
     fn send(&mut self, to_cell: Option<&mpsc::Sender<ToCell>>) -> bool {
-        if let Err(error) = self.record.write() {
-            // Nothing is sent that is not on record. The write is retried with the next event.
+        if let Err(error) = self.guest_log.write() {
+            // Nothing is sent before it is in the guest log. The write is retried with the next event.
             tracing::error!(%error, "the agent cannot answer");
             return false;
         }
@@ -204,31 +207,31 @@ impl Runner {
     }
 
     fn begin_session(&mut self, id: HostId, after: u64) {
-        let Some(slot) = self.hosts.get_mut(&id) else {
+        let Some(entry) = self.hosts.get_mut(&id) else {
             return;
         };
-        let after = after.max(slot.host.session());
-        let Some(session) = self.record.next_session(now_us(), after) else {
-            tracing::error!(host = %slot.name, after, "no session can be greater: the host goes on with the one it has");
+        let after = after.max(entry.host.session());
+        let Some(session) = self.guest_log.next_session(now_us(), after) else {
+            tracing::error!(host = %entry.name, after, "no session can be greater: the host goes on with the one it has");
             return;
         };
-        let start = slot.host.begin_session(session, &slot.name);
+        let start = entry.host.begin_session(session, &entry.name);
         self.outbox.push_back(ToCell::Started(Box::new(start)));
-        self.send_host_updates(id);
+        self.queue_host_updates(id);
     }
 
-    fn take_all(&mut self, first: ToAgent, from_cell: &mut Option<mpsc::Receiver<ToAgent>>) {
-        self.take(first);
+    fn handle_messages(&mut self, first: ToAgent, from_cell: &mut Option<mpsc::Receiver<ToAgent>>) {
+        self.handle_message(first);
         let Some(from_cell) = from_cell else { return };
-        for _ in 0..AT_ONCE {
+        for _ in 0..BATCH_MAX {
             let Ok(message) = from_cell.try_recv() else {
                 return;
             };
-            self.take(message);
+            self.handle_message(message);
         }
     }
 
-    fn take(&mut self, message: ToAgent) {
+    fn handle_message(&mut self, message: ToAgent) {
         let now_ms = self.now_ms();
         let mut actions = Vec::new();
         let host = match message {
@@ -237,8 +240,8 @@ impl Runner {
                 session,
                 order,
             } => {
-                if let Some(slot) = self.hosts.get_mut(&host) {
-                    slot.host.order(session, *order, &mut actions);
+                if let Some(entry) = self.hosts.get_mut(&host) {
+                    entry.host.handle_order(session, *order, &mut actions);
                 }
                 host
             }
@@ -248,85 +251,88 @@ impl Runner {
                 instance,
                 number,
             } => {
-                if let Some(slot) = self.hosts.get_mut(&host) {
+                if let Some(entry) = self.hosts.get_mut(&host) {
                     let key = (instance, number);
-                    slot.host.destroy(session, key, now_ms, &mut actions);
+                    entry
+                        .host
+                        .handle_destroy(session, key, now_ms, &mut actions);
                 }
                 host
             }
             ToAgent::SendState { host } => {
-                if let Some(slot) = self.hosts.get_mut(&host) {
-                    slot.host.request_full_report();
+                if let Some(entry) = self.hosts.get_mut(&host) {
+                    entry.host.request_full_report();
                 }
                 host
             }
             ToAgent::StartAgain { host, after } => {
-                let session = self.hosts.get(&host).map(|slot| slot.host.session());
+                let session = self.hosts.get(&host).map(|entry| entry.host.session());
                 if session.is_some_and(|session| session <= after) {
                     self.begin_session(host, after);
                 }
                 host
             }
         };
-        self.act(host, actions);
+        self.carry_out(host, actions);
     }
 
-    fn take_ended(&mut self, (host, ending): HostWorkResult) {
-        self.end_one(host, ending);
-        for _ in 0..AT_ONCE {
-            let Some(Some((host, ending))) = self.working.next().now_or_never() else {
+    fn handle_ended_work(&mut self, (host, result): HostWorkResult) {
+        self.end_work(host, result);
+        for _ in 0..BATCH_MAX {
+            let Some(Some((host, result))) = self.running_work.next().now_or_never() else {
                 break;
             };
-            self.end_one(host, ending);
+            self.end_work(host, result);
         }
     }
 
-    fn end_one(&mut self, host: HostId, ending: WorkResult) {
-        self.cancels.remove(&(host, ending.number));
+    fn end_work(&mut self, host: HostId, result: WorkResult) {
+        self.cancels.remove(&(host, result.number));
         let now_ms = self.now_ms();
         let mut actions = Vec::new();
-        if let Some(slot) = self.hosts.get_mut(&host) {
-            slot.host.ended(ending, now_ms, &mut actions);
-            slot.host.forget(now_ms);
+        if let Some(entry) = self.hosts.get_mut(&host) {
+            entry.host.end_work(result, now_ms, &mut actions);
+            entry.host.forget_destroyed(now_ms);
         }
-        self.act(host, actions);
+        self.carry_out(host, actions);
     }
 
-    fn act(&mut self, id: HostId, actions: Vec<Action>) {
-        let Some(slot) = self.hosts.get(&id) else {
+    /// Carries out the actions of a host's state machine.
+    fn carry_out(&mut self, id: HostId, actions: Vec<Action>) {
+        let Some(entry) = self.hosts.get(&id) else {
             return;
         };
-        if slot.host.has_updates() {
-            self.news.insert(id);
+        if entry.host.has_updates() {
+            self.changed_hosts.insert(id);
         }
         for action in actions {
             match action {
                 Action::Work(work) => {
-                    let place = WorkContext {
+                    let context = WorkContext {
                         driver: Arc::clone(&self.driver),
                         host: id,
-                        host_name: Arc::clone(&slot.name),
-                        builds: Arc::clone(&slot.builds),
+                        host_name: Arc::clone(&entry.name),
+                        build_permits: Arc::clone(&entry.build_permits),
                         prepare_timeout: self.options.prepare_timeout,
                     };
                     let (number, guest) = (work.number, work.guest);
-                    let doing = contain_panic(ContainedWork::DriverWork, place.carry_out(work));
-                    let (doing, cancel) = abortable(doing);
+                    let running = contain_panic(ContainedWork::DriverWork, context.carry_out(work));
+                    let (running, cancel) = abortable(running);
                     self.cancels.insert((id, number), cancel);
-                    self.working.push(Box::pin(async move {
-                        let ending = WorkResult {
+                    self.running_work.push(Box::pin(async move {
+                        let result = WorkResult {
                             number,
                             guest,
-                            outcome: match doing.await {
+                            outcome: match running.await {
                                 Ok(Ok(outcome)) => outcome,
                                 Ok(Err(panicked)) => Outcome::Failed {
-                                    error: DriverError::of_host(panicked.to_string()),
+                                    error: DriverError::retriable(panicked.to_string()),
                                     was_undone: false,
                                 },
                                 Err(_) => Outcome::Cancelled,
                             },
                         };
-                        (id, ending)
+                        (id, result)
                     }));
                 }
                 Action::Cancel(number) => {
@@ -353,44 +359,44 @@ impl Runner {
                         number,
                     });
                 }
-                Action::Keep(key) => {
-                    if let Some(guest) = slot.host.guest(key) {
-                        self.record.keep(id, key, guest);
+                Action::LogGuest(key) => {
+                    if let Some(guest) = entry.host.guest(key) {
+                        self.guest_log.put(id, key, guest);
                     }
                 }
-                Action::Erase(key) => self.record.erase(id, key),
+                Action::EraseGuest(key) => self.guest_log.erase(id, key),
             }
         }
     }
 
-    /// Sends the soft state of changed hosts, if the connection has room.
-    fn send_updates(&mut self) {
-        for id in std::mem::take(&mut self.news) {
-            if self.outbox.len() >= WAITING_MAX {
-                self.news.insert(id);
+    /// Queues the soft state of changed hosts, unless too many messages are waiting.
+    fn queue_updates(&mut self) {
+        for id in std::mem::take(&mut self.changed_hosts) {
+            if self.outbox.len() >= OUTBOX_STATE_MAX {
+                self.changed_hosts.insert(id);
             } else {
-                self.send_host_updates(id);
+                self.queue_host_updates(id);
             }
         }
     }
 
-    fn send_host_updates(&mut self, id: HostId) {
-        let Some(slot) = self.hosts.get_mut(&id) else {
+    fn queue_host_updates(&mut self, id: HostId) {
+        let Some(entry) = self.hosts.get_mut(&id) else {
             return;
         };
         let service = self.options.service_host.as_deref();
-        let service = service.unwrap_or(&slot.name);
-        for update in slot.host.updates(&slot.description, service) {
+        let service = service.unwrap_or(&entry.name);
+        for update in entry.host.take_updates(&entry.description, service) {
             self.outbox.push_back(ToCell::State {
                 host: id,
                 update: Box::new(update),
             });
         }
-        self.news.remove(&id);
+        self.changed_hosts.remove(&id);
     }
 
-    fn say_alive(&mut self, is_connected: bool) {
-        if !is_connected || self.outbox.len() >= WAITING_MAX {
+    fn queue_heartbeats(&mut self, is_connected: bool) {
+        if !is_connected || self.outbox.len() >= OUTBOX_STATE_MAX {
             return;
         }
         let ids: Vec<HostId> = self.hosts.keys().copied().collect();
@@ -400,9 +406,9 @@ impl Runner {
         }
     }
 
-    /// Handles the driver's descriptions of its hosts.
-    fn see(&mut self, hosts: Vec<HostDescription>, is_connected: bool) {
-        let hosts = match checked(hosts) {
+    /// Takes over the driver's new descriptions of its hosts.
+    fn update_descriptions(&mut self, hosts: Vec<HostDescription>, is_connected: bool) {
+        let hosts = match check_hosts(hosts) {
             Ok(hosts) => hosts,
             Err(error) => {
                 tracing::warn!(%error, "what the driver says of its hosts is ignored");
@@ -410,34 +416,35 @@ impl Runner {
             }
         };
         for (id, description) in hosts {
-            let Some(slot) = self.hosts.get_mut(&id) else {
+            let Some(entry) = self.hosts.get_mut(&id) else {
                 tracing::info!(host = %description.name, "a host came");
-                self.add(id, description);
+                self.add_host(id, description);
                 if is_connected {
                     self.begin_session(id, 0);
                 }
                 continue;
             };
-            if slot.description == description {
+            if entry.description == description {
                 continue;
             }
-            slot.host.set_room(PhysicalCapacity::of(&description));
-            slot.host.request_full_report();
-            slot.description = Arc::clone(&description);
-            self.news.insert(id);
+            entry.host.set_capacity(PhysicalCapacity::new(&description));
+            entry.host.request_full_report();
+            entry.description = Arc::clone(&description);
+            self.changed_hosts.insert(id);
             let _ = self.to_placement.send(description);
         }
     }
 
+    /// Milliseconds since the agent started.
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
-fn connect(link: &Arc<dyn AgentLink>, wait: Duration) -> Connecting {
+fn connect(link: &Arc<dyn AgentLink>, delay: Duration) -> Connecting {
     let link = Arc::clone(link);
     Box::pin(async move {
-        sleep(wait).await;
+        sleep(delay).await;
         link.connect().await
     })
 }
@@ -450,8 +457,8 @@ async fn receive(from_cell: &mut Option<mpsc::Receiver<ToAgent>>) -> Option<ToAg
     }
 }
 
-/// Waits until the connection has room or has ended.
-async fn room(to_cell: Option<&mpsc::Sender<ToCell>>) {
+/// Waits until the connection has capacity or has ended.
+async fn wait_for_capacity(to_cell: Option<&mpsc::Sender<ToCell>>) {
     if let Some(to_cell) = to_cell {
         // If the connection has ended, receiving reports it.
         let _ = to_cell.reserve().await;
@@ -460,6 +467,6 @@ async fn room(to_cell: Option<&mpsc::Sender<ToCell>>) {
 
 /// The present time in microseconds since 1970.
 fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0))
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
+    elapsed.map_or(0, |elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(0))
 }

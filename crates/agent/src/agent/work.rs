@@ -1,4 +1,4 @@
-//! Runs work: its operations in order, and their removal if one fails.
+//! Carries out work: its operations in order, and the removal of the guest if one fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use placewright_conductor::HostId;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::driver::{Driver, DriverError, Operation, Task};
+use crate::driver::{Driver, DriverError, DriverRequest, Operation};
 use crate::host::{Outcome, Work};
 
 /// What is needed to carry out work on one host.
@@ -15,8 +15,8 @@ pub(super) struct WorkContext {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) host: HostId,
     pub(super) host_name: Arc<str>,
-    /// One permit for each concurrent build.
-    pub(super) builds: Arc<Semaphore>,
+    /// One permit for each build that may run concurrently.
+    pub(super) build_permits: Arc<Semaphore>,
     pub(super) prepare_timeout: Duration,
 }
 
@@ -24,7 +24,7 @@ impl WorkContext {
     pub(super) async fn carry_out(self, work: Work) -> Outcome {
         // The semaphore is never closed.
         let _permit = match work.undo_on_failure {
-            true => self.builds.acquire().await.ok(),
+            true => self.build_permits.acquire().await.ok(),
             false => None,
         };
         for operation in &work.operations {
@@ -49,7 +49,7 @@ impl WorkContext {
     }
 
     async fn run(&self, operation: Operation, work: &Work) -> Result<(), DriverError> {
-        let running = self.driver.carry_out(Task {
+        let running = self.driver.carry_out(DriverRequest {
             operation,
             host: self.host,
             host_name: Arc::clone(&self.host_name),
@@ -65,7 +65,7 @@ impl WorkContext {
             .unwrap_or_else(|_| {
                 let limit = self.prepare_timeout.as_secs_f32();
                 let message = format!("The devices were not ready within {limit} s.");
-                Err(DriverError::of_host(message))
+                Err(DriverError::retriable(message))
             })
     }
 }

@@ -1,4 +1,4 @@
-//! Runs one process with its input, output and time-out.
+//! Runs one child process: writes its input, reads its output, and kills it after a time-out.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use tokio::time::timeout;
 
 use crate::driver::DriverError;
 
-/// The largest standard output in bytes.
+/// The maximum number of bytes of standard output that are read.
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
-/// How many bytes are kept of the end of standard error.
+/// How many bytes of the end of standard error are kept.
 const ERRORS_BYTES_MAX: usize = 2000;
-/// How long outputs are read after the process has ended; its children may hold them open.
-const LINGER: Duration = Duration::from_millis(500);
+/// How long outputs are read after the process has ended, because its children may keep them open.
+const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A process to run.
 pub(super) struct ProcessSpec {
@@ -27,7 +27,7 @@ pub(super) struct ProcessSpec {
     /// The variables that it receives in addition.
     pub(super) environment: Vec<(&'static str, String)>,
     pub(super) input: Vec<u8>,
-    pub(super) limit: Duration,
+    pub(super) timeout: Duration,
 }
 
 /// The result of a process that has ended.
@@ -51,52 +51,55 @@ impl Drop for ProcessGroupGuard {
     }
 }
 
-/// Runs a process to its end. If the future is dropped or the time is over, the process is killed
-/// with its whole group.
-pub(super) async fn run(call: ProcessSpec) -> Result<ProcessResult, DriverError> {
-    let name = call.program.display().to_string();
-    let cannot = |error: std::io::Error| DriverError::of_host(format!("{name}: {error}"));
-    let mut child = Command::new(&call.program)
+/// Runs a process to its end. If the future is dropped or the time-out is exceeded, the process is
+/// killed with its whole group.
+pub(super) async fn run(spec: ProcessSpec) -> Result<ProcessResult, DriverError> {
+    let name = spec.program.display().to_string();
+    let run_error = |error: std::io::Error| DriverError::retriable(format!("{name}: {error}"));
+    let mut child = Command::new(&spec.program)
         .env_clear()
-        .envs(call.inherited)
-        .envs(call.environment)
+        .envs(spec.inherited)
+        .envs(spec.environment)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .map_err(cannot)?;
+        .map_err(run_error)?;
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     let mut group = ProcessGroupGuard(id.and_then(rustix::process::Pid::from_raw));
-    let output = child.stdout.take().map(|pipe| tokio::spawn(whole(pipe)));
-    let errors = child.stderr.take().map(|pipe| tokio::spawn(tail(pipe)));
-    let code = match timeout(call.limit, feed_and_wait(&mut child, &call.input)).await {
+    let output = child.stdout.take().map(|pipe| tokio::spawn(read_all(pipe)));
+    let errors = child
+        .stderr
+        .take()
+        .map(|pipe| tokio::spawn(read_tail(pipe)));
+    let code = match timeout(spec.timeout, write_input_and_wait(&mut child, &spec.input)).await {
         Ok(status) => {
-            // Processes that it left running may go on.
+            // Child processes that are still running are not killed.
             group.0 = None;
-            status.map_err(cannot)?.code()
+            status.map_err(run_error)?.code()
         }
         Err(_) => {
             drop(group);
-            let errors = read(errors).await;
+            let errors = join_reader(errors).await;
             let errors = String::from_utf8_lossy(&errors);
-            return Err(DriverError::of_host(format!(
+            return Err(DriverError::retriable(format!(
                 "{name} took more than {} s and was killed: {}",
-                call.limit.as_secs_f32(),
+                spec.timeout.as_secs_f32(),
                 errors.trim()
             )));
         }
     };
-    let errors = read(errors).await;
+    let errors = join_reader(errors).await;
     Ok(ProcessResult {
         code,
-        output: read(output).await,
+        output: join_reader(output).await,
         errors: String::from_utf8_lossy(&errors).into_owned(),
     })
 }
 
-async fn feed_and_wait(
+async fn write_input_and_wait(
     child: &mut Child,
     input: &[u8],
 ) -> std::io::Result<std::process::ExitStatus> {
@@ -107,33 +110,34 @@ async fn feed_and_wait(
     child.wait().await
 }
 
-async fn read(reading: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
-    let Some(mut reading) = reading else {
+/// The bytes that a task has read; none if it does not end in time.
+async fn join_reader(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
+    let Some(mut reader) = reader else {
         return Vec::new();
     };
-    match timeout(LINGER, &mut reading).await {
-        Ok(read) => read.unwrap_or_default(),
+    match timeout(READ_TIMEOUT, &mut reader).await {
+        Ok(bytes) => bytes.unwrap_or_default(),
         Err(_) => {
-            reading.abort();
+            reader.abort();
             Vec::new()
         }
     }
 }
 
-async fn whole(pipe: impl AsyncRead + Unpin) -> Vec<u8> {
+async fn read_all(pipe: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut bytes = Vec::new();
     // After an error, the bytes read so far are used.
     let _ = pipe.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).await;
     bytes
 }
 
-async fn tail(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
+async fn read_tail(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut some = [0; 4096];
-    while let Ok(count) = pipe.read(&mut some).await
+    let mut buffer = [0; 4096];
+    while let Ok(count) = pipe.read(&mut buffer).await
         && count > 0
     {
-        bytes.extend_from_slice(some.get(..count).unwrap_or_default());
+        bytes.extend_from_slice(buffer.get(..count).unwrap_or_default());
         let surplus = bytes.len().saturating_sub(ERRORS_BYTES_MAX);
         bytes.drain(..surplus);
     }

@@ -1,4 +1,4 @@
-//! Takes secrets out of what an executable says of its failure, which is stored and shown.
+//! Redacts secrets in the error messages of executables, which are stored and shown to owners.
 
 use std::collections::HashSet;
 
@@ -8,12 +8,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
-/// So many bytes of a secret in a row are taken for the secret.
+/// A line is redacted if it has this many consecutive bytes of a secret.
 const PIECE_BYTES: usize = 12;
-/// Secrets that are shorter are found in nearly everything.
+/// Shorter secrets are not searched for, because nearly every message contains them by chance.
 const SECRET_BYTES_MIN: usize = 4;
-/// What stands for a line that has a secret. The whole line goes, because a part may be cut.
-const LEFT_OUT: &str = "(a line with a secret)";
+/// The replacement of a line with a secret. The whole line is replaced, because the message may
+/// contain only a part of the secret.
+const REDACTED: &str = "(a line with a secret)";
 
 /// The secrets in the body of a specification.
 #[derive(Default, Deserialize)]
@@ -29,7 +30,7 @@ struct Server {
     admin_pass: String,
 }
 
-/// A message without the lines that have a secret of the specification.
+/// A message in which each line with a secret of the specification is replaced.
 pub(super) fn without_secrets(message: String, spec: Option<&RawValue>) -> String {
     let body: Option<Body> = spec.and_then(|spec| serde_json::from_str(spec.get()).ok());
     let Some(Body { server }) = body else {
@@ -40,26 +41,29 @@ pub(super) fn without_secrets(message: String, spec: Option<&RawValue>) -> Strin
     let decoded = Zeroizing::new(decoded.unwrap_or_default());
     let password = Zeroizing::new(server.admin_pass);
     let secrets = [user_data.as_bytes(), &decoded, password.as_bytes()];
-    let secrets = secrets.map(Pieces::of);
-    let has_any = |line: &str| secrets.iter().any(|one| one.are_in(line.as_bytes()));
-    if !message.lines().any(has_any) {
+    let secrets = secrets.map(SecretPieces::new);
+    let has_secret = |line: &str| {
+        let line = line.as_bytes();
+        secrets.iter().any(|pieces| pieces.occur_in(line))
+    };
+    if !message.lines().any(has_secret) {
         return message;
     }
     let lines = message.lines();
     let lines: Vec<&str> = lines
-        .map(|line| if has_any(line) { LEFT_OUT } else { line })
+        .map(|line| if has_secret(line) { REDACTED } else { line })
         .collect();
     lines.join("\n")
 }
 
-/// All pieces of a secret that have one length.
-struct Pieces<'a> {
+/// All substrings of a secret of one length.
+struct SecretPieces<'a> {
     length: usize,
     all: HashSet<&'a [u8]>,
 }
 
-impl<'a> Pieces<'a> {
-    fn of(secret: &'a [u8]) -> Self {
+impl<'a> SecretPieces<'a> {
+    fn new(secret: &'a [u8]) -> Self {
         let length = secret.len().min(PIECE_BYTES);
         let is_long = length >= SECRET_BYTES_MIN;
         let all = is_long.then(|| secret.windows(length).collect());
@@ -69,7 +73,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    fn are_in(&self, line: &[u8]) -> bool {
+    fn occur_in(&self, line: &[u8]) -> bool {
         !self.all.is_empty()
             && line
                 .windows(self.length)
@@ -87,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_with_a_piece_of_a_secret_are_left_out() {
+    fn lines_with_a_piece_of_a_secret_are_redacted() {
         let data = STANDARD.encode("#cloud-config\npassword: hush-hush-hush\n");
         let spec = spec(&data, "pass word");
         for line in [
@@ -97,13 +101,13 @@ mod tests {
             "it is pass word".to_owned(),
         ] {
             let message = format!("spawn failed:\n{line}\nno disk");
-            let expected = format!("spawn failed:\n{LEFT_OUT}\nno disk");
+            let expected = format!("spawn failed:\n{REDACTED}\nno disk");
             assert_eq!(without_secrets(message, Some(&spec)), expected, "{line}");
         }
     }
 
     #[test]
-    fn everything_else_stays() {
+    fn other_messages_are_not_changed() {
         let spec = spec("", "ab");
         let message = "spawn failed: about a disk\n".to_owned();
         assert_eq!(without_secrets(message.clone(), Some(&spec)), message);

@@ -1,8 +1,8 @@
 //! The physical capacity of a host, for a check before a build that placement cannot make.
 //!
-//! Placement counts claims. A guest may still exist although its claim was given to others (for
-//! instance because its host was taken for dead). It uses its resources all the same, and only the
-//! host knows.
+//! Placement counts claims. A guest may still exist on the host after its claim was released (for
+//! instance because the host was declared dead), and goes on using its resources. Only the host
+//! knows of such guests.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,8 @@ use uuid::Uuid;
 
 use crate::description::HostDescription;
 
-/// The physical amounts of resources that are never overcommitted, and how much guests use.
+/// The physical capacity of a host for the resources that are not overcommitted, and how much of it
+/// its guests use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhysicalCapacity {
     class_capacities: Vec<ClassCapacity>,
@@ -23,13 +24,13 @@ struct ClassCapacity {
     provider: Uuid,
     class: String,
     total: i64,
-    taken: i64,
+    used: i64,
 }
 
 impl PhysicalCapacity {
     /// The capacity of a host: its resource classes with an allocation ratio of 1.
     #[must_use]
-    pub fn of(host: &HostDescription) -> Self {
+    pub fn new(host: &HostDescription) -> Self {
         let mut class_capacities = Vec::new();
         for provider in host.providers() {
             for (class, inventory) in provider.inventories {
@@ -38,7 +39,7 @@ impl PhysicalCapacity {
                         provider: provider.uuid,
                         class: class.clone(),
                         total: i64::from(inventory.total) - i64::from(inventory.reserved),
-                        taken: 0,
+                        used: 0,
                     });
                 }
             }
@@ -46,46 +47,46 @@ impl PhysicalCapacity {
         Self { class_capacities }
     }
 
-    /// Checks whether amounts fit.
+    /// Checks whether amounts fit into what is free.
     ///
     /// # Errors
     ///
-    /// Names the classes with too little left, in a sentence.
+    /// Sentences that name the resource classes with too little free.
     pub(super) fn check(&self, amounts: &[Amounts]) -> Result<(), String> {
-        let mut lack = String::new();
-        for (provider, class, amount) in flat(amounts) {
+        let mut shortfalls = String::new();
+        for (provider, class, amount) in flatten(amounts) {
             let Some(class_capacity) = self.find(provider, class) else {
                 continue;
             };
-            let free = class_capacity.total.saturating_sub(class_capacity.taken);
+            let free = class_capacity.total.saturating_sub(class_capacity.used);
             if amount > free {
-                let _ = write!(lack, " {class}: {amount} asked for, {free} free.");
+                let _ = write!(shortfalls, " {class}: {amount} asked for, {free} free.");
             }
         }
-        if lack.is_empty() {
+        if shortfalls.is_empty() {
             return Ok(());
         }
         Err(format!(
-            "Guests that are still on the host leave no room.{lack}"
+            "Guests that are still on the host leave no room.{shortfalls}"
         ))
     }
 
-    pub(super) fn take(&mut self, amounts: &[Amounts]) {
+    pub(super) fn allocate(&mut self, amounts: &[Amounts]) {
         self.add(amounts, 1);
     }
 
-    pub(super) fn give_back(&mut self, amounts: &[Amounts]) {
+    pub(super) fn release(&mut self, amounts: &[Amounts]) {
         self.add(amounts, -1);
     }
 
     fn add(&mut self, amounts: &[Amounts], sign: i64) {
-        for (provider, class, amount) in flat(amounts) {
+        for (provider, class, amount) in flatten(amounts) {
             let mut class_capacities = self.class_capacities.iter_mut();
-            if let Some(class_capacity) =
-                class_capacities.find(|one| one.provider == provider && one.class == class)
+            if let Some(class_capacity) = class_capacities
+                .find(|candidate| candidate.provider == provider && candidate.class == class)
             {
-                class_capacity.taken = class_capacity
-                    .taken
+                class_capacity.used = class_capacity
+                    .used
                     .saturating_add(amount.saturating_mul(sign));
             }
         }
@@ -93,13 +94,15 @@ impl PhysicalCapacity {
 
     fn find(&self, provider: Uuid, class: &str) -> Option<&ClassCapacity> {
         let mut class_capacities = self.class_capacities.iter();
-        class_capacities.find(|one| one.provider == provider && one.class == class)
+        class_capacities
+            .find(|candidate| candidate.provider == provider && candidate.class == class)
     }
 }
 
-fn flat(amounts: &[Amounts]) -> impl Iterator<Item = (Uuid, &str, i64)> {
-    amounts.iter().flat_map(|of| {
-        let resources = of.resources.iter();
-        resources.map(move |(class, amount)| (of.provider, class.as_str(), *amount))
+/// Each amount with its provider and resource class.
+fn flatten(amounts: &[Amounts]) -> impl Iterator<Item = (Uuid, &str, i64)> {
+    amounts.iter().flat_map(|amounts| {
+        let resources = amounts.resources.iter();
+        resources.map(move |(class, amount)| (amounts.provider, class.as_str(), *amount))
     })
 }

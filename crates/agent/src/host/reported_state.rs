@@ -1,7 +1,7 @@
 //! The soft state that a host reports to its cell: its load and its instances.
 //!
-//! Changes are collected until they can be sent: [`Host::updates`] returns the newest state, and
-//! not each step on the way to it.
+//! Changes are merged until they can be sent: [`Host::take_updates`] returns the newest state and no
+//! intermediate ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,28 +36,29 @@ impl ReportedState {
         self.is_full_report_due = true;
     }
 
-    pub(super) fn changed(&mut self, instance: InstanceId) {
+    /// Records that an instance may have come or gone.
+    pub(super) fn note_change(&mut self, instance: InstanceId) {
         self.changed.insert(instance);
     }
 
-    pub(super) fn work_began(&mut self, operations: &[Operation]) {
-        let work = Work::of(operations);
+    pub(super) fn count_start(&mut self, operations: &[Operation]) {
+        let kind = LoadKind::new(operations);
         let load = &mut self.load;
-        if work != Work::Removal {
+        if kind != LoadKind::Removal {
             load.io_ops = load.io_ops.saturating_add(1);
         }
-        if work == Work::Build {
+        if kind == LoadKind::Build {
             load.running_builds = load.running_builds.saturating_add(1);
         }
     }
 
-    pub(super) fn work_ended(&mut self, operations: &[Operation], outcome: &Outcome) {
-        let work = Work::of(operations);
+    pub(super) fn count_end(&mut self, operations: &[Operation], outcome: &Outcome) {
+        let kind = LoadKind::new(operations);
         let load = &mut self.load;
-        if work != Work::Removal {
+        if kind != LoadKind::Removal {
             load.io_ops = load.io_ops.saturating_sub(1);
         }
-        if work == Work::Build {
+        if kind == LoadKind::Build {
             load.running_builds = load.running_builds.saturating_sub(1);
             match outcome {
                 Outcome::Done => load.failed_builds = 0,
@@ -67,29 +68,30 @@ impl ReportedState {
         }
     }
 
-    pub(super) fn build_refused(&mut self) {
+    /// Counts a build that was refused for lack of capacity as a failed one.
+    pub(super) fn count_refused_build(&mut self) {
         self.load.failed_builds = self.load.failed_builds.saturating_add(1);
     }
 }
 
-/// What work counts as in the load of a host.
+/// What a piece of work counts as in the load of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
-    /// An operation and a build.
+enum LoadKind {
+    /// Both an I/O operation and a build.
     Build,
-    /// An operation.
-    Other,
+    /// An I/O operation that is not a build.
+    Operation,
     /// The removal of a guest, which is not part of the load.
     Removal,
 }
 
-impl Work {
-    /// What the operations of a step count as together.
-    fn of(operations: &[Operation]) -> Self {
+impl LoadKind {
+    /// What the operations of one piece of work count as together.
+    fn new(operations: &[Operation]) -> Self {
         match operations {
             [Operation::Destroy] => Self::Removal,
             operations if operations.contains(&Operation::Spawn) => Self::Build,
-            _ => Self::Other,
+            _ => Self::Operation,
         }
     }
 }
@@ -97,24 +99,26 @@ impl Work {
 impl Host {
     /// Makes the next update a full report.
     pub fn request_full_report(&mut self) {
-        self.soft.is_full_report_due = true;
+        self.reported.is_full_report_due = true;
     }
 
     /// Whether an update is due.
     #[must_use]
     pub fn has_updates(&self) -> bool {
-        let soft = &self.soft;
-        soft.is_full_report_due || soft.load != soft.reported_load || !soft.changed.is_empty()
+        let reported = &self.reported;
+        reported.is_full_report_due
+            || reported.load != reported.reported_load
+            || !reported.changed.is_empty()
     }
 
-    /// The number of operations and builds under way, and of failed builds.
+    /// The numbers of operations and builds under way, and of failed builds.
     #[must_use]
     pub fn load(&self) -> Load {
-        self.soft.load
+        self.reported.load
     }
 
-    /// Takes the updates that are due, with their numbers.
-    pub fn updates(
+    /// Removes and returns the updates that are due, with their numbers.
+    pub fn take_updates(
         &mut self,
         description: &HostDescription,
         service_host: &str,
@@ -123,55 +127,58 @@ impl Host {
             return Vec::new();
         }
         let mut updates = Vec::new();
-        if self.soft.is_full_report_due {
-            self.soft.is_full_report_due = false;
-            self.soft.changed.clear();
-            let report = self.report(description, service_host);
+        if self.reported.is_full_report_due {
+            self.reported.is_full_report_due = false;
+            self.reported.changed.clear();
+            let report = self.full_report(description, service_host);
             updates.push(HostUpdate::Full(Box::new(report)));
         }
-        let load = self.soft.load;
-        for instance in std::mem::take(&mut self.soft.changed) {
-            let report = self.instance(instance);
-            match (report, self.soft.reported_instances.contains(&instance)) {
+        let load = self.reported.load;
+        for instance in std::mem::take(&mut self.reported.changed) {
+            let report = self.instance_report(instance);
+            match (report, self.reported.reported_instances.contains(&instance)) {
                 (Some(report), false) => {
-                    self.soft.reported_instances.insert(instance);
+                    self.reported.reported_instances.insert(instance);
                     updates.push(HostUpdate::InstanceCame(Box::new(report), load));
                 }
                 (None, true) => {
-                    self.soft.reported_instances.remove(&instance);
+                    self.reported.reported_instances.remove(&instance);
                     updates.push(HostUpdate::InstanceWent(instance.0, load));
                 }
                 _ => {}
             }
         }
-        if updates.is_empty() && load != self.soft.reported_load {
+        if updates.is_empty() && load != self.reported.reported_load {
             updates.push(HostUpdate::Load(load));
         }
-        self.soft.reported_load = load;
-        updates.into_iter().map(|one| self.numbered(one)).collect()
+        self.reported.reported_load = load;
+        updates
+            .into_iter()
+            .map(|update| self.number_update(update))
+            .collect()
     }
 
-    /// Numbers an update that was made elsewhere.
-    pub fn numbered(&mut self, update: HostUpdate) -> NumberedUpdate {
-        self.soft.sequence += 1;
+    /// Gives an update the next sequence number of the session.
+    pub fn number_update(&mut self, update: HostUpdate) -> NumberedUpdate {
+        self.reported.sequence += 1;
         NumberedUpdate {
             incarnation: self.session,
-            sequence: self.soft.sequence,
+            sequence: self.reported.sequence,
             update,
         }
     }
 
-    fn report(
+    fn full_report(
         &mut self,
         description: &HostDescription,
         service_host: &str,
     ) -> placewright_types::host_state::HostReport {
-        self.soft.reported_instances = self.guests.keys().map(|key| key.0).collect();
-        let instances = self.soft.reported_instances.iter();
-        let instances = instances.filter_map(|instance| self.instance(*instance));
+        self.reported.reported_instances = self.guests.keys().map(|key| key.0).collect();
+        let instances = self.reported.reported_instances.iter();
+        let instances = instances.filter_map(|instance| self.instance_report(*instance));
         placewright_types::host_state::HostReport {
             facts: description.facts(service_host),
-            load: self.soft.load,
+            load: self.reported.load,
             metrics: description.metrics.clone(),
             instances: instances.collect(),
             disabled: description.disabled.clone(),
@@ -180,7 +187,7 @@ impl Host {
     }
 
     /// The report of an instance, whichever of its guests is on the host.
-    fn instance(&self, instance: InstanceId) -> Option<InstanceReport> {
+    fn instance_report(&self, instance: InstanceId) -> Option<InstanceReport> {
         let mut guests = self.guests.range((instance, 0)..=(instance, u32::MAX));
         let (_, guest) = guests.next()?;
         let properties = guest.image_properties.iter().cloned();

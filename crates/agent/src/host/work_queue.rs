@@ -1,4 +1,5 @@
-//! The work under way on a host: at most one piece for each guest.
+//! The work under way on a host: at most one piece for each guest, and at most one that is queued
+//! behind it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use placewright_conductor::cell_conductor::Order;
 
 use crate::driver::{DriverError, Operation};
-use crate::record::GuestKey;
+use crate::guest_log::GuestKey;
 
 /// The result of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +51,13 @@ pub(super) struct RunningWork {
     pub(super) operations: Vec<Operation>,
     pub(super) order: Option<Arc<Order>>,
     is_cancelled: bool,
-    pub(super) then: NextStep,
+    pub(super) next: NextStep,
 }
 
-/// All work under way on the host, by guest.
+/// All work under way on the host, by guest, each with what is queued behind it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {
-    last: u64,
+    last_number: u64,
     work: BTreeMap<GuestKey, RunningWork>,
 }
 
@@ -65,33 +66,33 @@ impl WorkQueue {
         self.work.is_empty()
     }
 
-    pub(super) fn is_at(&self, key: GuestKey) -> bool {
+    pub(super) fn is_under_way(&self, key: GuestKey) -> bool {
         self.work.contains_key(&key)
     }
 
-    /// Registers work, and returns its number.
+    /// Registers work, and returns the number that it is given.
     pub(super) fn begin(
         &mut self,
         key: GuestKey,
         operations: &[Operation],
         order: Option<Arc<Order>>,
     ) -> u64 {
-        self.last += 1;
-        let under = RunningWork {
-            number: self.last,
+        self.last_number += 1;
+        let running = RunningWork {
+            number: self.last_number,
             operations: operations.to_vec(),
             order,
             is_cancelled: false,
-            then: NextStep::Nothing,
+            next: NextStep::Nothing,
         };
-        self.work.insert(key, under);
-        self.last
+        self.work.insert(key, running);
+        self.last_number
     }
 
-    /// Removes work that has ended.
+    /// Removes work that has ended; none if there is no work with this number.
     pub(super) fn end(&mut self, key: GuestKey, number: u64) -> Option<RunningWork> {
-        let under = self.work.get(&key)?;
-        if under.number != number {
+        let running = self.work.get(&key)?;
+        if running.number != number {
             return None;
         }
         self.work.remove(&key)
@@ -99,42 +100,42 @@ impl WorkQueue {
 
     /// Queues a step behind the work under way. Returns the work's number if the work is to be
     /// cancelled, because it is for another attempt.
-    pub(super) fn wait_with(&mut self, key: GuestKey, order: Arc<Order>) -> Option<u64> {
-        let under = self.work.get_mut(&key)?;
-        let is_same = under
+    pub(super) fn queue_step(&mut self, key: GuestKey, order: Arc<Order>) -> Option<u64> {
+        let running = self.work.get_mut(&key)?;
+        let is_same_attempt = running
             .order
             .as_ref()
-            .is_some_and(|before| before.attempt == order.attempt);
-        if is_same && !under.is_cancelled {
+            .is_some_and(|running_order| running_order.attempt == order.attempt);
+        if is_same_attempt && !running.is_cancelled {
             return None;
         }
-        under.then = NextStep::Step(order);
-        // A removal is never cancelled.
-        let may_cancel = !under.is_cancelled && under.order.is_some();
-        under.is_cancelled |= may_cancel;
-        may_cancel.then_some(under.number)
+        running.next = NextStep::Step(order);
+        // Work without an order destroys the guest, and is never cancelled.
+        let may_cancel = !running.is_cancelled && running.order.is_some();
+        running.is_cancelled |= may_cancel;
+        may_cancel.then_some(running.number)
     }
 
-    /// Queues a removal behind the work under way. Returns the work's number if it is to be
-    /// cancelled.
-    pub(super) fn wait_to_destroy(&mut self, key: GuestKey) -> Option<u64> {
-        let under = self.work.get_mut(&key)?;
-        if under.order.is_none() {
-            under.then = NextStep::Nothing;
+    /// Queues the destruction of the guest behind the work under way. Returns the work's number if
+    /// it has to be cancelled.
+    pub(super) fn queue_destroy(&mut self, key: GuestKey) -> Option<u64> {
+        let running = self.work.get_mut(&key)?;
+        if running.order.is_none() {
+            running.next = NextStep::Nothing;
             return None;
         }
-        under.then = NextStep::Destroy;
-        let may_cancel = !under.is_cancelled;
-        under.is_cancelled = true;
-        may_cancel.then_some(under.number)
+        running.next = NextStep::Destroy;
+        let may_cancel = !running.is_cancelled;
+        running.is_cancelled = true;
+        may_cancel.then_some(running.number)
     }
 
-    /// Drops the steps that wait, because the session has ended: the cell asks again for those that
-    /// it still wants.
-    pub(super) fn forget_what_waits(&mut self) {
-        for under in self.work.values_mut() {
-            if matches!(under.then, NextStep::Step(_)) {
-                under.then = NextStep::Nothing;
+    /// Drops the queued steps, because the session has ended: the cell orders those again that are
+    /// still needed.
+    pub(super) fn drop_queued_steps(&mut self) {
+        for running in self.work.values_mut() {
+            if matches!(running.next, NextStep::Step(_)) {
+                running.next = NextStep::Nothing;
             }
         }
     }

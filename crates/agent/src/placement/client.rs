@@ -1,4 +1,4 @@
-//! An HTTP client for placement, and the interpretation of its answers.
+//! An HTTP client for placement, and the interpretation of its responses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use serde::de::DeserializeOwned;
 
 use super::{Options, PlacementError};
 
-/// The microversion of all requests: it has generations in answers, and error codes in conflicts.
+/// The microversion of all requests. Its responses contain generations, and error codes for
+/// conflicts.
 const MICROVERSION: &str = "placement 1.39";
 
 const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// How requests are authenticated. It is never printed.
+/// How requests are authenticated. `Debug` shows none of it.
 #[derive(Clone)]
 pub enum Credentials {
     /// A fixed token, for the header `X-Auth-Token`.
@@ -47,7 +48,7 @@ pub(super) struct Client {
 
 /// A response of placement, and the request that it belongs to.
 pub(super) struct PlacementResponse {
-    what: String,
+    request: String,
     status: StatusCode,
     body: Vec<u8>,
 }
@@ -55,10 +56,10 @@ pub(super) struct PlacementResponse {
 impl Client {
     pub(super) fn new(options: &Options) -> Result<Self, PlacementError> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only when another provider was installed meanwhile, which does as well.
+            // It fails only if another provider was installed concurrently, which is equally good.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let wrong = |why: String| PlacementError::BadOptions {
+        let bad_options = |why: String| PlacementError::BadOptions {
             url: options.url.clone(),
             why,
         };
@@ -68,7 +69,7 @@ impl Client {
         headers.insert("accept", HeaderValue::from_static("application/json"));
         if let Credentials::Token(token) = &options.credentials {
             let mut value =
-                HeaderValue::from_str(token).map_err(|error| wrong(error.to_string()))?;
+                HeaderValue::from_str(token).map_err(|error| bad_options(error.to_string()))?;
             value.set_sensitive(true);
             headers.insert(X_AUTH_TOKEN, value);
         }
@@ -80,9 +81,9 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .pool_max_idle_per_host(options.connections.max(1))
             .build()
-            .map_err(|error| wrong(error.to_string()))?;
+            .map_err(|error| bad_options(error.to_string()))?;
         let url = options.url.trim_end_matches('/').to_owned();
-        reqwest::Url::parse(&url).map_err(|error| wrong(error.to_string()))?;
+        reqwest::Url::parse(&url).map_err(|error| bad_options(error.to_string()))?;
         Ok(Self {
             http,
             url,
@@ -92,7 +93,7 @@ impl Client {
         })
     }
 
-    /// The number of requests, and of writes among them.
+    /// The number of requests so far, and of writes among them.
     pub(super) fn counts(&self) -> (u64, u64) {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (read(&self.requests), read(&self.writes))
@@ -124,17 +125,17 @@ impl Client {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<PlacementResponse, PlacementError> {
-        let what = format!("{method} {path}");
+        let description = format!("{method} {path}");
         self.requests.fetch_add(1, Ordering::Relaxed);
         if method != Method::GET {
             self.writes.fetch_add(1, Ordering::Relaxed);
         }
-        let mut refused = None;
+        let mut refused_token = None;
         loop {
             let mut request = self
                 .http
                 .request(method.clone(), format!("{}{path}", self.url));
-            let mut shown = None;
+            let mut sent_token = None;
             match &self.credentials {
                 // The token is among the default headers.
                 Credentials::Token(_) => {}
@@ -142,26 +143,31 @@ impl Client {
                     request = request.basic_auth(user, Some(password));
                 }
                 Credentials::Service(user) => {
-                    let token = user.token(refused.as_ref()).await;
+                    let token = user.token(refused_token.as_ref()).await;
                     let token =
                         token.map_err(|error| PlacementError::Unreachable(error.to_string()))?;
                     request = request.header(X_AUTH_TOKEN, token.clone());
-                    shown = Some(token);
+                    sent_token = Some(token);
                 }
             }
             if let Some(body) = body {
                 request = request.json(body);
             }
-            let broken = |error: reqwest::Error| PlacementError::Unreachable(chain(&error));
-            let answer = request.send().await.map_err(broken)?;
-            let status = answer.status();
-            // A token can be revoked at any time; one retry with a new token is made.
-            if status == StatusCode::UNAUTHORIZED && refused.is_none() && shown.is_some() {
-                refused = shown;
+            let unreachable = |error: reqwest::Error| PlacementError::Unreachable(chain(&error));
+            let response = request.send().await.map_err(unreachable)?;
+            let status = response.status();
+            // A token can be revoked at any time: the request is retried once with a new token.
+            if status == StatusCode::UNAUTHORIZED && refused_token.is_none() && sent_token.is_some()
+            {
+                refused_token = sent_token;
                 continue;
             }
-            let body = answer.bytes().await.map_err(broken)?.to_vec();
-            return Ok(PlacementResponse { what, status, body });
+            let body = response.bytes().await.map_err(unreachable)?.to_vec();
+            return Ok(PlacementResponse {
+                request: description,
+                status,
+                body,
+            });
         }
     }
 }
@@ -189,12 +195,12 @@ impl PlacementResponse {
     }
 
     /// An error unless the response is a success.
-    pub(super) fn done(self) -> Result<(), PlacementError> {
+    pub(super) fn check(self) -> Result<(), PlacementError> {
         if self.status.is_success() {
             return Ok(());
         }
         if self.is_concurrent_update() {
-            return Err(PlacementError::Conflict(self.what));
+            return Err(PlacementError::Conflict(self.request));
         }
         if self.status.is_server_error() {
             let why = self.why();
@@ -206,25 +212,26 @@ impl PlacementResponse {
         Err(PlacementError::Refused {
             status: self.status.as_u16(),
             why: self.why(),
-            what: self.what,
+            request: self.request,
         })
     }
 
     /// Decodes the body of a successful response.
-    pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, PlacementError> {
+    pub(super) fn decode<T: DeserializeOwned>(self) -> Result<T, PlacementError> {
         if !self.status.is_success() {
-            let what = self.what.clone();
-            self.done()?;
-            return Err(PlacementError::Unreachable(what));
+            let request = self.request.clone();
+            self.check()?;
+            return Err(PlacementError::Unreachable(request));
         }
         serde_json::from_slice(&self.body).map_err(|error| PlacementError::Refused {
-            what: self.what,
+            request: self.request,
             status: self.status.as_u16(),
             why: format!("its answer cannot be read: {error}"),
         })
     }
 
-    /// The detail of an error response, without the phrase that all responses of its status share.
+    /// The detail of an error response, without the sentence that all responses of that status begin
+    /// with.
     fn why(&self) -> String {
         let json: Option<serde_json::Value> = serde_json::from_slice(&self.body).ok();
         let detail = json
@@ -242,5 +249,5 @@ impl PlacementResponse {
     }
 }
 
-/// The longest reason that is kept.
+/// The maximum length in characters of a reason; the rest is cut off.
 const REASON_LENGTH_MAX: usize = 500;

@@ -27,12 +27,12 @@ struct Provider {
 #[derive(Deserialize)]
 struct Inventories {
     resource_provider_generation: u64,
-    inventories: BTreeMap<String, Row>,
+    inventories: BTreeMap<String, InventoryRow>,
 }
 
 /// An inventory in placement's responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Row {
+struct InventoryRow {
     total: i32,
     reserved: i32,
     min_unit: i32,
@@ -59,17 +59,17 @@ pub(super) async fn write(client: &Client, host: &HostDescription) -> Result<(),
     let tree = client
         .get(&format!("/resource_providers?in_tree={root}"))
         .await?;
-    let tree: Providers = tree.read()?;
-    let there: BTreeMap<Uuid, Provider> = tree
+    let tree: Providers = tree.decode()?;
+    let existing: BTreeMap<Uuid, Provider> = tree
         .resource_providers
         .into_iter()
         .map(|provider| (provider.uuid, provider))
         .collect();
     for provider in host.providers() {
-        let known = there.get(&provider.uuid);
+        let known = existing.get(&provider.uuid);
         let writer = match known {
             Some(known) => {
-                ensure_place(client, known, &provider).await?;
+                ensure_name_and_parent(client, known, &provider).await?;
                 Writer {
                     client,
                     uuid: provider.uuid,
@@ -85,7 +85,7 @@ pub(super) async fn write(client: &Client, host: &HostDescription) -> Result<(),
 }
 
 /// Corrects the name and the parent of an existing provider, if they differ.
-async fn ensure_place(
+async fn ensure_name_and_parent(
     client: &Client,
     known: &Provider,
     wanted: &DescribedProvider<'_>,
@@ -95,9 +95,10 @@ async fn ensure_place(
     }
     let body = json!({"name": wanted.name, "parent_provider_uuid": wanted.parent});
     let path = format!("/resource_providers/{}", wanted.uuid);
-    client.put(&path, Some(&body)).await?.done()
+    client.put(&path, Some(&body)).await?.check()
 }
 
+/// Creates a provider that placement does not have.
 async fn create<'a>(
     client: &'a Client,
     wanted: &DescribedProvider<'_>,
@@ -106,22 +107,22 @@ async fn create<'a>(
     if let Some(parent) = wanted.parent {
         body["parent_provider_uuid"] = json!(parent);
     }
-    let answer = client.post("/resource_providers", &body).await?;
-    if answer.is_conflict() {
-        // It was created meanwhile, or another provider has the same name and another UUID.
+    let response = client.post("/resource_providers", &body).await?;
+    if response.is_conflict() {
+        // It was created concurrently, or another provider has this name.
         let path = format!("/resource_providers/{}", wanted.uuid);
-        let now = client.get(&path).await?;
-        if now.is_missing() {
-            answer.done()?;
+        let current = client.get(&path).await?;
+        if current.is_missing() {
+            response.check()?;
         }
-        now.read::<Provider>()?;
+        current.decode::<Provider>()?;
         return Err(PlacementError::Conflict(wanted.name.to_owned()));
     }
-    let made: Provider = answer.read()?;
+    let created: Provider = response.decode()?;
     Ok(Writer {
         client,
         uuid: wanted.uuid,
-        generation: made.generation,
+        generation: created.generation,
         is_new: true,
     })
 }
@@ -131,7 +132,7 @@ struct Writer<'a> {
     client: &'a Client,
     uuid: Uuid,
     generation: u64,
-    /// The provider was just created, so nothing has to be read.
+    /// Whether the provider was just created, so that nothing has to be read.
     is_new: bool,
 }
 
@@ -142,8 +143,8 @@ impl Writer<'_> {
         self.write_traits(wanted).await
     }
 
-    fn path(&self, what: &str) -> String {
-        format!("/resource_providers/{}/{what}", self.uuid)
+    fn path(&self, resource: &str) -> String {
+        format!("/resource_providers/{}/{resource}", self.uuid)
     }
 
     async fn write_inventories(
@@ -153,14 +154,14 @@ impl Writer<'_> {
         let path = self.path("inventories");
         let mut known = BTreeMap::new();
         if !self.is_new {
-            let read: Inventories = self.client.get(&path).await?.read()?;
+            let read: Inventories = self.client.get(&path).await?.decode()?;
             known = read.inventories;
             self.generation = read.resource_provider_generation;
         }
-        let rows: BTreeMap<&str, Row> = wanted
+        let rows: BTreeMap<&str, InventoryRow> = wanted
             .inventories
             .iter()
-            .map(|(class, inventory)| (class.as_str(), row(inventory, known.get(class))))
+            .map(|(class, inventory)| (class.as_str(), inventory_row(inventory, known.get(class))))
             .collect();
         let is_same = rows.len() == known.len()
             && rows
@@ -173,9 +174,9 @@ impl Writer<'_> {
             "resource_provider_generation": self.generation,
             "inventories": rows,
         });
-        let answer = self.client.put(&path, Some(&body)).await?;
-        let made: Inventories = answer.read()?;
-        self.generation = made.resource_provider_generation;
+        let response = self.client.put(&path, Some(&body)).await?;
+        let written: Inventories = response.decode()?;
+        self.generation = written.resource_provider_generation;
         Ok(())
     }
 
@@ -190,7 +191,7 @@ impl Writer<'_> {
             if wanted.traits.is_empty() {
                 return Ok(());
             }
-            let read: Traits = self.client.get(&path).await?.read()?;
+            let read: Traits = self.client.get(&path).await?.decode()?;
             known = read.traits;
             self.generation = read.resource_provider_generation;
         }
@@ -208,8 +209,8 @@ impl Writer<'_> {
             "resource_provider_generation": self.generation,
             "traits": traits,
         });
-        let made: Traits = self.client.put(&path, Some(&body)).await?.read()?;
-        self.generation = made.resource_provider_generation;
+        let written: Traits = self.client.put(&path, Some(&body)).await?.decode()?;
+        self.generation = written.resource_provider_generation;
         Ok(())
     }
 
@@ -223,7 +224,7 @@ impl Writer<'_> {
         let path = self.path("aggregates");
         let mut known = Vec::new();
         if !self.is_new {
-            let read: Aggregates = self.client.get(&path).await?.read()?;
+            let read: Aggregates = self.client.get(&path).await?.decode()?;
             known = read.aggregates;
             self.generation = read.resource_provider_generation;
         }
@@ -237,21 +238,21 @@ impl Writer<'_> {
             "resource_provider_generation": self.generation,
             "aggregates": aggregates,
         });
-        let made: Aggregates = self.client.put(&path, Some(&body)).await?.read()?;
-        self.generation = made.resource_provider_generation;
+        let written: Aggregates = self.client.put(&path, Some(&body)).await?.decode()?;
+        self.generation = written.resource_provider_generation;
         Ok(())
     }
 }
 
 /// An inventory as it is to be written.
-fn row(wanted: &Inventory, known: Option<&Row>) -> Row {
-    let kept = known.map_or(1.0, |known| known.allocation_ratio);
-    Row {
+fn inventory_row(wanted: &Inventory, known: Option<&InventoryRow>) -> InventoryRow {
+    let known_ratio = known.map_or(1.0, |known| known.allocation_ratio);
+    InventoryRow {
         total: wanted.total,
         reserved: wanted.reserved,
         min_unit: wanted.min_unit,
         max_unit: wanted.max_unit.unwrap_or(wanted.total),
         step_size: wanted.step_size,
-        allocation_ratio: wanted.allocation_ratio.unwrap_or(kept),
+        allocation_ratio: wanted.allocation_ratio.unwrap_or(known_ratio),
     }
 }

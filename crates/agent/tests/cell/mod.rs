@@ -1,17 +1,13 @@
-//! A cell that a test plays: it accepts connections, sends messages, and inspects those that it
-//! receives.
+//! A mock of the cell: it accepts connections of agents, sends messages, and returns those that it
+//! receives to the test.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test uses another part of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use placewright_agent::HostDescription;
-use placewright_agent::simulated::Uniform;
+use placewright_agent::simulated::IdenticalHosts;
 use placewright_conductor::cell_conductor::{Failure, GuestRef, Order, Step};
 use placewright_conductor::{Amounts, HostId, InstanceId, Spec};
 use placewright_link::{
@@ -23,29 +19,35 @@ use tokio::sync::{Mutex, mpsc};
 use uuid::Uuid;
 
 /// The cell's end of a connection.
-pub struct End {
+pub struct CellConnection {
     pub from_agent: mpsc::Receiver<ToCell>,
     pub to_agent: mpsc::Sender<ToAgent>,
-    /// Soft state that arrived while another message was waited for.
+    /// Soft state that was received while waiting for another message.
     pub states: Vec<(HostId, NumberedUpdate)>,
 }
 
-/// The link to the cell: it hands the other end of each connection to the test.
-pub struct Link {
-    ends: mpsc::Sender<End>,
-    /// How many connections fail first.
+/// The link to the mock cell. The test receives the cell's end of each connection.
+pub struct MockLink {
+    connections: mpsc::Sender<CellConnection>,
+    /// How many connections are still to fail before one succeeds.
     pub failures: Mutex<u32>,
 }
 
-impl Link {
-    pub fn new(failures: u32) -> (Arc<Self>, mpsc::Receiver<End>) {
-        let (ends, made) = mpsc::channel(8);
+impl MockLink {
+    pub fn new(failures: u32) -> (Arc<Self>, mpsc::Receiver<CellConnection>) {
+        let (connections, accepted) = mpsc::channel(8);
         let failures = Mutex::new(failures);
-        (Arc::new(Self { ends, failures }), made)
+        (
+            Arc::new(Self {
+                connections,
+                failures,
+            }),
+            accepted,
+        )
     }
 }
 
-impl AgentLink for Link {
+impl AgentLink for MockLink {
     fn connect(&self) -> LinkFuture<'_, AgentConnection> {
         Box::pin(async {
             let mut failures = self.failures.lock().await;
@@ -55,25 +57,30 @@ impl AgentLink for Link {
                     peer: "the cell".into(),
                 });
             }
-            // The buffers are small, so that tests cover full ones.
+            // The buffers are small, so that tests cover full buffers.
             let (to_cell, from_agent) = mpsc::channel(4);
             let (to_agent, from_cell) = mpsc::channel(4);
-            let end = End {
+            let connection = CellConnection {
                 from_agent,
                 to_agent,
                 states: Vec::new(),
             };
-            self.ends.send(end).await.unwrap();
+            self.connections.send(connection).await.unwrap();
             Ok(AgentConnection { to_cell, from_cell })
         })
     }
 }
 
-impl End {
-    /// Waits for the next message other than soft state and heartbeats.
-    pub async fn hear(&mut self) -> ToCell {
+impl CellConnection {
+    /// Receives the next message other than soft state and heartbeats.
+    pub async fn receive(&mut self) -> ToCell {
         loop {
-            match self.from_agent.recv().await.expect("the agent is there") {
+            match self
+                .from_agent
+                .recv()
+                .await
+                .expect("the agent is connected")
+            {
                 ToCell::State { host, update } => self.states.push((host, *update)),
                 ToCell::Alive { .. } => {}
                 other => return other,
@@ -81,13 +88,18 @@ impl End {
         }
     }
 
-    /// Waits for the next update of soft state.
-    pub async fn hear_state(&mut self) -> (HostId, NumberedUpdate) {
+    /// Receives the next update of soft state.
+    pub async fn receive_state(&mut self) -> (HostId, NumberedUpdate) {
         if !self.states.is_empty() {
             return self.states.remove(0);
         }
         loop {
-            match self.from_agent.recv().await.expect("the agent is there") {
+            match self
+                .from_agent
+                .recv()
+                .await
+                .expect("the agent is connected")
+            {
                 ToCell::State { host, update } => return (host, *update),
                 ToCell::Alive { .. } => {}
                 other => panic!("{other:?}"),
@@ -95,11 +107,11 @@ impl End {
         }
     }
 
-    /// Waits until so many hosts have begun their sessions.
-    pub async fn hear_starts(&mut self, hosts: usize) -> BTreeMap<HostId, SessionStart> {
+    /// Waits until this many hosts have begun their sessions.
+    pub async fn receive_starts(&mut self, hosts: usize) -> BTreeMap<HostId, SessionStart> {
         let mut starts = BTreeMap::new();
         while starts.len() < hosts {
-            match self.hear().await {
+            match self.receive().await {
                 ToCell::Started(start) => starts.insert(start.host, *start),
                 other => panic!("{other:?}"),
             };
@@ -107,13 +119,13 @@ impl End {
         starts
     }
 
-    pub async fn say(&self, message: ToAgent) {
+    pub async fn send(&self, message: ToAgent) {
         self.to_agent.send(message).await.unwrap();
     }
 
-    pub async fn ask(&self, host: HostId, session: u64, order: Order) {
+    pub async fn order(&self, host: HostId, session: u64, order: Order) {
         let order = Box::new(order);
-        self.say(ToAgent::Step {
+        self.send(ToAgent::Step {
             host,
             session,
             order,
@@ -121,9 +133,9 @@ impl End {
         .await;
     }
 
-    /// Waits for the result of a step.
-    pub async fn hear_step(&mut self) -> (InstanceId, u32, Option<Failure>) {
-        match self.hear().await {
+    /// Receives the result of a step.
+    pub async fn receive_step(&mut self) -> (InstanceId, u32, Option<Failure>) {
+        match self.receive().await {
             ToCell::StepEnded {
                 instance,
                 attempt,
@@ -139,7 +151,7 @@ pub fn instance(number: u32) -> InstanceId {
     InstanceId(Uuid::from_u128(0x1057_0000 + u128::from(number)))
 }
 
-/// An order that takes `memory` of a host.
+/// An order for a step with an instance that has `memory` MiB of a host.
 pub fn order(host: HostId, instance: InstanceId, step: Step, memory: i64) -> Order {
     Order {
         instance,
@@ -169,7 +181,7 @@ pub fn order(host: HostId, instance: InstanceId, step: Step, memory: i64) -> Ord
 }
 
 pub fn hosts(count: u32) -> Vec<HostDescription> {
-    let hosts = Uniform {
+    let hosts = IdenticalHosts {
         hosts: count,
         prefix: "host-".into(),
         vcpus: 8,

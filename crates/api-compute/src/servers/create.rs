@@ -12,7 +12,7 @@ use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_records::server as server_forms;
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
-use placewright_secrets::Fields;
+use placewright_secrets::SecretFields;
 use placewright_types::server::{OwnFields, ServerBody, ServerFields};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -46,7 +46,7 @@ struct CreateRequest<'a> {
     is_bfv: bool,
     hostname: Option<String>,
     server: ServerFields,
-    secrets: Fields,
+    secrets: SecretFields,
 }
 
 pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
@@ -116,7 +116,8 @@ async fn accept(
             launch_index: index,
             hostname,
         });
-        let (build_secrets, secrets) = sealed.of_instance(instance).map_err(secrets::not_sealed)?;
+        let (build_secrets, secrets) =
+            sealed.for_instance(instance).map_err(secrets::not_sealed)?;
         let spec = Spec {
             name,
             project: request.project().to_owned(),

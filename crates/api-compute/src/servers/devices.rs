@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use placewright_http::{ApiError, ApiResult};
-use placewright_types::server::{BlockDevice, PlainValue, ServerFields};
+use placewright_types::server::{BlockDevice, ScalarValue, ServerFields};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -112,8 +112,8 @@ fn convert_old_mappings(items: &[Value]) -> Value {
 
 pub(super) fn is_boot_device(device: &BlockDevice) -> bool {
     match device.get("boot_index") {
-        Some(PlainValue::Whole(number)) => *number == 0,
-        Some(PlainValue::Text(text)) => text == "0",
+        Some(ScalarValue::Integer(number)) => *number == 0,
+        Some(ScalarValue::Text(text)) => text == "0",
         _ => false,
     }
 }
@@ -128,7 +128,7 @@ pub(super) fn boots_from_volume(devices: &[BlockDevice]) -> bool {
 
 /// The value of a block device's field, if it is a text.
 pub(super) fn text<'d>(device: &'d BlockDevice, name: &str) -> Option<&'d str> {
-    device.get(name).and_then(PlainValue::text)
+    device.get(name).and_then(ScalarValue::text)
 }
 
 fn check_networks(request: &RoutedRequest<'_>, path: &str, value: &Value) -> ApiResult<()> {

@@ -2,7 +2,7 @@
 //! them to callers who may see them.
 
 use placewright_http::{ApiError, ApiResult};
-use placewright_secrets::{Fields, RequestSeal, SealError, Secret};
+use placewright_secrets::{RequestSecrets, SealError, Secret, SecretFields};
 use uuid::Uuid;
 
 use super::common_fields::parse_user_data;
@@ -12,16 +12,16 @@ use crate::fields::ObjectParser;
 use crate::routed_request::RoutedRequest;
 
 /// Parses the secrets of a create request.
-pub(super) fn parse(parser: &mut ObjectParser<'_>) -> ApiResult<Fields> {
+pub(super) fn parse(parser: &mut ObjectParser<'_>) -> ApiResult<SecretFields> {
     let password = parser.text("adminPass", 0..=255)?;
-    Ok(Fields {
+    Ok(SecretFields {
         user_data: parse_user_data(parser)?,
         admin_pass: password.map(|password| Secret::new(password.to_owned())),
     })
 }
 
 /// Seals the secrets of a request.
-pub(crate) fn seal(request: &RoutedRequest<'_>, parser: Fields) -> ApiResult<RequestSeal> {
+pub(crate) fn seal(request: &RoutedRequest<'_>, parser: SecretFields) -> ApiResult<RequestSecrets> {
     request
         .api_state
         .control

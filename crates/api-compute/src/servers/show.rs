@@ -6,7 +6,7 @@ use placewright_auth::Rule;
 use placewright_http::{ApiResult, Reply};
 use placewright_secrets::Secret;
 use placewright_types::flavor::Flavor;
-use placewright_types::server::{BlockDevice, PlainValue, ServerBody};
+use placewright_types::server::{BlockDevice, ScalarValue, ServerBody};
 use serde_json::{Value, json};
 
 use super::devices;
@@ -317,7 +317,7 @@ pub(crate) fn volumes_json(request: &RoutedRequest<'_>, devices: &[BlockDevice])
         let mut value = json!({"id": device.get("uuid")});
         if request.version.since(3) {
             let is_deleted_with_server =
-                device.get("delete_on_termination") == Some(&PlainValue::Flag(true));
+                device.get("delete_on_termination") == Some(&ScalarValue::Boolean(true));
             value["delete_on_termination"] = json!(is_deleted_with_server);
         }
         value

@@ -88,7 +88,7 @@ impl BackupCommand {
             bytes_per_second: self.bytes_per_second.0,
         };
         let mut progress = Progress::new();
-        let written = backup::write(&mut store, &options, &mut |step| progress.show(step));
+        let written = backup::write(&mut store, &options, &mut |reached| progress.show(reached));
         drop(progress);
         let written = written.map_err(classify)?;
         for problem in &written.unsound {

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use placewright_journal::backup::BackupStep;
+use placewright_journal::backup::BackupProgress;
 
 /// The shortest time between two updates of the line.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
@@ -24,13 +24,13 @@ impl Progress {
         }
     }
 
-    pub(super) fn show(&mut self, step: &BackupStep) {
+    pub(super) fn show(&mut self, progress: &BackupProgress) {
         if !self.is_terminal || self.updated_at.elapsed() < UPDATE_INTERVAL {
             return;
         }
         self.updated_at = Instant::now();
         self.is_shown = true;
-        let BackupStep { entry, end, bytes } = *step;
+        let BackupProgress { entry, end, bytes } = *progress;
         let text = match entry < end {
             true => format!("entry {entry} of {end}, {}", size(bytes)),
             false => format!("entry {end}, the snapshot, {}", size(bytes)),

@@ -67,8 +67,8 @@ impl RestoreCommand {
             eprintln!("placewright: {warning}");
         }
         let mut progress = Progress::new();
-        let restored = backup::restore(&self.backup, store, last, &mut |step| {
-            progress.show(step);
+        let restored = backup::restore(&self.backup, store, last, &mut |reached| {
+            progress.show(reached);
         });
         drop(progress);
         let mut restored = restored.map_err(classify)?;

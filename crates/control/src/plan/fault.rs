@@ -7,7 +7,7 @@ use crate::scheduler::{LogicalTime, SchedulerHandle, cause_of, cause_of_claim};
 use placewright_conductor::Fault;
 use placewright_placement::Refusal;
 use placewright_scheduler::prepare::{PrepareRefusal, Prepared};
-use placewright_scheduler::request::{RequestSpec, Unreadable};
+use placewright_scheduler::request::{RequestParseError, RequestSpec};
 use uuid::Uuid;
 
 use crate::handle::now;
@@ -27,7 +27,7 @@ pub(crate) enum PlanFault {
 
 impl PlanFault {
     /// The fault of a request that cannot be read.
-    pub(super) fn unreadable(error: &Unreadable) -> Self {
+    pub(super) fn unreadable(error: &RequestParseError) -> Self {
         Self::Known(Fault {
             code: 500,
             message: format!("The request cannot be read: {error}."),

@@ -1,5 +1,5 @@
-//! Shared by the tests: the toy machine, and engines that run it on a journal with injected
-//! failures.
+//! Shared by the tests: a minimal state machine, and engines that run it on a journal in memory with
+//! injected failures.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -24,13 +24,13 @@ pub(crate) enum Event {
         snapshot: u64,
         sequence: u64,
     },
-    Unusable(u64),
+    UnusableSnapshot(u64),
     Committed {
         sequence: u64,
         commands: usize,
         entries: usize,
     },
-    Failed(usize),
+    AppendFailed(usize),
     Conflict {
         commands: usize,
         missed: u64,
@@ -62,7 +62,7 @@ impl Observer for Events {
     }
 
     fn snapshot_unusable(&self, sequence: u64, _: &dyn std::error::Error) {
-        self.push(Event::Unusable(sequence));
+        self.push(Event::UnusableSnapshot(sequence));
     }
 
     fn committed(&self, commit: &Commit) {
@@ -74,7 +74,7 @@ impl Observer for Events {
     }
 
     fn append_failed(&self, _: &StoreError, commands: usize) {
-        self.push(Event::Failed(commands));
+        self.push(Event::AppendFailed(commands));
     }
 
     fn conflict(&self, commands: usize, missed: u64) {
@@ -90,7 +90,7 @@ impl Observer for Events {
     }
 }
 
-/// An engine on a journal in memory that outlives it.
+/// An engine with a minimal state machine on a journal in memory, which survives the engine.
 pub(crate) struct Toy {
     pub(crate) engine: Engine<Counters>,
     pub(crate) journal: Box<dyn Journal>,
@@ -106,10 +106,10 @@ impl Toy {
     pub(crate) fn on(journal: &dyn Journal, options: Options) -> Self {
         let faults = Faults::new();
         let events = Events::default();
-        let faulty = Faulty::new(journal.another().unwrap(), faults.clone());
+        let faulty = Faulty::new(journal.try_clone().unwrap(), faults.clone());
         Self {
             engine: Engine::open(faulty, options, events.clone()).unwrap(),
-            journal: journal.another().unwrap(),
+            journal: journal.try_clone().unwrap(),
             faults,
             events,
         }
@@ -138,10 +138,9 @@ impl Toy {
 }
 
 impl Drop for Toy {
-    /// A test that fails while appends are held must fail instead of waiting for the engine for
-    /// ever.
+    /// If a test fails while appends are held, the engine must not wait for them for ever.
     fn drop(&mut self) {
-        self.faults.heal();
+        self.faults.cancel_all();
         self.faults.release();
     }
 }
@@ -151,7 +150,7 @@ pub(crate) fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Runs a future to its end, without a runtime: the engine needs none.
+/// Runs a future to completion without a runtime, because the engine needs none.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -169,11 +168,11 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Waits for an asynchronous action of an engine's thread.
+/// Waits until a condition holds that a thread of the engine brings about.
 pub(crate) fn eventually(mut holds: impl FnMut() -> bool) {
     let started = std::time::Instant::now();
     while !holds() {
-        assert!(started.elapsed().as_secs() < 20, "it never happened");
+        assert!(started.elapsed().as_secs() < 20, "the condition never held");
         std::thread::yield_now();
     }
 }

@@ -45,7 +45,7 @@ impl ConnectionContext {
             let options = serving.service.options();
             let patience = Patience {
                 // One that another process handed over is between two requests.
-                first_byte: match connection_state.is_silent() {
+                first_byte: match connection_state.is_new() {
                     true => options.first_byte_timeout,
                     false => options.keep_alive_timeout,
                 },
@@ -166,7 +166,7 @@ impl Stage<'_> {
     /// Whether the connection's next response is its last one.
     fn is_ending(self, connection_state: &ConnectionState) -> bool {
         // A client that has just finished its handshake has a request on its way.
-        let stays = !connection_state.is_silent();
+        let stays = !connection_state.is_new();
         self.of_server.is(ENDS) || (self.of_server.is(HANDS_OVER) && !self.can_move && stays)
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::file::{PARTIAL_SUFFIX, parent, sync_directory, with_suffix};
 use super::read::Reader;
 use super::section::{Base, Section};
-use super::{BackupError, BackupStep};
+use super::{BackupError, BackupProgress};
 use crate::sqlite::rebuild::Rebuild;
 use crate::{Journal as _, JournalError, SnapshotWriter, SqliteJournal, private};
 
@@ -46,7 +46,7 @@ pub fn restore(
     backup: &Path,
     store: &Path,
     last: u64,
-    step: &mut dyn FnMut(&BackupStep),
+    progress: &mut dyn FnMut(&BackupProgress),
 ) -> Result<Restored, BackupError> {
     let (mut reader, base) = Reader::open(backup)?;
     if !(base.snapshot..=base.end).contains(&last) {
@@ -58,12 +58,13 @@ pub fn restore(
         });
     }
     let partial = Partial::create(store)?;
-    let journal = fill(&mut reader, &base, &partial, last, step).map_err(|error| match error {
-        BackupError::Store(JournalError::NoSpace { .. }) => BackupError::NoSpace {
-            path: store.to_path_buf(),
-        },
-        error => error,
-    })?;
+    let journal =
+        fill(&mut reader, &base, &partial, last, progress).map_err(|error| match error {
+            BackupError::Store(JournalError::NoSpace { .. }) => BackupError::NoSpace {
+                path: store.to_path_buf(),
+            },
+            error => error,
+        })?;
     Ok(Restored { journal, partial })
 }
 
@@ -72,7 +73,7 @@ fn fill(
     base: &Base,
     partial: &Partial,
     last: u64,
-    step: &mut dyn FnMut(&BackupStep),
+    progress: &mut dyn FnMut(&BackupProgress),
 ) -> Result<SqliteJournal, BackupError> {
     let mut rebuild = Rebuild::create(&partial.path, base.before)?;
     let mut snapshot: Option<Box<dyn SnapshotWriter>> = None;
@@ -98,7 +99,7 @@ fn fill(
             }
             Some(Section::Batch(_) | Section::Base(_) | Section::End { .. }) => {}
         }
-        step(&BackupStep {
+        progress(&BackupProgress {
             entry,
             end: last,
             bytes,

@@ -39,7 +39,7 @@ pub struct BackupOptions<'a> {
 
 /// How far a backup or a restore has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BackupStep {
+pub struct BackupProgress {
     /// The last entry that was copied.
     pub entry: u64,
     /// The last entry that will be.
@@ -65,7 +65,7 @@ pub struct Written {
     pub unsound: Vec<JournalError>,
 }
 
-/// Makes a backup of a store, which may be in use. `step` is called now and then with the progress.
+/// Makes a backup of a store, which may be in use. `progress` is called now and then with the progress.
 ///
 /// # Errors
 /// The store is damaged or lacks entries that were acknowledged, or the backup cannot be written.
@@ -73,14 +73,14 @@ pub struct Written {
 pub fn write(
     store: &mut SqliteJournal,
     options: &BackupOptions<'_>,
-    step: &mut dyn FnMut(&BackupStep),
+    progress: &mut dyn FnMut(&BackupProgress),
 ) -> Result<Written, BackupError> {
     store.check_acknowledged()?;
     let mut unsound = Vec::new();
     let mut skipped = Vec::new();
     let mut attempts = 1;
     loop {
-        match try_write(store, options, &skipped, step) {
+        match try_write(store, options, &skipped, progress) {
             Ok(written) => return Ok(Written { unsound, ..written }),
             Err(BackupError::Store(
                 JournalError::Trimmed { .. } | JournalError::NoSnapshot { .. },
@@ -117,7 +117,7 @@ fn try_write(
     store: &mut SqliteJournal,
     options: &BackupOptions<'_>,
     skipped: &[u64],
-    step: &mut dyn FnMut(&BackupStep),
+    progress: &mut dyn FnMut(&BackupProgress),
 ) -> Result<Written, BackupError> {
     // The time first: what was acknowledged before it is in the journal now.
     let made_at = now();
@@ -138,10 +138,10 @@ fn try_write(
         end,
     }))?;
     put_files(store, options.files, &mut writer)?;
-    put_entries(store, snapshot + 1, end, &mut writer, step)?;
+    put_entries(store, snapshot + 1, end, &mut writer, progress)?;
     if let Some(reader) = &mut reader {
         put_snapshot(reader.as_mut(), snapshot, &mut writer, &mut |bytes| {
-            step(&BackupStep {
+            progress(&BackupProgress {
                 entry: end,
                 end,
                 bytes,
@@ -234,7 +234,7 @@ fn put_entries(
     from: u64,
     end: u64,
     writer: &mut Writer,
-    step: &mut dyn FnMut(&BackupStep),
+    progress: &mut dyn FnMut(&BackupProgress),
 ) -> Result<(), BackupError> {
     let mut batches = Batches::default();
     let mut next = from;
@@ -254,7 +254,7 @@ fn put_entries(
                 last: end,
             }));
         }
-        step(&BackupStep {
+        progress(&BackupProgress {
             entry: next - 1,
             end,
             bytes: writer.bytes(),
@@ -267,7 +267,7 @@ fn put_snapshot(
     reader: &mut dyn Read,
     sequence: u64,
     writer: &mut Writer,
-    step: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<(), BackupError> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
@@ -281,6 +281,6 @@ fn put_snapshot(
             }
         };
         writer.write_section(&Section::Piece(&piece[..length]))?;
-        step(writer.bytes());
+        progress(writer.bytes());
     }
 }

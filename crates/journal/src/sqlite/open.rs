@@ -45,7 +45,7 @@ pub struct SqliteOptions {
 
 impl SqliteJournal {
     /// Opens the store in `directory`, which is created when it is not there yet. No other program
-    /// can open it until this value and all its [`crate::Journal::another`]s are gone.
+    /// can open it until this value and all handles from [`crate::Journal::try_clone`] are dropped.
     ///
     /// # Errors
     /// [`JournalError::Locked`], [`JournalError::NewerFormat`], [`JournalError::NotAJournal`],

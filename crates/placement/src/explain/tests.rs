@@ -1,5 +1,5 @@
-//! Tests explanations against their plain definition: every root is asked about every constraint,
-//! without columns, tree classes and bounds.
+//! Tests explanations against their definition: every root is tested with every constraint, without
+//! columns, tree classes and bounds.
 
 use placewright_testing::fleet::{
     self, Fleet, device_query, device_tree, fleet as any_fleet, placewright_placement as other,
@@ -16,11 +16,11 @@ use crate::candidates::{CandidateQuery, GroupPolicy, RequestGroup};
 use crate::ids::ProviderId;
 use crate::state::State;
 
-/// Of how many roots of a fleet it is asked what they lack.
-const ROOTS_ASKED: usize = 24;
+/// The maximum number of roots of a fleet whose first failed constraint is checked.
+const ROOTS_CHECKED: usize = 24;
 
-/// The state of a fleet. It is made by the crate as others see it, whose types are not those of
-/// this build for unit tests; the bytes of a snapshot are the same.
+/// The state of a fleet. The fleet uses the crate as a dependency, whose types differ from those of
+/// this build for unit tests. The format of snapshots is the same.
 fn build(fleet: &mut Fleet) -> State {
     let mut bytes = Vec::new();
     fleet::build(fleet).save(&mut bytes).unwrap();
@@ -28,7 +28,7 @@ fn build(fleet: &mut Fleet) -> State {
 }
 
 /// A query in the types of this build; the generated ones have no limit and default options.
-fn ours(query: other::CandidateQuery) -> CandidateQuery {
+fn to_own_types(query: other::CandidateQuery) -> CandidateQuery {
     let group = |group: other::RequestGroup| RequestGroup {
         suffix: group.suffix,
         resources: group.resources,
@@ -52,60 +52,61 @@ fn ours(query: other::CandidateQuery) -> CandidateQuery {
     }
 }
 
-/// What one root makes of a query.
-struct Plain {
+/// The constraints of a query that one root can and cannot serve.
+struct RootReference {
     root: ProviderId,
     /// Whether it is a flat host without sharing providers in reach, for which constraints are
     /// independent.
-    is_lone: bool,
-    /// The constraints that it cannot serve even alone.
-    alone: Vec<usize>,
+    is_flat: bool,
+    /// The constraints that it cannot serve even if they are the only ones.
+    failed_alone: Vec<usize>,
     /// The first constraint that it cannot serve together with those before it; their number if it
     /// can serve all.
     end: usize,
 }
 
-fn plain_roots(state: &State, table: &ConstraintTable<'_>) -> Vec<Plain> {
+fn reference_roots(state: &State, table: &ConstraintTable<'_>) -> Vec<RootReference> {
     let parts = &table.parts.parts;
     let roots = state.roots().iter().map(ProviderId);
-    let look = |root: ProviderId| {
-        let is_lone = table.hosts[root.index() / 64] >> (root.0 % 64) & 1 == 1;
-        let alone = |index: &usize| match &parts[*index] {
-            // A relation between groups cannot fail on a tree until the groups themselves are
-            // there.
+    let evaluate = |root: ProviderId| {
+        let is_flat = table.hosts[root.index() / 64] >> (root.0 % 64) & 1 == 1;
+        let serves_alone = |index: &usize| match &parts[*index] {
+            // A relation between groups cannot fail on a tree without the groups themselves.
             Part::Together(_, _)
             | Part::Isolate
             | Part::SameSubtree(_)
             | Part::OneProviderOfTree
-                if !is_lone =>
+                if !is_flat =>
             {
                 true
             }
             Part::Together(class, amount) => {
-                let lack = lack_of_record(state, root, *class, *amount, false);
-                lack == Shortfall::Condition
+                let shortfall = lack_of_record(state, root, *class, *amount, false);
+                shortfall == Shortfall::Condition
             }
             _ => serves(table, root, |other| other == *index),
         };
-        let alone: Vec<usize> = (0..parts.len()).filter(|index| !alone(index)).collect();
-        let mut plain = Plain {
+        let failed_alone: Vec<usize> = (0..parts.len())
+            .filter(|index| !serves_alone(index))
+            .collect();
+        let mut reference = RootReference {
             root,
-            is_lone,
-            alone,
+            is_flat,
+            failed_alone,
             end: 0,
         };
-        let fits = |length: &usize| plain.serves(table, |index| index < *length);
-        let first_short = (1..=parts.len()).find(|length| !fits(length));
-        plain.end = first_short.map_or(parts.len(), |length| length - 1);
-        plain
+        let fits = |length: &usize| reference.serves(table, |index| index < *length);
+        let shortest_failing = (1..=parts.len()).find(|length| !fits(length));
+        reference.end = shortest_failing.map_or(parts.len(), |length| length - 1);
+        reference
     };
-    roots.map(look).collect()
+    roots.map(evaluate).collect()
 }
 
-impl Plain {
+impl RootReference {
     fn serves(&self, table: &ConstraintTable<'_>, includes: impl Fn(usize) -> bool) -> bool {
-        if self.is_lone {
-            return !self.alone.iter().any(|index| includes(*index));
+        if self.is_flat {
+            return !self.failed_alone.iter().any(|index| includes(*index));
         }
         serves(table, self.root, includes)
     }
@@ -115,55 +116,64 @@ fn serves(table: &ConstraintTable<'_>, root: ProviderId, includes: impl Fn(usize
     (table.relaxed(includes)).is_some_and(|mut relaxed| relaxed.tree_fits(root))
 }
 
-/// Kinds of near misses, nearest first, each with its first root.
-fn plain_misses(state: &State, table: &ConstraintTable<'_>, roots: &[Plain]) -> Vec<NearMiss> {
+/// The near misses, nearest first, each with its first root.
+fn reference_near_misses(
+    state: &State,
+    table: &ConstraintTable<'_>,
+    roots: &[RootReference],
+) -> Vec<NearMiss> {
     let parts = &table.parts.parts;
-    let is_puzzle = |plain: &&Plain| plain.alone.is_empty() && plain.end < parts.len();
-    let counts = (roots.iter()).map(|plain| match plain.alone.len() {
-        0 if is_puzzle(&plain) => 1,
+    let fails_only_together = |reference: &&RootReference| {
+        reference.failed_alone.is_empty() && reference.end < parts.len()
+    };
+    let counts = (roots.iter()).map(|reference| match reference.failed_alone.len() {
+        0 if fails_only_together(&reference) => 1,
         count => count,
     });
     let Some(fewest) = counts.filter(|count| *count > 0).min() else {
         return Vec::new();
     };
-    let lack = |root: ProviderId, index: usize| {
+    let shortfall = |root: ProviderId, index: usize| {
         let (class, amount, at_once) = match parts[index] {
             Part::Resource(_, class, amount) => (class, amount, true),
             Part::Together(class, amount) => (class, amount, false),
             _ => return Shortfall::Condition,
         };
         let members = state.subtree(root).into_iter();
-        let lacks = members.map(|id| lack_of_record(state, id, class, amount, at_once));
-        lacks.min().expect("a tree has a root")
+        let shortfalls = members.map(|id| lack_of_record(state, id, class, amount, at_once));
+        shortfalls.min().expect("a tree has a root")
     };
     let mut found: Vec<(i64, NearMiss)> = Vec::new();
-    for plain in roots {
-        let lacks: Vec<(usize, Shortfall)> = if fewest == 1 && is_puzzle(&plain) {
-            let without = |dropped: &usize| plain.serves(table, |index| index != *dropped);
+    for reference in roots {
+        let shortfalls: Vec<(usize, Shortfall)> = if fewest == 1 && fails_only_together(&reference)
+        {
+            let without = |dropped: &usize| reference.serves(table, |index| index != *dropped);
             let Some(dropped) = (0..parts.len()).find(without) else {
                 continue;
             };
-            let lack = match parts[dropped] {
+            let shortfall = match parts[dropped] {
                 Part::Resource(_, _, amount) => Shortfall::Amount(amount),
                 _ => Shortfall::Condition,
             };
-            vec![(dropped, lack)]
-        } else if plain.alone.len() == fewest {
-            let failed = plain.alone.iter();
+            vec![(dropped, shortfall)]
+        } else if reference.failed_alone.len() == fewest {
+            let failed = reference.failed_alone.iter();
             failed
-                .map(|index| (*index, lack(plain.root, *index)))
+                .map(|index| (*index, shortfall(reference.root, *index)))
                 .collect()
         } else {
             continue;
         };
-        match found.iter_mut().find(|(_, miss)| miss.lacks == lacks) {
+        match found.iter_mut().find(|(_, miss)| miss.lacks == shortfalls) {
             Some((_, miss)) => miss.roots += 1,
             None => {
-                let score = lacks.iter().map(|(index, lack)| lack.score(&parts[*index]));
+                let score = shortfalls
+                    .iter()
+                    .map(|(index, shortfall)| shortfall.score(&parts[*index]));
                 let miss = NearMiss {
                     roots: 1,
-                    example: plain.root,
-                    lacks: lacks.clone(),
+                    example: reference.root,
+                    lacks: shortfalls.clone(),
                 };
                 found.push((score.sum(), miss));
             }
@@ -174,19 +184,21 @@ fn plain_misses(state: &State, table: &ConstraintTable<'_>, roots: &[Plain]) -> 
     found.into_iter().map(|(_, miss)| miss).collect()
 }
 
-/// The least number of constraints that together leave no root, by trying all sets.
-fn plain_smallest(table: &ConstraintTable<'_>, roots: &[Plain]) -> Option<usize> {
+/// The minimum number of constraints that together exclude all roots, found by trying all sets.
+fn reference_smallest(table: &ConstraintTable<'_>, roots: &[RootReference]) -> Option<usize> {
     let count = table.parts.parts.len();
     let leaves_nothing = |set: &u32| {
         let includes = |index: usize| set >> index & 1 == 1;
-        roots.iter().all(|plain| !plain.serves(table, includes))
+        roots
+            .iter()
+            .all(|reference| !reference.serves(table, includes))
     };
     let sets = (0u32..1 << count).filter(leaves_nothing);
     sets.map(|set| set.count_ones() as usize).min()
 }
 
 fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
-    let (Ok((told, serving)), Ok(parts)) = (
+    let (Ok((explanation, serving)), Ok(parts)) = (
         explain_and_serve(state, query),
         ConstraintList::new(state, query),
     ) else {
@@ -194,38 +206,42 @@ fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
     };
     let fleet_index = FleetIndex::new(state);
     let table = ConstraintTable::new(state, query, &parts, &fleet_index);
-    let roots = plain_roots(state, &table);
+    let roots = reference_roots(state, &table);
     let count = parts.parts.len();
-    prop_assert!(told.is_exact && told.unsearched == 0);
-    prop_assert_eq!(told.roots, roots.len());
+    prop_assert!(explanation.is_exact && explanation.unsearched == 0);
+    prop_assert_eq!(explanation.roots, roots.len());
     prop_assert!(serving.unknown.iter().all(|word| *word == 0));
-    for plain in roots.iter().take(ROOTS_ASKED) {
-        let failed = first_failed(state, query, plain.root).unwrap();
-        prop_assert_eq!(failed.as_ref(), parts.constraints.get(plain.end));
+    for reference in roots.iter().take(ROOTS_CHECKED) {
+        let failed = first_failed(state, query, reference.root).unwrap();
+        prop_assert_eq!(failed.as_ref(), parts.constraints.get(reference.end));
     }
-    for plain in &roots {
-        let is_left = serving.roots[plain.root.index() / 64] >> (plain.root.0 % 64) & 1 == 1;
-        prop_assert_eq!(is_left, plain.end == count, "{:?}", plain.root);
+    for reference in &roots {
+        let is_left =
+            serving.roots[reference.root.index() / 64] >> (reference.root.0 % 64) & 1 == 1;
+        prop_assert_eq!(is_left, reference.end == count, "{:?}", reference.root);
     }
     prop_assert_eq!(
-        told.left,
-        roots.iter().filter(|one| one.end == count).count()
+        explanation.left,
+        roots.iter().filter(|root| root.end == count).count()
     );
-    for (index, effect) in told.effects.iter().enumerate() {
-        let removed = roots.iter().filter(|one| one.end == index).count();
-        let alone = roots
+    for (index, effect) in explanation.effects.iter().enumerate() {
+        let removed = roots.iter().filter(|root| root.end == index).count();
+        let failed_alone = roots
             .iter()
-            .filter(|one| one.alone.contains(&index))
+            .filter(|root| root.failed_alone.contains(&index))
             .count();
         prop_assert_eq!(
             (effect.removed, effect.removed_alone),
-            (removed, alone),
+            (removed, failed_alone),
             "{}",
             index
         );
     }
-    prop_assert_eq!(told.near_misses, plain_misses(state, &table, &roots));
-    if let Some(set) = &told.smallest {
+    prop_assert_eq!(
+        explanation.near_misses,
+        reference_near_misses(state, &table, &roots)
+    );
+    if let Some(set) = &explanation.smallest {
         let includes = |index: usize| set.contains(&index);
         for one in &roots {
             let is_left = one.serves(&table, includes);
@@ -237,16 +253,16 @@ fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
             );
         }
         if count <= 7 {
-            prop_assert_eq!(Some(set.len()), plain_smallest(&table, &roots));
+            prop_assert_eq!(Some(set.len()), reference_smallest(&table, &roots));
         }
     } else {
-        prop_assert!(told.left > 0);
+        prop_assert!(explanation.left > 0);
     }
     Ok(())
 }
 
-/// Several fleets side by side, so that there are many words of hosts.
-fn side_by_side(fleets: &[Fleet]) -> Fleet {
+/// Several fleets as one, so that the masks of hosts have many words.
+fn combined(fleets: &[Fleet]) -> Fleet {
     let mut all = Fleet::new();
     for fleet in fleets {
         let first = all.len();
@@ -262,18 +278,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn mixed_fleets_are_explained_by_the_letter(
+    fn explanations_of_mixed_fleets_agree_with_the_reference(
         fleets in prop::collection::vec(any_fleet(), 1..40),
         query in any_query(),
     ) {
-        check(&build(&mut side_by_side(&fleets)), &ours(query))?;
+        check(&build(&mut combined(&fleets)), &to_own_types(query))?;
     }
 
     #[test]
-    fn trees_of_devices_are_explained_by_the_letter(
+    fn explanations_of_device_trees_agree_with_the_reference(
         fleets in prop::collection::vec(device_tree(), 1..12),
         query in device_query(),
     ) {
-        check(&build(&mut side_by_side(&fleets)), &ours(query))?;
+        check(&build(&mut combined(&fleets)), &to_own_types(query))?;
     }
 }

@@ -1,5 +1,5 @@
-//! A field is added to each kind of row, written and read both ways: by an older release what a newer
-//! one wrote, and the other way round. The newer release is played by these tests.
+//! A field can be added to each kind of row: an older release reads the rows of a newer one, and the
+//! other way round. These tests simulate the newer release.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -27,7 +27,7 @@ fn provider(uuid: Uuid, name: &str) -> Change {
     }
 }
 
-/// What says where things are and what they have.
+/// Changes that create providers with classes, traits, inventories and aggregates.
 fn providers() -> Vec<Change> {
     let inventory = Inventory {
         total: 64,
@@ -67,7 +67,7 @@ fn providers() -> Vec<Change> {
     ]
 }
 
-/// What says how places lie to each other, and who is there.
+/// Changes that create levels, distances, a group and a consumer.
 fn topology_and_consumers() -> Vec<Change> {
     let rule = Rule {
         scope: RuleScope::Level("rack".into()),
@@ -115,7 +115,7 @@ fn topology_and_consumers() -> Vec<Change> {
     ]
 }
 
-/// A state with one of each row.
+/// A state with at least one row of each kind.
 fn state() -> State {
     let mut state = State::default();
     for change in [providers(), topology_and_consumers()].concat() {
@@ -131,14 +131,14 @@ fn saved(state: &State) -> Vec<u8> {
 }
 
 #[test]
-fn an_older_release_passes_over_fields_that_rows_gained() {
+fn an_older_release_ignores_added_fields_of_rows() {
     let state = state();
     let bytes = saved(&state);
-    let mut left = &bytes[..];
+    let mut remaining = &bytes[..];
     let (mut longer, mut count) = (Vec::new(), 0);
-    while let Some((length, rest)) = left.split_first_chunk() {
+    while let Some((length, rest)) = remaining.split_first_chunk() {
         let (row, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
-        left = rest;
+        remaining = rest;
         let row = [row, &postcard::to_stdvec(&added()).unwrap()].concat();
         longer.extend(u32::try_from(row.len()).unwrap().to_le_bytes());
         longer.extend(row);
@@ -150,43 +150,43 @@ fn an_older_release_passes_over_fields_that_rows_gained() {
     assert_eq!(saved(&read), bytes);
 }
 
-/// Both ways, for one row.
+/// Asserts for one row that both releases read what the other one wrote.
 fn assert_grows<T>(kinds: &mut BTreeSet<&str>, name: &'static str, row: &T)
 where
     T: Serialize + serde::de::DeserializeOwned + Debug,
 {
-    let (mut of_today, mut of_tomorrow, mut with_nothing_new) =
+    let (mut without_field, mut with_field, mut with_default) =
         (Vec::new(), Vec::new(), Vec::new());
-    Rows::new(&mut of_today).write(row).unwrap();
-    Rows::new(&mut of_tomorrow)
+    Rows::new(&mut without_field).write(row).unwrap();
+    Rows::new(&mut with_field)
         .write_with(row, &added())
         .unwrap();
-    Rows::new(&mut with_nothing_new)
+    Rows::new(&mut with_default)
         .write_with(row, &Added::default())
         .unwrap();
-    assert_eq!(with_nothing_new, of_today, "{name}");
-    let mut input = &of_today[..];
+    assert_eq!(with_default, without_field, "{name}");
+    let mut input = &without_field[..];
     let (_, none): (T, Added) = Input::new(&mut input).read_with().unwrap();
     assert_eq!(none, None, "{name}: a newer release reads an older row");
-    let mut input = &of_tomorrow[..];
+    let mut input = &with_field[..];
     let (read, some): (T, Added) = Input::new(&mut input).read_with().unwrap();
     assert_eq!(some, added(), "{name}: a newer release reads its own");
     let mut again = Vec::new();
     Rows::new(&mut again).write(&read).unwrap();
-    assert_eq!(again, of_today, "{name}");
-    let mut input = &of_tomorrow[..];
+    assert_eq!(again, without_field, "{name}");
+    let mut input = &with_field[..];
     let read: T = Input::new(&mut input).read().unwrap();
     let mut again = Vec::new();
     Rows::new(&mut again).write(&read).unwrap();
     assert_eq!(
-        again, of_today,
+        again, without_field,
         "{name}: an older release reads a newer row"
     );
     kinds.insert(name);
 }
 
 #[test]
-fn every_kind_of_row_grows() {
+fn a_field_can_be_added_to_every_kind_of_row() {
     let bytes = saved(&state());
     let mut input = &bytes[..];
     let mut rows = Input::new(&mut input);
@@ -223,13 +223,13 @@ fn every_kind_of_row_grows() {
         assert_grows(&mut kinds, "Distance", &row);
     }
     assert_grows(&mut kinds, "Header", &header);
-    // Rows that are structs of `snapshot.rs`: none is forgotten.
+    // All rows that are structs of `snapshot.rs` were tested.
     let source = include_str!("../snapshot.rs").split("struct ").skip(1);
     let declared: BTreeSet<&str> = source
         .filter_map(|text| text.split([' ', '<']).next())
         .filter(|name| name.ends_with("Row") || *name == "Header")
         .collect();
     let missing: Vec<_> = declared.difference(&kinds).collect();
-    assert!(missing.is_empty(), "does it grow? {missing:?}");
+    assert!(missing.is_empty(), "not tested: {missing:?}");
     assert!(kinds.len() >= declared.len() + 4, "{kinds:?}");
 }

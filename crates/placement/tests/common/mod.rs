@@ -1,4 +1,4 @@
-//! Random command sequences over a small world, so that commands often meet.
+//! Random commands about few objects, so that many commands concern the same object.
 
 use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};
 use placewright_placement::{
@@ -8,13 +8,13 @@ use placewright_placement::{
 use proptest::prelude::*;
 use uuid::Uuid;
 
-/// Classes that commands name; the last one does not exist unless a command creates it.
+/// Resource classes in commands. The custom ones do not exist until a command creates them.
 pub(crate) const CLASSES: [&str; 5] = ["VCPU", "MEMORY_MB", "DISK_GB", "CUSTOM_A", "CUSTOM_B"];
 const TRAITS: [&str; 4] = [
     "HW_CPU_X86_AVX",
     "MISC_SHARES_VIA_AGGREGATE",
     "CUSTOM_GOLD",
-    "CUSTOM_NOPE",
+    "CUSTOM_UNKNOWN",
 ];
 
 pub(crate) fn provider_uuid(number: u8) -> Uuid {
@@ -64,7 +64,7 @@ fn at() -> impl Strategy<Value = Timestamp> {
     (0i64..1_000).prop_map(Timestamp::from_seconds)
 }
 
-/// A generation that is often the right one, because the world is so small.
+/// A generation that is often the correct one, because there are few of them.
 fn generation() -> impl Strategy<Value = u64> {
     0u64..5
 }
@@ -232,13 +232,13 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
         2 => (group_uuid(), prop::collection::vec(rule(), 0..2))
             .prop_map(|(group, rules)| Command::SetGroup { group, rules }),
         1 => group_uuid().prop_map(|group| Command::DeleteGroup { group }),
-        1 => (any::<bool>(), prop::option::of(1u32..4)).prop_map(|(two, apart)| Command::SetLevels {
+        1 => (any::<bool>(), prop::option::of(1u32..4)).prop_map(|(has_two_aggregates, distance)| Command::SetLevels {
             levels: vec![Level {
                 name: "rack".into(),
-                aggregates: if two { vec!["y".into(), "x".into()] } else { vec!["x".into()] },
+                aggregates: if has_two_aggregates { vec!["y".into(), "x".into()] } else { vec!["x".into()] },
             }],
-            // Refused where there is only one of them.
-            distances: apart.into_iter().map(|distance| Distance {
+            // Refused if there is only one aggregate.
+            distances: distance.into_iter().map(|distance| Distance {
                 from: "y".into(),
                 to: "x".into(),
                 distance,
@@ -255,8 +255,8 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// A state with the standard names.
-pub(crate) fn fresh() -> State {
+/// A state with the standard resource classes and traits only.
+pub(crate) fn initial_state() -> State {
     let mut state = State::default();
     let mut changes = Vec::new();
     let sync = Command::SyncStandardNames {

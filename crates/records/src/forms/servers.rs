@@ -1,7 +1,7 @@
 //! The parts of the bodies of specs other than the request to the scheduler.
 
 use placewright_types::server::{
-    NetworkRequest, Networks, NetworksWord, OwnFields, PlainValue, ServerFields,
+    NetworkRequest, Networks, NetworksKeyword, OwnFields, ScalarValue, ServerFields,
 };
 
 row!(ServerFields {
@@ -36,18 +36,18 @@ row!(NetworkRequest {
     tag
 });
 
-names!(NetworksWord { 0 Auto, 1 None });
+names!(NetworksKeyword { 0 Auto, 1 None });
 
 choice!(Networks {
-    0 Word(word),
+    0 Keyword(keyword),
     1 List(list),
 });
 
-choice!(PlainValue {
+choice!(ScalarValue {
     0 Null,
-    1 Flag(value),
-    2 Whole(number),
-    3 Large(number),
-    4 Fraction(number),
+    1 Boolean(value),
+    2 Integer(number),
+    3 Unsigned(number),
+    4 Float(number),
     5 Text(text),
 });

@@ -25,7 +25,7 @@ use placewright_types::request::{
     TopologyRelation, TopologyRule,
 };
 use placewright_types::server::{
-    NetworkRequest, Networks, NetworksWord, OwnFields, PlainValue, ServerBody, ServerFields,
+    NetworkRequest, Networks, NetworksKeyword, OwnFields, ScalarValue, ServerBody, ServerFields,
 };
 
 use crate::values::{self, OTHER};
@@ -186,14 +186,14 @@ pub fn request() -> RequestSpec {
     }
 }
 
-pub fn plain_values() -> Vec<PlainValue> {
+pub fn scalar_values() -> Vec<ScalarValue> {
     vec![
-        PlainValue::Null,
-        PlainValue::Flag(true),
-        PlainValue::Whole(-300),
-        PlainValue::Large(u64::MAX),
-        PlainValue::Fraction(0.5),
-        PlainValue::Text("volume".into()),
+        ScalarValue::Null,
+        ScalarValue::Boolean(true),
+        ScalarValue::Integer(-300),
+        ScalarValue::Unsigned(u64::MAX),
+        ScalarValue::Float(0.5),
+        ScalarValue::Text("volume".into()),
     ]
 }
 
@@ -206,14 +206,14 @@ pub fn networks() -> Vec<Networks> {
     };
     vec![
         Networks::List(vec![network_request]),
-        Networks::Word(NetworksWord::Auto),
-        Networks::Word(NetworksWord::None),
+        Networks::Keyword(NetworksKeyword::Auto),
+        Networks::Keyword(NetworksKeyword::None),
     ]
 }
 
 pub fn body() -> ServerBody {
     let device = ["a", "b", "c", "d", "e", "source_type"];
-    let device = device.map(str::to_owned).into_iter().zip(plain_values());
+    let device = device.map(str::to_owned).into_iter().zip(scalar_values());
     ServerBody {
         request: request(),
         min_count: Some(2),

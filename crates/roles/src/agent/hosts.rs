@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use placewright_agent::command::{self, Command};
-use placewright_agent::simulated::{self, Simulated, Spread, Uniform};
+use placewright_agent::command::{self, CommandDriver};
+use placewright_agent::simulated::{self, DurationDistribution, IdenticalHosts, SimulatedDriver};
 use placewright_agent::{Driver, HostDescription, Operation};
 
 use super::config_error;
@@ -23,14 +23,14 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
         DriverKind::Simulated => {
             let simulated = simulated::Options {
                 hosts: simulated_hosts(options)?,
-                times: parse_by_operation::<Spread>("times_ms", &options.times_ms)?,
+                times: parse_by_operation::<DurationDistribution>("times_ms", &options.times_ms)?,
                 failures: parse_by_operation::<Rate>("failures", &options.failures)?
                     .into_iter()
                     .map(|(operation, rate)| (operation, rate.0))
                     .collect(),
                 seed: u64::try_from(options.seed.get()).unwrap_or(0),
             };
-            Ok(Arc::new(Simulated::new(simulated)))
+            Ok(Arc::new(SimulatedDriver::new(simulated)))
         }
         DriverKind::Command => {
             let Some(directory) = &options.commands else {
@@ -46,7 +46,7 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
                     .map(|(operation, seconds)| (operation, seconds.0))
                     .collect();
             let command =
-                Command::new(command).map_err(|error| config_error("commands", &error))?;
+                CommandDriver::new(command).map_err(|error| config_error("commands", &error))?;
             Ok(Arc::new(command))
         }
     }
@@ -56,9 +56,9 @@ fn simulated_hosts(options: &AgentOptions) -> Result<Vec<HostDescription>, Confi
     let hosts = match &options.nodes_file {
         Some(file) => {
             let nodes = placewright_trace::nodes::read(file);
-            simulated::of_trace(&nodes.map_err(|error| config_error("nodes_file", &error))?)
+            simulated::hosts_of_trace(&nodes.map_err(|error| config_error("nodes_file", &error))?)
         }
-        None => Uniform {
+        None => IdenticalHosts {
             hosts: u32_or_max(options.hosts),
             prefix: options.prefix.clone(),
             vcpus: u32_or_max(options.vcpus),
@@ -77,7 +77,7 @@ fn simulated_hosts(options: &AgentOptions) -> Result<Vec<HostDescription>, Confi
     if part == 0 || part > parts {
         return Err(part_error());
     }
-    let hosts = simulated::part_of(hosts, part - 1, parts);
+    let hosts = simulated::shard(hosts, part - 1, parts);
     if hosts.is_empty() {
         return Err(config_error("part", &"no host is in this part"));
     }
@@ -103,7 +103,7 @@ where
         let (operation, value) = text
             .split_once('=')
             .ok_or_else(|| config_error(name, &format!("{text:?}: write VERB=VALUE")))?;
-        let operation_of_name = Operation::named(operation.trim());
+        let operation_of_name = Operation::from_name(operation.trim());
         let operation = operation_of_name.ok_or_else(|| {
             config_error(name, &format!("{operation:?} is none of {}", operations()))
         })?;

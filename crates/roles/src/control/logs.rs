@@ -173,7 +173,7 @@ impl LogQueue {
         let _ = self.writer.set(std::thread::current().id());
         let mut bytes = Vec::with_capacity(INITIAL_BYTES);
         loop {
-            placewright_tasks::pass(Task::Log);
+            placewright_tasks::injection_point(Task::Log);
             let mut queued = self.lock();
             queued.is_writing = false;
             while queued.bytes.is_empty() && !queued.is_closed {

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use placewright_agent::simulated::{self, Simulated, Spread, Uniform};
+use placewright_agent::simulated::{self, DurationDistribution, IdenticalHosts, SimulatedDriver};
 use placewright_agent::{Driver, HostDescription, Operation};
 
 use crate::config::ConfigErrors;
 
-/// The options of the simulation, before its hosts are spread over the cells.
+/// The options of the simulation, before its hosts are distributed over the cells.
 pub(super) struct Simulation {
     pub(super) hosts: Vec<HostDescription>,
-    times: BTreeMap<Operation, Spread>,
+    times: BTreeMap<Operation, DurationDistribution>,
     failures: BTreeMap<Operation, f64>,
 }
 
@@ -32,9 +32,9 @@ pub(super) fn simulation(
         Some(file) => {
             let nodes = placewright_trace::nodes::read(file);
             let nodes = nodes.map_err(|error| config_error(format!("--nodes: {error}")))?;
-            simulated::of_trace(&nodes)
+            simulated::hosts_of_trace(&nodes)
         }
-        None => Uniform {
+        None => IdenticalHosts {
             hosts: count,
             prefix: "host-".to_owned(),
             vcpus: 32,
@@ -46,9 +46,12 @@ pub(super) fn simulation(
         }
         .hosts(),
     };
-    let build_time: Spread = build_ms
-        .parse()
-        .map_err(|error: simulated::BadSpread| config_error(format!("--build-ms: {error}")))?;
+    let build_time: DurationDistribution =
+        build_ms
+            .parse()
+            .map_err(|error: simulated::BadDistribution| {
+                config_error(format!("--build-ms: {error}"))
+            })?;
     let failure_rate = f64::from(fail_percent) / 100.0;
     Ok(Simulation {
         hosts,
@@ -60,7 +63,7 @@ pub(super) fn simulation(
 impl Simulation {
     /// The driver of one cell's part of the hosts; `None` if it has no hosts.
     pub(super) fn driver(&self, part: usize, parts: usize) -> Option<Arc<dyn Driver>> {
-        let hosts = simulated::part_of(self.hosts.clone(), part, parts);
+        let hosts = simulated::shard(self.hosts.clone(), part, parts);
         if hosts.is_empty() {
             return None;
         }
@@ -70,6 +73,6 @@ impl Simulation {
             failures: self.failures.clone(),
             seed: u64::try_from(part).unwrap_or(0) + 1,
         };
-        Some(Arc::new(Simulated::new(options)))
+        Some(Arc::new(SimulatedDriver::new(options)))
     }
 }

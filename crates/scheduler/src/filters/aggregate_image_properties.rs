@@ -55,9 +55,9 @@ fn property_text(properties: &ImageProperties, name: &str) -> Option<String> {
     }
     let value = properties.get(name)?;
     match kind(name)? {
-        Kind::Flag => (value == "true").then(|| "True".to_owned()),
-        Kind::Number => (value != "0").then(|| value.to_owned()),
-        Kind::Text | Kind::Word(_) | Kind::Folded(..) | Kind::VersionPredicate => {
+        Kind::Boolean => (value == "true").then(|| "True".to_owned()),
+        Kind::Integer => (value != "0").then(|| value.to_owned()),
+        Kind::Text | Kind::OneOf(_) | Kind::Normalized(..) | Kind::VersionPredicate => {
             (!value.is_empty()).then(|| value.to_owned())
         }
         Kind::Structured => None,

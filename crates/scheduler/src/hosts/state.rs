@@ -68,6 +68,6 @@ impl HostState {
     /// Whether an update is the next one of the agent's stream.
     #[must_use]
     pub fn check_sequence(&self, numbered: &NumberedUpdate) -> Receipt {
-        numbered.after(self.position)
+        numbered.check_order(self.position)
     }
 }

@@ -175,7 +175,7 @@ impl Checker<'_> {
             self.add_error("metrics.weight_of_unavailable", "must be a finite number");
         }
         if let Some(name) = &config.image_properties_default_architecture
-            && let Some(Kind::Folded(allowed, _)) = kind("hw_architecture")
+            && let Some(Kind::Normalized(allowed, _)) = kind("hw_architecture")
             && !allowed.contains(&name.as_str())
         {
             let text = format!("{name:?} is none of {}", allowed.join(", "));

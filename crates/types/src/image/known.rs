@@ -1,4 +1,4 @@
-//! The image properties that the compute service knows, and what each may hold.
+//! The image properties that the compute service knows, and the types of their values.
 //!
 //! Source: the image metadata of Nova 34 (`ImageMetaProps` 1.44).
 
@@ -8,16 +8,16 @@ use crate::text;
 /// The type of a property's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Any text without further checks.
+    /// Any text, without validation.
     Text,
     /// A boolean, in many spellings.
-    Flag,
+    Boolean,
     /// An integer of any size and sign.
-    Number,
+    Integer,
     /// One of a fixed set of words.
-    Word(&'static [&'static str]),
-    /// One of a fixed set of words, after `Fold` has normalised other spellings.
-    Folded(&'static [&'static str], Fold),
+    OneOf(&'static [&'static str]),
+    /// One of a fixed set of words, after other spellings were normalised.
+    Normalized(&'static [&'static str], Normalize),
     /// Comma-separated conditions on a version, such as `>=2.6,<9`.
     VersionPredicate,
     /// A structure that does not influence placement.
@@ -25,7 +25,7 @@ pub enum Kind {
 }
 
 /// Normalises spellings of a word.
-pub type Fold = fn(&str) -> String;
+pub type Normalize = fn(&str) -> String;
 
 /// The properties that were renamed: (old name, present name).
 pub(crate) const OLD_NAMES: [(&str, &str); 22] = [
@@ -95,7 +95,7 @@ const ARCHITECTURES: &[&str] = &[
 const BUSES: &[&str] = &[
     "fdc", "ide", "sata", "scsi", "usb", "virtio", "xen", "lxc", "uml",
 ];
-/// How guest processors can be tied to those of the host.
+/// How guest processors can be assigned to processors of the host.
 pub const CPU_POLICIES: &[&str] = &["dedicated", "shared", "mixed"];
 /// How guest processors can relate to hardware threads.
 pub const CPU_THREAD_POLICIES: &[&str] = &["prefer", "isolate", "require"];
@@ -180,16 +180,16 @@ const SIGNATURE_KEYS: &[&str] = &[
     "RSA-PSS",
 ];
 
-/// The type of a known property; `None` for an unknown one.
+/// The type of a known property; `None` for an unknown property.
 #[must_use]
 pub fn kind(name: &str) -> Option<Kind> {
-    machine(name)
-        .or_else(|| processor(name))
-        .or_else(|| other(name))
+    device_property(name)
+        .or_else(|| processor_property(name))
+        .or_else(|| other_property(name))
 }
 
 /// Properties of devices and firmware.
-fn machine(name: &str) -> Option<Kind> {
+fn device_property(name: &str) -> Option<Kind> {
     Some(match name {
         "hw_auto_disk_config" | "hw_disk_type" | "hw_machine_type" => Kind::Text,
         "hw_ephemeral_encryption_secret_uuid" => Kind::Text,
@@ -200,55 +200,55 @@ fn machine(name: &str) -> Option<Kind> {
         | "hw_qemu_guest_agent"
         | "hw_time_hpet"
         | "hw_vif_multiqueue_enabled"
-        | "hw_virtio_packed_ring" => Kind::Flag,
+        | "hw_virtio_packed_ring" => Kind::Boolean,
         "hw_device_id"
         | "hw_maxphysaddr_bits"
         | "hw_redirected_usb_ports"
         | "hw_serial_port_count"
-        | "hw_video_ram" => Kind::Number,
-        "hw_cdrom_bus" | "hw_disk_bus" | "hw_floppy_bus" | "hw_rescue_bus" => Kind::Word(BUSES),
-        "hw_ephemeral_encryption_format" => Kind::Word(DISK_ENCRYPTION_FORMATS),
-        "hw_firmware_type" => Kind::Word(&["uefi", "bios"]),
-        "hw_input_bus" => Kind::Word(&["usb", "virtio"]),
-        "hw_maxphysaddr_mode" => Kind::Word(ADDRESS_MODES),
-        "hw_pointer_model" => Kind::Word(&["usbtablet"]),
-        "hw_rescue_device" => Kind::Word(&["cdrom", "disk", "floppy", "fs", "lun"]),
-        "hw_rng_model" => Kind::Word(&["virtio"]),
-        "hw_scsi_model" => Kind::Folded(SCSI_MODELS, fold_scsi),
-        "hw_sound_model" => Kind::Word(SOUND_MODELS),
-        "hw_tpm_model" => Kind::Word(TPM_MODELS),
-        "hw_tpm_version" => Kind::Word(TPM_VERSIONS),
-        "hw_usb_model" => Kind::Word(&["none", "nec-xhci", "qemu-xhci"]),
-        "hw_video_model" => Kind::Word(VIDEO_MODELS),
-        "hw_vif_model" => Kind::Folded(VIF_MODELS, fold_vif),
-        "hw_viommu_model" => Kind::Word(&["intel", "smmuv3", "virtio", "auto"]),
-        "hw_watchdog_action" => Kind::Word(&["none", "pause", "poweroff", "reset", "disabled"]),
-        "os_secure_boot" => Kind::Word(SECURE_BOOT),
+        | "hw_video_ram" => Kind::Integer,
+        "hw_cdrom_bus" | "hw_disk_bus" | "hw_floppy_bus" | "hw_rescue_bus" => Kind::OneOf(BUSES),
+        "hw_ephemeral_encryption_format" => Kind::OneOf(DISK_ENCRYPTION_FORMATS),
+        "hw_firmware_type" => Kind::OneOf(&["uefi", "bios"]),
+        "hw_input_bus" => Kind::OneOf(&["usb", "virtio"]),
+        "hw_maxphysaddr_mode" => Kind::OneOf(ADDRESS_MODES),
+        "hw_pointer_model" => Kind::OneOf(&["usbtablet"]),
+        "hw_rescue_device" => Kind::OneOf(&["cdrom", "disk", "floppy", "fs", "lun"]),
+        "hw_rng_model" => Kind::OneOf(&["virtio"]),
+        "hw_scsi_model" => Kind::Normalized(SCSI_MODELS, normalize_scsi_model),
+        "hw_sound_model" => Kind::OneOf(SOUND_MODELS),
+        "hw_tpm_model" => Kind::OneOf(TPM_MODELS),
+        "hw_tpm_version" => Kind::OneOf(TPM_VERSIONS),
+        "hw_usb_model" => Kind::OneOf(&["none", "nec-xhci", "qemu-xhci"]),
+        "hw_video_model" => Kind::OneOf(VIDEO_MODELS),
+        "hw_vif_model" => Kind::Normalized(VIF_MODELS, normalize_vif_model),
+        "hw_viommu_model" => Kind::OneOf(&["intel", "smmuv3", "virtio", "auto"]),
+        "hw_watchdog_action" => Kind::OneOf(&["none", "pause", "poweroff", "reset", "disabled"]),
+        "os_secure_boot" => Kind::OneOf(SECURE_BOOT),
         _ => return None,
     })
 }
 
 /// Properties of processors and memory.
-fn processor(name: &str) -> Option<Kind> {
+fn processor_property(name: &str) -> Option<Kind> {
     Some(match name {
         "hw_architecture" | "hw_emulation_architecture" => {
-            Kind::Folded(ARCHITECTURES, fold_architecture)
+            Kind::Normalized(ARCHITECTURES, normalize_architecture)
         }
         "hw_cpu_realtime_mask" | "hw_mem_page_size" => Kind::Text,
-        "hw_locked_memory" | "hw_mem_encryption" | "hw_pmu" => Kind::Flag,
+        "hw_locked_memory" | "hw_mem_encryption" | "hw_pmu" => Kind::Boolean,
         "hw_cpu_cores" | "hw_cpu_max_cores" | "hw_cpu_max_sockets" | "hw_cpu_max_threads"
-        | "hw_cpu_sockets" | "hw_cpu_threads" | "hw_numa_nodes" => Kind::Number,
-        "hw_cpu_policy" => Kind::Word(CPU_POLICIES),
-        "hw_cpu_thread_policy" => Kind::Word(CPU_THREAD_POLICIES),
-        "hw_mem_encryption_model" => Kind::Word(MEMORY_ENCRYPTION_MODELS),
-        "hw_pci_numa_affinity_policy" => Kind::Word(PCI_NUMA_POLICIES),
-        "hw_vm_mode" => Kind::Folded(&["hvm", "xen", "uml", "exe"], fold_mode),
+        | "hw_cpu_sockets" | "hw_cpu_threads" | "hw_numa_nodes" => Kind::Integer,
+        "hw_cpu_policy" => Kind::OneOf(CPU_POLICIES),
+        "hw_cpu_thread_policy" => Kind::OneOf(CPU_THREAD_POLICIES),
+        "hw_mem_encryption_model" => Kind::OneOf(MEMORY_ENCRYPTION_MODELS),
+        "hw_pci_numa_affinity_policy" => Kind::OneOf(PCI_NUMA_POLICIES),
+        "hw_vm_mode" => Kind::Normalized(&["hvm", "xen", "uml", "exe"], normalize_vm_mode),
         _ => return None,
     })
 }
 
 /// Properties of the image's use and of the guest's operating system.
-fn other(name: &str) -> Option<Kind> {
+fn other_property(name: &str) -> Option<Kind> {
     Some(match name {
         "img_bdm_v2"
         | "img_bittorrent"
@@ -258,7 +258,7 @@ fn other(name: &str) -> Option<Kind> {
         | "img_use_agent"
         | "os_require_quiesce"
         | "os_skip_agent_inject_files_at_boot"
-        | "os_skip_agent_inject_ssh" => Kind::Flag,
+        | "os_skip_agent_inject_ssh" => Kind::Boolean,
         "img_owner_id"
         | "img_root_device_name"
         | "img_signature"
@@ -266,13 +266,13 @@ fn other(name: &str) -> Option<Kind> {
         | "os_admin_user"
         | "os_command_line"
         | "os_distro" => Kind::Text,
-        "img_compression_level" | "img_version" => Kind::Number,
-        "img_config_drive" => Kind::Word(&["optional", "mandatory"]),
-        "img_hv_type" => Kind::Folded(HYPERVISORS, fold_hypervisor),
+        "img_compression_level" | "img_version" => Kind::Integer,
+        "img_config_drive" => Kind::OneOf(&["optional", "mandatory"]),
+        "img_hv_type" => Kind::Normalized(HYPERVISORS, normalize_hypervisor),
         "img_hv_requested_version" => Kind::VersionPredicate,
-        "img_signature_hash_method" => Kind::Word(&["SHA-224", "SHA-256", "SHA-384", "SHA-512"]),
-        "img_signature_key_type" => Kind::Word(SIGNATURE_KEYS),
-        "os_type" => Kind::Folded(&["linux", "windows"], str::to_lowercase),
+        "img_signature_hash_method" => Kind::OneOf(&["SHA-224", "SHA-256", "SHA-384", "SHA-512"]),
+        "img_signature_key_type" => Kind::OneOf(SIGNATURE_KEYS),
+        "os_type" => Kind::Normalized(&["linux", "windows"], str::to_lowercase),
         "img_block_device_mapping" | "img_mappings" => Kind::Structured,
         _ => return None,
     })
@@ -283,13 +283,13 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// [`BadRequest`] for a value that the property cannot have.
+    /// [`BadRequest`] for an invalid value.
     pub fn canonical(self, field: &str, value: &str) -> Result<String, BadRequest> {
         let refuse = |expected| Err(BadRequest::malformed(field, value, expected));
         match self {
             Self::Text | Self::Structured => Ok(value.to_owned()),
-            Self::Flag => Ok(text::means_true(value).to_string()),
-            Self::Number => match text::whole_number(value) {
+            Self::Boolean => Ok(text::means_true(value).to_string()),
+            Self::Integer => match text::whole_number(value) {
                 Some(number) => Ok(number.to_string()),
                 None => refuse("a whole number"),
             },
@@ -297,8 +297,8 @@ impl Kind {
                 Ok(value.to_owned())
             }
             Self::VersionPredicate => refuse("a condition on a version, such as \">=2.6\""),
-            Self::Word(allowed) => one_of(field, value, value.to_owned(), allowed),
-            Self::Folded(allowed, fold) => one_of(field, value, fold(value), allowed),
+            Self::OneOf(allowed) => one_of(field, value, value.to_owned(), allowed),
+            Self::Normalized(allowed, normalize) => one_of(field, value, normalize(value), allowed),
         }
     }
 }
@@ -332,7 +332,7 @@ fn is_version_condition(text: &str) -> bool {
     })
 }
 
-fn fold_architecture(name: &str) -> String {
+fn normalize_architecture(name: &str) -> String {
     let name = name.to_lowercase();
     match &*name {
         "i386" | "i486" | "i586" | "x86_32" | "x86_32p" => "i686".to_owned(),
@@ -341,7 +341,7 @@ fn fold_architecture(name: &str) -> String {
     }
 }
 
-fn fold_hypervisor(name: &str) -> String {
+fn normalize_hypervisor(name: &str) -> String {
     let name = name.to_lowercase();
     if name == "xapi" {
         "xen".to_owned()
@@ -350,7 +350,7 @@ fn fold_hypervisor(name: &str) -> String {
     }
 }
 
-fn fold_mode(name: &str) -> String {
+fn normalize_vm_mode(name: &str) -> String {
     let name = name.to_lowercase();
     match &*name {
         "pv" => "xen".to_owned(),
@@ -359,7 +359,7 @@ fn fold_mode(name: &str) -> String {
     }
 }
 
-fn fold_scsi(name: &str) -> String {
+fn normalize_scsi_model(name: &str) -> String {
     let name = name.to_lowercase();
     match &*name {
         "lsilogicsas" => "lsisas1068".to_owned(),
@@ -368,7 +368,7 @@ fn fold_scsi(name: &str) -> String {
     }
 }
 
-fn fold_vif(name: &str) -> String {
+fn normalize_vif_model(name: &str) -> String {
     let name = name.to_lowercase();
     match &*name {
         "virtuale1000" => "e1000".to_owned(),

@@ -11,7 +11,7 @@ use crate::text;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestedNetwork {
-    /// The port, where one exists already.
+    /// The UUID of the port, if it exists already.
     #[serde(default)]
     pub port_id: Option<Uuid>,
     /// The UUID of the network.
@@ -26,14 +26,14 @@ pub struct RequestedNetwork {
     /// Whether its traffic is tunnelled, for NUMA-aware virtual switches.
     #[serde(default)]
     pub tunneled: bool,
-    /// The segments that it can use: the one of the port's subnet, or all of the network. Empty
-    /// where the network is not a routed one.
+    /// The segments that it can use: the segment of the port's subnet, or all segments of the network.
+    /// Empty if the network is not a routed one.
     #[serde(default)]
     pub segments: Vec<Uuid>,
     /// The resources that the network service requests for this port.
     #[serde(default)]
     pub resource_request: Option<PortResourceRequest>,
-    /// The device profile behind the port.
+    /// The name of the device profile of the port.
     #[serde(default)]
     pub device_profile: Option<String>,
 }
@@ -54,7 +54,7 @@ pub struct PortResourceRequest {
     /// The groups, in the format with several groups.
     #[serde(default)]
     pub request_groups: Option<Vec<PortRequestGroup>>,
-    /// Identifiers of groups: one of their providers must be an ancestor of the others.
+    /// Identifiers of groups: of the providers that serve them, one must be the ancestor of all others.
     #[serde(default)]
     pub same_subtree: BTreeSet<String>,
 }
@@ -67,7 +67,7 @@ pub struct PortRequestGroup {
     pub id: String,
     /// Amounts by resource class.
     pub resources: BTreeMap<String, u64>,
-    /// Traits that must be there.
+    /// Traits that are required.
     #[serde(default)]
     pub required: BTreeSet<String>,
 }
@@ -138,7 +138,7 @@ pub struct PciDeviceSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceProfile {
-    /// The name by which flavors and ports refer to it.
+    /// The name that flavors and ports refer to it by.
     pub name: String,
     /// The groups; keys other than `resources:` and `trait:` are internal to the accelerator
     /// service.

@@ -1,4 +1,4 @@
-//! Server groups and topology rules: instances whose places depend on each other.
+//! Server groups and topology rules: constraints between the places of instances.
 
 use std::collections::BTreeSet;
 
@@ -10,27 +10,27 @@ use crate::error::BadRequest;
 
 /// The server group of a request.
 ///
-/// `members` and `hosts` are for groups that are kept elsewhere; the members of a group that the
-/// state knows are found there.
+/// `members` and `hosts` are only for groups that placement does not know. Otherwise placement has
+/// the members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerGroup {
     /// The UUID of the group.
     pub uuid: Uuid,
-    /// The relation between its members; `None` where topology rules alone express it.
+    /// The relation between its members; `None` if only topology rules express it.
     #[serde(default)]
     pub policy: Option<GroupPolicy>,
     /// The maximum number of members on one host; only with [`GroupPolicy::AntiAffinity`], 1 by
     /// default.
     #[serde(default)]
     pub max_server_per_host: Option<u32>,
-    /// The members, where placement does not know the group.
+    /// The members, if placement does not know the group.
     #[serde(default)]
     pub members: BTreeSet<Uuid>,
     /// The names of the hosts that have members.
     #[serde(default)]
     pub hosts: BTreeSet<String>,
-    /// The rules between the places of its members; `to` is empty in each.
+    /// Rules between the places of its members; their `to` is empty.
     #[serde(default)]
     pub topology_rules: Vec<TopologyRule>,
 }
@@ -39,28 +39,28 @@ pub struct ServerGroup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupPolicy {
-    /// All on one host.
+    /// All members are on one host.
     Affinity,
-    /// At most a given number on one host.
+    /// At most a given number of members is on one host.
     AntiAffinity,
-    /// Together where that is possible.
+    /// Members are on one host as far as possible.
     SoftAffinity,
-    /// Apart where that is possible.
+    /// Members are on different hosts as far as possible.
     SoftAntiAffinity,
 }
 
 /// The name of the level of single hosts.
 pub const HOST_LEVEL: &str = "host";
 
-/// Where instances must or should be in the operator's topology.
+/// A constraint or preference on the places of instances in the operator's topology.
 ///
 /// `{"level": "rack", "relation": "different", "strength": "hard"}` keeps the instances of a request,
 /// and the members of its server group, in racks of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyRule {
-    /// The level that the rule speaks of, as the operator named it: `rack`, `row`, `room` …, or
-    /// [`HOST_LEVEL`]. Distances go over all levels, so rules about them have none.
+    /// The level of the places, as the operator named it: `rack`, `row`, `room` …, or
+    /// [`HOST_LEVEL`]. Distances are defined across all levels, so rules about them have no level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
     /// The relation that the places must satisfy.
@@ -68,7 +68,7 @@ pub struct TopologyRule {
     /// Whether the rule may be broken if no host satisfies it.
     #[serde(default)]
     pub strength: Strength,
-    /// The instances that the rule compares with; empty for the members of the request's server
+    /// The instances to whose places the rule refers; empty for the members of the request's server
     /// group and the other instances of the request.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub to: BTreeSet<Uuid>,
@@ -88,15 +88,15 @@ pub const WEIGHT_MAX: u32 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TopologyRelation {
-    /// All in the same place.
+    /// All instances are in the same place.
     Same,
-    /// Each in a place of its own.
+    /// Each instance is in a place of its own.
     Different,
-    /// As evenly as possible over all places.
+    /// Instances are spread as evenly as possible over all places.
     Spread,
-    /// A small distance; only [`Strength::Soft`].
+    /// Instances are at a small distance; only [`Strength::Soft`].
     Near,
-    /// A large distance; only [`Strength::Soft`].
+    /// Instances are at a large distance; only [`Strength::Soft`].
     Far,
 }
 
@@ -145,11 +145,11 @@ pub fn check_topology(
     request: &RequestSpec,
     is_level: impl Fn(&str) -> bool,
 ) -> Result<(), BadRequest> {
-    let of_group = request
+    let group_rules = request
         .instance_group
         .iter()
         .flat_map(|group| &group.topology_rules);
-    for (index, rule) in of_group.enumerate() {
+    for (index, rule) in group_rules.enumerate() {
         let path = || format!("instance_group.topology_rules[{index}]");
         check_rule(rule, &path, &is_level)?;
         if !rule.to.is_empty() {

@@ -10,7 +10,7 @@ use placewright_link::CellOperation;
 use placewright_placement::Timestamp;
 use placewright_records::server as server_forms;
 use placewright_scheduler::request::RequestSpec;
-use placewright_secrets::{Fields, Secret};
+use placewright_secrets::{Secret, SecretFields};
 use placewright_types::server::ServerBody;
 use serde_json::{Value, json};
 
@@ -268,14 +268,15 @@ fn replace_secrets(
     if rebuild_request.user_data.is_none() && rebuild_request.admin_pass.is_none() {
         return Ok(());
     }
-    let fields = Fields {
+    let fields = SecretFields {
         user_data: rebuild_request.user_data.clone().flatten(),
         admin_pass: rebuild_request.admin_pass.clone(),
     };
     body.server.secrets_mark = Some(secrets::new_mark());
     let sealed = secrets::seal(request, fields)?;
-    let (build_secrets, lasting_secrets) =
-        sealed.of_instance(server.id).map_err(secrets::not_sealed)?;
+    let (build_secrets, lasting_secrets) = sealed
+        .for_instance(server.id)
+        .map_err(secrets::not_sealed)?;
     spec.build_secrets = build_secrets;
     if rebuild_request.user_data.is_some() {
         spec.secrets = lasting_secrets;

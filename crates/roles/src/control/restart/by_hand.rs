@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use parking_lot::Mutex;
 use placewright_http::Successor;
-use placewright_tasks::{Task, pass};
+use placewright_tasks::{Task, injection_point};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
@@ -150,7 +150,7 @@ pub(super) fn offer(store: &Path, hand_over: &Arc<HandOver>) -> io::Result<()> {
                 std::thread::sleep(Duration::from_secs(1));
                 continue;
             };
-            pass(Task::TakeOver);
+            injection_point(Task::TakeOver);
             let Err(error) = serve_successor(&stream, &hand_over);
             tracing::warn!("a take-over came to nothing: {error:#}");
         }

@@ -1,4 +1,5 @@
-//! The index returns what the definition of the score determines, after any sequence of changes.
+//! The indexed ranking returns the hosts with the best scores by definition, after any sequence of
+//! changes.
 
 use proptest::prelude::*;
 
@@ -63,7 +64,7 @@ impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> 
     }
 }
 
-/// The best hosts, by scoring all of them.
+/// The best hosts, found by scoring all of them.
 fn brute_force(
     terms: &[Term],
     feasible: &[bool],
@@ -137,7 +138,7 @@ proptest! {
         (0..2500).for_each(|slot| { hosts.insert(slot); });
         let mut log = ChangeLog::default();
         let mut scores = ScoreCache::new(terms.clone());
-        // Two indexes share a score cache, and one of them is used rarely.
+        // Two indexes share a score cache; the second is used in every third round.
         let mut indexes: [Option<ClassIndex>; 2] = [None, None];
         for (round, (changes, excluded, count, feasible_every)) in rounds.iter().enumerate() {
             for change in changes {
@@ -147,12 +148,12 @@ proptest! {
             }
             // One host in `feasible_every` is feasible for the request, except for some that it excludes.
             let is_feasible_for_request = |slot: u32| slot.is_multiple_of(*feasible_every) && !excluded.contains(&slot);
-            let odd_class = round % 3 == 2;
+            let is_second_class = round % 3 == 2;
             let is_feasible_for_class = |slot: u32| {
-                feasible.get(slot as usize).copied().unwrap_or(false) && !(odd_class && slot.is_multiple_of(5))
+                feasible.get(slot as usize).copied().unwrap_or(false) && !(is_second_class && slot.is_multiple_of(5))
             };
             let feasibility = ByPredicates(is_feasible_for_class, is_feasible_for_request);
-            let index = &mut indexes[usize::from(odd_class)];
+            let index = &mut indexes[usize::from(is_second_class)];
             let fleet = Fleet { log: &log, columns: &columns, hosts: &hosts };
             let current = index.take().and_then(|mut index| {
                 let is_current = index.catch_up(blocks, &fleet);

@@ -1,4 +1,4 @@
-//! Values that are not shown, and are overwritten when they are dropped.
+//! Secret values in memory: never printed, and overwritten when they are dropped.
 
 use std::fmt;
 
@@ -17,30 +17,30 @@ impl<T: Zeroize> Secret<T> {
         Self(Zeroizing::new(value))
     }
 
-    /// The value itself, for the single place that needs it.
+    /// The value itself, for the code that cannot work without it.
     #[must_use]
     pub fn expose(&self) -> &T {
         &self.0
     }
 }
 
-/// What is shown in the place of a secret.
-const SHOWN: &str = "***";
+/// The text that is printed in place of a secret.
+const REDACTED: &str = "***";
 
 impl<T: Zeroize> fmt::Debug for Secret<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(SHOWN)
+        formatter.write_str(REDACTED)
     }
 }
 
 impl<T: Zeroize> fmt::Display for Secret<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(SHOWN)
+        formatter.write_str(REDACTED)
     }
 }
 
 impl<T: Zeroize> Serialize for Secret<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(SHOWN)
+        serializer.serialize_str(REDACTED)
     }
 }

@@ -1,11 +1,11 @@
-//! The guest log on disk: its permissions, and what is left after damage.
+//! The guest log on disk: its permissions, and what remains after damage.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
 use std::path::Path;
 
-use placewright_agent::record::{Guest, GuestLog, GuestState};
+use placewright_agent::guest_log::{Guest, GuestLog, GuestState};
 use placewright_conductor::{HostId, InstanceId};
 use uuid::Uuid;
 
@@ -22,12 +22,12 @@ fn guest() -> Guest {
 
 /// Writes ten guests, and returns the offset of the end of each entry.
 fn write(path: &Path) -> Vec<u64> {
-    let mut record = GuestLog::open(path, false).unwrap();
+    let mut guest_log = GuestLog::open(path, false).unwrap();
     let mut ends = Vec::new();
     for number in 1..=10 {
         let key = (InstanceId(Uuid::from_u128(number)), 0);
-        record.keep(HOST, key, &guest());
-        record.write().unwrap();
+        guest_log.put(HOST, key, &guest());
+        guest_log.write().unwrap();
         ends.push(fs::metadata(path).unwrap().len());
     }
     ends
@@ -38,28 +38,28 @@ fn guests(path: &Path) -> usize {
 }
 
 #[test]
-fn what_was_being_written_is_cut_off_and_what_is_damaged_is_kept_beside() {
+fn an_incomplete_entry_is_cut_off_and_a_damaged_file_is_copied() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("guests");
-    let aside = directory.path().join("guests.damaged");
+    let copy = directory.path().join("guests.damaged");
     let ends = write(&path);
-    let sound = fs::read(&path).unwrap();
-    let (fifth, last) = (usize::try_from(ends[4]).unwrap(), sound.len());
+    let intact = fs::read(&path).unwrap();
+    let (fifth, last) = (usize::try_from(ends[4]).unwrap(), intact.len());
 
-    fs::write(&path, &sound[..last - 3]).unwrap();
+    fs::write(&path, &intact[..last - 3]).unwrap();
     assert_eq!(guests(&path), 9);
-    assert!(!aside.exists(), "a kill leaves that");
+    assert!(!copy.exists(), "an incomplete entry is not damage");
 
-    let mut damaged = sound;
+    let mut damaged = intact;
     damaged[fifth + 12] ^= 1;
     fs::write(&path, &damaged).unwrap();
     assert_eq!(guests(&path), 5);
-    assert_eq!(fs::read(&aside).unwrap(), damaged);
+    assert_eq!(fs::read(&copy).unwrap(), damaged);
 }
 
 #[cfg(unix)]
 #[test]
-fn a_record_is_its_owners_alone() {
+fn only_the_owner_can_read_a_guest_log() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().join("agent");

@@ -1,4 +1,4 @@
-//! The guest log in a file.
+//! The guest log: its sessions, and its files of all versions.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use placewright_agent::record::{Guest, GuestKey, GuestLog, GuestLogError, GuestState};
+use placewright_agent::guest_log::{Guest, GuestKey, GuestLog, GuestLogError, GuestState};
 use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::{Amounts, HostId, InstanceId};
 use uuid::Uuid;
@@ -32,43 +32,43 @@ fn file_with_session(session: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_session_that_nobody_can_have_begun_is_not_counted_further() {
+fn an_impossible_session_number_in_a_file_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guests");
-    for absurd in [u64::MAX, u64::MAX - 1, NUMBER_END] {
-        fs::write(&path, file_with_session(absurd)).unwrap();
-        let mut record = GuestLog::open(&path, true).unwrap();
-        assert_eq!(record.next_session(NOW_US, 0), Some(NOW_US));
-        record.write().unwrap();
-        drop(record);
-        let mut record = GuestLog::open(&path, true).unwrap();
-        assert_eq!(record.next_session(NOW_US, 0), Some(NOW_US + 1));
+    for impossible in [u64::MAX, u64::MAX - 1, NUMBER_END] {
+        fs::write(&path, file_with_session(impossible)).unwrap();
+        let mut guest_log = GuestLog::open(&path, true).unwrap();
+        assert_eq!(guest_log.next_session(NOW_US, 0), Some(NOW_US));
+        guest_log.write().unwrap();
+        drop(guest_log);
+        let mut guest_log = GuestLog::open(&path, true).unwrap();
+        assert_eq!(guest_log.next_session(NOW_US, 0), Some(NOW_US + 1));
     }
     fs::write(&path, file_with_session(NOW_US + 7)).unwrap();
-    let mut record = GuestLog::open(&path, true).unwrap();
-    assert_eq!(record.next_session(NOW_US, 0), Some(NOW_US + 8));
+    let mut guest_log = GuestLog::open(&path, true).unwrap();
+    assert_eq!(guest_log.next_session(NOW_US, 0), Some(NOW_US + 8));
 }
 
 #[test]
-fn no_session_is_greater_than_what_nobody_can_mean() {
-    let mut record = GuestLog::in_memory();
-    assert_eq!(record.next_session(NOW_US, u64::MAX), None);
-    assert_eq!(record.next_session(NOW_US, NUMBER_END - 1), None);
-    assert_eq!(record.next_session(NOW_US, 5), Some(NOW_US));
+fn no_session_begins_after_an_impossible_number() {
+    let mut guest_log = GuestLog::in_memory();
+    assert_eq!(guest_log.next_session(NOW_US, u64::MAX), None);
+    assert_eq!(guest_log.next_session(NOW_US, NUMBER_END - 1), None);
+    assert_eq!(guest_log.next_session(NOW_US, 5), Some(NOW_US));
     let ahead = NOW_US + 1_000;
-    assert_eq!(record.next_session(NOW_US, ahead), Some(ahead + 1));
+    assert_eq!(guest_log.next_session(NOW_US, ahead), Some(ahead + 1));
 }
 
 const HOST: HostId = HostId(Uuid::from_u128(2));
 
-/// What is in the golden files: a guest in each state but the first, which was erased.
+/// The guests in the golden files: one in each state except the first, whose guest was erased.
 fn golden_guests() -> Vec<(HostId, GuestKey, Guest)> {
     let states = [
         GuestState::Prepared,
         GuestState::Running,
         GuestState::Left,
         GuestState::Offloaded,
-        GuestState::Unsure,
+        GuestState::Uncertain,
     ];
     (1..)
         .zip(states)
@@ -100,52 +100,52 @@ fn golden(version: u8) -> Vec<u8> {
         .collect()
 }
 
-/// What older releases wrote is read for ever; the files are never written anew.
+/// Files of older releases must remain readable, so the golden files are never rewritten.
 #[test]
-fn files_of_each_version_read_as_they_always_did() {
+fn files_of_all_versions_are_read() {
     let folder = tempfile::tempdir().unwrap();
     for version in [1, 2] {
         let path = folder.path().join(format!("guests-{version}"));
         fs::write(&path, golden(version)).unwrap();
-        let guests_of = |record: &GuestLog| -> Vec<_> {
-            let guests = record.guests();
+        let guests_of = |guest_log: &GuestLog| -> Vec<_> {
+            let guests = guest_log.guests();
             guests
                 .map(|(host, key, guest)| (host, key, guest.clone()))
                 .collect()
         };
-        let mut record = GuestLog::open(&path, false).unwrap();
-        assert_eq!(guests_of(&record), golden_guests(), "version {version}");
-        assert_eq!(record.next_session(0, 0), Some(301));
-        record.write().unwrap();
-        drop(record);
-        // From now on the file is of the present version.
+        let mut guest_log = GuestLog::open(&path, false).unwrap();
+        assert_eq!(guests_of(&guest_log), golden_guests(), "version {version}");
+        assert_eq!(guest_log.next_session(0, 0), Some(301));
+        guest_log.write().unwrap();
+        drop(guest_log);
+        // Opening the file rewrote it in the present version.
         assert_eq!(fs::read(&path).unwrap()[7], 2);
-        let mut record = GuestLog::open(&path, false).unwrap();
+        let mut guest_log = GuestLog::open(&path, false).unwrap();
         assert_eq!(
-            guests_of(&record),
+            guests_of(&guest_log),
             golden_guests(),
             "version {version}, again"
         );
-        assert_eq!(record.next_session(0, 0), Some(302));
+        assert_eq!(guest_log.next_session(0, 0), Some(302));
     }
 }
 
 #[test]
-fn a_file_is_written_as_its_version_says() {
+fn a_file_is_written_byte_for_byte_as_the_golden_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guests");
-    let mut record = GuestLog::open(&path, false).unwrap();
+    let mut guest_log = GuestLog::open(&path, false).unwrap();
     let mut guests = golden_guests();
     let (host, (instance, _), mut first) = guests[0].clone();
-    first.state = GuestState::Making;
+    first.state = GuestState::Incomplete;
     guests.insert(0, (host, (instance, 0), first));
     for (host, key, guest) in &guests {
-        record.keep(*host, *key, guest);
+        guest_log.put(*host, *key, guest);
     }
-    record.erase(host, (instance, 0));
-    assert_eq!(record.next_session(300, 0), Some(300));
-    record.write().unwrap();
-    drop(record);
+    guest_log.erase(host, (instance, 0));
+    assert_eq!(guest_log.next_session(300, 0), Some(300));
+    guest_log.write().unwrap();
+    drop(guest_log);
     let bytes = fs::read(&path).unwrap();
     let file = golden_file(2);
     if !file.exists() {
@@ -157,7 +157,7 @@ fn a_file_is_written_as_its_version_says() {
 }
 
 #[test]
-fn a_file_of_a_later_release_is_left_alone() {
+fn a_file_of_a_later_release_is_refused_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guests");
     let mut later = golden(2);

@@ -1,4 +1,4 @@
-//! Starts tasks and threads and observes how they end.
+//! Starts tasks and threads, and handles their panics.
 
 use std::future::Future;
 use std::io;
@@ -10,34 +10,34 @@ use std::thread::{self, JoinHandle};
 use pin_project_lite::pin_project;
 
 use crate::context::{Context, within};
-use crate::fault::{Panicked, task_panicked, thread_panicked};
+use crate::panic::{Panicked, task_panicked, thread_panicked};
 use crate::{ContainedWork, Task};
 
-/// A point at which test builds can inject a panic; a thread calls this once in each round. Tasks
-/// need not.
+/// A point at which test builds can inject a panic. Each long-lived thread calls it once in each
+/// iteration; for tasks [`supervise`] does it.
 #[inline]
-pub fn pass(task: Task) {
+pub fn injection_point(task: Task) {
     #[cfg(feature = "fault-injection")]
-    crate::injection::pass(task.name());
+    crate::injection::panic_if_pending(task.name());
     #[cfg(not(feature = "fault-injection"))]
     let _ = task;
 }
 
 pin_project! {
     /// See [`supervise`].
-    struct Watched<F> {
+    struct Supervised<F> {
         task: Task,
         #[pin]
         future: F,
     }
 }
 
-/// The same future as a task that the process cannot do without.
+/// The same future as a long-lived task, whose panic ends the process.
 pub fn supervise<F: Future>(task: Task, future: F) -> impl Future<Output = F::Output> {
-    Watched { task, future }
+    Supervised { task, future }
 }
 
-impl<F: Future> Future for Watched<F> {
+impl<F: Future> Future for Supervised<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<F::Output> {
@@ -58,10 +58,10 @@ pub fn spawn(task: Task, future: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(supervise(task, future));
 }
 
-/// Starts a thread that the process depends on. It may end by itself, but must not panic.
+/// Starts a thread that lives as long as the process. It may end by itself, but must not panic.
 ///
 /// # Errors
-/// The system gives no thread.
+/// If the system cannot start a thread.
 pub fn spawn_thread<T: Send + 'static>(
     task: Task,
     run: impl FnOnce() -> T + Send + 'static,
@@ -75,43 +75,43 @@ pub fn spawn_thread<T: Send + 'static>(
 }
 
 pin_project! {
-    /// See [`contain_panic`]. Not an `async fn`, which would keep the future twice: as its
-    /// argument, and where it is pinned.
-    struct Caught<F> {
-        what: ContainedWork,
+    /// See [`contain_panic`]. An `async fn` would hold the future twice: as its argument, and where
+    /// it is pinned.
+    struct Contained<F> {
+        kind: ContainedWork,
         #[pin]
         future: F,
     }
 }
 
-/// The same future, whose panic is its own.
+/// The same future, whose panic becomes an error.
 ///
 /// # Errors
-/// It panicked.
+/// [`Panicked`] if the future panicked.
 pub fn contain_panic<F: Future>(
-    what: ContainedWork,
+    kind: ContainedWork,
     future: F,
 ) -> impl Future<Output = Result<F::Output, Panicked>> {
-    Caught { what, future }
+    Contained { kind, future }
 }
 
-impl<F: Future> Future for Caught<F> {
+impl<F: Future> Future for Contained<F> {
     type Output = Result<F::Output, Panicked>;
 
     fn poll(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let what = *this.what;
+        let kind = *this.kind;
         let poll = || {
             #[cfg(feature = "fault-injection")]
-            crate::injection::poll(what.name(), context);
+            crate::injection::poll(kind.name(), context);
             this.future.poll(context)
         };
-        let polled = within(Context::Contained(what), || {
+        let polled = within(Context::Contained(kind), || {
             catch_unwind(AssertUnwindSafe(poll))
         });
         match polled {
             Ok(poll) => poll.map(Ok),
-            Err(_) => Poll::Ready(Err(Panicked(what))),
+            Err(_) => Poll::Ready(Err(Panicked(kind))),
         }
     }
 }
@@ -119,22 +119,22 @@ impl<F: Future> Future for Caught<F> {
 /// As [`contain_panic`], for synchronous work.
 ///
 /// # Errors
-/// It panicked.
-pub fn caught_now<T>(what: ContainedWork, work: impl FnOnce() -> T) -> Result<T, Panicked> {
+/// [`Panicked`] if the work panicked.
+pub fn contain_panic_sync<T>(kind: ContainedWork, work: impl FnOnce() -> T) -> Result<T, Panicked> {
     let work = || {
         #[cfg(feature = "fault-injection")]
-        crate::injection::pass(what.name());
+        crate::injection::panic_if_pending(kind.name());
         work()
     };
-    within(Context::Contained(what), || {
-        catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked(what))
+    within(Context::Contained(kind), || {
+        catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked(kind))
     })
 }
 
-/// Starts a task for one caller and contains its panic.
+/// Starts a task for one caller, and contains its panic.
 pub fn spawn_contained<T: Send + 'static>(
-    what: ContainedWork,
+    kind: ContainedWork,
     future: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<Result<T, Panicked>> {
-    tokio::spawn(contain_panic(what, future))
+    tokio::spawn(contain_panic(kind, future))
 }

@@ -1,14 +1,15 @@
 //! The guest log: the states of guests, kept in a file so that an agent knows its guests after it
 //! was killed.
 //!
-//! Entries are only appended: one for each change of a guest, with a checksum, read again at the
-//! start. An entry that was incomplete when the agent was killed is cut off. When most entries are
-//! obsolete, a new file replaces the old one. Without a file everything is in memory.
+//! The file is an append-only log with an entry and a checksum for each change of a guest. An
+//! incomplete entry at its end, which a kill leaves, is cut off. When most entries are obsolete, the
+//! file is compacted. Without a file everything is in memory.
 //!
-//! The file needs no mark of how far it has to reach, because nothing depends on it: the cell knows
-//! which guests a host should have, the driver knows which it has, and a guest without an entry is
-//! reported as found. So a file that was cut between two entries is accepted. Damage before its end
-//! is logged, and a copy of the file is kept aside, because entries after the damage are not read.
+//! The file needs no high-water mark, because lost entries do no harm: the cell knows which guests a
+//! host should have, the driver knows which it has, and a guest without an entry is added as
+//! [`GuestState::Uncertain`]. So a file that was cut between two entries is accepted. Damage before
+//! its end causes a warning, and a copy of the file is kept beside it, because the entries after
+//! the damage are not read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,10 +29,10 @@ use crate::private;
 
 pub use placewright_records::guests::GuestKey;
 
-/// What the guest log has of a guest.
+/// A guest as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// How far the guest's build or removal has come.
+    /// How far the guest's build or removal has progressed.
     pub state: GuestState,
     /// The amounts that it holds of the host's providers.
     pub amounts: Vec<Amounts>,
@@ -44,9 +45,9 @@ pub struct Guest {
 /// The state of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestState {
-    /// It is being built, or a build or removal failed. After a restart it is removed.
-    Making,
-    /// Its devices are prepared.
+    /// Its build or removal is under way or has failed. After a restart it is removed.
+    Incomplete,
+    /// Its devices are prepared; it was not started yet.
     Prepared,
     /// The guest is running.
     Running,
@@ -55,11 +56,10 @@ pub enum GuestState {
     /// It was stopped and its data kept for an unshelving elsewhere.
     Offloaded,
     /// It exists, and an operation on it is under way or has failed.
-    Unsure,
+    Uncertain,
 }
 
-/// The part of a specification's body from which a host reports something: the properties of the
-/// image.
+/// The only part of a specification's body that hosts report: the properties of the image.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Body {
@@ -80,7 +80,7 @@ struct BodyImage {
 
 impl Guest {
     /// The initial state of a guest that is built for an order.
-    pub(crate) fn made_by(order: &Order) -> Self {
+    pub(crate) fn for_order(order: &Order) -> Self {
         // A body without an image, or in another format, is not an error for the agent.
         let body: Body = serde_json::from_str(&server::json(&order.spec.body)).unwrap_or_default();
         let image = body.request.image.unwrap_or_default();
@@ -92,17 +92,17 @@ impl Guest {
             (name, text)
         });
         Self {
-            state: GuestState::Making,
+            state: GuestState::Incomplete,
             amounts: order.amounts.clone(),
             group: order.spec.group,
             image_properties: properties.collect(),
         }
     }
 
-    /// A guest of which only its existence is known.
-    pub(crate) fn found() -> Self {
+    /// A guest that exists and has no entry in the log, so that nothing else is known of it.
+    pub(crate) fn unlogged() -> Self {
         Self {
-            state: GuestState::Unsure,
+            state: GuestState::Uncertain,
             amounts: Vec::new(),
             group: None,
             image_properties: Vec::new(),
@@ -129,13 +129,13 @@ pub enum GuestLogError {
     InUse(PathBuf),
 }
 
-/// The first bytes of a file. After them comes the version of its entries.
-const HEAD: &[u8; 7] = b"pwguest";
-/// The length of the head with the version.
-const HEAD_BYTES: usize = HEAD.len() + 1;
-/// The longest valid entry; a greater length means damage.
+/// The magic number at the beginning of a file. The version of its entries follows.
+const MAGIC: &[u8; 7] = b"pwguest";
+/// The length of the header: the magic number and the version.
+const HEADER_BYTES: usize = MAGIC.len() + 1;
+/// The maximum length of an entry; a greater length in the file means damage.
 const ENTRY_BYTES_MAX: usize = 16 << 20;
-/// The smallest size at which a file is compacted.
+/// The minimum size in bytes at which a file is compacted.
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
 
 /// The guest log: the guests of all hosts of an agent.
@@ -153,12 +153,12 @@ struct LogFile {
     file: File,
     /// An exclusive lock, held while the agent runs.
     _lock: File,
-    /// Whether writes are synced, to outlive a crash of the machine and not only of the agent.
+    /// Whether writes are synced, so that they survive a crash of the machine.
     is_durable: bool,
     unwritten: Vec<u8>,
-    bytes: u64,
+    size_bytes: u64,
     /// The size in bytes after the latest compaction.
-    bytes_compact: u64,
+    compacted_bytes: u64,
 }
 
 impl GuestLog {
@@ -178,63 +178,63 @@ impl GuestLog {
     ///
     /// [`GuestLogError`], also when another agent uses the file.
     pub fn open(path: &Path, is_durable: bool) -> Result<Self, GuestLogError> {
-        let wrong = |source| GuestLogError::Io {
+        let io_error = |source| GuestLogError::Io {
             file: path.to_owned(),
             source,
         };
         if let Some(directory) = path.parent() {
-            private::create_directory(directory).map_err(wrong)?;
+            private::create_directory(directory).map_err(io_error)?;
         }
         let lock = private::options().open(path.with_extension("lock"));
-        let lock = lock.map_err(wrong)?;
+        let lock = lock.map_err(io_error)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(GuestLogError::InUse(path.to_owned())),
-            Err(fs::TryLockError::Error(error)) => return Err(wrong(error)),
+            Err(fs::TryLockError::Error(error)) => return Err(io_error(error)),
         }
-        let mut file = private::options().open(path).map_err(wrong)?;
+        let mut file = private::options().open(path).map_err(io_error)?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(wrong)?;
+        file.read_to_end(&mut bytes).map_err(io_error)?;
         let mut log = Self::in_memory();
-        let (version, good) = if bytes.len() < HEAD_BYTES {
-            file.set_len(0).map_err(wrong)?;
-            file.seek(SeekFrom::Start(0)).map_err(wrong)?;
-            file.write_all(&head()).map_err(wrong)?;
-            (guests::VERSION, HEAD_BYTES)
+        let (version, valid_end) = if bytes.len() < HEADER_BYTES {
+            file.set_len(0).map_err(io_error)?;
+            file.seek(SeekFrom::Start(0)).map_err(io_error)?;
+            file.write_all(&header()).map_err(io_error)?;
+            (guests::VERSION, HEADER_BYTES)
         } else {
             let version =
                 version_of(&bytes).ok_or_else(|| GuestLogError::Foreign(path.to_owned()))?;
-            let good = log.read(&bytes, version);
-            if is_damaged(&bytes[good..]) {
-                keep_aside(path, &bytes, good).map_err(wrong)?;
+            let valid_end = log.read_entries(&bytes, version);
+            if is_damaged(&bytes[valid_end..]) {
+                keep_damaged_copy(path, &bytes, valid_end).map_err(io_error)?;
             }
-            (version, good)
+            (version, valid_end)
         };
-        let good = good as u64;
-        file.set_len(good).map_err(wrong)?;
-        file.seek(SeekFrom::Start(good)).map_err(wrong)?;
+        let valid_end = valid_end as u64;
+        file.set_len(valid_end).map_err(io_error)?;
+        file.seek(SeekFrom::Start(valid_end)).map_err(io_error)?;
         log.file = Some(LogFile {
             path: path.to_owned(),
             file,
             _lock: lock,
             is_durable,
             unwritten: Vec::new(),
-            bytes: good,
-            bytes_compact: 0,
+            size_bytes: valid_end,
+            compacted_bytes: 0,
         });
         if version == guests::VERSION {
-            log.compact_if_old().map_err(wrong)?;
+            log.compact_if_obsolete().map_err(io_error)?;
         } else {
             // Entries of two versions cannot be in one file.
-            log.compact().map_err(wrong)?;
+            log.compact().map_err(io_error)?;
         }
         Ok(log)
     }
 
-    /// Reads entries up to the first incomplete one, and returns the offset of that.
-    fn read(&mut self, bytes: &[u8], version: u8) -> usize {
-        let mut at = HEAD_BYTES;
-        while let Some((entry, next)) = read_entry(bytes, at, version) {
+    /// Reads entries up to the first that is incomplete or damaged, and returns its offset.
+    fn read_entries(&mut self, bytes: &[u8], version: u8) -> usize {
+        let mut offset = HEADER_BYTES;
+        while let Some((entry, next)) = read_entry(bytes, offset, version) {
             match entry {
                 Entry::Put(host, key, guest) => {
                     self.guests.insert((host, key), guest.into());
@@ -244,7 +244,7 @@ impl GuestLog {
                 }
                 Entry::Session(session) => self.session = session,
             }
-            at = next;
+            offset = next;
         }
         if self.session >= NUMBER_END {
             // Earlier releases accepted any session number from a peer that posed as the cell.
@@ -254,7 +254,7 @@ impl GuestLog {
             );
             self.session = 0;
         }
-        at
+        offset
     }
 
     /// All guests, by host.
@@ -268,26 +268,26 @@ impl GuestLog {
     pub fn guests_of(&self, host: HostId) -> impl Iterator<Item = (GuestKey, &Guest)> {
         let from = (host, (InstanceId(Uuid::nil()), 0));
         let rows = self.guests.range(from..);
-        rows.take_while(move |((of, _), _)| *of == host)
+        rows.take_while(move |((row_host, _), _)| *row_host == host)
             .map(|((_, key), guest)| (*key, guest))
     }
 
-    /// Sets what the log has of a guest. It is in the file once [`Self::write`] has returned.
-    pub fn keep(&mut self, host: HostId, key: GuestKey, guest: &Guest) {
+    /// Adds or replaces a guest. The change is in the file once [`Self::write`] has returned.
+    pub fn put(&mut self, host: HostId, key: GuestKey, guest: &Guest) {
         self.append(&Entry::Put(host, key, guest.into()));
         self.guests.insert((host, key), guest.clone());
     }
 
-    /// Removes a guest. Its removal is in the file once [`Self::write`] has returned.
+    /// Removes a guest. The change is in the file once [`Self::write`] has returned.
     pub fn erase(&mut self, host: HostId, key: GuestKey) {
         self.append(&Entry::Erase(host, key));
         self.guests.remove(&(host, key));
     }
 
-    /// Chooses the number of a new session: greater than `after` and than all numbers that the log
-    /// has. It is at least the time, so that it is also greater than the numbers that an agent
-    /// chose whose log is lost, unless the clock was set back since. None if there is no greater
-    /// number, because `after` is greater than what a valid cell sends.
+    /// Chooses the number of a new session: greater than `after` and than all session numbers in the
+    /// log. It is also at least the present time, so that it is greater than the numbers in a log
+    /// that was lost, unless the clock was set back since. None if there is no greater number,
+    /// because `after` is greater than any number that a valid cell sends.
     pub fn next_session(&mut self, now_us: u64, after: u64) -> Option<u64> {
         let next = now_us
             .max(self.session.saturating_add(1))
@@ -300,65 +300,66 @@ impl GuestLog {
         Some(next)
     }
 
-    /// Writes all pending changes.
+    /// Writes all pending changes to the file.
     ///
     /// # Errors
     ///
     /// The file cannot be written.
     pub fn write(&mut self) -> Result<(), GuestLogError> {
-        let Some(kept) = &mut self.file else {
+        let Some(log_file) = &mut self.file else {
             return Ok(());
         };
-        if kept.unwritten.is_empty() {
+        if log_file.unwritten.is_empty() {
             return Ok(());
         }
-        let path = kept.path.clone();
-        let wrong = |source| GuestLogError::Io { file: path, source };
-        if let Err(error) = kept.append() {
-            return Err(wrong(error));
+        let path = log_file.path.clone();
+        let io_error = |source| GuestLogError::Io { file: path, source };
+        if let Err(error) = log_file.append() {
+            return Err(io_error(error));
         }
-        self.compact_if_old().map_err(wrong)
+        self.compact_if_obsolete().map_err(io_error)
     }
 
     fn append(&mut self, entry: &Entry) {
-        if let Some(kept) = &mut self.file {
-            write_entry(&mut kept.unwritten, entry);
+        if let Some(log_file) = &mut self.file {
+            write_entry(&mut log_file.unwritten, entry);
         }
     }
 
     /// Rewrites the file if most of its entries are obsolete.
-    fn compact_if_old(&mut self) -> io::Result<()> {
-        let is_old = self.file.as_ref().is_some_and(|kept| {
-            kept.bytes >= COMPACT_BYTES_MIN && kept.bytes >= kept.bytes_compact.saturating_mul(4)
+    fn compact_if_obsolete(&mut self) -> io::Result<()> {
+        let is_obsolete = self.file.as_ref().is_some_and(|file| {
+            file.size_bytes >= COMPACT_BYTES_MIN
+                && file.size_bytes >= file.compacted_bytes.saturating_mul(4)
         });
-        if is_old { self.compact() } else { Ok(()) }
+        if is_obsolete { self.compact() } else { Ok(()) }
     }
 
-    /// Replaces the file by one that has the present guests only, in the present version.
+    /// Replaces the file by one that has an entry for each present guest only, in the present version.
     fn compact(&mut self) -> io::Result<()> {
-        let Some(kept) = &mut self.file else {
+        let Some(log_file) = &mut self.file else {
             return Ok(());
         };
-        let mut bytes = head().to_vec();
+        let mut bytes = header().to_vec();
         write_entry(&mut bytes, &Entry::Session(self.session));
         for ((host, key), guest) in &self.guests {
             write_entry(&mut bytes, &Entry::Put(*host, *key, guest.into()));
         }
-        let path = kept.path.with_extension("new");
+        let path = log_file.path.with_extension("new");
         let mut file = private::options().truncate(true).open(&path)?;
         file.write_all(&bytes)?;
-        if kept.is_durable {
+        if log_file.is_durable {
             file.sync_all()?;
         }
-        fs::rename(&path, &kept.path)?;
-        if kept.is_durable
-            && let Some(directory) = kept.path.parent()
+        fs::rename(&path, &log_file.path)?;
+        if log_file.is_durable
+            && let Some(directory) = log_file.path.parent()
         {
             File::open(directory)?.sync_all()?;
         }
-        kept.file = file;
-        kept.bytes = bytes.len() as u64;
-        kept.bytes_compact = kept.bytes;
+        log_file.file = file;
+        log_file.size_bytes = bytes.len() as u64;
+        log_file.compacted_bytes = log_file.size_bytes;
         Ok(())
     }
 }
@@ -366,13 +367,13 @@ impl GuestLog {
 impl LogFile {
     fn append(&mut self) -> io::Result<()> {
         if let Err(error) = self.file.write_all(&self.unwritten) {
-            // A part of the entries may be in the file. It is cut off, and all are written again
-            // the next time.
-            self.file.set_len(self.bytes)?;
-            self.file.seek(SeekFrom::Start(self.bytes))?;
+            // A part of the entries may have been written. It is cut off, and the next call writes
+            // all of them again.
+            self.file.set_len(self.size_bytes)?;
+            self.file.seek(SeekFrom::Start(self.size_bytes))?;
             return Err(error);
         }
-        self.bytes += self.unwritten.len() as u64;
+        self.size_bytes += self.unwritten.len() as u64;
         self.unwritten.clear();
         if self.is_durable {
             self.file.sync_data()?;
@@ -381,16 +382,16 @@ impl LogFile {
     }
 }
 
-/// The head of a file that this release writes.
-fn head() -> [u8; HEAD_BYTES] {
-    let mut head = [guests::VERSION; HEAD_BYTES];
-    head[..HEAD.len()].copy_from_slice(HEAD);
-    head
+/// The header of a file that this release writes.
+fn header() -> [u8; HEADER_BYTES] {
+    let mut header = [guests::VERSION; HEADER_BYTES];
+    header[..MAGIC.len()].copy_from_slice(MAGIC);
+    header
 }
 
 /// The version of a file's entries, if this release can read it.
 fn version_of(bytes: &[u8]) -> Option<u8> {
-    let version = *bytes.strip_prefix(HEAD)?.first()?;
+    let version = *bytes.strip_prefix(MAGIC)?.first()?;
     (1..=guests::VERSION).contains(&version).then_some(version)
 }
 
@@ -416,8 +417,8 @@ impl From<GuestRow> for Guest {
     }
 }
 
-/// Declares the names under which states are on record, in both directions.
-macro_rules! on_record {
+/// Declares the conversions between a state and its name in the file, which are equal.
+macro_rules! logged {
     ($($state:ident),*) => {
         impl From<GuestState> for GuestStateName {
             fn from(state: GuestState) -> Self {
@@ -433,9 +434,9 @@ macro_rules! on_record {
     };
 }
 
-on_record!(Making, Prepared, Running, Left, Offloaded, Unsure);
+logged!(Incomplete, Prepared, Running, Left, Offloaded, Uncertain);
 
-/// Whether the bytes after the last good entry are more than an entry that was cut off by a kill.
+/// Whether the bytes after the last valid entry are more than an incomplete entry.
 fn is_damaged(rest: &[u8]) -> bool {
     let length = rest.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
     length.is_some_and(|length| {
@@ -443,17 +444,17 @@ fn is_damaged(rest: &[u8]) -> bool {
     })
 }
 
-/// Keeps a copy of a damaged file.
-fn keep_aside(path: &Path, bytes: &[u8], good: usize) -> io::Result<()> {
-    let aside = path.with_extension("damaged");
+/// Writes a copy of a damaged file beside it.
+fn keep_damaged_copy(path: &Path, bytes: &[u8], valid_end: usize) -> io::Result<()> {
+    let copy = path.with_extension("damaged");
     private::options()
         .truncate(true)
-        .open(&aside)?
+        .open(&copy)?
         .write_all(bytes)?;
     tracing::warn!(
         record = %path.display(),
-        kept = %aside.display(),
-        from_byte = good,
+        kept = %copy.display(),
+        from_byte = valid_end,
         "the guest log is damaged: what comes behind is not known any more, and guests are \
          taken as the driver finds them"
     );
@@ -467,7 +468,7 @@ fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
         .ok()
         .filter(|_| body.len() <= ENTRY_BYTES_MAX)
     else {
-        // Such an entry could not be read again, nor could any entry after it.
+        // Neither this entry nor any after it could be read again.
         tracing::error!(
             bytes = body.len(),
             "a guest is too large for the guest log, which does not have it"
@@ -479,18 +480,19 @@ fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
     bytes.extend_from_slice(&body);
 }
 
-fn read_entry(bytes: &[u8], at: usize, version: u8) -> Option<(Entry, usize)> {
+/// The entry at an offset, and the offset of the next one; none if it is incomplete or damaged.
+fn read_entry(bytes: &[u8], offset: usize, version: u8) -> Option<(Entry, usize)> {
     let number = |from: usize| {
         let bytes = bytes.get(from..from + 4)?;
         bytes.try_into().ok().map(u32::from_le_bytes)
     };
-    let length = number(at)? as usize;
-    let checksum = number(at + 4)?;
+    let length = number(offset)? as usize;
+    let checksum = number(offset + 4)?;
     if length > ENTRY_BYTES_MAX {
         return None;
     }
-    let end = at + 8 + length;
-    let body = bytes.get(at + 8..end)?;
+    let end = offset + 8 + length;
+    let body = bytes.get(offset + 8..end)?;
     if crc32fast::hash(body) != checksum {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The consequences of a panic.
+//! The effects of a panic: a log line, and the end of the process if a long-lived task panicked.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -13,12 +13,12 @@ use crate::{ContainedWork, Task};
 /// The exit code of a process that lost one of its tasks (`EX_SOFTWARE` of sysexits.h).
 pub const EXIT_CODE: i32 = 70;
 
-/// The time for flushing the log before the process exits, and the time after which it is aborted
-/// if exiting hangs.
+/// The time in which the log is flushed before the process exits, and the time after which it is
+/// aborted because exiting hangs.
 const EXIT_AFTER: Duration = Duration::from_millis(500);
 const ABORT_AFTER: Duration = Duration::from_millis(800);
 
-/// The error for work that panicked and was contained; the log has the details.
+/// The error of contained work that panicked. The log has the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Panicked(pub ContainedWork);
 
@@ -32,7 +32,7 @@ impl std::error::Error for Panicked {}
 
 type Flush = Box<dyn Fn() + Send + Sync>;
 
-/// Flushes the log. If set, panics of tasks end the process.
+/// Flushes the log. While it is not set, panics of tasks do not end the process.
 static FLUSH: OnceLock<Flush> = OnceLock::new();
 static PANICS: AtomicU64 = AtomicU64::new(0);
 static HAS_FAILED_TASK: AtomicBool = AtomicBool::new(false);
@@ -40,8 +40,8 @@ static HAS_FAILED_TASK: AtomicBool = AtomicBool::new(false);
 /// Installs the panic handling: a panic becomes one log line, and in a long-lived task it ends the
 /// process.
 ///
-/// `flush` has to write everything that was logged so far, within a few hundred milliseconds at
-/// most. A second call does nothing.
+/// `flush` has to write everything that was logged so far, within a few hundred milliseconds. A
+/// second call has no effect.
 pub fn install(flush: impl Fn() + Send + Sync + 'static) {
     if FLUSH.set(Box::new(flush)).is_ok() {
         std::panic::set_hook(Box::new(report_panic));
@@ -72,7 +72,7 @@ fn report_panic(info: &PanicHookInfo<'_>) {
     match context::current() {
         Context::Task(task) => {
             HAS_FAILED_TASK.store(true, Ordering::Relaxed);
-            end_soon();
+            exit_soon();
             let task = task.name();
             tracing::error!(
                 task,
@@ -83,8 +83,8 @@ fn report_panic(info: &PanicHookInfo<'_>) {
             );
             flush();
         }
-        Context::Contained(what) => {
-            let task = what.name();
+        Context::Contained(work) => {
+            let task = work.name();
             tracing::error!(
                 task,
                 thread,
@@ -95,7 +95,8 @@ fn report_panic(info: &PanicHookInfo<'_>) {
         }
         Context::Unknown => tracing::error!(thread, at, panic, "a panic"),
     }
-    // Only if RUST_BACKTRACE requests it. Resolving the names may take longer than there is time.
+    // Captured only if RUST_BACKTRACE is set. Resolving its symbols may take longer than the time before
+    // the process exits.
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         let text = backtrace.to_string();
@@ -105,11 +106,11 @@ fn report_panic(info: &PanicHookInfo<'_>) {
             backtrace = lines.join(" | "),
             "the way to the panic"
         );
-        flush_if_lost();
+        flush_if_task_failed();
     }
 }
 
-fn flush_if_lost() {
+fn flush_if_task_failed() {
     if has_failed_task() {
         flush();
     }
@@ -125,16 +126,16 @@ fn flush() {
 /// [`install`] was not called.
 pub(crate) fn task_panicked(payload: Box<dyn Any + Send>) -> ! {
     if FLUSH.get().is_some() {
-        end();
+        exit();
     }
     std::panic::resume_unwind(payload)
 }
 
-/// As [`task_panicked`], for a thread. The state that it was changing may be inconsistent and must
-/// not be seen.
+/// As [`task_panicked`], for a thread. Without [`install`] it aborts the process, because the state
+/// that the thread was changing may be inconsistent and must not be read.
 pub(crate) fn thread_panicked() -> ! {
     if FLUSH.get().is_some() {
-        end();
+        exit();
     }
     std::process::abort()
 }
@@ -149,34 +150,35 @@ pub fn task_ended(task: Task, why: &dyn std::fmt::Display) {
     HAS_FAILED_TASK.store(true, Ordering::Relaxed);
     tracing::error!(task, %why, "a task ended by itself: the process ends with exit code {EXIT_CODE}");
     flush();
-    end();
+    exit();
 }
 
-fn end() -> ! {
-    static IS_ENDING: AtomicBool = AtomicBool::new(false);
-    if IS_ENDING.swap(true, Ordering::SeqCst) {
+/// Ends the process with [`EXIT_CODE`].
+fn exit() -> ! {
+    static IS_EXITING: AtomicBool = AtomicBool::new(false);
+    if IS_EXITING.swap(true, Ordering::SeqCst) {
         // Another thread is already ending the process.
         std::thread::sleep(ABORT_AFTER);
         std::process::abort();
     }
-    end_soon();
+    exit_soon();
     std::process::exit(EXIT_CODE)
 }
 
-/// Makes sure that the process ends, even if the regular exit hangs.
-fn end_soon() {
+/// Makes sure that the process ends, even if it does not exit by itself or exiting hangs.
+fn exit_soon() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let thread = |name: &str, after: Duration, end: fn()| {
+        let start_thread = |name: &str, after: Duration, end: fn()| {
             let thread = std::thread::Builder::new().name(name.to_owned());
             let run = move || {
                 std::thread::sleep(after);
                 end();
             };
-            // If no thread can be started, only the regular exit remains.
+            // If no thread can be started, the process can only exit regularly.
             let _ = thread.spawn(run);
         };
-        thread("pw-exit", EXIT_AFTER, || std::process::exit(EXIT_CODE));
-        thread("pw-abort", ABORT_AFTER, || std::process::abort());
+        start_thread("pw-exit", EXIT_AFTER, || std::process::exit(EXIT_CODE));
+        start_thread("pw-abort", ABORT_AFTER, || std::process::abort());
     });
 }
