@@ -11,9 +11,12 @@ use hyper::body::{Body as HttpBody, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Uri};
+use placewright_admission::Kind;
 use placewright_audit_log::scope;
 use placewright_auth::Identity;
 
+use crate::access::method_label;
+use crate::admission::{Admission, measure};
 use crate::audit::{self, AuditEntry, AuditResult};
 use crate::body::{self, Body, Content};
 use crate::date;
@@ -117,6 +120,12 @@ pub trait Api: Send + Sync + 'static {
     /// Whether a request may take milliseconds, so that it is carried out on other threads than those
     /// that serve connections.
     fn is_costly(&self, request: &Self::Request, body: &[u8]) -> bool;
+
+    /// How many instances a request asks to be built. What that costs behind the API is not measured.
+    fn instances(&self, request: &Self::Request, body: &[u8]) -> u32 {
+        let _ = (request, body);
+        0
+    }
 
     /// Carries out a routed request.
     fn run<'a>(
@@ -239,17 +248,35 @@ where
         }
     };
     let note = exchange.audit.as_ref().map(AuditEntry::note);
-    match identity {
-        Some(identity) if api.is_costly(&request, &content) => {
-            let (api, uri) = (Arc::clone(api), parts.uri.clone());
-            let caller = Arc::clone(&identity);
-            let work = async move { api.run(&request, &uri, Some(&caller), &content).await };
-            gateway.run_costly(&identity, scope(note, work)).await
-        }
-        identity => {
-            let running = api.run(&request, &parts.uri, identity.as_deref(), &content);
-            scope(note, running).await
-        }
+    let Some(identity) = identity else {
+        // Only what costs next to nothing is open to everybody.
+        let running = api.run(&request, &parts.uri, None, &content);
+        return scope(note, running).await;
+    };
+    let is_costly = api.is_costly(&request, &content);
+    let describe = || {
+        let kind = Kind {
+            service: A::NAME,
+            route: exchange.route(),
+            method: method_label(&parts.method),
+            is_declared_costly: is_costly,
+        };
+        (kind, api.instances(&request, &content))
+    };
+    let mut permit = match gateway.admit(&identity, describe) {
+        Admission::Now(permit) => permit,
+        Admission::Later(waiting) => waiting.await?,
+    };
+    let busy_time = permit.busy_time();
+    if is_costly {
+        let (api, uri) = (Arc::clone(api), parts.uri.clone());
+        let caller = Arc::clone(&identity);
+        let work = async move { api.run(&request, &uri, Some(&caller), &content).await };
+        let work = scope(note, measure(busy_time, work));
+        permit.run(gateway.run_costly(&identity, work)).await
+    } else {
+        let running = api.run(&request, &parts.uri, Some(&identity), &content);
+        permit.run(scope(note, measure(busy_time, running))).await
     }
 }
 
