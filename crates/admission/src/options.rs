@@ -16,7 +16,8 @@ pub struct AdmissionOptions {
     pub operator_seats: usize,
     /// Cheap requests of tenants that run at a time; 0: four for each processor, at least eight.
     pub tenant_seats: usize,
-    /// Costly requests of tenants that run at a time; 0: one more than there are processors.
+    /// Costly requests of tenants that run at a time; 0: one more than there are processors, or one if
+    /// there is one.
     pub tenant_costly_seats: usize,
     /// Requests of one project that wait.
     pub queue_max: usize,
@@ -50,7 +51,7 @@ impl AdmissionOptions {
             seats => seats,
         };
         let costly = match self.tenant_costly_seats {
-            0 => processors + 1,
+            0 => (processors + 1).min(2 * processors - 1),
             seats => seats,
         };
         Seats {

@@ -24,7 +24,7 @@ use operators::{OperatorLevel, OperatorPermit};
 use tenants::{TenantPermit, Tenants};
 
 /// What clients are told to wait before they try again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// For how long a refusal is held back whose request did not wait in a queue: whoever tries again at
 /// once must not keep the processors busy with refusals.

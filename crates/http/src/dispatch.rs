@@ -16,7 +16,7 @@ use placewright_audit_log::scope;
 use placewright_auth::Identity;
 
 use crate::access::method_label;
-use crate::admission::{Admission, measure};
+use crate::admission::{Admission, Permit, RETRY_AFTER, Waiting, measure};
 use crate::audit::{self, AuditEntry, AuditResult};
 use crate::body::{self, Body, Content};
 use crate::date;
@@ -25,11 +25,12 @@ use crate::gateway::Gateway;
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
 use crate::pages::Page;
+use crate::peer_watch::PeerWatch;
 use crate::percent::latin1_path;
 use crate::reply::Reply;
 use crate::request_context::RequestContext;
 use crate::request_id::REQUEST_ID;
-use crate::server::{HttpService, Responding};
+use crate::server::{Client, HttpService, Responding};
 use crate::tls::scheme;
 
 /// Larger bodies take milliseconds to parse and to validate.
@@ -155,7 +156,7 @@ pub trait Api: Send + Sync + 'static {
     }
 }
 
-/// Answers a request. Errors are responses too.
+/// Answers a request that came without a connection, or from this address. Errors are responses too.
 pub async fn handle<A: Api, B>(
     api: &Arc<A>,
     request: Request<B>,
@@ -165,9 +166,20 @@ where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
 {
+    handle_of(api, request, RequestContext::new(remote)).await
+}
+
+async fn handle_of<A: Api, B>(
+    api: &Arc<A>,
+    request: Request<B>,
+    mut exchange: RequestContext<A::Version>,
+) -> Response<Body>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: fmt::Display,
+{
     let (parts, mut body) = request.into_parts();
     let gateway = api.gateway();
-    let mut exchange = RequestContext::new(remote);
     if audit::writes(&parts.method) {
         exchange.audit = gateway.audit_entry(&parts, A::NAME);
     }
@@ -265,7 +277,7 @@ where
     };
     let mut permit = match gateway.admit(&identity, describe) {
         Admission::Now(permit) => permit,
-        Admission::Later(waiting) => waiting.await?,
+        Admission::Later(waiting) => unless_closed(waiting, exchange.watch.as_deref()).await?,
     };
     let busy_time = permit.busy_time();
     if is_costly {
@@ -277,6 +289,26 @@ where
     } else {
         let running = api.run(&request, &parts.uri, Some(&identity), &content);
         permit.run(scope(note, measure(busy_time, running))).await
+    }
+}
+
+/// Waits for a permit as long as the client keeps its connection open.
+async fn unless_closed<'a>(
+    waiting: Waiting<'a>,
+    watch: Option<&PeerWatch>,
+) -> ApiResult<Permit<'a>> {
+    let Some(watch) = watch else {
+        return waiting.await;
+    };
+    tokio::select! {
+        biased;
+        permit = waiting => permit,
+        // A client that has closed only its own direction still gets this.
+        () = watch.closed() => Err(ApiError::new(
+            429,
+            "The connection was closed while the request waited: it was not carried out.",
+        )
+        .with_retry_after(RETRY_AFTER)),
     }
 }
 
@@ -362,7 +394,8 @@ impl<A: Api> HttpService for A {
         self.gateway().stop();
     }
 
-    fn handle(self: Arc<Self>, request: Request<Incoming>, remote: SocketAddr) -> Responding {
-        Box::pin(async move { handle(&self, request, Some(remote)).await })
+    fn handle(self: Arc<Self>, request: Request<Incoming>, client: Client) -> Responding {
+        let context = RequestContext::of_client(client);
+        Box::pin(async move { handle_of(&self, request, context).await })
     }
 }

@@ -8,13 +8,15 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Uri};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
 use crate::{
-    Access, Api, Body, Gateway, HttpMetrics, HttpOptions, Reply, RequestContext, Routed, Running,
-    handle,
+    Access, Api, Body, Gateway, HttpMetrics, HttpOptions, HttpService, Reply, RequestContext,
+    Routed, Running, Server, handle,
 };
 
 struct Service {
@@ -287,4 +289,36 @@ async fn a_request_that_only_waits_gives_its_seat_back() {
         assert_eq!(sent.await.unwrap().status(), StatusCode::NO_CONTENT);
     }
     assert_eq!(service.admission.status()[1].taken, 0);
+}
+
+#[tokio::test]
+async fn a_request_whose_connection_is_closed_leaves_its_queue() {
+    let service = service();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = Server::new(Arc::clone(&service) as Arc<dyn HttpService>);
+    tokio::spawn(async move { server.serve(listener, std::future::pending()).await });
+    let mut connections = Vec::new();
+    for number in 0..5 {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        let head =
+            "GET /work HTTP/1.1\r\nHost: a\r\nX-Auth-Token: ann:one\r\nX-Roles: member\r\n\r\n";
+        connection.write_all(head.as_bytes()).await.unwrap();
+        connections.push(connection);
+        while service.begun() + service.waiting() <= number {
+            yield_now().await;
+        }
+    }
+    assert_eq!((service.begun(), service.waiting()), (3, 2));
+    drop(connections.remove(4));
+    while service.waiting() > 1 {
+        yield_now().await;
+    }
+    // One that has closed only its own direction is told.
+    let mut half_closed = connections.remove(3);
+    half_closed.shutdown().await.unwrap();
+    let mut response = [0; 12];
+    half_closed.read_exact(&mut response).await.unwrap();
+    assert_eq!(&response, b"HTTP/1.1 429");
+    assert_eq!((service.begun(), service.waiting()), (3, 0));
 }
