@@ -308,6 +308,16 @@ impl<W> FairPool<W> {
         self.settle(project);
     }
 
+    /// For how long a seat rests after a request that cost this. With the seats that one project may have
+    /// it is as long again, so that half of the processors are used. When projects together have more
+    /// seats, it is longer in such a way that they, too, use that much in all.
+    pub(crate) fn rest_after(&self, cost: u64) -> u64 {
+        let [taken, of_project] =
+            [self.taken, self.seats_per_project].map(|seats| u64::try_from(seats).unwrap_or(1));
+        let more = (2 * taken).saturating_sub(of_project).max(of_project);
+        cost.saturating_mul(more) / of_project
+    }
+
     /// Charges a project more, or less, than what was estimated. Nothing if it is not known.
     pub(crate) fn charge(&mut self, project: u64, more: i64) {
         if let Some(flow) = self.flows.get_mut(&project) {

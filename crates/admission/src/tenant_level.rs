@@ -3,15 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::cost::{CostTable, Kind};
+use crate::cost::{CostTable, Kind, background};
 use crate::fair_pool::{FairPool, Share};
 use crate::options::{AdmissionOptions, Seats};
 use crate::recent_projects::RecentProjects;
 
-/// Kinds whose mean cost is at least this take seats of the costly pool, in microseconds.
-const COSTLY_FROM_US: u64 = 1000;
-
-/// The longest time for which a seat is held after its request.
+/// The longest time for which a seat is held after its request and what that began behind the API.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
 /// What a refused request costs its project, in microseconds: its head and body were read.
@@ -20,7 +17,7 @@ const REFUSAL_COST_US: i64 = 50;
 /// A pool of seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolKind {
-    /// For requests that compute for less than a millisecond, and wait for the disk.
+    /// For requests that compute for less than a millisecond, and may wait for the disk.
     Cheap,
     /// For requests that compute for longer.
     Costly,
@@ -134,6 +131,8 @@ struct Queued<W> {
 #[derive(Debug)]
 struct Pool<W> {
     fair: FairPool<Queued<W>>,
+    /// Seats that are held, by the time of their end, with their projects.
+    held: BTreeSet<(Duration, u64, u64)>,
     refused: u64,
     timed_out: u64,
 }
@@ -142,6 +141,7 @@ impl<W> Pool<W> {
     fn new(seats: usize, seats_per_project: usize) -> Self {
         Self {
             fair: FairPool::new(seats, seats_per_project),
+            held: BTreeSet::new(),
             refused: 0,
             timed_out: 0,
         }
@@ -161,8 +161,6 @@ pub struct TenantLevel<W> {
     costs: CostTable,
     /// Open requests (running or waiting) of each project that has any.
     open: BTreeMap<u64, u64>,
-    /// Seats of the costly pool that are held, by the time of their end.
-    held: BTreeSet<(Duration, u64, u64)>,
     recent: RecentProjects,
     next_id: u64,
 }
@@ -170,18 +168,17 @@ pub struct TenantLevel<W> {
 impl<W> TenantLevel<W> {
     /// A level without requests.
     ///
-    /// One project has at most three quarters of the cheap seats and all but one of the costly seats, so
-    /// that the request of another one need not wait for its.
+    /// One project has at most half of the cheap seats and all but one of the costly seats, so that the
+    /// request of another one need not wait for its.
     #[must_use]
     pub fn new(options: &AdmissionOptions, seats: Seats) -> Self {
         Self {
             queue_max: options.queue_max,
             queue_total_max: options.queue_total_max,
-            cheap: Pool::new(seats.cheap, seats.cheap - seats.cheap / 4),
+            cheap: Pool::new(seats.cheap, seats.cheap.div_ceil(2)),
             costly: Pool::new(seats.costly, seats.costly.saturating_sub(1)),
             costs: CostTable::default(),
             open: BTreeMap::new(),
-            held: BTreeSet::new(),
             recent: RecentProjects::default(),
             next_id: 0,
         }
@@ -201,7 +198,7 @@ impl<W> TenantLevel<W> {
         let project = request.project;
         self.recent.note(project, now);
         let estimate = self.costs.estimate(request.kind, request.instances);
-        let pool = match estimate >= COSTLY_FROM_US {
+        let pool = match self.costs.is_costly(request.kind, request.instances) {
             true => PoolKind::Costly,
             false => PoolKind::Cheap,
         };
@@ -284,8 +281,9 @@ impl<W> TenantLevel<W> {
 
     /// Ends a request that kept a processor busy for this time.
     ///
-    /// Its project pays for what it really took. When other projects are present, the seat of a costly
-    /// request is held for as long again, and the time is returned at which it is free.
+    /// Its project pays for what it really took. When other projects are present, the seat of a request
+    /// that is costly, or that began work behind the API, is held for as long again, and the time is
+    /// returned at which it is free.
     #[must_use = "the seat is free at that time only if somebody calls `start_next`"]
     pub fn finish(&mut self, seat: Seat, busy: Duration, now: Duration) -> Option<Duration> {
         let IncomingRequest {
@@ -295,6 +293,8 @@ impl<W> TenantLevel<W> {
             instances,
         } = seat.request;
         self.costs.learn(kind, instances, busy);
+        let id = self.next_id;
+        self.next_id += 1;
         let actual = CostTable::actual(instances, busy);
         let more = seat.more_than_estimated(actual);
         let pool = self.pool(seat.pool);
@@ -304,15 +304,17 @@ impl<W> TenantLevel<W> {
         if !seat.is_taken {
             return None;
         }
-        let is_costly = seat.pool == PoolKind::Costly;
-        if is_costly && self.recent.has_other_than(project, now) {
-            let until = now + Duration::from_micros(actual).min(HOLD_MAX);
-            self.held.insert((until, self.next_id, project));
-            self.next_id += 1;
-            return Some(until);
+        let behind = Duration::from_micros(background(instances));
+        let is_held = seat.pool == PoolKind::Costly || !behind.is_zero();
+        if !is_held || !self.recent.has_other_than(project, now) {
+            self.pool(seat.pool).fair.free_seat(project);
+            return None;
         }
-        self.pool(seat.pool).fair.free_seat(project);
-        None
+        let pool = self.pool(seat.pool);
+        let rest = pool.fair.rest_after(actual);
+        let until = now + behind + Duration::from_micros(rest).min(HOLD_MAX);
+        pool.held.insert((until, id, project));
+        Some(until)
     }
 
     /// Ends a request whose client has gone before it ran. It costs nothing, and nothing is learned.
@@ -338,14 +340,14 @@ impl<W> TenantLevel<W> {
     /// What a pool is doing.
     #[must_use]
     pub fn status(&self, pool: PoolKind) -> PoolStatus {
-        let (pool, held) = match pool {
-            PoolKind::Cheap => (&self.cheap, 0),
-            PoolKind::Costly => (&self.costly, self.held.len()),
+        let pool = match pool {
+            PoolKind::Cheap => &self.cheap,
+            PoolKind::Costly => &self.costly,
         };
         PoolStatus {
             seats: pool.fair.seats(),
             taken: pool.fair.taken(),
-            held,
+            held: pool.held.len(),
             waiting: pool.fair.waiting(),
             refused: pool.refused,
             timed_out: pool.timed_out,
@@ -384,11 +386,13 @@ impl<W> TenantLevel<W> {
 
     /// Frees the seats whose time is over.
     fn end_holds(&mut self, now: Duration) {
-        while let Some(&(until, _, project)) = self.held.first()
-            && until <= now
-        {
-            self.held.pop_first();
-            self.costly.fair.free_seat(project);
+        for pool in [&mut self.cheap, &mut self.costly] {
+            while let Some(&(until, _, project)) = pool.held.first()
+                && until <= now
+            {
+                pool.held.pop_first();
+                pool.fair.free_seat(project);
+            }
         }
     }
 }

@@ -279,7 +279,7 @@ fn a_newcomer_finds_room_in_a_full_queue() {
     };
     // Two projects take all seats, then three fill the queue with more than four each.
     let mut arrive = |project| level.arrive(request(project), Duration::ZERO, || project);
-    for project in [1, 1, 1, 2] {
+    for project in [1, 1, 2, 2] {
         assert!(matches!(arrive(project), Ok(Arrival::Started(_))));
     }
     for project in [1, 2, 3] {

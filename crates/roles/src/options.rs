@@ -337,7 +337,7 @@ options! {
         #[unit("requests")]
         operator_seats: Number<1, 1_000_000> = "4096";
         /// Requests of tenants that run at a time, of kinds that take less than a millisecond of a processor;
-        /// three quarters of them of one project. 0: four for each processor, at least eight.
+        /// half of them of one project. 0: four for each processor, at least eight.
         #[unit("requests")]
         tenant_seats: Number<0, 1_000_000> = "0";
         /// The same of kinds that take longer; all but one of them of one project. Keep it below

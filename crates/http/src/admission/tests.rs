@@ -83,11 +83,11 @@ impl Api for Service {
     }
 }
 
-/// Two seats for operators, four for tenants, of which one project has at most three.
+/// Two seats for operators, six for tenants, of which one project has at most three.
 fn service() -> Arc<Service> {
     let options = AdmissionOptions {
         operator_seats: 2,
-        tenant_seats: 4,
+        tenant_seats: 6,
         tenant_costly_seats: 2,
         queue_max: 2,
         ..AdmissionOptions::default()
@@ -186,25 +186,27 @@ async fn more_requests_than_may_wait_get_429_in_the_form_of_their_service() {
 async fn operators_and_health_are_served_while_the_seats_of_tenants_are_taken() {
     let service = service();
     let mut sent = Vec::new();
-    for token in ["a:one", "a:one", "a:one", "b:two", "b:two", "c:three"] {
+    for token in [
+        "a:one", "a:one", "a:one", "b:two", "b:two", "b:two", "b:two", "c:three",
+    ] {
         sent.push(send(&service, token).await);
     }
-    assert_eq!((service.begun(), service.waiting()), (4, 2));
+    assert_eq!((service.begun(), service.waiting()), (6, 2));
     let operator = send(&service, "admin").await;
-    assert_eq!(service.begun(), 5);
+    assert_eq!(service.begun(), 7);
     let health = handle(&service, request("a:one", "/healthz"), None).await;
     assert_eq!(health.status(), StatusCode::OK);
     let metrics = text(handle(&service, request("a:one", "/metrics"), None).await).await;
     for line in [
         "placewright_admission_seats{level=\"operators\"} 2",
         "placewright_admission_seats_taken{level=\"operators\"} 1",
-        "placewright_admission_seats_taken{level=\"tenants\"} 4",
+        "placewright_admission_seats_taken{level=\"tenants\"} 6",
         "placewright_admission_waiting{level=\"tenants\"} 2",
         "placewright_admission_refused_total{level=\"tenants-costly\"} 0",
     ] {
         assert!(metrics.contains(line), "{line} is not in {metrics}");
     }
-    service.ends.add_permits(7);
+    service.ends.add_permits(9);
     for sent in sent.into_iter().chain([operator]) {
         assert_eq!(sent.await.unwrap().status(), StatusCode::NO_CONTENT);
     }
