@@ -217,6 +217,6 @@ fn candidates(
         return Err("its host has no room for what it needs".to_owned());
     }
     let zone = scheduler.hosts().aggregates().zone(slot);
-    let found = found.into_iter();
+    let found = found.iter();
     Ok(found.map(|one| claim::candidate(zone, one)).collect())
 }

@@ -1,43 +1,10 @@
 //! The request id that every response carries, and the one that a caller may have sent.
 
-use std::cell::RefCell;
-
 use hyper::header::HeaderName;
 use uuid::Uuid;
 
 /// The header in which request ids travel.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
-
-/// Random bytes that are fetched from the system at once, because a system call for each request
-/// would cost more than the rest.
-const POOL_BYTES: usize = 1024;
-const UUID_BYTES: usize = size_of::<uuid::Bytes>();
-
-thread_local! {
-    static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_BYTES], left: 0 }) };
-}
-
-/// Random bytes, of which the last `left` are unused.
-struct Pool {
-    bytes: [u8; POOL_BYTES],
-    left: usize,
-}
-
-impl Pool {
-    /// A random UUID; each byte of the pool is used once.
-    fn uuid(&mut self) -> Uuid {
-        if self.left < UUID_BYTES {
-            if getrandom::fill(&mut self.bytes).is_err() {
-                return Uuid::new_v4();
-            }
-            self.left = POOL_BYTES;
-        }
-        self.left -= UUID_BYTES;
-        let mut bytes = uuid::Bytes::default();
-        bytes.copy_from_slice(&self.bytes[self.left..self.left + UUID_BYTES]);
-        uuid::Builder::from_random_bytes(bytes).into_uuid()
-    }
-}
 
 /// A request id: `req-` and a random UUID.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +15,7 @@ impl RequestId {
     pub(crate) fn new() -> Self {
         let mut text = [0; 40];
         text[..4].copy_from_slice(b"req-");
-        let uuid = POOL.with_borrow_mut(Pool::uuid);
+        let uuid = Uuid::new_v4();
         uuid.hyphenated().encode_lower(&mut text[4..]);
         Self(text)
     }

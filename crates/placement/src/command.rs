@@ -1,5 +1,7 @@
 //! Commands: the requests to change the state. Times and new UUIDs are part of the command.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use crate::group::{Distance, Level, Rule};
@@ -244,8 +246,9 @@ pub struct IntentRule {
 pub struct IntentCandidate {
     /// The host: the root of the tree that the consumer is put on.
     pub host: Uuid,
-    /// The amounts, also from descendants of the host and from sharing providers.
-    pub allocations: Vec<AllocationRequest>,
+    /// The amounts, also from descendants of the host and from sharing providers. They are shared,
+    /// because a candidate that a scheduler offers is also named by its claims.
+    pub allocations: Arc<[AllocationRequest]>,
 }
 
 /// The change of a provider's parent that an update demands.

@@ -373,7 +373,7 @@ fn rebuilt(table: &HostTable) -> HostTable {
         };
         let report = HostReport {
             facts: HostFacts {
-                names: state.names.clone(),
+                names: (*state.names).clone(),
                 platform: (*state.platform).clone(),
                 stats: state.stats.clone(),
             },

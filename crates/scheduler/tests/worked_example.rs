@@ -145,7 +145,7 @@ fn candidate(slot: usize, resources: &[(&str, i64)]) -> IntentCandidate {
     };
     IntentCandidate {
         host: host_uuid(slot),
-        allocations: vec![allocation],
+        allocations: [allocation].into(),
     }
 }
 

@@ -232,9 +232,9 @@ impl<'a> SelectionBody<'a> {
         let host = &offer.host;
         Some(Self {
             candidate: offer.candidate,
-            cell: host.cell,
-            host: &host.host,
-            node: &host.node,
+            cell: host.cell(),
+            host: &host.names.service_host,
+            node: &host.names.node,
             provider: host.provider,
             zone: host.zone.as_deref(),
             score: host.score,

@@ -27,9 +27,9 @@ pub(super) fn alternates(
             all.push(Vec::new());
             continue;
         };
-        let cell = place.offer.cell;
+        let cell = place.offer.cell();
         let mates = std::mem::take(&mut place.others).into_iter();
-        let mates = mates.filter(|offer| offer.cell == cell);
+        let mates = mates.filter(|offer| offer.cell() == cell);
         let (mut found, taken_too): (Vec<FeasibleHost>, Vec<FeasibleHost>) =
             mates.partition(|offer| !taken.contains(&offer.slot));
         if found.len() < wanted && place.are_all {
@@ -54,7 +54,7 @@ fn search(
 ) -> Vec<FeasibleHost> {
     let instance = ask.instances[index];
     let find = |count, without: &[u32]| {
-        let there = (place.offer.cell, without);
+        let there = (place.offer.cell(), without);
         let found = look::in_cell(shared, &ask.request, instance, count, there);
         // A request that was ranked once can be ranked again; at worst there are no alternates.
         found.map_or_else(|_| Vec::new(), |found| found.offers)

@@ -1,6 +1,6 @@
 //! The candidates that were offered and can still be claimed: limited in time and number.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -85,51 +85,74 @@ impl OfferedCandidate {
 }
 
 /// The store of candidates that can still be claimed.
+///
+/// Candidates expire in the order in which they were offered, so they lie in a queue. The UUID of a
+/// candidate is random except for its last 48 bits, which are its number in that order: so it is found
+/// by its position, without an index.
 #[derive(Debug)]
 pub(super) struct CandidateStore {
     options: KeepOptions,
-    by_uuid: HashMap<Uuid, OfferedCandidate>,
-    /// The candidates in the order in which they expire.
-    order: VecDeque<(Instant, Uuid)>,
+    candidates: VecDeque<StoredCandidate>,
+    /// The number of the first candidate in the queue.
+    first: u64,
 }
+
+/// A candidate in the store.
+#[derive(Debug)]
+struct StoredCandidate {
+    uuid: Uuid,
+    expires_at: Instant,
+    offered: OfferedCandidate,
+}
+
+/// The bits of a candidate's UUID that are its number: the node field of RFC 9562, section 4.
+const NUMBER_BITS: u128 = (1 << 48) - 1;
 
 impl CandidateStore {
     pub(super) fn new(options: KeepOptions) -> Self {
         Self {
             options,
-            by_uuid: HashMap::new(),
-            order: VecDeque::new(),
+            candidates: VecDeque::new(),
+            first: 0,
         }
     }
 
     /// Stores a candidate, and drops the oldest ones if there are too many. Returns the UUID by
     /// which it can be claimed.
-    pub(super) fn keep(&mut self, now: Instant, kept: OfferedCandidate) -> Uuid {
+    pub(super) fn keep(&mut self, now: Instant, offered: OfferedCandidate) -> Uuid {
         self.expire(now);
-        while self.order.len() >= self.options.candidates_max.max(1) {
-            if let Some((_, oldest)) = self.order.pop_front() {
-                self.by_uuid.remove(&oldest);
-            }
+        while self.candidates.len() >= self.options.candidates_max.max(1) {
+            self.drop_oldest();
         }
-        let uuid = Uuid::new_v4();
-        self.by_uuid.insert(uuid, kept);
-        self.order.push_back((now + self.options.time, uuid));
+        let number = u128::from(self.first) + self.candidates.len() as u128;
+        let random = Uuid::new_v4().as_u128();
+        let uuid = Uuid::from_u128((random & !NUMBER_BITS) | (number & NUMBER_BITS));
+        self.candidates.push_back(StoredCandidate {
+            uuid,
+            expires_at: now + self.options.time,
+            offered,
+        });
         uuid
     }
 
     /// A candidate, if it has not expired.
     pub(super) fn get(&mut self, now: Instant, uuid: Uuid) -> Option<&OfferedCandidate> {
         self.expire(now);
-        self.by_uuid.get(&uuid)
+        let number = uuid.as_u128() & NUMBER_BITS;
+        let index = number.wrapping_sub(u128::from(self.first)) & NUMBER_BITS;
+        let stored = self.candidates.get(usize::try_from(index).ok()?)?;
+        (stored.uuid == uuid).then_some(&stored.offered)
     }
 
     fn expire(&mut self, now: Instant) {
-        while let Some((until, uuid)) = self.order.front() {
-            if *until > now {
-                break;
-            }
-            self.by_uuid.remove(uuid);
-            self.order.pop_front();
+        while (self.candidates.front()).is_some_and(|oldest| oldest.expires_at <= now) {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if self.candidates.pop_front().is_some() {
+            self.first += 1;
         }
     }
 }
@@ -149,7 +172,7 @@ mod tests {
             rules: Arc::default(),
             candidate: IntentCandidate {
                 host: Uuid::nil(),
-                allocations: Vec::new(),
+                allocations: [].into(),
             },
             mappings: Vec::new(),
         }
@@ -190,9 +213,23 @@ mod tests {
                 .get(start + Duration::from_secs(15), third)
                 .is_some()
         );
-        assert_eq!(
-            offered_candidates.by_uuid.len(),
-            offered_candidates.order.len()
-        );
+        assert_eq!(offered_candidates.candidates.len(), 1);
+    }
+
+    #[test]
+    fn a_candidate_is_found_by_its_whole_uuid_only() {
+        let now = Instant::now();
+        let mut offered_candidates = CandidateStore::new(KeepOptions::default());
+        let uuids: Vec<Uuid> = (0..3)
+            .map(|_| offered_candidates.keep(now, some()))
+            .collect();
+        for uuid in &uuids {
+            assert!(offered_candidates.get(now, *uuid).is_some());
+            let guessed = Uuid::from_u128(uuid.as_u128() ^ (1 << 100));
+            assert!(offered_candidates.get(now, guessed).is_none());
+        }
+        for uuid in [Uuid::nil(), Uuid::max(), Uuid::new_v4()] {
+            assert!(offered_candidates.get(now, uuid).is_none());
+        }
     }
 }

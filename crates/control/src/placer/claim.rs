@@ -103,10 +103,10 @@ pub(super) fn ranked(
 
 /// A candidate in the conductor's form.
 #[must_use]
-pub fn candidate(zone: Option<&str>, found: IntentCandidate) -> Candidate {
-    let amounts = found.allocations.into_iter().map(|one| Amounts {
+pub fn candidate(zone: Option<&str>, found: &IntentCandidate) -> Candidate {
+    let amounts = found.allocations.iter().map(|one| Amounts {
         provider: one.provider,
-        resources: one.resources,
+        resources: one.resources.clone(),
     });
     Candidate {
         host: HostId(found.host),

@@ -448,7 +448,6 @@ impl Placing {
 
 fn in_conductors_form(selected: &Selected) -> Vec<placewright_conductor::Candidate> {
     let candidates = selected.candidates();
-    let formed =
-        candidates.map(|(offer, one)| claim::candidate(offer.zone.as_deref(), one.clone()));
+    let formed = candidates.map(|(offer, one)| claim::candidate(offer.zone.as_deref(), one));
     formed.collect()
 }

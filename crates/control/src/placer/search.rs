@@ -1,6 +1,9 @@
 //! One search of hosts for one instance.
 
+use std::sync::Arc;
+
 use placewright_placement::{ConsumerUuid, IntentCandidate, ProviderId, State};
+use placewright_scheduler::host_state::HostNames;
 use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::rank::Ranked;
 use placewright_scheduler::request::RequestSpec;
@@ -51,12 +54,8 @@ pub struct FeasibleHost {
     pub score: f64,
     /// Its root provider.
     pub provider: Uuid,
-    /// Its cell.
-    pub cell: Uuid,
-    /// The name of its compute service.
-    pub host: String,
-    /// The name of its compute node.
-    pub node: String,
+    /// The names of its compute service and node, and its cell.
+    pub names: Arc<HostNames>,
     /// Its availability zone.
     pub zone: Option<String>,
     /// The ways of allocating on the host; at least one.
@@ -74,6 +73,14 @@ pub struct CandidatesFound {
     pub are_all: bool,
     /// How the hosts were scored, if that was requested.
     pub weighing: Option<ScoreExplanation>,
+}
+
+impl FeasibleHost {
+    /// Its cell.
+    #[must_use]
+    pub fn cell(&self) -> Uuid {
+        self.names.cell
+    }
 }
 
 impl CandidatesFound {
@@ -190,7 +197,7 @@ impl Search<'_> {
                 Some(named) => named.next_if(|next| next.slot == one.slot).is_some(),
                 None => offers.len() < self.hosts,
             };
-            let first = offers.first().map(|first| first.cell);
+            let first = offers.first().map(FeasibleHost::cell);
             let host = scheduler.hosts().get(one.slot);
             let is_mate = host.map(|host| host.names.cell) == first;
             if !is_named {
@@ -222,10 +229,10 @@ impl Search<'_> {
         mut scope: Scope,
         offers: &mut Vec<FeasibleHost>,
     ) -> Result<bool, SelectRefusal> {
-        let Some(cell) = offers.first().map(|first| first.cell) else {
+        let Some(cell) = offers.first().map(FeasibleHost::cell) else {
             return Ok(false);
         };
-        let there = offers.iter().filter(|offer| offer.cell == cell).count();
+        let there = offers.iter().filter(|offer| offer.cell() == cell).count();
         let wanted = self.alternates.saturating_add(1);
         if there >= wanted || self.alternates == 0 {
             return Ok(false);
@@ -260,9 +267,7 @@ impl Search<'_> {
             slot: one.slot,
             score: one.score,
             provider: host.uuid,
-            cell: host.names.cell,
-            host: host.names.service_host.clone(),
-            node: host.names.node.clone(),
+            names: Arc::clone(&host.names),
             zone: hosts.aggregates().zone(one.slot).map(str::to_owned),
             candidates,
             mappings,

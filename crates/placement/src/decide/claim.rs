@@ -5,11 +5,33 @@ use uuid::Uuid;
 use super::Outcome;
 use super::ledger::{self, Current, Inventories, Ledger, OrderedProviders, RequestedAmount};
 use crate::change::Change;
-use crate::command::{ConsumerClaim, ConsumerGeneration};
+use crate::command::{AllocationRequest, ConsumerClaim, ConsumerGeneration};
 use crate::ids::{ConsumerUuid, Timestamp};
 use crate::refusal::Refusal;
 use crate::rows::Consumer;
 use crate::state::State;
+
+/// What the facts of a claim are made of, borrowed from the command.
+#[derive(Clone, Copy)]
+pub(super) struct ClaimView<'a> {
+    pub(super) consumer: ConsumerUuid,
+    pub(super) project: &'a str,
+    pub(super) user: &'a str,
+    pub(super) consumer_type: Option<&'a str>,
+    pub(super) allocations: &'a [AllocationRequest],
+}
+
+impl<'a> From<&'a ConsumerClaim> for ClaimView<'a> {
+    fn from(claim: &'a ConsumerClaim) -> Self {
+        Self {
+            consumer: claim.consumer,
+            project: &claim.project,
+            user: &claim.user,
+            consumer_type: claim.consumer_type.as_deref(),
+            allocations: &claim.allocations,
+        }
+    }
+}
 
 pub(super) fn claim(
     state: &State,
@@ -45,7 +67,8 @@ pub(super) fn decide_claims(
     }
     ledger.claim(state, &requested, inventories)?;
     let mut visited = OrderedProviders::default();
-    add_claims(state, consumers, &requested, at, &mut visited, changes);
+    let claims = consumers.iter().map(ClaimView::from);
+    add_claims(state, claims, &requested, at, &mut visited, changes);
     Ok(visited)
 }
 
@@ -69,21 +92,18 @@ pub(super) fn check_consumer_generation(
 }
 
 /// Adds the facts of claims that fit. `requested` has the amounts of all of them, in order.
-pub(super) fn add_claims(
+pub(super) fn add_claims<'a>(
     state: &State,
-    consumers: &[ConsumerClaim],
+    claims: impl Iterator<Item = ClaimView<'a>>,
     requested: &[RequestedAmount],
     at: Timestamp,
     visited: &mut OrderedProviders,
     changes: &mut Vec<Change>,
 ) {
     let mut unprocessed = requested;
-    for claim in consumers {
-        let count = claim
-            .allocations
-            .iter()
-            .map(|request| request.resources.len())
-            .sum();
+    for claim in claims {
+        let requests = claim.allocations.iter();
+        let count = requests.map(|request| request.resources.len()).sum();
         let (of_claim, others) = unprocessed.split_at(count);
         add_claim(state, claim, of_claim, at, visited, changes);
         unprocessed = others;
@@ -92,7 +112,7 @@ pub(super) fn add_claims(
 
 fn add_claim(
     state: &State,
-    claim: &ConsumerClaim,
+    claim: ClaimView<'_>,
     requested: &[RequestedAmount],
     at: Timestamp,
     visited: &mut OrderedProviders,
@@ -117,8 +137,8 @@ fn add_claim(
     changes.push(Change::ConsumerSet {
         consumer: claim.consumer,
         generation: existing.map_or(0, |consumer| consumer.generation) + 1,
-        project: claim.project.clone(),
-        user: claim.user.clone(),
+        project: claim.project.to_owned(),
+        user: claim.user.to_owned(),
         consumer_type: consumer_type(state, claim, existing),
         at,
         allocations: requested.iter().map(RequestedAmount::fact).collect(),
@@ -153,10 +173,10 @@ fn leave_host(
 
 fn consumer_type(
     state: &State,
-    claim: &ConsumerClaim,
+    claim: ClaimView<'_>,
     existing: Option<&Consumer>,
 ) -> Option<String> {
-    claim.consumer_type.clone().or_else(|| {
+    claim.consumer_type.map(str::to_owned).or_else(|| {
         let type_id = existing?.consumer_type?;
         Some(state.consumer_type_name(type_id).to_owned())
     })

@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::Outcome;
-use super::claim::{add_claims, check_consumer_generation, increment_generations};
+use super::claim::{ClaimView, add_claims, check_consumer_generation, increment_generations};
 use super::ledger::{self, Current, Ledger, OrderedProviders};
 use crate::change::Change;
-use crate::command::{ConsumerClaim, Intent, IntentCandidate};
+use crate::command::{Intent, IntentCandidate};
 use crate::group::{Group, Relation, Rule};
 use crate::ids::{ConsumerId, ConsumerUuid, ProviderId, Timestamp};
 use crate::refusal::Refusal;
@@ -141,18 +141,17 @@ impl IntentBatch<'_> {
         let host = self.state.provider_id(uuid);
         let host = host.ok_or(Refusal::AllocationProviderNotFound { uuid })?;
         self.check_rules(intent, host, group)?;
-        let claim = ConsumerClaim {
+        let claim = ClaimView {
             consumer: intent.consumer,
-            generation: intent.generation,
-            project: intent.project.clone(),
-            user: intent.user.clone(),
-            consumer_type: intent.consumer_type.clone(),
-            allocations: candidate.allocations.clone(),
+            project: &intent.project,
+            user: &intent.user,
+            consumer_type: intent.consumer_type.as_deref(),
+            allocations: &candidate.allocations,
         };
-        let mut claims = Vec::with_capacity(1 + intent.alongside.len());
-        claims.push(claim);
-        claims.extend(intent.alongside.iter().cloned());
-        let requests = claims.iter().flat_map(|claim| &claim.allocations);
+        let alongside = intent.alongside.iter().map(ClaimView::from);
+        let claims: SmallVec<[ClaimView<'_>; 2]> =
+            std::iter::once(claim).chain(alongside).collect();
+        let requests = claims.iter().flat_map(|claim| claim.allocations);
         let requested = ledger::resolve_requests(self.state, requests)?;
         self.ledger.mark();
         for consumer in claims
@@ -167,7 +166,7 @@ impl IntentBatch<'_> {
         }
         add_claims(
             self.state,
-            &claims,
+            claims.iter().copied(),
             &requested,
             self.at,
             &mut self.visited,

@@ -137,10 +137,11 @@ fn rule() -> impl Strategy<Value = Rule> {
 fn intent() -> impl Strategy<Value = Intent> {
     let candidate = (provider(), 1i64..12).prop_map(|(host, amount)| IntentCandidate {
         host,
-        allocations: vec![AllocationRequest {
+        allocations: [AllocationRequest {
             provider: host,
             resources: vec![("VCPU".into(), amount)],
-        }],
+        }]
+        .into(),
     });
     let candidates = prop::collection::vec(candidate, 0..4);
     (

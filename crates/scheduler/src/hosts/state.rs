@@ -15,8 +15,8 @@ use crate::hosts::platform::Platform;
 pub struct HostState {
     /// The compute node's UUID: that of its root provider.
     pub uuid: Uuid,
-    /// The names, cell and address of the host.
-    pub names: HostNames,
+    /// The names, cell and address of the host; shared with the answers that name it.
+    pub names: Arc<HostNames>,
     /// The hardware and hypervisor, shared by all hosts of the platform.
     pub platform: Arc<Platform>,
     /// Further statistics that the host reports, by name.
@@ -35,6 +35,8 @@ pub struct HostState {
     pub position: (u64, u64),
     /// By UUID: the instances on the host, and the pending ones.
     pub instances: BTreeMap<Uuid, HostInstance>,
+    /// How many of `instances` are pending.
+    pub(crate) pending: u32,
 }
 
 /// An instance in the state of its host.
@@ -51,12 +53,8 @@ pub struct HostInstance {
 impl HostState {
     /// The number of pending instances.
     #[must_use]
-    pub fn pending_count(&self) -> u32 {
-        let pending = self
-            .instances
-            .values()
-            .filter(|instance| instance.is_pending);
-        u32::try_from(pending.count()).unwrap_or(u32::MAX)
+    pub const fn pending_count(&self) -> u32 {
+        self.pending
     }
 
     /// The value of a metric, if the host reports it.

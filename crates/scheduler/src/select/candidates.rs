@@ -1,11 +1,13 @@
 //! The allocation candidates of a host for a request, in the form of a claim.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use placewright_placement::{
     AllocationRequest, CandidateQuery, CandidateView, HostSearch, IntentCandidate, ProviderId,
     State,
 };
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::Scheduler;
@@ -130,8 +132,9 @@ impl PartialOrd for TotalOrder {
 }
 
 /// The allocations of a candidate, grouped by provider.
-fn allocations(state: &State, candidate: &CandidateView<'_>) -> Vec<AllocationRequest> {
-    let mut allocations: Vec<AllocationRequest> = Vec::new();
+fn allocations(state: &State, candidate: &CandidateView<'_>) -> Arc<[AllocationRequest]> {
+    let mut allocations: SmallVec<[AllocationRequest; 4]> = SmallVec::new();
+    let classes_max = candidate.allocations().len();
     for allocation in candidate.allocations() {
         let Some(provider) = state.provider(allocation.provider) else {
             continue;
@@ -145,13 +148,17 @@ fn allocations(state: &State, candidate: &CandidateView<'_>) -> Vec<AllocationRe
             .filter(|last| last.provider == provider.uuid)
         {
             Some(last) => last.resources.push(amount),
-            None => allocations.push(AllocationRequest {
-                provider: provider.uuid,
-                resources: vec![amount],
-            }),
+            None => {
+                let mut resources = Vec::with_capacity(classes_max);
+                resources.push(amount);
+                allocations.push(AllocationRequest {
+                    provider: provider.uuid,
+                    resources,
+                });
+            }
         }
     }
-    allocations
+    Arc::from_iter(allocations)
 }
 
 fn mappings(state: &State, query: &CandidateQuery, candidate: &CandidateView<'_>) -> Mappings {

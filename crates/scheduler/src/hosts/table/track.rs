@@ -1,6 +1,7 @@
 //! Applies updates to the states of hosts, and updates the columns, sets and indexes with them.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use placewright_placement::Timestamp;
 use placewright_placement::slot_set::SlotSet;
@@ -87,12 +88,12 @@ impl HostTable {
     }
 
     fn replace_facts(&mut self, slot: Option<u32>, state: &mut HostState, facts: &HostFacts) {
-        if state.names != facts.names {
+        if *state.names != facts.names {
             if let Some(slot) = slot {
                 self.remove_names(slot, &state.names);
                 self.add_names(slot, &facts.names);
             }
-            state.names.clone_from(&facts.names);
+            state.names = Arc::new(facts.names.clone());
         }
         if *state.platform != facts.platform {
             state.platform = self.platforms.shared(&facts.platform);
@@ -152,6 +153,7 @@ impl HostTable {
         if let Some(slot) = slot {
             self.index_instance(slot, report.uuid, &instance);
         }
+        state.pending += u32::from(is_pending);
         state.instances.insert(report.uuid, instance);
     }
 
@@ -162,6 +164,7 @@ impl HostTable {
         if let Some(slot) = slot {
             self.unindex_instance(slot, uuid, &instance);
         }
+        state.pending -= u32::from(instance.is_pending);
         self.properties.remove_instance(&instance.properties);
     }
 
