@@ -27,6 +27,9 @@ const LISTS: [&str; 18] = [
 /// The end of `min_count` and `max_count`, the fields with which a body requests several servers.
 const COUNT_FIELD_END: &[u8] = b"_count\"";
 
+/// More servers than this are not built for one request.
+const INSTANCES_MAX: u32 = 1000;
+
 /// Whether a request is costly.
 pub(crate) fn is_costly(path: &str, method: &str, body: &[u8]) -> bool {
     match method {
@@ -39,6 +42,33 @@ pub(crate) fn is_costly(path: &str, method: &str, body: &[u8]) -> bool {
                         .any(|window| window == COUNT_FIELD_END)
         }
     }
+}
+
+/// How many servers a request asks to be built. It is an estimate of the request's cost, made before the
+/// body is parsed.
+pub(crate) fn instances(path: &str, method: &str, body: &[u8]) -> u32 {
+    if (path, method) != ("/servers", "POST") {
+        return 0;
+    }
+    let ends = body
+        .windows(COUNT_FIELD_END.len())
+        .enumerate()
+        .filter(|(_, window)| *window == COUNT_FIELD_END)
+        .map(|(start, _)| start + COUNT_FIELD_END.len());
+    let counts = ends.map(|end| number_after(&body[end..]));
+    counts.max().unwrap_or(1).clamp(1, INSTANCES_MAX)
+}
+
+/// The number behind the name of a field; 0 if it is none.
+fn number_after(text: &[u8]) -> u32 {
+    let is_before = |byte: &&u8| byte.is_ascii_whitespace() || matches!(byte, b':' | b'"');
+    let digits = text.iter().skip_while(is_before);
+    let digits = digits.take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number: u32, digit| {
+        number
+            .saturating_mul(10)
+            .saturating_add(u32::from(digit - b'0'))
+    })
 }
 
 #[cfg(test)]
@@ -70,5 +100,24 @@ mod tests {
         ] {
             assert_eq!(is_costly(path, method, body.as_bytes()), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn the_number_of_servers_is_read_before_the_body_is_parsed() {
+        for (body, expected) in [
+            (r#"{"server": {"name": "a"}}"#, 1),
+            (r#"{"server": {"min_count": 3, "max_count" : "20"}}"#, 20),
+            (r#"{"server": {"max_count": 100000000000}}"#, 1000),
+            (r#"{"server": {"max_count": null}}"#, 1),
+            (r#"{"server": {"max_count""#, 1),
+        ] {
+            assert_eq!(
+                instances("/servers", "POST", body.as_bytes()),
+                expected,
+                "{body}"
+            );
+        }
+        assert_eq!(instances("/servers", "GET", b""), 0);
+        assert_eq!(instances("/os-keypairs", "POST", b""), 0);
     }
 }

@@ -234,6 +234,15 @@ impl Api for ComputeService {
         }
     }
 
+    fn instances(&self, request: &MatchedRequest, body: &[u8]) -> u32 {
+        match &request.0 {
+            RequestTarget::Operation(matched) => {
+                cost::instances(matched.route.path, matched.operation.method, body)
+            }
+            RequestTarget::Versions { .. } | RequestTarget::Version { .. } => 0,
+        }
+    }
+
     fn run<'a>(
         self: &'a Arc<Self>,
         request: &'a MatchedRequest,

@@ -114,6 +114,13 @@ impl Identity {
         &self.parts.roles
     }
 
+    /// Whether this is an administrator or another service, and not a tenant.
+    pub fn is_operator_or_service(&self) -> bool {
+        self.roles_lower
+            .iter()
+            .any(|role| matches!(&**role, "admin" | "service"))
+    }
+
     /// Whether the identity has `role`, which must be in lower case.
     pub(crate) fn has_role_lower(&self, role: &str) -> bool {
         self.roles_lower

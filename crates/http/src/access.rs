@@ -64,7 +64,7 @@ impl Gateway {
 }
 
 /// The label of a method: only those in the table of routes, so that clients cannot create labels.
-fn method_label(method: &Method) -> &'static str {
+pub(crate) fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
         "PUT" => "PUT",

@@ -11,9 +11,12 @@ use hyper::body::{Body as HttpBody, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Uri};
+use placewright_admission::Kind;
 use placewright_audit_log::scope;
 use placewright_auth::Identity;
 
+use crate::access::method_label;
+use crate::admission::{Admission, Permit, RETRY_AFTER, Waiting, measure};
 use crate::audit::{self, AuditEntry, AuditResult};
 use crate::body::{self, Body, Content};
 use crate::date;
@@ -22,11 +25,12 @@ use crate::gateway::Gateway;
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
 use crate::pages::Page;
+use crate::peer_watch::PeerWatch;
 use crate::percent::latin1_path;
 use crate::reply::Reply;
 use crate::request_context::RequestContext;
 use crate::request_id::REQUEST_ID;
-use crate::server::{HttpService, Responding};
+use crate::server::{Client, HttpService, Responding};
 use crate::tls::scheme;
 
 /// Larger bodies take milliseconds to parse and to validate.
@@ -118,6 +122,12 @@ pub trait Api: Send + Sync + 'static {
     /// that serve connections.
     fn is_costly(&self, request: &Self::Request, body: &[u8]) -> bool;
 
+    /// How many instances a request asks to be built. What that costs behind the API is not measured.
+    fn instances(&self, request: &Self::Request, body: &[u8]) -> u32 {
+        let _ = (request, body);
+        0
+    }
+
     /// Carries out a routed request.
     fn run<'a>(
         self: &'a Arc<Self>,
@@ -146,7 +156,7 @@ pub trait Api: Send + Sync + 'static {
     }
 }
 
-/// Answers a request. Errors are responses too.
+/// Answers a request that came without a connection, or from this address. Errors are responses too.
 pub async fn handle<A: Api, B>(
     api: &Arc<A>,
     request: Request<B>,
@@ -156,9 +166,20 @@ where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
 {
+    handle_of(api, request, RequestContext::new(remote)).await
+}
+
+async fn handle_of<A: Api, B>(
+    api: &Arc<A>,
+    request: Request<B>,
+    mut exchange: RequestContext<A::Version>,
+) -> Response<Body>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: fmt::Display,
+{
     let (parts, mut body) = request.into_parts();
     let gateway = api.gateway();
-    let mut exchange = RequestContext::new(remote);
     if audit::writes(&parts.method) {
         exchange.audit = gateway.audit_entry(&parts, A::NAME);
     }
@@ -239,17 +260,55 @@ where
         }
     };
     let note = exchange.audit.as_ref().map(AuditEntry::note);
-    match identity {
-        Some(identity) if api.is_costly(&request, &content) => {
-            let (api, uri) = (Arc::clone(api), parts.uri.clone());
-            let caller = Arc::clone(&identity);
-            let work = async move { api.run(&request, &uri, Some(&caller), &content).await };
-            gateway.run_costly(&identity, scope(note, work)).await
-        }
-        identity => {
-            let running = api.run(&request, &parts.uri, identity.as_deref(), &content);
-            scope(note, running).await
-        }
+    let Some(identity) = identity else {
+        // Only what costs next to nothing is open to everybody.
+        let running = api.run(&request, &parts.uri, None, &content);
+        return scope(note, running).await;
+    };
+    let is_costly = api.is_costly(&request, &content);
+    let describe = || {
+        let kind = Kind {
+            service: A::NAME,
+            route: exchange.route(),
+            method: method_label(&parts.method),
+            is_declared_costly: is_costly,
+        };
+        (kind, api.instances(&request, &content))
+    };
+    let mut permit = match gateway.admit(&identity, describe) {
+        Admission::Now(permit) => permit,
+        Admission::Later(waiting) => unless_closed(waiting, exchange.watch.as_deref()).await?,
+    };
+    let busy_time = permit.busy_time();
+    if is_costly {
+        let (api, uri) = (Arc::clone(api), parts.uri.clone());
+        let caller = Arc::clone(&identity);
+        let work = async move { api.run(&request, &uri, Some(&caller), &content).await };
+        let work = scope(note, measure(busy_time, work));
+        permit.run(gateway.run_costly(&identity, work)).await
+    } else {
+        let running = api.run(&request, &parts.uri, Some(&identity), &content);
+        permit.run(scope(note, measure(busy_time, running))).await
+    }
+}
+
+/// Waits for a permit as long as the client keeps its connection open.
+async fn unless_closed<'a>(
+    waiting: Waiting<'a>,
+    watch: Option<&PeerWatch>,
+) -> ApiResult<Permit<'a>> {
+    let Some(watch) = watch else {
+        return waiting.await;
+    };
+    tokio::select! {
+        biased;
+        permit = waiting => permit,
+        // A client that has closed only its own direction still gets this.
+        () = watch.closed() => Err(ApiError::new(
+            429,
+            "The connection was closed while the request waited: it was not carried out.",
+        )
+        .with_retry_after(RETRY_AFTER)),
     }
 }
 
@@ -335,7 +394,8 @@ impl<A: Api> HttpService for A {
         self.gateway().stop();
     }
 
-    fn handle(self: Arc<Self>, request: Request<Incoming>, remote: SocketAddr) -> Responding {
-        Box::pin(async move { handle(&self, request, Some(remote)).await })
+    fn handle(self: Arc<Self>, request: Request<Incoming>, client: Client) -> Responding {
+        let context = RequestContext::of_client(client);
+        Box::pin(async move { handle_of(&self, request, context).await })
     }
 }

@@ -11,11 +11,13 @@ use hyper::body::Body as HttpBody;
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use parking_lot::RwLock;
+use placewright_admission::Kind;
 use placewright_audit_log::AuditLog;
 use placewright_auth::{AuthError, Authenticator, ForbiddenReason, Identity, Policy, Rule, Target};
 use prometheus_client::registry::Registry;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
+use crate::admission::{Admission, AdmissionControl};
 use crate::audit::AuditEntry;
 use crate::body::{self, Content};
 use crate::costly::{CostlyError, CostlyExecutor};
@@ -37,6 +39,8 @@ pub struct Gateway {
     /// Whether the services are about to stop: streams end, and they are not ready any more.
     stopping: watch::Sender<bool>,
     readiness: Readiness,
+    /// Which request runs next.
+    admission: AdmissionControl,
     /// The threads and queues for costly requests.
     costly: CostlyExecutor,
     /// The limit of memory for large responses.
@@ -74,6 +78,7 @@ impl Gateway {
             registry,
             stopping: watch::Sender::new(false),
             readiness: Box::new(|| None),
+            admission: AdmissionControl::default(),
             costly: CostlyExecutor::default(),
             authenticator,
             policy: RwLock::new(policy),
@@ -85,6 +90,13 @@ impl Gateway {
     #[must_use]
     pub fn with_costly_work(mut self, costly: CostlyExecutor) -> Self {
         self.costly = costly;
+        self
+    }
+
+    /// Shares admission control with others, or configures it.
+    #[must_use]
+    pub fn with_admission(mut self, admission: AdmissionControl) -> Self {
+        self.admission = admission;
         self
     }
 
@@ -241,6 +253,16 @@ impl Gateway {
             room: &self.bodies,
         };
         body::read(body, limits, || self.costly.caller_of(identity)).await
+    }
+
+    /// Lets a request be carried out, at once as long as its priority level has a free seat. `describe`
+    /// says what kind it is of, and how many instances it asks for.
+    pub(crate) fn admit(
+        &self,
+        identity: &Identity,
+        describe: impl FnOnce() -> (Kind, u32),
+    ) -> Admission<'_> {
+        self.admission.admit(identity, describe)
     }
 
     /// Runs a handler on the threads for costly requests, in its caller's turn.

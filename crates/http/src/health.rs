@@ -7,7 +7,7 @@
 use std::fmt;
 use std::future;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::body::Body;
 use crate::health_source::{HealthSource, METRICS_TYPE, metrics_text};
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
-use crate::server::{HttpService, Responding, Server};
+use crate::server::{Client, HttpService, Responding, Server};
 use crate::tls::TlsDoor;
 
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
@@ -154,7 +154,7 @@ impl HttpService for Health {
 
     fn stopping(&self) {}
 
-    fn handle(self: Arc<Self>, request: Request<Incoming>, _: SocketAddr) -> Responding {
+    fn handle(self: Arc<Self>, request: Request<Incoming>, _: Client) -> Responding {
         let response = self.answer(request.method(), request.uri().path());
         Box::pin(future::ready(response))
     }

@@ -3,13 +3,15 @@
 //! - [`Server`] accepts connections and serves HTTP/1.1 on them; [`Health`] is the listener for health checks.
 //! - [`TlsDoor`] is what a listener needs to speak TLS, [`TlsSession`] what a request can tell of it.
 //! - [`Gateway`] is what every request passes: identity, policies, limits of bodies, of large
-//!   responses and of costly work, CORS, metrics, and the access log.
+//!   responses and of costly work, admission control, CORS, metrics, and the access log.
+//! - [`AdmissionControl`] decides which request runs next, so that each project gets a fair share.
 //! - [`Api`] is what a service adds: its routes, its handlers, and the form of its errors. [`handle`]
 //!   is the one dispatcher, which takes a request through the gateway to a service and back.
 //!
 //! This crate knows neither resources nor the running control plane.
 
 mod access;
+mod admission;
 mod audit;
 mod body;
 mod cors;
@@ -26,6 +28,7 @@ mod memory_budget;
 mod metrics;
 mod options;
 mod pages;
+mod peer_watch;
 mod percent;
 mod polls;
 mod query;
@@ -38,6 +41,7 @@ mod tls;
 
 pub mod json;
 
+pub use admission::{AdmissionControl, LevelStatus};
 pub use body::{Body, Content};
 pub use cors::Cors;
 pub use costly::{Caller, CostlyError, CostlyExecutor, CostlyOptions};
@@ -51,9 +55,11 @@ pub use media::{content_type, require_json};
 pub use memory_budget::MemoryPermit;
 pub use metrics::HttpMetrics;
 pub use options::HttpOptions;
+pub use peer_watch::PeerWatch;
 pub use percent::{NotUtf8, decode, latin1_path};
+pub use placewright_admission::AdmissionOptions;
 pub use query::{Query, QueryError, Syntax};
 pub use reply::Reply;
 pub use request_context::RequestContext;
-pub use server::{HttpService, Responding, Server, Stopped, Successor};
+pub use server::{Client, HttpService, Responding, Server, Stopped, Successor};
 pub use tls::{ListenerTlsMetrics, TlsDoor, TlsMetrics, TlsSession, scheme};

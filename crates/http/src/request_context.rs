@@ -7,7 +7,9 @@ use std::time::Instant;
 use placewright_auth::Identity;
 
 use crate::audit::{AuditEntry, AuditResult, Ended};
+use crate::peer_watch::PeerWatch;
 use crate::request_id::RequestId;
+use crate::server::Client;
 
 /// The context of a request while it is handled. `V` is the microversion of the API.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub struct RequestContext<V = ()> {
     pub(crate) started: Instant,
     /// The client's address, if the request came over a network.
     pub(crate) remote: Option<SocketAddr>,
+    /// Notices that the client closes its connection, if the request came over one.
+    pub(crate) watch: Option<Arc<PeerWatch>>,
     pub(crate) request_id: RequestId,
     route: &'static str,
     version: Option<V>,
@@ -34,6 +38,7 @@ impl<V: Copy> RequestContext<V> {
         Self {
             started: Instant::now(),
             remote,
+            watch: None,
             request_id: RequestId::new(),
             route: "other",
             version: None,
@@ -43,6 +48,13 @@ impl<V: Copy> RequestContext<V> {
             audit: None,
             result: AuditResult::default(),
         }
+    }
+
+    /// The context of a new request of this client.
+    pub(crate) fn of_client(client: Client) -> Self {
+        let mut context = Self::new(Some(client.remote));
+        context.watch = Some(client.watch);
+        context
     }
 
     /// The request id that the response will carry.

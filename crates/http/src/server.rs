@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use crate::body::Body;
 use crate::metrics::HttpMetrics;
 use crate::options::HttpOptions;
+use crate::peer_watch::PeerWatch;
 use crate::tls::TlsDoor;
 
 /// How a server has stopped.
@@ -51,7 +52,16 @@ pub trait HttpService: Send + Sync + 'static {
     fn stopping(&self);
 
     /// Answers a request. Errors are responses too.
-    fn handle(self: Arc<Self>, request: Request<Incoming>, remote: SocketAddr) -> Responding;
+    fn handle(self: Arc<Self>, request: Request<Incoming>, client: Client) -> Responding;
+}
+
+/// The client at the other end of a connection.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// Its address.
+    pub remote: SocketAddr,
+    /// Notices that it closes the connection while its request waits.
+    pub watch: Arc<PeerWatch>,
 }
 
 /// Takes over the idle connections of a server that stops.

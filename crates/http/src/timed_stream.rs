@@ -12,6 +12,8 @@ use placewright_net::{ConnectionState, PeerTimer, TimerState};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use crate::peer_watch::{PeerWatch, Watchable};
+
 /// After the server has closed its side, it reads on for at most this long and this many bytes:
 /// otherwise unread data would make the system discard the response (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
@@ -57,6 +59,7 @@ pub(crate) struct TimedStream<S> {
     stream: S,
     times: Times,
     connection_state: Arc<ConnectionState>,
+    peer_watch: Arc<PeerWatch>,
     /// Since when the server has waited for the client.
     waiting_since: Option<Instant>,
     /// Whether part of a head has been read.
@@ -86,11 +89,17 @@ struct LingeringClose {
 impl<S> TimedStream<S> {
     /// Wraps a stream. The user of the stream marks `connection_state` as busy while a request is
     /// handled.
-    pub(crate) fn new(stream: S, times: Times, connection_state: Arc<ConnectionState>) -> Self {
+    pub(crate) fn new(
+        stream: S,
+        times: Times,
+        connection_state: Arc<ConnectionState>,
+        peer_watch: Arc<PeerWatch>,
+    ) -> Self {
         Self {
             stream,
             times,
             connection_state,
+            peer_watch,
             waiting_since: None,
             has_begun: false,
             begun_since: None,
@@ -229,7 +238,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
+impl<S: AsyncRead + AsyncWrite + Watchable + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -259,6 +268,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Hyper flushes whenever it has polled the request.
+        let this = &mut *self;
+        this.peer_watch.look(&mut this.stream, context);
         let result = Pin::new(&mut self.stream).poll_flush(context);
         self.watch(result, context)
     }

@@ -1,9 +1,9 @@
 //! The table of all options: one entry makes a key of the configuration file, an environment
 //! variable, a flag, a line of `--help` and a row of docs/configuration.md.
 //!
-//! Nothing else names an option: a new one is one entry in `options!` below, and is then read as
-//! a field of [`Options`].
+//! Nothing else names an option: a new one is one entry in `options!` below, read as a field of [`Options`].
 
+mod directories;
 mod kinds;
 mod spec;
 
@@ -326,6 +326,30 @@ options! {
         /// too. What has changed, and stays the same for one look more, is read again.
         #[unit("milliseconds")]
         reload_check_ms: Number<100, 3_600_000> = "5000";
+    }
+
+    /// Admission control of the REST services (docs/limits.md): callers with the role `admin` or `service`
+    /// have seats of their own, and all others share theirs fairly, by project and then by user.
+    admission: AdmissionControlOptions {
+        /// Whether there is any. Without it every request is carried out at once.
+        enabled: bool = "true";
+        /// Requests of administrators and services that run at a time. Further ones wait.
+        #[unit("requests")]
+        operator_seats: Number<1, 1_000_000> = "4096";
+        /// Requests of tenants that run at a time, of kinds that take less than a millisecond of a processor;
+        /// half of them of one project. 0: four for each processor, at least eight.
+        #[unit("requests")]
+        tenant_seats: Number<0, 1_000_000> = "0";
+        /// The same of kinds that take longer; all but one of them of one project. Keep it below
+        /// `placement.costly_running_max`. 0: one more than there are processors.
+        #[unit("requests")]
+        tenant_costly_seats: Number<0, 10_000> = "0";
+        /// Most requests of one project that wait. A further one gets 429.
+        #[unit("requests")]
+        queue_max: Number<1, 4_096> = "100";
+        /// Time for which a request waits before it gets 429.
+        #[unit("milliseconds")]
+        queue_time_ms: Number<10, 600_000> = "2000";
     }
 
     /// The store: where the journal is kept, how often it is summed up in a snapshot.
@@ -737,30 +761,6 @@ options! {
         /// What is logged: a level (`error`, `warn`, `info`, `debug`, `trace`), and exceptions for
         /// single parts, as in `info,placewright_http=debug`.
         filter: String = "info";
-    }
-}
-
-impl StoreOptions {
-    /// The store's directory, configured or default.
-    pub fn directory(&self) -> PathBuf {
-        let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
-        self.path.clone().unwrap_or_else(|| {
-            state()
-                .unwrap_or_else(|| PathBuf::from("placewright-data"))
-                .join("placement")
-        })
-    }
-}
-
-impl CellOptions {
-    /// The store's directory, configured or default.
-    pub fn directory(&self) -> PathBuf {
-        let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
-        self.store_path.clone().unwrap_or_else(|| {
-            state()
-                .unwrap_or_else(|| PathBuf::from("placewright-data"))
-                .join("cell")
-        })
     }
 }
 

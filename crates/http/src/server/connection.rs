@@ -19,8 +19,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpStream;
 
 use super::stream::Stream;
-use super::{ConnectionContext, ENDS, HANDS_OVER, HttpService, SERVES, ServerState};
+use super::{Client, ConnectionContext, ENDS, HANDS_OVER, HttpService, SERVES, ServerState};
 use crate::body::Body;
+use crate::peer_watch::PeerWatch;
 use crate::timed_stream::{TimedStream, Times};
 use crate::tls::{Opened, Patience, TlsSession};
 
@@ -81,10 +82,12 @@ impl ConnectionContext {
             write: options.write_timeout,
         };
         let connection_state = Arc::clone(counted.place.connection_state());
+        let peer_watch = Arc::new(PeerWatch::default());
         let io = TokioIo::new(TimedStream::new(
             stream,
             times,
             Arc::clone(&connection_state),
+            Arc::clone(&peer_watch),
         ));
         let can_move = session.is_none();
         let service = Arc::clone(&self.service);
@@ -94,7 +97,11 @@ impl ConnectionContext {
             if let Some(session) = &session {
                 request.extensions_mut().insert(Arc::clone(session));
             }
-            answer(Arc::clone(&service), Arc::clone(&busy), request, remote)
+            let client = Client {
+                remote,
+                watch: Arc::clone(&peer_watch),
+            };
+            answer(Arc::clone(&service), Arc::clone(&busy), request, client)
         });
         let connection = self.http.serve_connection(io, answer);
         let polls = self.service.metrics().polls.clone();
@@ -180,11 +187,11 @@ async fn answer(
     service: Arc<dyn HttpService>,
     connection_state: Arc<ConnectionState>,
     request: Request<Incoming>,
-    remote: SocketAddr,
+    client: Client,
 ) -> Result<Response<Body>, Infallible> {
     let response = match wrong_host(&request) {
         None => {
-            let answering = service.handle(request, remote);
+            let answering = service.handle(request, client);
             let answered = contain_panic(ContainedWork::HttpRequest, answering).await;
             answered.unwrap_or_else(|_| broken())
         }

@@ -8,6 +8,8 @@ use placewright_net::TlsStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::peer_watch::Watchable;
+
 /// What bytes of HTTP go over. One type for both, so that HTTP is compiled once.
 #[derive(Debug)]
 pub(super) enum Stream {
@@ -22,6 +24,17 @@ impl Stream {
         match self {
             Self::Plain(stream) => Some(stream),
             Self::Tls(_) => None,
+        }
+    }
+}
+
+impl Watchable for Stream {
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> bool {
+        match self {
+            Self::Plain(stream) => stream.poll_closed(context),
+            // What ends a TLS session comes before the end of the connection, encrypted, and only reading
+            // would tell it from a further request.
+            Self::Tls(_) => false,
         }
     }
 }

@@ -8,7 +8,7 @@ use placewright_auth::{
     AuthConfig, HttpBasicConfig, HttpBasicUser, KeystoneConfig, LimitsConfig, PolicyConfig, Secret,
     Strategy,
 };
-use placewright_http::{Cors, HttpOptions};
+use placewright_http::{AdmissionOptions, Cors, HttpOptions};
 use placewright_journal::SqliteOptions;
 use placewright_net::{HandshakeLimits, Limits};
 use placewright_rpc::ServeOptions;
@@ -43,6 +43,20 @@ pub(super) fn http(options: &Options) -> HttpOptions {
         answer_bytes_max: placement.answer_bytes_max.count(),
         answers_bytes_max: placement.answers_bytes_max.count(),
         bodies_bytes_max: placement.bodies_bytes_max.count(),
+    }
+}
+
+/// The options of admission control.
+pub(super) fn admission(options: &Options) -> AdmissionOptions {
+    let admission = &options.admission;
+    AdmissionOptions {
+        is_enabled: admission.enabled,
+        operator_seats: admission.operator_seats.count(),
+        tenant_seats: admission.tenant_seats.count(),
+        tenant_costly_seats: admission.tenant_costly_seats.count(),
+        queue_max: admission.queue_max.count(),
+        queue_time: milliseconds(admission.queue_time_ms),
+        ..AdmissionOptions::default()
     }
 }
 
@@ -273,6 +287,7 @@ mod tests {
             assert_eq!(format!("{converted:#?}"), format!("{default:#?}"));
         };
         assert_equal(&http(&options), &HttpOptions::default());
+        assert_equal(&admission(&options), &AdmissionOptions::default());
         assert_equal(&handshakes(&options), &HandshakeLimits::default());
         assert_equal(&placement(&options), &PlacementOptions::default());
         assert_equal(&candidate_retention(&options), &KeepOptions::default());

@@ -14,7 +14,9 @@ use placewright_control::{
     SchedulerHandle,
 };
 use placewright_engine::{Engine, Observer};
-use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped, TlsMetrics};
+use placewright_http::{
+    AdmissionControl, Gateway, HttpMetrics, HttpService, Server, Stopped, TlsMetrics,
+};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_secrets::Sealer;
 use placewright_tasks::Task;
@@ -29,9 +31,7 @@ use super::descriptors::{self, ConnectionLimits};
 use super::journal_metrics::JournalMetrics;
 use super::observer::LoggingObserver;
 use super::restart::{self, HandOver, InheritedSockets};
-use super::services::{
-    compute_api, http_server, placement_api, scheduler_api, with_threads_and_store,
-};
+use super::services::{complete_gateway, compute_api, http_server, placement_api, scheduler_api};
 use super::signals::wait_for_stop;
 use super::sockets::{ListeningSocket, Socket, Sockets};
 use super::tls::Tls;
@@ -71,6 +71,8 @@ pub(crate) struct RunningControl {
 /// The metrics of control's parts.
 struct Metrics {
     http: HttpMetrics,
+    /// Its metrics are read from it.
+    admission: AdmissionControl,
     tls: TlsMetrics,
     claims: ClaimMetrics,
     audits: AuditMetrics,
@@ -79,11 +81,14 @@ struct Metrics {
 
 impl Metrics {
     /// Creates and registers all metrics.
-    fn new() -> (Registry, Self) {
+    fn new(options: &Options) -> (Registry, Self) {
         let mut registry = Registry::default();
+        let admission = AdmissionControl::new(&option_conversion::admission(options));
+        admission.register(&mut registry);
         panics::register(&mut registry);
         let metrics = Self {
             http: HttpMetrics::new(&mut registry),
+            admission,
             tls: TlsMetrics::new(&mut registry),
             claims: ClaimMetrics::new(&mut registry),
             audits: AuditMetrics::new(&mut registry),
@@ -123,7 +128,7 @@ impl RunningControl {
         let limits = descriptors::of_control(options, cells);
         let mut inherited = InheritedSockets::find(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
-        let (mut registry, metrics) = Metrics::new();
+        let (mut registry, metrics) = Metrics::new(options);
         let sealer = sealer(options, cells, &sockets, &mut registry).await?;
         let observer = LoggingObserver(metrics.journal);
         let tls = checked.tls.open(options, &metrics.tls, &identity)?;
@@ -142,7 +147,7 @@ impl RunningControl {
             metrics.http,
             Arc::new(registry),
         );
-        let gateway = with_threads_and_store(gateway.with_audit_log(log), &threads, &placement);
+        let gateway = complete_gateway(gateway, (metrics.admission, log), &threads, &placement);
         let ranker = SchedulerHandle::new(engine.clone(), checked.scheduler);
         let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
         let service = placement_api(options, &gateway, placement);

@@ -6,8 +6,9 @@ use std::time::Duration;
 use placewright_api_compute::{ComputeOptions, ComputeService, Images, Limits};
 use placewright_api_placement::PlacementService;
 use placewright_api_scheduler::SchedulerService;
+use placewright_audit_log::AuditLog;
 use placewright_control::{Placement, Runtime, SchedulerHandle};
-use placewright_http::{Gateway, HttpService, Server};
+use placewright_http::{AdmissionControl, Gateway, HttpService, Server};
 
 use super::api_threads::ApiThreads;
 use super::descriptors::ConnectionLimits;
@@ -27,15 +28,19 @@ pub(super) fn http_server(
     server.with_tls(tls.door(section))
 }
 
-/// A gateway that runs costly requests on their threads, and reports when the store fails.
-pub(super) fn with_threads_and_store(
+/// A gateway with these parts, which runs costly requests on their threads, and reports when the store fails.
+pub(super) fn complete_gateway(
     gateway: Gateway,
+    (admission, audit_log): (AdmissionControl, Option<AuditLog>),
     threads: &ApiThreads,
     placement: &Placement,
 ) -> Arc<Gateway> {
     let store = placement.clone();
     let readiness = move || store.is_store_failing().then_some("the store fails\n");
-    let gateway = gateway.with_costly_work(threads.costly_work());
+    let gateway = gateway
+        .with_admission(admission)
+        .with_audit_log(audit_log)
+        .with_costly_work(threads.costly_work());
     Arc::new(gateway.with_readiness(readiness))
 }
 

@@ -1,0 +1,153 @@
+//! What kinds of requests cost, learned from what they took.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A kind of request. All texts are constants of the services' tables of routes, so there are few kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// The service, such as `compute`.
+    pub service: &'static str,
+    /// The path of the route as in the documentation.
+    pub route: &'static str,
+    /// The method.
+    pub method: &'static str,
+    /// Whether the service declares that it may take milliseconds.
+    pub is_declared_costly: bool,
+}
+
+/// What a request of an unknown kind is assumed to take.
+const GUESS: Duration = Duration::from_micros(100);
+const GUESS_IF_COSTLY: Duration = Duration::from_millis(5);
+
+/// What building one instance costs behind the API, where it is not measured: placing it, and recording
+/// it in control and its cell. `placewright bench boots` builds 3,300 a second on two processors.
+const INSTANCE_COST_US: u64 = 500;
+
+/// Requests that take at least this long of a processor are costly, in microseconds.
+const COSTLY_FROM_US: u64 = 1000;
+
+/// Kinds whose costs are known. The tables of routes have fewer; this is the bound if they ever do not.
+const KINDS_MAX: usize = 1024;
+
+/// What one request counts for at most: a minute.
+const COST_MAX_US: u64 = 60_000_000;
+
+/// The weight of a new measurement in the mean is one in so many.
+const MEAN_OVER: u64 = 8;
+
+/// The mean costs of kinds of requests, in microseconds of a processor.
+#[derive(Debug, Default)]
+pub(crate) struct CostTable {
+    /// By kind: the exponentially weighted mean of what one unit of a request took, in nanoseconds. A
+    /// request for several instances has a unit for each.
+    means_ns: BTreeMap<Kind, u64>,
+}
+
+impl CostTable {
+    /// What a request for so many instances is expected to cost, at least 1.
+    pub(crate) fn estimate(&self, kind: Kind, instances: u32) -> u64 {
+        (self.busy(kind, instances) + background(instances)).clamp(1, COST_MAX_US)
+    }
+
+    /// Whether a request is costly: by itself, or by what it begins behind the API.
+    pub(crate) fn is_costly(&self, kind: Kind, instances: u32) -> bool {
+        self.busy(kind, instances).max(background(instances)) >= COSTLY_FROM_US
+    }
+
+    /// For how long a request is expected to keep a processor busy.
+    fn busy(&self, kind: Kind, instances: u32) -> u64 {
+        let mean_ns = match self.means_ns.get(&kind) {
+            Some(mean) => *mean,
+            None => guess_ns(kind),
+        };
+        mean_ns.saturating_mul(units(instances)) / 1000
+    }
+
+    /// What a request cost that kept a processor busy for this time.
+    pub(crate) fn actual(instances: u32, busy: Duration) -> u64 {
+        let busy = u64::try_from(busy.as_micros()).unwrap_or(u64::MAX);
+        busy.saturating_add(background(instances))
+            .clamp(1, COST_MAX_US)
+    }
+
+    /// Learns from a request.
+    pub(crate) fn learn(&mut self, kind: Kind, instances: u32, busy: Duration) {
+        if self.means_ns.len() >= KINDS_MAX && !self.means_ns.contains_key(&kind) {
+            return;
+        }
+        let busy_ns = u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX);
+        let measured = busy_ns.min(COST_MAX_US * 1000) / units(instances);
+        let mean = self.means_ns.entry(kind).or_insert_with(|| guess_ns(kind));
+        *mean = (*mean * (MEAN_OVER - 1) + measured) / MEAN_OVER;
+    }
+}
+
+fn guess_ns(kind: Kind) -> u64 {
+    let guess = match kind.is_declared_costly {
+        true => GUESS_IF_COSTLY,
+        false => GUESS,
+    };
+    u64::try_from(guess.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn units(instances: u32) -> u64 {
+    u64::from(instances.max(1))
+}
+
+/// What a request for so many instances costs behind the API.
+pub(crate) fn background(instances: u32) -> u64 {
+    u64::from(instances) * INSTANCE_COST_US
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHEAP: Kind = Kind {
+        service: "compute",
+        route: "/servers/{server_id}",
+        method: "GET",
+        is_declared_costly: false,
+    };
+
+    #[test]
+    fn costs_begin_with_a_guess_and_follow_what_is_measured() {
+        let mut costs = CostTable::default();
+        assert_eq!(costs.estimate(CHEAP, 0), 100);
+        let costly = Kind {
+            is_declared_costly: true,
+            ..CHEAP
+        };
+        assert_eq!(costs.estimate(costly, 0), 5000);
+        for _ in 0..50 {
+            costs.learn(CHEAP, 0, Duration::from_millis(3));
+        }
+        let learned = costs.estimate(CHEAP, 0);
+        assert!((2900..=3000).contains(&learned), "{learned}");
+        assert_eq!(costs.estimate(costly, 0), 5000, "kinds are apart");
+    }
+
+    #[test]
+    fn several_instances_cost_several_times_as_much() {
+        let mut costs = CostTable::default();
+        for _ in 0..50 {
+            costs.learn(CHEAP, 10, Duration::from_millis(1));
+        }
+        let [one, many] = [1, 1000].map(|instances| costs.estimate(CHEAP, instances));
+        assert!((550..=650).contains(&one), "{one}");
+        assert!((550_000..=650_000).contains(&many), "{many}");
+        assert_eq!(CostTable::actual(2, Duration::from_micros(30)), 1030);
+        assert_eq!([1, 2].map(|n| costs.is_costly(CHEAP, n)), [false, true]);
+    }
+
+    #[test]
+    fn no_measurement_overflows() {
+        let mut costs = CostTable::default();
+        for _ in 0..100 {
+            costs.learn(CHEAP, 0, Duration::MAX);
+        }
+        assert!(costs.estimate(CHEAP, u32::MAX) > 0);
+        assert!(CostTable::actual(u32::MAX, Duration::MAX) > 0);
+    }
+}

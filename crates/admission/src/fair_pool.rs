@@ -1,0 +1,399 @@
+//! Seats that projects share fairly: start-time fair queueing (Goyal, Vin and Cheng, 1996), with one flow
+//! for each project and, within it, one for each user.
+//!
+//! A flow has a virtual start, which grows by the virtual cost of each of its requests that runs. The next
+//! request to run is the first one of the flow with the smallest virtual start. The virtual time is the
+//! start of the request that ran last. A flow that becomes active begins at the virtual time at the
+//! earliest, so nobody saves up a share.
+//!
+//! The virtual cost of a request is its estimated cost multiplied by the requests that its project (for the
+//! nested flows: its user) has open when it arrives, itself included. So whoever keeps many requests open
+//! advances faster and is served less often: more connections gain nothing.
+//!
+//! A project that sends one request after the other may be ahead of the others by a bounded lead. Without
+//! it, such a project would wait for one request of each other project whenever it has used what they
+//! use in a turn, and how much that is depends on their crowds.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How many flows without open requests are remembered because of what they have used.
+const IDLE_FLOWS_MAX: usize = 1024;
+
+/// Idle flows are looked through when so many more are known.
+const FORGET_EVERY: usize = 1024;
+
+/// The lead of a project with one open request: so many times its cost, and so many microseconds at most.
+const LEAD_REQUESTS: u64 = 64;
+const LEAD_MAX_US: u64 = 50_000;
+
+/// Whose request it is, and what it costs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    pub(crate) project: u64,
+    pub(crate) user: u64,
+    /// The estimated cost in microseconds.
+    pub(crate) cost: u64,
+    /// How many requests the project has open, with this one.
+    pub(crate) crowd: u64,
+}
+
+impl Share {
+    fn virtual_cost(&self) -> u64 {
+        self.cost.saturating_mul(self.crowd)
+    }
+
+    fn lead(&self) -> u64 {
+        match self.crowd {
+            1 => self.cost.saturating_mul(LEAD_REQUESTS).min(LEAD_MAX_US),
+            _ => 0,
+        }
+    }
+}
+
+/// The place of a flow among those that are ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// When its request runs, this is the virtual time.
+    virtual_start: u64,
+    virtual_cost: u64,
+    /// Grows from each flow that becomes ready to the next one.
+    order: u64,
+}
+
+/// A pool of seats, and the requests that wait for one. `W` is kept for each that waits.
+#[derive(Debug)]
+pub(crate) struct FairPool<W> {
+    seats: usize,
+    /// The most seats that one project has at a time.
+    seats_per_project: usize,
+    taken: usize,
+    waiting: usize,
+    virtual_time: u64,
+    /// The largest virtual start of any flow.
+    latest_start: u64,
+    flows: BTreeMap<u64, Flow<W>>,
+    /// The flows that have a request to run and may have another seat.
+    ready: BTreeSet<(Rank, u64)>,
+    next_order: u64,
+    forget_at: usize,
+}
+
+/// The flow of one project.
+#[derive(Debug)]
+struct Flow<W> {
+    virtual_start: u64,
+    /// The seats that the project has.
+    taken: usize,
+    waiting: usize,
+    users: BTreeMap<u64, UserFlow<W>>,
+    users_virtual_time: u64,
+    /// Its rank if it is ready.
+    ready: Option<Rank>,
+}
+
+/// The flow of one user of a project, as long as the user has open requests.
+#[derive(Debug)]
+struct UserFlow<W> {
+    virtual_start: u64,
+    open: u64,
+    queue: VecDeque<WaitingRequest<W>>,
+}
+
+#[derive(Debug)]
+struct WaitingRequest<W> {
+    id: u64,
+    share: Share,
+    user_cost: u64,
+    waiter: W,
+}
+
+impl<W> Default for Flow<W> {
+    fn default() -> Self {
+        Self {
+            virtual_start: 0,
+            taken: 0,
+            waiting: 0,
+            users: BTreeMap::new(),
+            users_virtual_time: 0,
+            ready: None,
+        }
+    }
+}
+
+impl<W> Flow<W> {
+    /// The user whose request is next.
+    fn next_user(&self) -> Option<u64> {
+        let waiting = self.users.iter().filter_map(|(user, flow)| {
+            let first = flow.queue.front()?;
+            Some((flow.virtual_start, first.id, *user))
+        });
+        waiting.min().map(|(.., user)| user)
+    }
+
+    /// The request that is next.
+    fn next_request(&self) -> Option<&WaitingRequest<W>> {
+        self.users.get(&self.next_user()?)?.queue.front()
+    }
+
+    /// Counts a request of a user as open; its virtual cost among those of the project's users.
+    fn open(&mut self, share: &Share) -> u64 {
+        let start = self.users_virtual_time;
+        let user = self.users.entry(share.user).or_insert_with(|| UserFlow {
+            virtual_start: start,
+            open: 0,
+            queue: VecDeque::new(),
+        });
+        user.open += 1;
+        share.cost.saturating_mul(user.open)
+    }
+
+    /// Charges a user for a request that runs now.
+    fn start_user(&mut self, user: u64, cost: u64) {
+        if let Some(user) = self.users.get_mut(&user) {
+            self.users_virtual_time = self.users_virtual_time.max(user.virtual_start);
+            user.virtual_start = self.users_virtual_time.saturating_add(cost);
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.taken == 0 && self.users.is_empty()
+    }
+}
+
+impl<W> FairPool<W> {
+    pub(crate) fn new(seats: usize, seats_per_project: usize) -> Self {
+        let seats = seats.max(1);
+        Self {
+            seats,
+            seats_per_project: seats_per_project.clamp(1, seats),
+            taken: 0,
+            waiting: 0,
+            virtual_time: 0,
+            latest_start: 0,
+            flows: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            next_order: 0,
+            forget_at: FORGET_EVERY,
+        }
+    }
+
+    pub(crate) fn seats(&self) -> usize {
+        self.seats
+    }
+
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// How many projects it knows.
+    pub(crate) fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// How many requests of a project wait.
+    pub(crate) fn waiting_of(&self, project: u64) -> usize {
+        self.flows.get(&project).map_or(0, |flow| flow.waiting)
+    }
+
+    /// Takes a seat for a new request, if one is free for its project.
+    pub(crate) fn try_start(&mut self, share: Share) -> bool {
+        let of_project = self.flows.get(&share.project).map_or(0, |flow| flow.taken);
+        // Nobody is passed over: while a seat is free, nobody waits whose project may have another one.
+        if self.taken >= self.seats || of_project >= self.seats_per_project {
+            return false;
+        }
+        let virtual_time = self.virtual_time;
+        let flow = self.flow(share.project);
+        flow.virtual_start = flow.virtual_start.max(virtual_time);
+        let virtual_start = flow.virtual_start.saturating_sub(share.lead());
+        let user_cost = flow.open(&share);
+        flow.start_user(share.user, user_cost);
+        self.virtual_time = virtual_time.max(virtual_start);
+        self.start(share);
+        true
+    }
+
+    /// Adds a request to the queue of its project. `id` grows from each request to the next one.
+    pub(crate) fn wait(&mut self, id: u64, share: Share, waiter: W) {
+        let virtual_time = self.virtual_time;
+        let flow = self.flow(share.project);
+        let user_cost = flow.open(&share);
+        if flow.waiting == 0 {
+            flow.virtual_start = flow.virtual_start.max(virtual_time);
+        }
+        flow.waiting += 1;
+        if let Some(user) = flow.users.get_mut(&share.user) {
+            user.queue.push_back(WaitingRequest {
+                id,
+                share,
+                user_cost,
+                waiter,
+            });
+        }
+        self.waiting += 1;
+        self.settle(share.project);
+    }
+
+    /// Lets the next request run, if a seat is free for one.
+    pub(crate) fn next(&mut self) -> Option<W> {
+        if self.taken >= self.seats {
+            return None;
+        }
+        let (rank, project) = *self.ready.first()?;
+        let flow = self.flows.get_mut(&project)?;
+        let user = flow.next_user()?;
+        let request = flow.users.get_mut(&user)?.queue.pop_front()?;
+        flow.waiting -= 1;
+        flow.start_user(user, request.user_cost);
+        self.waiting -= 1;
+        self.virtual_time = self.virtual_time.max(rank.virtual_start);
+        self.start(request.share);
+        Some(request.waiter)
+    }
+
+    /// Takes a waiting request out of its queue, and counts it as not open any more.
+    pub(crate) fn remove(&mut self, id: u64, project: u64, user: u64) -> Option<W> {
+        let flow = self.flows.get_mut(&project)?;
+        let queue = &mut flow.users.get_mut(&user)?.queue;
+        let place = queue.iter().position(|request| request.id == id)?;
+        let request = queue.remove(place)?;
+        flow.waiting -= 1;
+        self.waiting -= 1;
+        self.close(project, user);
+        self.settle(project);
+        Some(request.waiter)
+    }
+
+    /// Takes the newest request of the project with the longest queue out, if that queue is longer than
+    /// this.
+    pub(crate) fn remove_from_longest(&mut self, longer_than: usize) -> Option<(u64, W)> {
+        let longest = self.flows.iter().max_by_key(|(_, flow)| flow.waiting);
+        let (project, flow) = longest.filter(|(_, flow)| flow.waiting > longer_than)?;
+        let newest = flow.users.iter().filter_map(|(user, flow)| {
+            let last = flow.queue.back()?;
+            Some((last.id, *user))
+        });
+        let ((id, user), project) = (newest.max()?, *project);
+        Some((project, self.remove(id, project, user)?))
+    }
+
+    /// Counts a request that ran as not open any more. Its seat is given back by [`Self::free_seat`].
+    pub(crate) fn close(&mut self, project: u64, user: u64) {
+        let Some(flow) = self.flows.get_mut(&project) else {
+            return;
+        };
+        if let Some(of_user) = flow.users.get_mut(&user) {
+            of_user.open -= 1;
+            if of_user.open == 0 {
+                flow.users.remove(&user);
+            }
+        }
+    }
+
+    /// Gives a seat of a project back.
+    pub(crate) fn free_seat(&mut self, project: u64) {
+        let Some(flow) = self.flows.get_mut(&project) else {
+            return;
+        };
+        flow.taken -= 1;
+        self.taken -= 1;
+        if self.taken == 0 && self.waiting == 0 {
+            // The end of a busy period: what everybody has used is forgotten.
+            self.virtual_time = self.latest_start;
+        }
+        self.settle(project);
+    }
+
+    /// For how long a seat rests after a request that cost this. With the seats that one project may have
+    /// it is as long again, so that half of the processors are used. When projects together have more
+    /// seats, it is longer in such a way that they, too, use that much in all.
+    pub(crate) fn rest_after(&self, cost: u64) -> u64 {
+        let [taken, of_project] =
+            [self.taken, self.seats_per_project].map(|seats| u64::try_from(seats).unwrap_or(1));
+        let more = (2 * taken).saturating_sub(of_project).max(of_project);
+        cost.saturating_mul(more) / of_project
+    }
+
+    /// Charges a project more, or less, than what was estimated. Nothing if it is not known.
+    pub(crate) fn charge(&mut self, project: u64, more: i64) {
+        if let Some(flow) = self.flows.get_mut(&project) {
+            flow.virtual_start = flow
+                .virtual_start
+                .max(self.virtual_time)
+                .saturating_add_signed(more);
+            self.latest_start = self.latest_start.max(flow.virtual_start);
+            self.settle(project);
+        }
+    }
+
+    /// Takes a seat, and charges the project.
+    fn start(&mut self, share: Share) {
+        if let Some(flow) = self.flows.get_mut(&share.project) {
+            flow.taken += 1;
+            self.taken += 1;
+            let start = flow.virtual_start.max(self.virtual_time);
+            flow.virtual_start = start.saturating_add(share.virtual_cost());
+            self.latest_start = self.latest_start.max(flow.virtual_start);
+        }
+        self.settle(share.project);
+    }
+
+    /// Brings the set of flows that are ready up to date with one of them.
+    fn settle(&mut self, project: u64) {
+        let Some(flow) = self.flows.get_mut(&project) else {
+            return;
+        };
+        if let Some(rank) = flow.ready.take() {
+            self.ready.remove(&(rank, project));
+        }
+        if flow.taken >= self.seats_per_project {
+            return;
+        }
+        // Not to have had a seat because the project had too many is no credit.
+        flow.virtual_start = flow.virtual_start.max(self.virtual_time);
+        let Some(request) = flow.next_request() else {
+            return;
+        };
+        let start = flow.virtual_start.saturating_sub(request.share.lead());
+        let rank = Rank {
+            virtual_start: start.max(self.virtual_time),
+            virtual_cost: request.share.virtual_cost(),
+            order: self.next_order,
+        };
+        self.next_order += 1;
+        flow.ready = Some(rank);
+        self.ready.insert((rank, project));
+    }
+
+    /// The flow of a project, which is made if it is not known.
+    fn flow(&mut self, project: u64) -> &mut Flow<W> {
+        if self.flows.len() >= self.forget_at && !self.flows.contains_key(&project) {
+            self.forget_idle();
+        }
+        self.flows.entry(project).or_default()
+    }
+
+    /// Forgets idle flows, but for those that are farthest ahead of the virtual time.
+    fn forget_idle(&mut self) {
+        let virtual_time = self.virtual_time;
+        let mut ahead: Vec<u64> = self
+            .flows
+            .values()
+            .filter(|flow| flow.is_idle() && flow.virtual_start > virtual_time)
+            .map(|flow| flow.virtual_start)
+            .collect();
+        let mut remembered_from = virtual_time + 1;
+        if ahead.len() > IDLE_FLOWS_MAX {
+            let place = ahead.len() - IDLE_FLOWS_MAX;
+            let (_, start, _) = ahead.select_nth_unstable(place);
+            remembered_from = *start + 1;
+        }
+        self.flows
+            .retain(|_, flow| !flow.is_idle() || flow.virtual_start >= remembered_from);
+        self.forget_at = self.flows.len() + FORGET_EVERY;
+    }
+}

@@ -1,0 +1,27 @@
+//! Admission control of the REST services, on the model of Kubernetes' API Priority and Fairness: which
+//! request runs now, which waits, and which is refused.
+//!
+//! Requests belong to priority levels. Each level has its own *seats*, the number of requests that run at
+//! a time, so that no level takes those of another one.
+//!
+//! - Health and metrics are never queued, and do not come here. Nor do the roles, which use gRPC.
+//! - [`SeatCounter`] is the level of operators and services. Taking a free seat is one atomic operation.
+//! - [`TenantLevel`] is the level of tenants. Projects get fair shares of its seats, and the users of
+//!   a project get fair shares of what the project gets.
+//!
+//! This crate is pure: it has no clock, no I/O and no threads. Times are passed in, as the time since any
+//! moment that the caller chose once.
+
+mod cost;
+mod fair_pool;
+mod options;
+mod recent_projects;
+mod seat_counter;
+mod tenant_level;
+
+pub use cost::Kind;
+pub use options::{AdmissionOptions, Seats};
+pub use seat_counter::{Entrance, Exit, SeatCounter};
+pub use tenant_level::{
+    Arrival, Departure, IncomingRequest, PoolKind, PoolStatus, Refusal, Seat, TenantLevel, Ticket,
+};

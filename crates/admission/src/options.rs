@@ -1,0 +1,74 @@
+//! The sizes of the priority levels.
+
+use std::time::Duration;
+
+/// Tenants' cheap requests that run at a time, for each processor: while one waits for the disk, others
+/// compute.
+const CHEAP_PER_PROCESSOR: usize = 4;
+const CHEAP_MIN: usize = 8;
+
+/// The options of admission control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdmissionOptions {
+    /// Whether there is any. Without it every request runs at once.
+    pub is_enabled: bool,
+    /// Requests of operators and services that run at a time.
+    pub operator_seats: usize,
+    /// Cheap requests of tenants that run at a time; 0: four for each processor, at least eight.
+    pub tenant_seats: usize,
+    /// Costly requests of tenants that run at a time; 0: one more than there are processors, or one if
+    /// there is one.
+    pub tenant_costly_seats: usize,
+    /// Requests of one project that wait.
+    pub queue_max: usize,
+    /// Requests of a level that wait, in all.
+    pub queue_total_max: usize,
+    /// For how long a request waits.
+    pub queue_time: Duration,
+}
+
+impl Default for AdmissionOptions {
+    fn default() -> Self {
+        Self {
+            is_enabled: true,
+            operator_seats: 4096,
+            tenant_seats: 0,
+            tenant_costly_seats: 0,
+            queue_max: 100,
+            queue_total_max: 4096,
+            queue_time: Duration::from_secs(2),
+        }
+    }
+}
+
+impl AdmissionOptions {
+    /// The seats of a machine with so many processors.
+    #[must_use]
+    pub fn seats(&self, processors: usize) -> Seats {
+        let processors = processors.max(1);
+        let cheap = match self.tenant_seats {
+            0 => (processors * CHEAP_PER_PROCESSOR).max(CHEAP_MIN),
+            seats => seats,
+        };
+        let costly = match self.tenant_costly_seats {
+            0 => (processors + 1).min(2 * processors - 1),
+            seats => seats,
+        };
+        Seats {
+            operators: self.operator_seats.max(1),
+            cheap,
+            costly,
+        }
+    }
+}
+
+/// The number of seats of each priority level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seats {
+    /// Of operators and services.
+    pub operators: usize,
+    /// Of tenants, for cheap requests.
+    pub cheap: usize,
+    /// Of tenants, for costly requests.
+    pub costly: usize,
+}

@@ -1,0 +1,52 @@
+//! Whether other projects than one have sent requests lately.
+
+use std::time::Duration;
+
+/// For how long a project counts as present after its last request. One that waits for each answer before
+/// it sends its next request is present all the time.
+const PRESENT_FOR: Duration = Duration::from_secs(1);
+
+/// The two projects whose requests came last.
+#[derive(Debug, Default)]
+pub(crate) struct RecentProjects {
+    last: Option<(u64, Duration)>,
+    last_of_another: Option<(u64, Duration)>,
+}
+
+impl RecentProjects {
+    /// Notes a request of a project.
+    pub(crate) fn note(&mut self, project: u64, now: Duration) {
+        if self.last.is_some_and(|(last, _)| last != project) {
+            self.last_of_another = self.last;
+        }
+        self.last = Some((project, now));
+    }
+
+    /// Whether another project is present.
+    pub(crate) fn has_other_than(&self, project: u64, now: Duration) -> bool {
+        [self.last, self.last_of_another]
+            .into_iter()
+            .flatten()
+            .any(|(other, at)| other != project && now.saturating_sub(at) < PRESENT_FOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_present_for_a_second() {
+        let mut projects = RecentProjects::default();
+        let at = Duration::from_millis;
+        projects.note(1, at(0));
+        assert!(!projects.has_other_than(1, at(0)));
+        assert!(projects.has_other_than(2, at(999)));
+        projects.note(2, at(100));
+        projects.note(2, at(200));
+        assert!(projects.has_other_than(1, at(1199)));
+        assert!(!projects.has_other_than(1, at(1200)));
+        assert!(projects.has_other_than(2, at(999)));
+        assert!(!projects.has_other_than(2, at(1000)));
+    }
+}

@@ -1,0 +1,296 @@
+//! What holds whatever requests come and however they end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use placewright_admission::{
+    AdmissionOptions, Arrival, Departure, IncomingRequest, Kind, PoolKind, Refusal, Seat, Seats,
+    TenantLevel, Ticket,
+};
+use proptest::prelude::*;
+
+const SEATS: Seats = Seats {
+    operators: 1,
+    cheap: 4,
+    costly: 3,
+};
+const QUEUE_MAX: usize = 5;
+const QUEUE_TOTAL_MAX: usize = 12;
+
+fn kind(is_declared_costly: bool) -> Kind {
+    Kind {
+        service: "compute",
+        route: "/servers",
+        method: "GET",
+        is_declared_costly,
+    }
+}
+
+fn options() -> AdmissionOptions {
+    AdmissionOptions {
+        queue_max: QUEUE_MAX,
+        queue_total_max: QUEUE_TOTAL_MAX,
+        ..AdmissionOptions::default()
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    Arrive {
+        project: u64,
+        user: u64,
+        is_costly: bool,
+    },
+    Finish {
+        which: usize,
+        busy_us: u64,
+    },
+    GiveBack {
+        which: usize,
+    },
+    Abandon {
+        which: usize,
+    },
+    Leave {
+        which: usize,
+        timed_out: bool,
+    },
+    Pass {
+        us: u64,
+    },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let which = 0..100_usize;
+    prop_oneof![
+        5 => (0..6_u64, 0..3_u64, any::<bool>()).prop_map(|(project, user, is_costly)| {
+            Event::Arrive { project, user, is_costly }
+        }),
+        3 => (which.clone(), 0..20_000_u64)
+            .prop_map(|(which, busy_us)| Event::Finish { which, busy_us }),
+        1 => which.clone().prop_map(|which| Event::GiveBack { which }),
+        1 => which.clone().prop_map(|which| Event::Abandon { which }),
+        1 => (which, any::<bool>())
+            .prop_map(|(which, timed_out)| Event::Leave { which, timed_out }),
+        1 => (0..10_000_u64).prop_map(|us| Event::Pass { us }),
+    ]
+}
+
+/// A level, with what is known of its requests from outside. A waiter is a number.
+struct World {
+    level: TenantLevel<u64>,
+    now: Duration,
+    next: u64,
+    running: Vec<(u64, Seat)>,
+    given_back: Vec<(u64, Seat)>,
+    waiting: BTreeMap<u64, Ticket>,
+    accepted: usize,
+    ended: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            level: TenantLevel::new(&options(), SEATS),
+            now: Duration::ZERO,
+            next: 0,
+            running: Vec::new(),
+            given_back: Vec::new(),
+            waiting: BTreeMap::new(),
+            accepted: 0,
+            ended: 0,
+        }
+    }
+
+    fn arrive(&mut self, project: u64, user: u64, is_costly: bool) {
+        let request = IncomingRequest {
+            project,
+            user,
+            kind: kind(is_costly),
+            instances: 0,
+        };
+        let number = self.next;
+        self.next += 1;
+        match self.level.arrive(request, self.now, || number) {
+            Ok(Arrival::Started(seat)) => self.running.push((number, seat)),
+            Ok(Arrival::Waiting(ticket)) => {
+                assert!(self.waiting.insert(number, ticket).is_none());
+            }
+            Err(Refusal::ProjectQueueFull(waiting)) => {
+                assert_eq!(waiting, QUEUE_MAX);
+                return;
+            }
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::QueueFull(QUEUE_TOTAL_MAX));
+                return;
+            }
+        }
+        self.accepted += 1;
+    }
+
+    fn apply(&mut self, event: &Event) {
+        let pick = |which: usize, len: usize| (len > 0).then(|| which % len);
+        match *event {
+            Event::Arrive {
+                project,
+                user,
+                is_costly,
+            } => self.arrive(project, user, is_costly),
+            Event::Finish { which, busy_us } => {
+                if let Some(place) = pick(which, self.running.len()) {
+                    let (_, seat) = self.running.swap_remove(place);
+                    let busy = Duration::from_micros(busy_us);
+                    let held_until = self.level.finish(seat, busy, self.now);
+                    assert!(held_until.is_none_or(|until| until >= self.now));
+                    self.ended += 1;
+                }
+            }
+            Event::GiveBack { which } => {
+                if let Some(place) = pick(which, self.running.len()) {
+                    let (number, mut seat) = self.running.swap_remove(place);
+                    self.level.give_back_early(&mut seat);
+                    self.given_back.push((number, seat));
+                }
+            }
+            Event::Abandon { which } => {
+                if let Some(place) = pick(which, self.running.len()) {
+                    self.level.abandon(self.running.swap_remove(place).1);
+                    self.ended += 1;
+                }
+            }
+            Event::Leave { which, timed_out } => {
+                if let Some(place) = pick(which, self.waiting.len()) {
+                    let number = *self.waiting.keys().nth(place).expect("it is there");
+                    let ticket = self.waiting.remove(&number).expect("it is there");
+                    let departure = match timed_out {
+                        true => Departure::TimedOut,
+                        false => Departure::ClientGone,
+                    };
+                    self.level.leave(ticket, departure);
+                    self.ended += 1;
+                }
+            }
+            Event::Pass { us } => self.now += Duration::from_micros(us),
+        }
+        while let Some((seat, number)) = self.level.start_next(self.now) {
+            assert!(
+                self.waiting.remove(&number).is_some(),
+                "{number} does not wait"
+            );
+            self.running.push((number, seat));
+        }
+    }
+
+    fn check(&self) {
+        let [cheap, costly] = [PoolKind::Cheap, PoolKind::Costly].map(|pool| {
+            let status = self.level.status(pool);
+            let running = self.running.iter().filter(|(_, seat)| seat.pool() == pool);
+            assert_eq!(status.taken, running.count() + status.held, "{pool:?}");
+            assert!(status.taken <= status.seats, "{pool:?}: {status:?}");
+            status
+        });
+        assert_eq!((cheap.seats, costly.seats), (SEATS.cheap, SEATS.costly));
+        let waiting = cheap.waiting + costly.waiting;
+        assert!(waiting <= QUEUE_TOTAL_MAX && waiting <= self.waiting.len());
+        // What was removed from the longest queue is the only difference.
+        let removed = self.waiting.len() - waiting;
+        let refused = cheap.refused + costly.refused;
+        assert!(u64::try_from(removed).expect("small") <= refused);
+        let open = self.running.len() + self.given_back.len() + self.waiting.len();
+        assert_eq!(self.accepted - self.ended, open);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_more_run_than_there_are_seats_and_none_is_lost(
+        events in prop::collection::vec(event(), 0..300),
+    ) {
+        let mut world = World::new();
+        for event in &events {
+            world.apply(event);
+            world.check();
+        }
+        // Everything that runs ends: then everything that waits has run, and all seats are free.
+        world.apply(&Event::Pass { us: 1_000_000 });
+        while !world.running.is_empty() || !world.given_back.is_empty() {
+            world.running.append(&mut world.given_back);
+            world.apply(&Event::Pass { us: 1_000_000 });
+            world.apply(&Event::Finish { which: 0, busy_us: 10 });
+        }
+        world.apply(&Event::Pass { us: 2_000_000 });
+        for pool in [PoolKind::Cheap, PoolKind::Costly] {
+            let status = world.level.status(pool);
+            prop_assert_eq!((status.taken, status.held, status.waiting), (0, 0, 0));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 8,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn memory_is_bounded_whatever_projects_are_called(
+        projects in prop::collection::vec(any::<u64>(), 20_000),
+        runs in any::<bool>(),
+    ) {
+        let mut level = TenantLevel::new(&options(), SEATS);
+        // One project is busy all the time, so that there is no end at which everything is forgotten.
+        let request = |project, is_costly| IncomingRequest {
+            project,
+            user: project,
+            kind: kind(is_costly),
+            instances: 0,
+        };
+        for is_costly in [false, true] {
+            let busy = level.arrive(request(0, is_costly), Duration::ZERO, || ());
+            prop_assert!(matches!(busy, Ok(Arrival::Started(_))));
+        }
+        for (number, project) in projects.into_iter().enumerate() {
+            let now = Duration::from_secs(u64::try_from(number).expect("small"));
+            while level.start_next(now).is_some() {}
+            let arrival = level.arrive(request(project, number % 2 == 0), now, || ());
+            match arrival.expect("there is room") {
+                Arrival::Started(seat) if runs => {
+                    let _ = level.finish(seat, Duration::from_secs(1), now);
+                }
+                Arrival::Started(seat) => level.abandon(seat),
+                Arrival::Waiting(ticket) => level.leave(ticket, Departure::ClientGone),
+            }
+            prop_assert!(level.projects() <= 2 * 2 * 1024 + 2, "{}", level.projects());
+        }
+    }
+}
+
+#[test]
+fn a_newcomer_finds_room_in_a_full_queue() {
+    let mut level = TenantLevel::new(&options(), SEATS);
+    let request = |project| IncomingRequest {
+        project,
+        user: 0,
+        kind: kind(false),
+        instances: 0,
+    };
+    // Two projects take all seats, then three fill the queue with more than four each.
+    let mut arrive = |project| level.arrive(request(project), Duration::ZERO, || project);
+    for project in [1, 1, 2, 2] {
+        assert!(matches!(arrive(project), Ok(Arrival::Started(_))));
+    }
+    for project in [1, 2, 3] {
+        for _ in 0..4 {
+            assert!(matches!(arrive(project), Ok(Arrival::Waiting(_))));
+        }
+    }
+    assert!(matches!(arrive(4), Ok(Arrival::Waiting(_))));
+    assert!(matches!(arrive(4), Ok(Arrival::Waiting(_))));
+    // One more of a project with a queue as long as the longest is refused.
+    assert!(matches!(arrive(2), Err(Refusal::QueueFull(12))));
+    let status = level.status(PoolKind::Cheap);
+    assert_eq!((status.waiting, status.refused), (12, 3));
+}

@@ -1,0 +1,265 @@
+//! What projects get while others flood the level, in simulated time.
+//!
+//! Each client sends a request, waits for its response, and sends the next one. A request takes its time
+//! as soon as it has a seat.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use placewright_admission::{
+    AdmissionOptions, Arrival, IncomingRequest, Kind, Seat, Seats, TenantLevel,
+};
+
+const SEATS: Seats = Seats {
+    operators: 1,
+    cheap: 8,
+    costly: 3,
+};
+
+/// Clients of one project that all do the same.
+#[derive(Debug, Clone)]
+struct Group {
+    project: u64,
+    user: u64,
+    connections: usize,
+    route: &'static str,
+    takes: Duration,
+    pause: Duration,
+}
+
+impl Group {
+    fn new(project: u64, connections: usize, route: &'static str, takes_us: u64) -> Self {
+        Self {
+            project,
+            user: 0,
+            connections,
+            route,
+            takes: Duration::from_micros(takes_us),
+            pause: Duration::ZERO,
+        }
+    }
+}
+
+/// What a group got.
+#[derive(Debug, Clone, Default)]
+struct Outcome {
+    done: usize,
+    busy: Duration,
+    /// After the first second, in which costs are learned.
+    longest_wait: Duration,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
+    Send { client: usize },
+    End { client: usize },
+    HoldOver,
+}
+
+/// One client: its group, when its request was sent, and its seat.
+struct Client {
+    group: usize,
+    sent: Duration,
+    seat: Option<Seat>,
+}
+
+struct Simulation {
+    level: TenantLevel<usize>,
+    groups: Vec<Group>,
+    outcomes: Vec<Outcome>,
+    clients: Vec<Client>,
+    agenda: BinaryHeap<Reverse<(Duration, Happening)>>,
+}
+
+impl Simulation {
+    fn run(groups: &[Group], time: Duration) -> Vec<Outcome> {
+        let options = AdmissionOptions::default();
+        let mut simulation = Self {
+            level: TenantLevel::new(&options, SEATS),
+            groups: groups.to_vec(),
+            outcomes: vec![Outcome::default(); groups.len()],
+            clients: Vec::new(),
+            agenda: BinaryHeap::new(),
+        };
+        for (group, description) in groups.iter().enumerate() {
+            for _ in 0..description.connections {
+                let client = simulation.clients.len();
+                simulation.clients.push(Client {
+                    group,
+                    sent: Duration::ZERO,
+                    seat: None,
+                });
+                let send = Happening::Send { client };
+                simulation.agenda.push(Reverse((Duration::ZERO, send)));
+            }
+        }
+        while let Some(Reverse((now, happening))) = simulation.agenda.pop()
+            && now < time
+        {
+            simulation.happen(now, happening);
+        }
+        simulation.outcomes
+    }
+
+    fn happen(&mut self, now: Duration, happening: Happening) {
+        match happening {
+            Happening::Send { client } => self.send(client, now),
+            Happening::End { client } => self.end(client, now),
+            Happening::HoldOver => {}
+        }
+        while let Some((seat, client)) = self.level.start_next(now) {
+            self.start(client, seat, now);
+        }
+    }
+
+    fn send(&mut self, client: usize, now: Duration) {
+        let group = &self.groups[self.clients[client].group];
+        let request = IncomingRequest {
+            project: group.project,
+            user: group.user,
+            kind: Kind {
+                service: "compute",
+                route: group.route,
+                method: "GET",
+                is_declared_costly: group.route == "/costly",
+            },
+            instances: 0,
+        };
+        self.clients[client].sent = now;
+        match self.level.arrive(request, now, || client) {
+            Ok(Arrival::Started(seat)) => self.start(client, seat, now),
+            Ok(Arrival::Waiting(_)) => {}
+            Err(_) => {
+                let again = now + Duration::from_millis(100);
+                self.agenda
+                    .push(Reverse((again, Happening::Send { client })));
+            }
+        }
+    }
+
+    fn start(&mut self, client: usize, seat: Seat, now: Duration) {
+        let group = self.clients[client].group;
+        let outcome = &mut self.outcomes[group];
+        if now > LEARNING {
+            outcome.longest_wait = outcome.longest_wait.max(now - self.clients[client].sent);
+        }
+        self.clients[client].seat = Some(seat);
+        let end = now + self.groups[group].takes;
+        self.agenda.push(Reverse((end, Happening::End { client })));
+    }
+
+    fn end(&mut self, client: usize, now: Duration) {
+        let group = self.clients[client].group;
+        let (takes, pause) = (self.groups[group].takes, self.groups[group].pause);
+        self.outcomes[group].done += 1;
+        self.outcomes[group].busy += takes;
+        let seat = self.clients[client].seat.take().expect("it runs");
+        if let Some(until) = self.level.finish(seat, takes, now) {
+            self.agenda.push(Reverse((until, Happening::HoldOver)));
+        }
+        self.agenda
+            .push(Reverse((now + pause, Happening::Send { client })));
+    }
+}
+
+const LEARNING: Duration = Duration::from_secs(1);
+const TIME: Duration = Duration::from_secs(10);
+
+#[test]
+fn two_floods_get_equal_shares_however_many_connections_they_have() {
+    for (first, second) in [(64, 64), (90, 16)] {
+        let groups = [
+            Group::new(1, first, "/a", 500),
+            Group::new(2, second, "/a", 500),
+        ];
+        let outcomes = Simulation::run(&groups, TIME);
+        // More connections never gain; they lose, because each of them makes the others dearer.
+        assert!(
+            outcomes[0].done <= outcomes[1].done * 11 / 10,
+            "{outcomes:?}"
+        );
+        if first == second {
+            assert!(
+                outcomes[1].done <= outcomes[0].done * 11 / 10,
+                "{outcomes:?}"
+            );
+        }
+        assert!(
+            outcomes.iter().all(|outcome| outcome.done > 10_000),
+            "{outcomes:?}"
+        );
+    }
+}
+
+#[test]
+fn who_asks_for_more_at_a_time_runs_less_often() {
+    let groups = [
+        Group::new(1, 64, "/long", 900),
+        Group::new(2, 64, "/short", 90),
+    ];
+    let outcomes = Simulation::run(&groups, TIME);
+    let share = outcomes[0].busy.as_secs_f64() / outcomes[1].busy.as_secs_f64();
+    assert!((0.8..1.25).contains(&share), "{outcomes:?}");
+}
+
+#[test]
+fn a_project_with_one_request_at_a_time_hardly_waits_beside_a_hundred_floods() {
+    let mut groups = vec![Group::new(1, 1, "/a", 500)];
+    groups.extend((2..102).map(|project| Group::new(project, 16, "/a", 500)));
+    let outcomes = Simulation::run(&groups, TIME);
+    // A seat is free after one request of others at the latest.
+    let longest = outcomes[0].longest_wait;
+    assert!(longest <= Duration::from_micros(500), "{longest:?}");
+    // Nobody starves.
+    let least = outcomes.iter().map(|outcome| outcome.done).min();
+    assert!(least > Some(500), "{least:?}");
+}
+
+#[test]
+fn costly_requests_use_half_of_the_processors_beside_others() {
+    let mut sequential = Group::new(2, 1, "/cheap", 300);
+    sequential.pause = Duration::from_millis(2);
+    let groups = [Group::new(1, 64, "/costly", 20_000), sequential];
+    let outcomes = Simulation::run(&groups, TIME);
+    // Three seats, of which the project has two: those of a machine with two processors.
+    let busy = outcomes[0].busy.as_secs_f64() / TIME.as_secs_f64();
+    assert!((0.9..1.1).contains(&busy), "{busy} processors");
+    assert_eq!(outcomes[1].longest_wait, Duration::ZERO);
+
+    // Alone it has its two seats all the time.
+    let alone = Simulation::run(&groups[..1], TIME);
+    let busy = alone[0].busy.as_secs_f64() / TIME.as_secs_f64();
+    assert!((1.9..2.1).contains(&busy), "{busy} processors");
+}
+
+#[test]
+fn a_project_whose_costly_requests_wait_still_runs_cheap_ones() {
+    let mut cheap = Group::new(1, 1, "/cheap", 300);
+    cheap.pause = Duration::from_millis(5);
+    let groups = [
+        Group::new(1, 64, "/costly", 50_000),
+        Group::new(2, 64, "/costly", 50_000),
+        cheap,
+    ];
+    let outcomes = Simulation::run(&groups, TIME);
+    assert!(
+        outcomes[2].longest_wait <= Duration::from_millis(50),
+        "{outcomes:?}"
+    );
+    assert!(outcomes[2].done > 1500, "{outcomes:?}");
+}
+
+#[test]
+fn users_of_a_project_share_what_it_gets() {
+    let mut flood = Group::new(1, 60, "/a", 500);
+    flood.user = 1;
+    let mut single = Group::new(1, 1, "/a", 500);
+    single.user = 2;
+    let groups = [flood, single, Group::new(2, 64, "/a", 500)];
+    let outcomes = Simulation::run(&groups, TIME);
+    let longest = outcomes[1].longest_wait;
+    assert!(longest <= Duration::from_millis(5), "{outcomes:?}");
+    let projects = [outcomes[0].done + outcomes[1].done, outcomes[2].done];
+    assert!(projects[0] * 10 >= projects[1] * 8, "{projects:?}");
+}

@@ -1,0 +1,238 @@
+//! Admission control: before a request is carried out it needs a seat of its priority level. The rules
+//! are those of [`placewright_admission`]; here are the clock, the locks, and the requests that wait.
+
+mod metrics;
+mod operators;
+mod tenants;
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::hash::{BuildHasher as _, RandomState};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use placewright_admission::{AdmissionOptions, IncomingRequest, Kind, PoolKind, Refusal};
+use placewright_auth::Identity;
+use prometheus_client::registry::Registry;
+
+use crate::error::{ApiError, ApiResult};
+use metrics::AdmissionCollector;
+use operators::{OperatorLevel, OperatorPermit};
+use tenants::{TenantPermit, Tenants};
+
+/// What clients are told to wait before they try again.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// For how long a refusal is held back whose request did not wait in a queue: whoever tries again at
+/// once must not keep the processors busy with refusals.
+const REFUSAL_DELAY: Duration = Duration::from_millis(100);
+
+/// For how long a cheap request has its seat. One that takes longer waits for something else, such as a
+/// cell that does not answer, and must not keep others from running.
+const SEAT_TIME_MAX: Duration = Duration::from_millis(250);
+
+/// Admission control of the services of one process. Clones share the seats.
+#[derive(Clone)]
+pub struct AdmissionControl(Arc<Shared>);
+
+struct Shared {
+    is_enabled: bool,
+    /// Makes keys of the names of projects and users: equally long, and such that no caller can choose
+    /// two names with one key.
+    hasher: RandomState,
+    operators: OperatorLevel,
+    tenants: Arc<Tenants>,
+}
+
+/// What a priority level, or one of its pools of seats, is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LevelStatus {
+    /// `operators`, `tenants`, or `tenants-costly`.
+    pub level: &'static str,
+    /// All seats.
+    pub seats: usize,
+    /// Seats that are taken.
+    pub taken: usize,
+    /// Of these, seats that are held after a costly request.
+    pub held: usize,
+    /// Requests that wait for a seat.
+    pub waiting: usize,
+    /// Requests refused since the start because too many waited.
+    pub refused: u64,
+    /// Requests refused since the start because they had waited for too long.
+    pub timed_out: u64,
+}
+
+/// The right of a request to be carried out, until it is dropped.
+pub(crate) enum Permit<'a> {
+    /// It needs no seat.
+    Exempt,
+    /// It has a seat of the operators' level.
+    Operator {
+        /// Gives the seat back.
+        _seat: OperatorPermit<'a>,
+    },
+    /// It has a seat of the tenants' level.
+    Tenant(TenantPermit<'a>),
+}
+
+/// A request that waits for its permit.
+pub(crate) type Waiting<'a> = Pin<Box<dyn Future<Output = ApiResult<Permit<'a>>> + Send + 'a>>;
+
+/// What becomes of a request.
+pub(crate) enum Admission<'a> {
+    Now(Permit<'a>),
+    Later(Waiting<'a>),
+}
+
+impl fmt::Debug for AdmissionControl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("AdmissionControl")
+            .field("status", &self.status())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for AdmissionControl {
+    fn default() -> Self {
+        Self::new(&AdmissionOptions::default())
+    }
+}
+
+impl AdmissionControl {
+    /// Admission control with seats for this machine's processors.
+    #[must_use]
+    pub fn new(options: &AdmissionOptions) -> Self {
+        let seats = options.seats(available_parallelism().map_or(1, usize::from));
+        Self(Arc::new(Shared {
+            is_enabled: options.is_enabled,
+            hasher: RandomState::new(),
+            operators: OperatorLevel::new(options, seats),
+            tenants: Arc::new(Tenants::new(options, seats)),
+        }))
+    }
+
+    /// Registers its metrics.
+    pub fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("placewright_admission");
+        registry.register_collector(Box::new(AdmissionCollector(self.clone())));
+    }
+
+    /// What its levels are doing.
+    #[must_use]
+    pub fn status(&self) -> [LevelStatus; 3] {
+        let tenants = [PoolKind::Cheap, PoolKind::Costly].map(|pool| self.0.tenants.status(pool));
+        let [cheap, costly] = tenants;
+        [self.0.operators.status(), cheap, costly]
+    }
+
+    /// Lets a request run now or later. `describe` says what kind it is of, and how many instances it
+    /// asks for.
+    pub(crate) fn admit(
+        &self,
+        identity: &Identity,
+        describe: impl FnOnce() -> (Kind, u32),
+    ) -> Admission<'_> {
+        if !self.0.is_enabled {
+            return Admission::Now(Permit::Exempt);
+        }
+        if identity.is_operator_or_service() {
+            return match self.0.operators.try_enter() {
+                Some(seat) => Admission::Now(Permit::Operator { _seat: seat }),
+                None => Admission::Later(Box::pin(async {
+                    let seat = self.0.operators.wait().await.map_err(to_api)?;
+                    Ok(Permit::Operator { _seat: seat })
+                })),
+            };
+        }
+        let (kind, instances) = describe();
+        let (user, project) = (identity.user_id(), identity.project_id());
+        let request = IncomingRequest {
+            project: self.0.hasher.hash_one(project.or(user)),
+            user: self.0.hasher.hash_one(user),
+            kind,
+            instances,
+        };
+        match self.0.tenants.arrive(request) {
+            Ok(tenants::Arrived::Started(permit)) => Admission::Now(Permit::Tenant(permit)),
+            Ok(tenants::Arrived::Waiting(waiting)) => Admission::Later(Box::pin(async {
+                let permit = waiting.permit().await.map_err(to_api)?;
+                Ok(Permit::Tenant(permit))
+            })),
+            Err(refusal) => Admission::Later(Box::pin(async move {
+                tokio::time::sleep(REFUSAL_DELAY).await;
+                Err(to_api(refusal))
+            })),
+        }
+    }
+}
+
+/// The error response of a refusal.
+fn to_api(refusal: Refusal) -> ApiError {
+    ApiError::new(429, format!("Try again later: {refusal}.")).with_retry_after(RETRY_AFTER)
+}
+
+impl Permit<'_> {
+    /// Where to count the time for which the request keeps a processor busy; none if that is not of
+    /// interest.
+    pub(crate) fn busy_time(&self) -> Option<BusyTime> {
+        match self {
+            Self::Tenant(permit) => Some(permit.busy_time()),
+            Self::Exempt | Self::Operator { .. } => None,
+        }
+    }
+
+    /// Carries the request out. If it turns out that it mostly waits, its seat is given back before its
+    /// end.
+    pub(crate) async fn run<F: Future>(&mut self, work: F) -> F::Output {
+        match self {
+            Self::Tenant(permit) if permit.pool() == PoolKind::Cheap => {
+                let mut work = pin!(work);
+                if let Ok(done) = tokio::time::timeout(SEAT_TIME_MAX, work.as_mut()).await {
+                    return done;
+                }
+                permit.give_back_early();
+                work.await
+            }
+            _ => work.await,
+        }
+    }
+}
+
+/// The time for which one request has kept a processor busy. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct BusyTime(Arc<AtomicU64>);
+
+impl BusyTime {
+    fn add(&self, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// The same work. The time of its polls, in which it computes, is added to `busy_time`; the time between
+/// them, in which it waits for the disk or for others, is not.
+pub(crate) async fn measure<F: Future>(busy_time: Option<BusyTime>, work: F) -> F::Output {
+    let Some(busy_time) = busy_time else {
+        return work.await;
+    };
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let started = Instant::now();
+        let poll = work.as_mut().poll(context);
+        busy_time.add(started.elapsed());
+        poll
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests;

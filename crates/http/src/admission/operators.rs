@@ -1,0 +1,141 @@
+//! The level of operators and services.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placewright_admission::{AdmissionOptions, Entrance, Exit, Refusal, SeatCounter, Seats};
+use tokio::sync::oneshot;
+
+use super::LevelStatus;
+
+/// The seats of operators and services, and those who wait for one: the first one is next.
+pub(super) struct OperatorLevel {
+    counter: SeatCounter,
+    /// Needed only while all seats are taken.
+    queue: Mutex<OperatorQueue>,
+    queue_max: usize,
+    queue_time: Duration,
+    refused: AtomicU64,
+    timed_out: AtomicU64,
+}
+
+#[derive(Default)]
+struct OperatorQueue {
+    waiting: VecDeque<(u64, oneshot::Sender<()>)>,
+    next_id: u64,
+}
+
+/// A seat; dropping it gives it to the next one.
+pub(crate) struct OperatorPermit<'a>(&'a OperatorLevel);
+
+impl OperatorLevel {
+    pub(super) fn new(options: &AdmissionOptions, seats: Seats) -> Self {
+        Self {
+            counter: SeatCounter::new(seats.operators),
+            queue: Mutex::default(),
+            queue_max: options.queue_total_max,
+            queue_time: options.queue_time,
+            refused: AtomicU64::new(0),
+            timed_out: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn status(&self) -> LevelStatus {
+        LevelStatus {
+            level: "operators",
+            seats: self.counter.seats(),
+            taken: self.counter.taken(),
+            held: 0,
+            waiting: self.counter.waiting(),
+            refused: self.refused.load(Ordering::Relaxed),
+            timed_out: self.timed_out.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes a seat if one is free: one atomic operation.
+    pub(super) fn try_enter(&self) -> Option<OperatorPermit<'_>> {
+        self.counter.try_enter().then(|| OperatorPermit(self))
+    }
+
+    /// Waits for a seat.
+    pub(super) async fn wait(&self) -> Result<OperatorPermit<'_>, Refusal> {
+        let (id, receiver) = {
+            let mut queue = self.queue.lock();
+            if queue.waiting.len() >= self.queue_max {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return Err(Refusal::QueueFull(queue.waiting.len()));
+            }
+            if self.counter.enter_or_wait() == Entrance::Seated {
+                return Ok(OperatorPermit(self));
+            }
+            let (sender, receiver) = oneshot::channel();
+            let id = queue.next_id;
+            queue.next_id += 1;
+            queue.waiting.push_back((id, sender));
+            (id, receiver)
+        };
+        let mut place = QueuePlace {
+            level: self,
+            id,
+            receiver,
+        };
+        // The sender is dropped unsent only together with the queue.
+        match tokio::time::timeout(self.queue_time, &mut place.receiver).await {
+            Ok(_) => Ok(OperatorPermit(self)),
+            Err(_) => {
+                self.timed_out.fetch_add(1, Ordering::Relaxed);
+                Err(Refusal::TimedOut(self.queue_time))
+            }
+        }
+    }
+
+    /// Gives a seat to the first that waits for it, or back.
+    fn leave(&self) {
+        while self.counter.leave() == Exit::PassOn {
+            let first = self.queue.lock().waiting.pop_front();
+            if let Some((_, sender)) = first
+                && sender.send(()).is_ok()
+            {
+                return;
+            }
+            // Who waited has left: the seat goes to the next one.
+        }
+    }
+}
+
+impl Drop for OperatorPermit<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// A place in the queue, until the seat was received.
+struct QueuePlace<'a> {
+    level: &'a OperatorLevel,
+    id: u64,
+    receiver: oneshot::Receiver<()>,
+}
+
+impl Drop for QueuePlace<'_> {
+    fn drop(&mut self) {
+        if self.receiver.is_terminated() {
+            return;
+        }
+        {
+            let mut queue = self.level.queue.lock();
+            let mut waiting = queue.waiting.iter();
+            if let Some(place) = waiting.position(|(id, _)| *id == self.id) {
+                queue.waiting.remove(place);
+                self.level.counter.stop_waiting();
+                return;
+            }
+        }
+        // It is about to get a seat, or has got one that it did not see.
+        self.receiver.close();
+        if self.receiver.try_recv().is_ok() {
+            self.level.leave();
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The level of tenants.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placewright_admission::{
+    AdmissionOptions, Arrival, Departure, IncomingRequest, PoolKind, Refusal, Seat, Seats,
+    TenantLevel, Ticket,
+};
+use placewright_tasks::{ContainedWork, spawn_contained};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{BusyTime, LevelStatus};
+
+/// The level of tenants, with its clock and the requests that wait.
+pub(super) struct Tenants {
+    level: Mutex<TenantLevel<oneshot::Sender<Seat>>>,
+    /// Times are counted from here.
+    started: Instant,
+    queue_total_max: usize,
+    queue_time: Duration,
+}
+
+/// A request with a seat; dropping it gives the seat to the next one.
+pub(crate) struct TenantPermit<'a> {
+    tenants: &'a Arc<Tenants>,
+    /// There until it is dropped.
+    seat: Option<Seat>,
+    pool: PoolKind,
+    busy_time: BusyTime,
+}
+
+/// A request that waits. When it is dropped, it leaves its queue.
+pub(super) struct WaitingTenant<'a> {
+    tenants: &'a Arc<Tenants>,
+    ticket: Ticket,
+    receiver: oneshot::Receiver<Seat>,
+    /// How it leaves the queue if it does.
+    departure: Departure,
+}
+
+/// What becomes of a request that is not refused at once.
+pub(super) enum Arrived<'a> {
+    Started(TenantPermit<'a>),
+    Waiting(WaitingTenant<'a>),
+}
+
+impl Tenants {
+    pub(super) fn new(options: &AdmissionOptions, seats: Seats) -> Self {
+        Self {
+            level: Mutex::new(TenantLevel::new(options, seats)),
+            started: Instant::now(),
+            queue_total_max: options.queue_total_max,
+            queue_time: options.queue_time,
+        }
+    }
+
+    pub(super) fn status(&self, pool: PoolKind) -> LevelStatus {
+        let status = self.level.lock().status(pool);
+        LevelStatus {
+            level: match pool {
+                PoolKind::Cheap => "tenants",
+                PoolKind::Costly => "tenants-costly",
+            },
+            seats: status.seats,
+            taken: status.taken,
+            held: status.held,
+            waiting: status.waiting,
+            refused: status.refused,
+            timed_out: status.timed_out,
+        }
+    }
+
+    /// Lets a request run, or puts it into its queue.
+    pub(super) fn arrive(
+        self: &Arc<Self>,
+        request: IncomingRequest,
+    ) -> Result<Arrived<'_>, Refusal> {
+        let mut receiver = None;
+        let make_waiter = || {
+            let (sender, its_receiver) = oneshot::channel();
+            receiver = Some(its_receiver);
+            sender
+        };
+        let now = self.started.elapsed();
+        let arrival = self.level.lock().arrive(request, now, make_waiter)?;
+        Ok(match (arrival, receiver) {
+            (Arrival::Waiting(ticket), Some(receiver)) => Arrived::Waiting(WaitingTenant {
+                tenants: self,
+                ticket,
+                receiver,
+                departure: Departure::ClientGone,
+            }),
+            (Arrival::Started(seat), _) => Arrived::Started(TenantPermit::new(self, seat)),
+            // A request that waits has made its receiver.
+            (Arrival::Waiting(_), None) => return Err(Refusal::QueueFull(0)),
+        })
+    }
+
+    /// Changes the level, then lets requests run that have a seat now.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut TenantLevel<oneshot::Sender<Seat>>, Duration) -> T,
+    ) -> T {
+        let now = self.started.elapsed();
+        let mut level = self.level.lock();
+        let result = change(&mut level, now);
+        while let Some((seat, waiter)) = level.start_next(now) {
+            // Sending wakes a task, which does not run here.
+            if let Err(seat) = waiter.send(seat) {
+                level.abandon(seat);
+            }
+        }
+        result
+    }
+
+    /// Ends a request, and lets others run when its seat is free, which may be later.
+    fn finish(self: &Arc<Self>, seat: Seat, busy_time: Duration) {
+        let free_at = self.change(|level, now| level.finish(seat, busy_time, now));
+        // Without a runtime no task waits for the seat.
+        if let Some(free_at) = free_at
+            && Handle::try_current().is_ok()
+        {
+            let (tenants, free_at) = (Arc::clone(self), self.started + free_at);
+            spawn_contained(ContainedWork::HttpRequest, async move {
+                tokio::time::sleep_until(free_at).await;
+                tenants.change(|_, _| ());
+            });
+        }
+    }
+}
+
+impl<'a> TenantPermit<'a> {
+    fn new(tenants: &'a Arc<Tenants>, seat: Seat) -> Self {
+        Self {
+            tenants,
+            pool: seat.pool(),
+            seat: Some(seat),
+            busy_time: BusyTime::default(),
+        }
+    }
+
+    pub(super) fn pool(&self) -> PoolKind {
+        self.pool
+    }
+
+    pub(super) fn busy_time(&self) -> BusyTime {
+        self.busy_time.clone()
+    }
+
+    pub(super) fn give_back_early(&mut self) {
+        if let Some(seat) = &mut self.seat {
+            self.tenants.change(|level, _| level.give_back_early(seat));
+        }
+    }
+}
+
+impl Drop for TenantPermit<'_> {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            self.tenants.finish(seat, self.busy_time.get());
+        }
+    }
+}
+
+impl<'a> WaitingTenant<'a> {
+    /// Waits for a seat.
+    pub(super) async fn permit(mut self) -> Result<TenantPermit<'a>, Refusal> {
+        let queue_time = self.tenants.queue_time;
+        match tokio::time::timeout(queue_time, &mut self.receiver).await {
+            Ok(Ok(seat)) => Ok(TenantPermit::new(self.tenants, seat)),
+            // It gave way to a request of a project of which fewer wait.
+            Ok(Err(_)) => Err(Refusal::QueueFull(self.tenants.queue_total_max)),
+            Err(_) => {
+                self.departure = Departure::TimedOut;
+                Err(Refusal::TimedOut(queue_time))
+            }
+        }
+    }
+}
+
+impl Drop for WaitingTenant<'_> {
+    fn drop(&mut self) {
+        if self.receiver.is_terminated() {
+            return;
+        }
+        self.receiver.close();
+        let (ticket, departure) = (self.ticket, self.departure);
+        match self.receiver.try_recv() {
+            // It had just got a seat.
+            Ok(seat) => self.tenants.change(|level, _| level.abandon(seat)),
+            Err(_) => self
+                .tenants
+                .change(|level, _| level.leave(ticket, departure)),
+        }
+    }
+}

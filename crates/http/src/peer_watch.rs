@@ -1,0 +1,65 @@
+//! Notices that a client closes its connection while its request waits for a seat.
+//!
+//! Hyper does not read from a connection while it answers a request, so it does not notice the end of
+//! what the client sends. A request that waits has the layer above the socket look for that end.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::ReadBuf;
+use tokio::net::TcpStream;
+
+/// What the request of a connection and the layer above its socket tell each other. Both run in the task
+/// of the connection.
+#[derive(Debug, Default)]
+pub struct PeerWatch {
+    is_watching: AtomicBool,
+    has_closed: AtomicBool,
+}
+
+/// A stream whose end can be seen without reading from it.
+pub(crate) trait Watchable {
+    /// Whether the peer has closed it. If not, the task is woken when there is something to read.
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> bool;
+}
+
+impl Watchable for TcpStream {
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> bool {
+        let mut byte = [0];
+        let peeked = Pin::new(self).poll_peek(context, &mut ReadBuf::new(&mut byte));
+        matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
+    }
+}
+
+impl PeerWatch {
+    /// Called by the layer above the socket whenever the task of the connection has run.
+    pub(crate) fn look(&self, stream: &mut impl Watchable, context: &mut Context<'_>) {
+        if self.is_watching.load(Ordering::Relaxed) && stream.poll_closed(context) {
+            self.has_closed.store(true, Ordering::Relaxed);
+            self.is_watching.store(false, Ordering::Relaxed);
+            // The request was looked at before: once more.
+            context.waker().wake_by_ref();
+        }
+    }
+
+    /// Waits until the client has closed the connection, in the task of the connection.
+    pub(crate) async fn closed(&self) {
+        self.is_watching.store(true, Ordering::Relaxed);
+        let _stop = StopWatching(self);
+        poll_fn(|_| match self.has_closed.load(Ordering::Relaxed) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+}
+
+struct StopWatching<'a>(&'a PeerWatch);
+
+impl Drop for StopWatching<'_> {
+    fn drop(&mut self) {
+        self.0.is_watching.store(false, Ordering::Relaxed);
+    }
+}
