@@ -157,7 +157,7 @@ impl CellFollower {
             self.end_rebuilds(&batch).await;
             if ends_listing {
                 self.set_down(false).await;
-                self.context.resend_all(self.cell);
+                self.context.resend_messages(self.cell);
             }
             batch.clear();
             if !is_gapless {

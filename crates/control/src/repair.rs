@@ -124,7 +124,7 @@ async fn carry_out(
         }
         Repair::Resend => {
             let cell = finding.cell.ok_or("its cell is not known")?;
-            context.resend_all(cell);
+            context.resend_messages(cell);
             Ok(())
         }
         Repair::Reconcile(hosts) => {

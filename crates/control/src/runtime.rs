@@ -170,7 +170,7 @@ impl Runtime {
         self.tasks.spawn(Task::ControlOutbox, run);
         let run = CellFollower::new(cell, Arc::clone(&self.context)).run();
         self.tasks.spawn(Task::ControlCell, run);
-        self.context.resend_all(cell);
+        self.context.resend_messages(cell);
         Ok(())
     }
 
