@@ -190,7 +190,8 @@ impl CellFollower {
     fn report_to_scheduler(&self, batch: &[CellEvent]) -> bool {
         let at = now();
         let mut is_gapless = true;
-        // An instance that is on no host can wait: where it is pending is corrected when it arrives.
+        // The scheduler is not locked for a batch in which all instances are on no host and nothing is
+        // said of hosts.
         let concerns_scheduler = |event: &CellEvent| {
             !matches!(event, CellEvent::Heartbeat | CellEvent::Complete)
                 && !matches!(event, CellEvent::Instance { view: Some(view), .. } if view.guest.is_none())
