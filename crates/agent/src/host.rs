@@ -24,10 +24,10 @@ use crate::guest_log::{Guest, GuestKey, GuestState};
 
 mod physical_capacity;
 mod reported_state;
-mod work_queue;
+mod work_under_way;
 
 pub use physical_capacity::PhysicalCapacity;
-pub use work_queue::{Outcome, WorkResult};
+pub use work_under_way::{Outcome, WorkResult};
 
 /// An effect that the caller has to carry out.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,8 +69,9 @@ pub struct Work {
     pub guest: GuestKey,
     /// The operations, in this order; a failure ends the work.
     pub operations: Vec<Operation>,
-    /// Whether the guest is destroyed if an operation fails.
-    pub undo_on_failure: bool,
+    /// Whether the work makes a guest. Such work needs a permit of a build, and if an operation fails,
+    /// the guest is destroyed.
+    pub makes_guest: bool,
     /// The cell's order that led to the work, if any.
     pub order: Option<Arc<Order>>,
 }
@@ -92,11 +93,11 @@ pub struct Host {
     /// The latest attempt for each instance in this session.
     attempts: BTreeMap<InstanceId, Attempt>,
     /// The guests whose destruction the cell has ordered in this session.
-    destroyed: BTreeSet<GuestKey>,
-    /// When each destroyed guest may be removed from `destroyed`, in milliseconds of the `now_ms` that
-    /// methods are given.
+    destroy_orders: BTreeSet<GuestKey>,
+    /// When each destroyed guest may be removed from `destroy_orders`, in milliseconds of the `now_ms`
+    /// that methods are given.
     destroyed_expiry: VecDeque<(u64, GuestKey)>,
-    work: work_queue::WorkQueue,
+    work: work_under_way::WorkUnderWay,
     capacity: PhysicalCapacity,
     reported: reported_state::ReportedState,
 }
@@ -114,9 +115,9 @@ impl Host {
             session: 0,
             guests: BTreeMap::new(),
             attempts: BTreeMap::new(),
-            destroyed: BTreeSet::new(),
+            destroy_orders: BTreeSet::new(),
             destroyed_expiry: VecDeque::new(),
-            work: work_queue::WorkQueue::default(),
+            work: work_under_way::WorkUnderWay::default(),
             capacity,
             reported: reported_state::ReportedState::default(),
         };
@@ -162,7 +163,7 @@ impl Host {
     pub fn begin_session(&mut self, session: u64, name: &str) -> SessionStart {
         self.session = session;
         self.attempts.clear();
-        self.destroyed.clear();
+        self.destroy_orders.clear();
         self.destroyed_expiry.clear();
         self.work.drop_queued_steps();
         self.reported.begin();
@@ -190,7 +191,7 @@ impl Host {
                 return;
             }
         }
-        if self.destroyed.contains(&key) {
+        if self.destroy_orders.contains(&key) {
             return;
         }
         let attempt = Attempt {
@@ -200,7 +201,7 @@ impl Host {
         self.attempts.insert(order.instance, attempt);
         let order = Arc::new(order);
         if self.work.is_under_way(key) {
-            // Work for the same attempt of an earlier session goes on.
+            // No number: the work is for the same attempt, ordered in an earlier session, and goes on.
             if let Some(number) = self.work.queue_step(key, order) {
                 actions.push(Action::Cancel(number));
             }
@@ -220,7 +221,7 @@ impl Host {
         if session != self.session || session == 0 {
             return;
         }
-        self.destroyed.insert(key);
+        self.destroy_orders.insert(key);
         if self.work.is_under_way(key) {
             if let Some(number) = self.work.queue_destroy(key) {
                 actions.push(Action::Cancel(number));
@@ -236,16 +237,17 @@ impl Host {
         let Some(done) = self.work.end(key, result.number) else {
             return;
         };
-        self.reported.count_end(&done.operations, &result.outcome);
+        self.reported
+            .count_work_end(&done.operations, &result.outcome);
         if done.operations == [Operation::Destroy] {
             self.end_destroy(key, &result.outcome, now_ms, actions);
         } else {
             self.end_step(key, &done, result.outcome, actions);
         }
         match done.next {
-            work_queue::NextStep::Nothing => {}
-            work_queue::NextStep::Destroy => self.start_destroy(key, now_ms, actions),
-            work_queue::NextStep::Step(order) => self.start_step(order, actions),
+            work_under_way::NextStep::Nothing => {}
+            work_under_way::NextStep::Destroy => self.start_destroy(key, now_ms, actions),
+            work_under_way::NextStep::Step(order) => self.start_step(order, actions),
         }
     }
 
@@ -256,7 +258,7 @@ impl Host {
                 return;
             }
             self.destroyed_expiry.pop_front();
-            self.destroyed.remove(&key);
+            self.destroy_orders.remove(&key);
             let of_instance = (key.0, 0)..=(key.0, u32::MAX);
             if self.guests.range(of_instance).next().is_none() {
                 self.attempts.remove(&key.0);
@@ -290,8 +292,8 @@ impl Host {
             (Step::Offload, Some(_)) => vec![Operation::Offload],
             (Step::Rebuild, Some(_)) => vec![Operation::Rebuild],
         };
-        let is_new = matches!(order.step, Step::Prepare | Step::Arrive);
-        if is_new {
+        let makes_guest = matches!(order.step, Step::Prepare | Step::Arrive);
+        if makes_guest {
             if state.is_none()
                 && let Err(shortfall) = self.capacity.check(&order.amounts)
             {
@@ -303,7 +305,7 @@ impl Host {
                 self.insert_guest(key, Guest::for_order(&order));
             }
         }
-        let state_meanwhile = match is_new {
+        let state_meanwhile = match makes_guest {
             true => GuestState::Incomplete,
             false => GuestState::Uncertain,
         };
@@ -326,16 +328,16 @@ impl Host {
         order: Option<Arc<Order>>,
         actions: &mut Vec<Action>,
     ) {
-        let undo_on_failure = order
+        let makes_guest = order
             .as_ref()
             .is_some_and(|order| matches!(order.step, Step::Prepare | Step::Arrive));
-        self.reported.count_start(&operations);
+        self.reported.count_work_start(&operations);
         let number = self.work.begin(key, &operations, order.clone());
         actions.push(Action::Work(Work {
             number,
             guest: key,
             operations,
-            undo_on_failure,
+            makes_guest,
             order,
         }));
     }
@@ -366,7 +368,7 @@ impl Host {
     fn end_step(
         &mut self,
         key: GuestKey,
-        done: &work_queue::RunningWork,
+        done: &work_under_way::RunningWork,
         outcome: Outcome,
         actions: &mut Vec<Action>,
     ) {
@@ -393,7 +395,7 @@ impl Host {
         };
         // If another order is queued, it superseded the work but came too late to cancel it. The
         // response is given for that order.
-        if matches!(done.next, work_queue::NextStep::Nothing) {
+        if matches!(done.next, work_under_way::NextStep::Nothing) {
             self.end_attempt(order, failure, actions);
         }
     }
@@ -426,6 +428,8 @@ impl Host {
         self.reported.note_change(key.0);
     }
 
+    /// Sets the state of a guest, and logs it. A new guest is incomplete from the beginning, and is
+    /// logged for the first time here.
     fn set_state(&mut self, key: GuestKey, state: GuestState, actions: &mut Vec<Action>) {
         if let Some(guest) = self.guests.get_mut(&key)
             && (guest.state != state || state == GuestState::Incomplete)

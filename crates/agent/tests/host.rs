@@ -210,7 +210,7 @@ impl Simulation {
             Outcome::Cancelled
         } else if fails {
             carry_out(existing, &work, is_half_done);
-            let was_undone = work.undo_on_failure && !undo_fails;
+            let was_undone = work.makes_guest && !undo_fails;
             if was_undone {
                 existing.remove(&work.guest);
             }

@@ -34,7 +34,8 @@ pub(crate) fn body(error: &ApiError) -> Value {
         detail => detail,
     };
     if status == 401 {
-        // In other clouds a proxy in front of the API sends these responses, in this form.
+        // Nova leaves authentication to the middleware of Keystone, so clients expect the form in which
+        // that refuses a request.
         return json!({"error": {
             "code": 401, "title": "Unauthorized", "message": message,
         }});

@@ -30,7 +30,7 @@ pub struct Limits {
     pub server_body_bytes_max: usize,
     /// Bytes of any other body.
     pub body_bytes_max: usize,
-    /// Bytes of the records of all servers of one request, together.
+    /// Bytes of the records of all servers of one request together (Nova: of one reservation).
     pub reservation_bytes_max: usize,
     /// Bytes of all scheduler hints of a request, without topology rules.
     pub hint_bytes_max: usize,

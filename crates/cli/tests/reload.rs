@@ -20,7 +20,7 @@ const NEW: &str = "op:$2b$04$abcdefghijklmnopqrstuusf96eeUQLgQWR72RBesvIE8CjOJNM
 const WITH_OLD: &str = "Authorization: Basic b3A6b2xk";
 const WITH_NEW: &str = "Authorization: Basic b3A6bmV3";
 
-fn file(directory: &Path, name: &str, text: &str) -> PathBuf {
+fn write_file(directory: &Path, name: &str, text: &str) -> PathBuf {
     let path = directory.join(name);
     std::fs::write(&path, text).unwrap();
     path
@@ -44,8 +44,8 @@ fn assert_status(server: &Control, header: &str, status: u16) {
 fn sighup_reads_policies_and_passwords_again_and_a_wrong_file_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    let policy = file(directory, "policy.yaml", "");
-    let users = file(directory, "htpasswd", OLD);
+    let policy = write_file(directory, "policy.yaml", "");
+    let users = write_file(directory, "htpasswd", OLD);
     let mut server = Control::start(
         &directory.join("store"),
         &[
@@ -61,24 +61,24 @@ fn sighup_reads_policies_and_passwords_again_and_a_wrong_file_changes_nothing() 
     assert_status(&server, WITH_OLD, 200);
     assert_status(&server, WITH_NEW, 401);
 
-    file(
+    write_file(
         directory,
         "policy.yaml",
         "\"placement:resource_providers:list\": \"!\"\n",
     );
-    file(directory, "htpasswd", NEW);
+    write_file(directory, "htpasswd", NEW);
     assert_status(&server, WITH_OLD, 200);
     let log = hang_up(&mut server);
     assert!(!log.contains("ERROR"), "{log}");
     assert_status(&server, WITH_OLD, 401);
     assert_status(&server, WITH_NEW, 403);
 
-    file(
+    write_file(
         directory,
         "policy.yaml",
         "\"placement:resource_providers:show\": \"@\"\n\"placement:resource_providers:list\": \"@ and (\"\n",
     );
-    file(directory, "htpasswd", &format!("{OLD}someone\n"));
+    write_file(directory, "htpasswd", &format!("{OLD}someone\n"));
     let log = hang_up(&mut server);
     assert!(
         log.contains("ERROR") && names_line_2(&log, &policy) && names_line_2(&log, &users),
@@ -88,7 +88,7 @@ fn sighup_reads_policies_and_passwords_again_and_a_wrong_file_changes_nothing() 
     assert_status(&server, WITH_NEW, 403);
 
     // An error in one file does not affect the other.
-    file(directory, "policy.yaml", "");
+    write_file(directory, "policy.yaml", "");
     let log = hang_up(&mut server);
     assert!(
         !log.contains("policy.yaml") && names_line_2(&log, &users),

@@ -143,12 +143,12 @@ async fn send_host_states(client: &Client) {
             client.send_update(uuid, &full).await.unwrap(),
             Receipt::Stale
         );
-        let late = NumberedUpdate {
+        let after_gap = NumberedUpdate {
             sequence: 7,
             update: HostUpdate::Alive,
             ..full
         };
-        let gap = client.send_update(uuid, &late).await.unwrap_err();
+        let gap = client.send_update(uuid, &after_gap).await.unwrap_err();
         assert_eq!(gap.code(), Some(&Code::Gap));
     }
 }
@@ -166,7 +166,7 @@ async fn schedule(url: &str) {
         .select(&DestinationsRequest::claim(request(""), vec![first]))
         .await
         .unwrap();
-    let selected = destinations.selections[0].selected.clone().unwrap();
+    let host_of_first = destinations.selections[0].selected.clone().unwrap();
     let rules = format!(
         r#"{{"relation": "same", "level": "room", "to": ["{first}"]}},
            {{"relation": "different", "level": "rack", "to": ["{first}"]}}"#
@@ -175,15 +175,15 @@ async fn schedule(url: &str) {
     let response = client
         .select(&DestinationsRequest::claim(near.clone(), vec![second]))
         .await;
-    let room = |node: &str| node == "node-1" || node == "node-2";
-    if room(&selected.node) {
+    let is_in_north = |node: &str| node == "node-1" || node == "node-2";
+    if is_in_north(&host_of_first.node) {
         // Both hosts of that room are in one rack.
         let refused = response.unwrap_err();
         assert_eq!(refused.code(), Some(&Code::NoCapacity), "{refused}");
         assert_eq!(client.capacity(&near, 10).await.unwrap().count, 0);
     } else {
         let other = response.unwrap().selections[0].selected.clone().unwrap();
-        assert!(!room(&other.node) && other.node != selected.node);
+        assert!(!is_in_north(&other.node) && other.node != host_of_first.node);
     }
     assert_eq!(client.capacity(&request(""), 3).await.unwrap().count, 3);
 
@@ -195,20 +195,21 @@ async fn schedule(url: &str) {
         let rule = format!(
             r#"{{"relation": "{relation}", "strength": "soft", "weight": 1000, "to": ["{first}"]}}"#
         );
-        let look_request =
+        let request_without_claim =
             DestinationsRequest::without_claim(request(&rule), vec![Uuid::from_u128(904)]);
-        let destinations = client.select(&look_request).await.unwrap();
-        let selected_host = destinations.selections[0].selected.clone().unwrap();
+        let destinations = client.select(&request_without_claim).await.unwrap();
+        let host_found = destinations.selections[0].selected.clone().unwrap();
         assert_eq!(
-            room(&selected_host.node) == room(&selected.node),
+            is_in_north(&host_found.node) == is_in_north(&host_of_first.node),
             is_same,
             "{relation}"
         );
     }
 
-    let look_request = DestinationsRequest::without_claim(request(""), vec![Uuid::from_u128(903)])
-        .with_alternates(1);
-    let destinations = client.select(&look_request).await.unwrap();
+    let request_without_claim =
+        DestinationsRequest::without_claim(request(""), vec![Uuid::from_u128(903)])
+            .with_alternates(1);
+    let destinations = client.select(&request_without_claim).await.unwrap();
     let alternate = destinations.selections[0].alternates[0].candidate;
     let swapped = client.swap(first, alternate).await.unwrap();
     assert_eq!((swapped.consumer, swapped.candidate), (first, alternate));
@@ -224,11 +225,11 @@ async fn schedule(url: &str) {
 async fn name_aggregates(url: &str) {
     let client = Client::new(url, "admin").unwrap();
     let uuid = Uuid::from_u128(0xa99);
-    let of_aggregate = async || {
+    let find_aggregate = async || {
         let all = client.aggregates().await.unwrap().aggregates;
         all.into_iter().find(|one| one.uuid == uuid)
     };
-    assert_eq!(of_aggregate().await, None);
+    assert_eq!(find_aggregate().await, None);
     let zone = ("availability_zone".to_owned(), "north".to_owned());
     let metadata = BTreeMap::from([("ssd".to_owned(), "true".to_owned()), zone]);
     let put_result = client.put_aggregate(uuid, "fast", &metadata).await;
@@ -239,9 +240,9 @@ async fn name_aggregates(url: &str) {
         zone: Some("north".to_owned()),
         metadata,
     };
-    assert_eq!(of_aggregate().await, Some(expected_aggregate));
+    assert_eq!(find_aggregate().await, Some(expected_aggregate));
     client.remove_aggregate(uuid).await.unwrap();
-    assert_eq!(of_aggregate().await, None);
+    assert_eq!(find_aggregate().await, None);
     let gone = client.remove_aggregate(uuid).await.unwrap_err();
     assert_eq!(gone.code(), Some(&Code::NotFound));
 }

@@ -1,10 +1,10 @@
 //! The address of a server, as users write it.
 
-/// Parses the address of a server.
+/// Checks that a text is the URL of an HTTP server, and returns it unchanged.
 ///
 /// # Errors
 ///
-/// It is not the address of an HTTP server.
+/// It is not the URL of an HTTP server; the error says how to write one.
 pub fn server_url(text: &str) -> Result<String, String> {
     let example = "write it as http://127.0.0.1:8778";
     let url = reqwest::Url::parse(text).map_err(|error| format!("{error}; {example}"))?;

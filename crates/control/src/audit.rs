@@ -15,7 +15,7 @@ use placewright_link::InstanceView;
 use placewright_placement::{Consumer, ConsumerId, Timestamp};
 use uuid::Uuid;
 
-use crate::finding::{Finding, Kind, Repair};
+use crate::finding::{Finding, FindingKind, Repair};
 use crate::handle::ControlHandle;
 use crate::scheduler::SchedulerHandle;
 use crate::views::Views;
@@ -24,7 +24,7 @@ use crate::views::Views;
 const ROWS_AT_ONCE: usize = 2000;
 
 /// Suspicions by kind and UUID.
-pub(crate) type Suspicions = BTreeMap<(Kind, Uuid), Finding>;
+pub(crate) type Suspicions = BTreeMap<(FindingKind, Uuid), Finding>;
 
 /// The age from which something counts as stuck, as of a moment.
 #[derive(Clone, Copy)]
@@ -180,14 +180,15 @@ impl AuditSearch<'_> {
                     // Reports of hosts are delayed, and an agent that reconnects may not have
                     // reported the guest yet: a new session of the agent shows which it is.
                     let repair_kind = Some(Repair::ReconcileGuest);
-                    let finding = Finding::new(Kind::MissingGuest, *instance, what, repair_kind);
+                    let finding =
+                        Finding::new(FindingKind::MissingGuest, *instance, what, repair_kind);
                     self.add(finding.at(Some(*cell), Some(*host)));
                 }
             }
             for instance in guests.iter().filter(|guest| !of_host.contains_key(guest)) {
                 let what = "The host has a guest of an instance that is not there.";
                 let repair_kind = Some(Repair::DestroyGuest);
-                let finding = Finding::new(Kind::UnknownGuest, *instance, what, repair_kind);
+                let finding = Finding::new(FindingKind::UnknownGuest, *instance, what, repair_kind);
                 self.add(finding.at(Some(*cell), Some(*host)));
             }
         }
@@ -238,18 +239,18 @@ fn of_mapping(
     let cell = match mapping.cell {
         None if build.is_none() => {
             let what = "The instance has neither a cell nor a build request.";
-            return Some(finding(Kind::LostRequest, what, Repair::Forget));
+            return Some(finding(FindingKind::LostRequest, what, Repair::Forget));
         }
         None => {
             let what = "The instance waits for a host, and control neither selects one nor fails the \
                         request.";
             let is_stuck = stuck.applies(mapping.created_at);
-            return is_stuck.then(|| finding(Kind::Stuck, what, Repair::Bury));
+            return is_stuck.then(|| finding(FindingKind::Stuck, what, Repair::Bury));
         }
         Some(CellId::CELL0) => {
             let what = "The instance found no host, and there is no record of why.";
             let is_buried = state.buried().contains_key(&instance);
-            return (!is_buried).then(|| finding(Kind::LostRequest, what, Repair::Forget));
+            return (!is_buried).then(|| finding(FindingKind::LostRequest, what, Repair::Forget));
         }
         Some(cell) => cell,
     };
@@ -259,16 +260,17 @@ fn of_mapping(
     if let Some(deletion) = state.deletions().get(&instance) {
         let what = "The instance is to be deleted, and its cell does not do it.";
         let is_stuck = stuck.applies(deletion.at);
-        return is_stuck.then(|| finding(Kind::Stuck, what, Repair::Resend));
+        return is_stuck.then(|| finding(FindingKind::Stuck, what, Repair::Resend));
     }
     if build.is_some() {
         let what = "The instance has a host, and its cell does not accept it.";
         let is_stuck = stuck.applies(mapping.created_at);
-        return is_stuck.then(|| finding(Kind::Stuck, what, Repair::Resend));
+        return is_stuck.then(|| finding(FindingKind::Stuck, what, Repair::Resend));
     }
     let Some(view) = views.instance(cell, instance) else {
         let what = "The instance's cell does not have it.";
-        return Some(finding(Kind::LostInstance, what, Repair::ForgetWithClaim));
+        let (kind, repair_kind) = (FindingKind::LostInstance, Repair::ForgetWithClaim);
+        return Some(finding(kind, what, repair_kind));
     };
     let latest = mapping.migrations.last();
     if let Some((migration, row)) = latest.and_then(|id| Some((*id, state.moves().get(id)?))) {
@@ -282,14 +284,14 @@ fn of_mapping(
                 Repair::Resend
             }
         };
-        return is_late.then(|| finding(Kind::Stuck, what, repair_kind));
+        return is_late.then(|| finding(FindingKind::Stuck, what, repair_kind));
     }
     let guest = view.guest.filter(|_| view.job.is_none())?;
     if claims::has_allocations_on(&control.placement, instance, guest.host) {
         return None;
     }
     let what = "The instance is on a host without allocations there.";
-    let missing = finding(Kind::MissingAllocation, what, Repair::Reclaim);
+    let missing = finding(FindingKind::MissingAllocation, what, Repair::Reclaim);
     Some(missing.at(mapping.cell, Some(guest.host)))
 }
 
@@ -316,8 +318,13 @@ fn orphan(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
         .and_then(|placing| control.placement.provider(placing.host));
     let what = format!("Resources are held for {kind} {uuid}, which does not exist.");
     (!is_known && !is_ending).then(|| {
-        Finding::new(Kind::OrphanAllocation, uuid, what, Some(Repair::Release))
-            .at(None, host.map(|host| HostId(host.uuid)))
+        Finding::new(
+            FindingKind::OrphanAllocation,
+            uuid,
+            what,
+            Some(Repair::Release),
+        )
+        .at(None, host.map(|host| HostId(host.uuid)))
     })
 }
 
@@ -338,7 +345,7 @@ fn of_view(
             Some(_) => "The cell has an instance that belongs to another cell.",
         };
         return Some(finding(
-            Kind::UnknownInstance,
+            FindingKind::UnknownInstance,
             what,
             Some(Repair::DeleteInCell),
         ));
@@ -361,5 +368,5 @@ fn of_view(
         (Stage::Reserved | Stage::Swap | Stage::AwaitClaim(_) | Stage::Verify, _) => None,
     };
     let what = format!("{:?} of the instance makes no progress.", job.kind);
-    Some(finding(Kind::Stuck, &what, repair_kind))
+    Some(finding(FindingKind::Stuck, &what, repair_kind))
 }

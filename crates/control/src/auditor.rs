@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 
 use crate::audit::{Suspicions, search};
-use crate::finding::{Finding, Kind};
+use crate::finding::{Finding, FindingKind};
 use crate::options::RepairOptions;
 use crate::repair::repair_all;
 use crate::runtime_context::RuntimeContext;
@@ -40,11 +40,11 @@ impl AuditMetrics {
     }
 
     fn set(&self, findings: &[Finding]) {
-        let mut counts: HashMap<Kind, i64> = HashMap::new();
+        let mut counts: HashMap<FindingKind, i64> = HashMap::new();
         for finding in findings {
             *counts.entry(finding.kind).or_default() += 1;
         }
-        for kind in Kind::ALL {
+        for kind in FindingKind::ALL {
             let label = KindLabel { kind: kind.name() };
             let count = counts.get(&kind).copied().unwrap_or(0);
             self.findings.get_or_create(&label).set(count);
@@ -54,7 +54,7 @@ impl AuditMetrics {
 
 /// The result of an audit.
 #[derive(Clone, Debug, Serialize)]
-pub struct Audited {
+pub struct AuditReport {
     /// The inconsistencies that both searches found.
     pub findings: Vec<Finding>,
     /// The number of findings that were repaired.
@@ -123,12 +123,12 @@ impl Auditor {
     }
 
     /// Audits once, with repairs if wanted.
-    pub async fn audit(&self, repair: Option<RepairOptions>) -> Audited {
+    pub async fn audit(&self, repair: Option<RepairOptions>) -> AuditReport {
         let mut findings = self.check().await;
         let repaired = match repair {
             Some(options) => repair_all(&self.context, &mut findings, options).await,
             None => 0,
         };
-        Audited { findings, repaired }
+        AuditReport { findings, repaired }
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The kind of inconsistency.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// The UUID of the consumer, instance or move that is inconsistent.
     pub id: Uuid,
     /// The cell concerned, if any.
@@ -28,7 +28,7 @@ pub struct Finding {
 
 impl Finding {
     pub(crate) fn new(
-        kind: Kind,
+        kind: FindingKind,
         id: Uuid,
         what: impl Into<String>,
         repair_kind: Option<Repair>,
@@ -53,7 +53,7 @@ impl Finding {
 /// The kinds of inconsistency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum FindingKind {
     /// Resources are allocated for an instance or move that does not exist.
     OrphanAllocation,
     /// An instance is on a host without an allocation there.
@@ -72,7 +72,7 @@ pub enum Kind {
     MissingGuest,
 }
 
-impl Kind {
+impl FindingKind {
     /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 8] = [
         Self::OrphanAllocation,

@@ -20,7 +20,8 @@ use crate::options::Options;
 use crate::views::Views;
 
 /// The answer to a command of the conductor: its outcome or refusal, or why there is neither.
-pub type Answer = Result<Result<super_conductor::Outcome, super_conductor::Refusal>, SubmitError>;
+pub type CommandAnswer =
+    Result<Result<super_conductor::Outcome, super_conductor::Refusal>, SubmitError>;
 
 /// A handle on control, for APIs. Clones refer to the same control.
 #[derive(Clone)]
@@ -112,7 +113,7 @@ impl ControlHandle {
     pub fn submit(
         &self,
         command: super_conductor::Command,
-    ) -> impl Future<Output = Answer> + Send + use<> {
+    ) -> impl Future<Output = CommandAnswer> + Send + use<> {
         let at = self.now();
         let note = placewright_audit_log::current_note();
         let command = control::Command::Conductor { command, at };

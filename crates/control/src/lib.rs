@@ -8,8 +8,8 @@
 //! - It answers the cells' requests to placement ([`placewright_link::PlacementLink`]).
 //! - [`Views`] holds the cells' latest reports.
 //! - [`Runtime`] carries out what the state calls for (`pending_work`): it has hosts selected
-//!   (`placement_queue`, `plan`), sends messages to cells (`outbox`), follows cells (`cells`), and
-//!   passes to the scheduler what operators, cells and agents report of hosts (`fleet`,
+//!   (`placement_queue`, `plan`), sends messages to cells (`outbox`), follows cells (`cell_follower`),
+//!   and passes to the scheduler what operators, cells and agents report of hosts (`fleet`,
 //!   `availability`).
 //! - [`placer`] ranks hosts, claims them, and decides again when others were faster.
 //! - [`destinations`] selects and claims hosts for instances that others build.
@@ -19,12 +19,11 @@
 //!   `repair`).
 
 mod audit;
-mod audit_notes;
 mod auditor;
 mod availability;
 mod body;
+mod cell_follower;
 mod cell_rights;
-mod cells;
 mod claim_requests;
 mod clock;
 pub mod destinations;
@@ -43,24 +42,25 @@ pub mod placer;
 mod plan;
 mod quotas;
 mod repair;
+mod requested_allocations;
 mod runtime;
 mod runtime_context;
 mod scheduler;
 mod secrets;
 mod views;
 
-pub use auditor::{AuditMetrics, Audited, Auditor};
+pub use auditor::{AuditMetrics, AuditReport, Auditor};
 pub use clock::{Clock, now};
 pub use explanation::to_json as explanation_json;
-pub use finding::{Finding, Kind};
-pub use handle::{Answer, ControlHandle};
+pub use finding::{Finding, FindingKind};
+pub use handle::{CommandAnswer, ControlHandle};
 pub use machine::ControlMachine;
 pub use options::{Options, RepairOptions};
 pub use placement::{ClaimMetrics, CommitError, Placement, submit_placement};
 pub use quotas::{UnifiedLimits, usage_of};
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use scheduler::{
-    Explanation, LogicalTime, NoHostExplanation, QueryExplanation, RefusalReason, SchedulerHandle,
-    SiblingPlacements, cause_of, cause_of_claim,
+    Explanation, ExplanationTime, NoHostExplanation, QueryExplanation, RefusalReason,
+    SchedulerHandle, SiblingPlacements, claim_refusal_json, prepare_refusal_json,
 };
 pub use views::{CellView, Views};

@@ -13,8 +13,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use crate::audit_notes::RequestedAllocations;
 use crate::machine::ControlMachine;
+use crate::requested_allocations::RequestedAllocations;
 
 /// How long the store counts as failing after a failed append. Afterwards changes are tried again,
 /// because only a change can show whether the store works.

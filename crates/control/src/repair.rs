@@ -13,7 +13,7 @@ use placewright_placement as placement;
 use placewright_scheduler::select::Scheduler;
 
 use crate::body::BodyCache;
-use crate::finding::{Finding, Kind, Repair};
+use crate::finding::{Finding, FindingKind, Repair};
 use crate::handle::now;
 use crate::options::RepairOptions;
 use crate::placement::submit_placement;
@@ -30,7 +30,9 @@ pub(crate) async fn repair_all(
     findings: &mut [Finding],
     options: RepairOptions,
 ) -> usize {
-    let unknown = findings.iter().filter(|one| one.kind == Kind::UnknownGuest);
+    let unknown = findings
+        .iter()
+        .filter(|one| one.kind == FindingKind::UnknownGuest);
     let hosts_with_unknown_guests: BTreeSet<HostId> = unknown.filter_map(|one| one.host).collect();
     let mut repaired = 0;
     for finding in findings {
@@ -122,7 +124,7 @@ async fn carry_out(
         }
         Repair::Resend => {
             let cell = finding.cell.ok_or("its cell is not known")?;
-            context.resend_all(cell);
+            context.resend_messages(cell);
             Ok(())
         }
         Repair::Reconcile(hosts) => {

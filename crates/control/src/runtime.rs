@@ -11,8 +11,8 @@ use placewright_engine::{Entries, FollowError, Follower, Machine as _, SubmitErr
 use placewright_link::CellLink;
 use placewright_tasks::{Task, Tasks};
 
-use crate::auditor::{AuditMetrics, Audited, Auditor};
-use crate::cells::CellFollower;
+use crate::auditor::{AuditMetrics, AuditReport, Auditor};
+use crate::cell_follower::CellFollower;
 use crate::fleet;
 use crate::handle::ControlHandle;
 use crate::machine::ControlMachine;
@@ -111,7 +111,7 @@ impl Runtime {
     }
 
     /// Audits now; with `repair`, inconsistencies are repaired where possible.
-    pub async fn audit(&self, repair: Option<RepairOptions>) -> Audited {
+    pub async fn audit(&self, repair: Option<RepairOptions>) -> AuditReport {
         let auditor = Auditor::new(Arc::clone(&self.context), AuditMetrics::default());
         auditor.audit(repair).await
     }
@@ -170,7 +170,7 @@ impl Runtime {
         self.tasks.spawn(Task::ControlOutbox, run);
         let run = CellFollower::new(cell, Arc::clone(&self.context)).run();
         self.tasks.spawn(Task::ControlCell, run);
-        self.context.resend_all(cell);
+        self.context.resend_messages(cell);
         Ok(())
     }
 

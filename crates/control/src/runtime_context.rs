@@ -26,7 +26,7 @@ pub(crate) struct RuntimeContext {
 
 impl RuntimeContext {
     /// Queues all messages to a cell that has come up, also those that were sent to it before.
-    pub(crate) fn resend_all(&self, cell: CellId) {
+    pub(crate) fn resend_messages(&self, cell: CellId) {
         if let Some(outbox) = self.outboxes.read().get(&cell) {
             outbox.forget_sent();
         }

@@ -9,6 +9,6 @@ mod handle;
 mod refusal_reason;
 
 pub use explanation::{NoHostExplanation, SiblingPlacements};
-pub use explanation_cache::{LogicalTime, QueryExplanation};
-pub use handle::{Explanation, SchedulerHandle, cause_of, cause_of_claim};
+pub use explanation_cache::{ExplanationTime, QueryExplanation};
+pub use handle::{Explanation, SchedulerHandle, claim_refusal_json, prepare_refusal_json};
 pub use refusal_reason::RefusalReason;

@@ -60,9 +60,9 @@ pub struct CellView {
     pub hosts: BTreeMap<HostId, HostView>,
 }
 
-/// What a cell has listed since the beginning of its listing.
+/// The listing with which a cell begins its stream: what it has named so far.
 #[derive(Debug, Default)]
-pub(crate) struct ListedSoFar {
+pub(crate) struct Listing {
     instances: BTreeSet<InstanceId>,
     hosts: BTreeSet<HostId>,
     is_over: bool,
@@ -70,7 +70,7 @@ pub(crate) struct ListedSoFar {
 
 impl CellView {
     /// Applies an event about instances or hosts.
-    pub(crate) fn apply(&mut self, event: &CellEvent, listed: &mut ListedSoFar) {
+    pub(crate) fn apply(&mut self, event: &CellEvent, listed: &mut Listing) {
         match event {
             CellEvent::Instance { instance, view } => {
                 match view {
@@ -94,9 +94,9 @@ impl CellView {
                 self.instances
                     .retain(|instance, _| listed.instances.contains(instance));
                 self.hosts.retain(|host, _| listed.hosts.contains(host));
-                *listed = ListedSoFar {
+                *listed = Listing {
                     is_over: true,
-                    ..ListedSoFar::default()
+                    ..Listing::default()
                 };
                 self.is_complete = true;
             }

@@ -7,7 +7,7 @@
 
 use placewright_conductor::InstanceId;
 use placewright_conductor::cell_conductor::VmState;
-use placewright_control::{Finding, Kind, RepairOptions, now, submit_placement};
+use placewright_control::{Finding, FindingKind, RepairOptions, now, submit_placement};
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid,
 };
@@ -16,8 +16,12 @@ use uuid::Uuid;
 
 /// Leaves findings about guests out: the agents of these tests do not report guests.
 fn without_guests(findings: Vec<Finding>) -> Vec<Finding> {
-    let of_guests =
-        |finding: &Finding| matches!(finding.kind, Kind::MissingGuest | Kind::UnknownGuest);
+    let of_guests = |finding: &Finding| {
+        matches!(
+            finding.kind,
+            FindingKind::MissingGuest | FindingKind::UnknownGuest
+        )
+    };
     findings
         .into_iter()
         .filter(|finding| !of_guests(finding))
@@ -69,7 +73,7 @@ async fn orphans_are_found_and_released_and_others_are_left_alone() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(
         (found[0].kind, found[0].id),
-        (Kind::OrphanAllocation, orphan)
+        (FindingKind::OrphanAllocation, orphan)
     );
     assert_eq!(
         site.runtime

@@ -47,7 +47,7 @@ const EXCEPTIONS: [(&str, &[&str], &str); 13] = [
         "the scheduler counts what would fit by claiming it on a copy of the state",
     ),
     (
-        "control/src/audit_notes.rs",
+        "control/src/requested_allocations.rs",
         &["ClaimFirst", "Command::Claim"],
         "tells the audit log what consumers hold after a claim",
     ),

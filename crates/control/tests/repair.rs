@@ -12,7 +12,7 @@ use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::Command;
 use placewright_conductor::{HostId, InstanceId, Message, MigrationId, MoveKind, Reply};
-use placewright_control::{Finding, Kind, RepairOptions, now, submit_placement};
+use placewright_control::{Finding, FindingKind, RepairOptions, now, submit_placement};
 use placewright_link::{CellLink as _, InstanceView};
 use placewright_placement as placement;
 use placewright_placement::{AllocationRequest, ConsumerClaim, ConsumerGeneration, ConsumerUuid};
@@ -99,7 +99,7 @@ async fn missing_allocations_are_claimed_again() {
     let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
         (finding.kind, finding.id),
-        (Kind::MissingAllocation, instance(1).0)
+        (FindingKind::MissingAllocation, instance(1).0)
     );
     assert_eq!(finding.outcome.as_deref(), Some("done"));
     check_clean(&site).await;
@@ -145,7 +145,7 @@ async fn a_missing_claim_that_does_not_fit_any_more_is_not_repaired() {
     let engine = site.conductor.engine();
     submit_placement(engine, claim).await.unwrap().unwrap();
     let finding = repair_only_finding(&site, default_repairs()).await;
-    assert_eq!(finding.kind, Kind::MissingAllocation);
+    assert_eq!(finding.kind, FindingKind::MissingAllocation);
     assert_eq!(
         finding.outcome.as_deref(),
         Some("its host has no room for what it needs")
@@ -165,7 +165,7 @@ async fn an_instance_whose_guest_is_gone_is_in_error() {
     let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
         (finding.kind, finding.id),
-        (Kind::MissingGuest, instance(0).0)
+        (FindingKind::MissingGuest, instance(0).0)
     );
     until(&site, 0, |view| view.vm_state == VmState::Error).await;
     let fault = view(&site, 0).await.unwrap().fault.unwrap();
@@ -215,7 +215,7 @@ async fn an_instance_that_its_host_has_not_reported_yet_is_left_alone() {
     let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
         (finding.kind, finding.id),
-        (Kind::MissingGuest, instance(0).0)
+        (FindingKind::MissingGuest, instance(0).0)
     );
     assert!(is_active(&site, 0).await);
     site.start_agents(0, 1);
@@ -261,7 +261,7 @@ async fn an_unknown_guest_is_destroyed_only_when_that_is_allowed() {
     let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
         (finding.kind, finding.id, finding.outcome),
-        (Kind::UnknownGuest, unknown.0, None)
+        (FindingKind::UnknownGuest, unknown.0, None)
     );
     assert!(has(&site));
 
@@ -302,7 +302,10 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
     until(&site, 0, |view| view.job.is_some()).await;
     site.clock.advance(STUCK_AFTER);
     let finding = repair_only_finding(&site, default_repairs()).await;
-    assert_eq!((finding.kind, finding.id), (Kind::Stuck, instance(0).0));
+    assert_eq!(
+        (finding.kind, finding.id),
+        (FindingKind::Stuck, instance(0).0)
+    );
     assert_eq!(finding.outcome.as_deref(), Some("done"));
     until(&site, 0, |view| {
         view.job.is_none() && view.vm_state == VmState::Active
@@ -332,7 +335,10 @@ async fn a_step_whose_order_was_lost_is_requested_again() {
     until(&site, 1, |view| view.job.is_some()).await;
     site.clock.advance(STUCK_AFTER);
     let finding = repair_only_finding(&site, default_repairs()).await;
-    assert_eq!((finding.kind, finding.id), (Kind::Stuck, instance(1).0));
+    assert_eq!(
+        (finding.kind, finding.id),
+        (FindingKind::Stuck, instance(1).0)
+    );
     until(&site, 1, |view| view.vm_state == VmState::Active).await;
     site.rest().await;
     site.shutdown().await;

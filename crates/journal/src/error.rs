@@ -47,7 +47,8 @@ pub enum JournalError {
         last: u64,
     },
 
-    /// Entries that were acknowledged are gone: the end of the log was damaged, cut off or put back.
+    /// Entries that were acknowledged are gone: the end of the log was damaged or cut off, or an older
+    /// copy of the log took its place.
     #[error(
         "the journal at {path} lacks entries {first} to {last} ({} entries), which were acknowledged: \
          restore it from a copy, or give them up with `placewright journal accept-loss --store {path}`",
@@ -64,7 +65,7 @@ pub enum JournalError {
 
     /// The mark that says how far the log has to reach is missing or damaged.
     #[error(
-        "the mark of the journal at {path} is {what}, and only the mark tells whether entries behind \
+        "the mark of the journal at {path} is {what}, and only the mark tells whether entries after \
          {end} are missing: restore the store from a copy, or take it as it is with `placewright \
          journal accept-loss --store {path}`"
     )]
@@ -125,12 +126,12 @@ pub enum JournalError {
     },
 
     /// Another program has the store open.
-    #[error("the journal at {path} is in use by another program{holder}")]
+    #[error("the journal at {path} is in use by another program{process}")]
     Locked {
         /// The directory of the store.
         path: PathBuf,
         /// " (process 123)", or nothing when it is not known.
-        holder: String,
+        process: String,
     },
 
     /// A lock inside the store was not released in time.
@@ -169,7 +170,7 @@ pub enum JournalError {
         path: PathBuf,
     },
 
-    /// A batch is larger than the engine can keep in one piece.
+    /// A batch is larger than SQLite can store in one value.
     #[error("a batch of {bytes} bytes is too large: the most is {bytes_max}")]
     TooLarge {
         /// The size of the batch in bytes.
@@ -253,7 +254,7 @@ impl JournalError {
         let extended = source.sqlite_error().map(|error| error.extended_code);
         match source.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::NoSpace { path },
-            // The file that processes share cannot grow either.
+            // There is no space for SQLite's shared memory, which is a file beside the database.
             _ if extended == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => Self::NoSpace { path },
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
                 Self::ReadOnly { path, reason }
@@ -273,8 +274,9 @@ impl JournalError {
         }
     }
 
-    /// The error of reading the snapshot at `sequence`, which may be one that was wrapped.
-    pub(crate) fn of_snapshot(error: io::Error, sequence: u64) -> Self {
+    /// Classifies an error of reading the snapshot at `sequence`. If [`Self::into_io`] wrapped an error
+    /// of a journal, that one is returned.
+    pub(crate) fn from_snapshot_io(error: io::Error, sequence: u64) -> Self {
         match error.downcast::<Self>() {
             Ok(inner) => inner,
             Err(error) => Self::from_io(Path::new(&format!("snapshot {sequence}")), "read", error),

@@ -133,7 +133,7 @@ pub(crate) fn read_whole(reader: &mut dyn io::Read, sequence: u64) -> Result<(),
         match reader.read(&mut piece) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
-            Err(error) => return Err(JournalError::of_snapshot(error, sequence)),
+            Err(error) => return Err(JournalError::from_snapshot_io(error, sequence)),
         }
     }
 }

@@ -204,12 +204,12 @@ pub enum Refusal {
         amount: i64,
     },
     /// Fewer intents than required have a feasible candidate.
-    #[error("{fitting} of at least {least} found a place")]
+    #[error("{fitting} of at least {required} found a place")]
     NothingFits {
         /// The number of intents that would have succeeded.
         fitting: usize,
         /// The number that was required.
-        least: usize,
+        required: usize,
         /// Why the first candidate of the first failed intent was rejected; `None` if it had no
         /// candidates.
         first: Option<Box<Refusal>>,

@@ -23,7 +23,7 @@ pub(super) struct WorkContext {
 impl WorkContext {
     pub(super) async fn carry_out(self, work: Work) -> Outcome {
         // The semaphore is never closed.
-        let _permit = match work.undo_on_failure {
+        let _permit = match work.makes_guest {
             true => self.build_permits.acquire().await.ok(),
             false => None,
         };
@@ -31,7 +31,7 @@ impl WorkContext {
             let Err(error) = self.run(*operation, &work).await else {
                 continue;
             };
-            if !work.undo_on_failure {
+            if !work.makes_guest {
                 let was_undone = false;
                 return Outcome::Failed { error, was_undone };
             }
@@ -49,12 +49,13 @@ impl WorkContext {
     }
 
     async fn run(&self, operation: Operation, work: &Work) -> Result<(), DriverError> {
+        let (instance, number) = work.guest;
         let running = self.driver.carry_out(DriverRequest {
             operation,
             host: self.host,
             host_name: Arc::clone(&self.host_name),
-            instance: work.guest.0,
-            number: work.guest.1,
+            instance,
+            number,
             order: work.order.clone(),
         });
         if operation != Operation::Prepare {

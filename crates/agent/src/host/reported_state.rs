@@ -41,7 +41,8 @@ impl ReportedState {
         self.changed.insert(instance);
     }
 
-    pub(super) fn count_start(&mut self, operations: &[Operation]) {
+    /// Counts work that begins in the load.
+    pub(super) fn count_work_start(&mut self, operations: &[Operation]) {
         let kind = LoadKind::new(operations);
         let load = &mut self.load;
         if kind != LoadKind::Removal {
@@ -52,7 +53,8 @@ impl ReportedState {
         }
     }
 
-    pub(super) fn count_end(&mut self, operations: &[Operation], outcome: &Outcome) {
+    /// Takes work that has ended out of the load, and counts failed builds.
+    pub(super) fn count_work_end(&mut self, operations: &[Operation], outcome: &Outcome) {
         let kind = LoadKind::new(operations);
         let load = &mut self.load;
         if kind != LoadKind::Removal {

@@ -200,7 +200,7 @@ impl<'a> DecisionContext<'a> {
     }
 
     /// The alternates: candidates after the chosen one in the same cell, one for each other host,
-    /// because a build that failed on a host is not tried present again.
+    /// because a build that failed on a host is not tried there again.
     fn alternates(
         &self,
         cell: CellId,

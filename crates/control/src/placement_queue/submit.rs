@@ -4,18 +4,18 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::placer::{Correction, RoundEnd, apply_corrections};
-use crate::scheduler::LogicalTime;
+use crate::scheduler::ExplanationTime;
 use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
 use placewright_conductor::{Fault, InstanceId};
 use uuid::Uuid;
 
 use super::Shared;
-use crate::handle::Answer;
+use crate::handle::CommandAnswer;
 use crate::plan::{Attempt, PlacementPlan, lost_to_other_claims};
 
 /// A command that was submitted, with the future of its answer.
 pub(crate) struct Submitted {
-    pub(super) answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
+    pub(super) answer: Pin<Box<dyn Future<Output = CommandAnswer> + Send>>,
     pub(super) then: AnswerHandler,
     pub(super) claims: usize,
 }
@@ -30,7 +30,11 @@ pub(super) enum AnswerHandler {
 
 impl Shared {
     /// Carries out a plan that was made at `planned_at`.
-    pub(super) fn submit(&self, plan: PlacementPlan, planned_at: LogicalTime) -> Option<Submitted> {
+    pub(super) fn submit(
+        &self,
+        plan: PlacementPlan,
+        planned_at: ExplanationTime,
+    ) -> Option<Submitted> {
         let claims = plan.claims();
         match plan {
             PlacementPlan::Nothing { ids } => {
@@ -70,7 +74,11 @@ impl Shared {
     }
 
     /// Handles the answer to a command, and submits the command that has to follow, if there is one.
-    pub(super) fn handle_answer(&self, answer: Answer, then: AnswerHandler) -> Option<Submitted> {
+    pub(super) fn handle_answer(
+        &self,
+        answer: CommandAnswer,
+        then: AnswerHandler,
+    ) -> Option<Submitted> {
         match then {
             AnswerHandler::End(ids) => {
                 self.end(&ids);
@@ -80,7 +88,11 @@ impl Shared {
         }
     }
 
-    fn handle_claim_answer(&self, answer: Answer, mut attempt: Box<Attempt>) -> Option<Submitted> {
+    fn handle_claim_answer(
+        &self,
+        answer: CommandAnswer,
+        mut attempt: Box<Attempt>,
+    ) -> Option<Submitted> {
         let placing = &mut attempt.placing;
         let corrections = match answer {
             Ok(Ok(Outcome::Placed(chosen))) => self

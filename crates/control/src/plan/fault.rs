@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::placer::Placing;
-use crate::scheduler::{LogicalTime, SchedulerHandle, cause_of, cause_of_claim};
+use crate::scheduler::{
+    ExplanationTime, SchedulerHandle, claim_refusal_json, prepare_refusal_json,
+};
 use placewright_conductor::Fault;
 use placewright_placement::Refusal;
 use placewright_scheduler::prepare::{PrepareRefusal, Prepared};
@@ -47,7 +49,11 @@ impl PlanFault {
 
     /// Makes the fault, with an explanation as of `planned_at`, when the plan was made. This locks
     /// the scheduler, so the caller must not hold its lock.
-    pub(crate) fn explained(self, scheduler: &SchedulerHandle, planned_at: LogicalTime) -> Fault {
+    pub(crate) fn explained(
+        self,
+        scheduler: &SchedulerHandle,
+        planned_at: ExplanationTime,
+    ) -> Fault {
         let (request, prepared, instance) = match self {
             Self::Known(fault) => return fault,
             Self::NoHost {
@@ -71,7 +77,7 @@ pub(crate) fn unprepared_fault(refusal: &PrepareRefusal) -> Fault {
     Fault {
         code: 500,
         message: format!("No valid host was found. {refusal}."),
-        details: cause_of(refusal),
+        details: prepare_refusal_json(refusal),
         at: now(),
     }
 }
@@ -83,7 +89,7 @@ pub(crate) fn lost_to_other_claims(cause: Option<&Refusal>) -> Fault {
         code: 500,
         message: "No valid host was found. Every host that would do was taken by others first."
             .to_owned(),
-        details: cause.map(cause_of_claim).unwrap_or_default(),
+        details: cause.map(claim_refusal_json).unwrap_or_default(),
         at: now(),
     }
 }

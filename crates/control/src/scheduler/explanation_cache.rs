@@ -72,7 +72,7 @@ fn all_serving(state: &State, query: &CandidateQuery, mut serving: Serving) -> V
 
 /// A logical time that counts the computations of explanations.
 #[derive(Clone, Copy, Debug)]
-pub struct LogicalTime(u64);
+pub struct ExplanationTime(u64);
 
 /// The version of the state that an explanation is based on; equal ones have equal explanations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +111,8 @@ pub(super) struct ExplanationCache {
 
 impl ExplanationCache {
     /// The present moment: explanations that begin later are valid for a refusal before it.
-    pub(super) fn moment(&self) -> LogicalTime {
-        LogicalTime(self.begun.load(Ordering::SeqCst))
+    pub(super) fn moment(&self) -> ExplanationTime {
+        ExplanationTime(self.begun.load(Ordering::SeqCst))
     }
 
     fn cached(
@@ -136,7 +136,7 @@ impl ExplanationCache {
     pub(super) fn computed_since(
         &self,
         query: &CandidateQuery,
-        since: LogicalTime,
+        since: ExplanationTime,
     ) -> Option<Option<Arc<QueryExplanation>>> {
         self.cached(|explanation| explanation.number > since.0 && explanation.query == *query)
     }
@@ -147,7 +147,7 @@ impl ExplanationCache {
         &self,
         engine: &Engine<ControlMachine>,
         query: &CandidateQuery,
-        since: LogicalTime,
+        since: ExplanationTime,
     ) -> Option<Arc<QueryExplanation>> {
         if let Some(found) = self.computed_since(query, since) {
             return found;

@@ -13,7 +13,7 @@ use placewright_scheduler::select::Scheduler;
 use uuid::Uuid;
 
 use super::explanation::{NoHostExplanation, SiblingPlacements};
-use super::explanation_cache::{ExplanationCache, LogicalTime, QueryExplanation};
+use super::explanation_cache::{ExplanationCache, ExplanationTime, QueryExplanation};
 use super::refusal_reason::RefusalReason;
 use crate::handle::now;
 use crate::machine::ControlMachine;
@@ -109,7 +109,7 @@ impl SchedulerHandle {
 
     /// The present moment, as [`Self::explain`] needs it.
     #[must_use]
-    pub fn moment(&self) -> LogicalTime {
+    pub fn moment(&self) -> ExplanationTime {
         self.shared.reasons.moment()
     }
 
@@ -122,7 +122,7 @@ impl SchedulerHandle {
         request: &RequestSpec,
         prepared: &Prepared,
         instance: Uuid,
-        since: LogicalTime,
+        since: ExplanationTime,
     ) -> Explanation {
         let reasons = &self.shared.reasons;
         let reason = reasons.find(self.engine(), &prepared.query, since);
@@ -142,7 +142,7 @@ impl SchedulerHandle {
     pub async fn explain_query(
         &self,
         query: CandidateQuery,
-        since: LogicalTime,
+        since: ExplanationTime,
     ) -> Option<Arc<QueryExplanation>> {
         let shared = Arc::clone(&self.shared);
         let _computation = shared.reasons.lock_computation().await;
@@ -171,7 +171,7 @@ impl SchedulerHandle {
 
 /// Why a request cannot be searched for, as JSON for a fault; empty if its sentence is complete.
 #[must_use]
-pub fn cause_of(refusal: &PrepareRefusal) -> String {
+pub fn prepare_refusal_json(refusal: &PrepareRefusal) -> String {
     let cause = match refusal {
         PrepareRefusal::Prefilter(refusal) => RefusalReason::of_prefilter(refusal),
         PrepareRefusal::BadRequest(_) | PrepareRefusal::NoSuchHost { .. } => None,
@@ -181,7 +181,7 @@ pub fn cause_of(refusal: &PrepareRefusal) -> String {
 
 /// Why a claim was refused, as JSON for a fault.
 #[must_use]
-pub fn cause_of_claim(refusal: &Refusal) -> String {
+pub fn claim_refusal_json(refusal: &Refusal) -> String {
     to_json(Some(&RefusalReason::of_claim(refusal)))
 }
 

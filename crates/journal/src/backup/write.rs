@@ -275,7 +275,7 @@ fn put_snapshot(
             Ok(0) => return Ok(()),
             Ok(length) => length,
             Err(error) => {
-                return Err(BackupError::Store(JournalError::of_snapshot(
+                return Err(BackupError::Store(JournalError::from_snapshot_io(
                     error, sequence,
                 )));
             }

@@ -354,7 +354,7 @@ fn lock(directory: &Path) -> Result<File, JournalError> {
             let named = file.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
             return Err(JournalError::Locked {
                 path: directory.to_path_buf(),
-                holder: if named {
+                process: if named {
                     format!(" (process {})", pid.trim())
                 } else {
                     String::new()

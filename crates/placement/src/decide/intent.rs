@@ -50,7 +50,7 @@ pub(super) fn claim_first(
     if fitting < least || fitting == 0 {
         return Err(Refusal::NothingFits {
             fitting,
-            least,
+            required: least,
             first: first_refusal.map(Box::new),
         });
     }

@@ -9,7 +9,7 @@
 pub struct BlockFeasibility {
     /// Hosts that are feasible.
     pub feasible: u64,
-    /// Hosts that need the exact test, [`Feasibility::decide_for_class`].
+    /// Hosts that need the exact test, [`Feasibility::passes_exact_test_for_class`].
     pub undecided: u64,
 }
 
@@ -24,21 +24,23 @@ impl BlockFeasibility {
 /// Decides which hosts are feasible for a request.
 pub trait Feasibility {
     /// Tests the hosts of a block for the class by masks. No host is both feasible and undecided.
-    fn class_block(&self, block: usize) -> BlockFeasibility;
+    fn test_block_for_class(&self, block: usize) -> BlockFeasibility;
 
     /// The hosts of a block that satisfy everything of the class but capacity.
-    fn class_eligible(&self, block: usize) -> u64;
+    fn eligible_for_class(&self, block: usize) -> u64;
 
     /// The exact test of an undecided host for the class.
-    fn decide_for_class(&self, slot: u32) -> bool;
+    fn passes_exact_test_for_class(&self, slot: u32) -> bool;
 
-    /// Whether a host is feasible for the class: combines [`Self::class_block`] and
-    /// [`Self::decide_for_class`] for one host, which is cheaper than testing its whole block.
+    /// Whether a host is feasible for the class: combines [`Self::test_block_for_class`] and
+    /// [`Self::passes_exact_test_for_class`] for one host, which is cheaper than testing its whole
+    /// block.
     fn is_feasible_for_class(&self, slot: u32) -> bool;
 
     /// The hosts of a mask, without those that masks exclude for this single request.
-    fn request_block(&self, block: usize, mask: u64) -> u64;
+    fn filter_block_for_request(&self, block: usize, mask: u64) -> u64;
 
-    /// The exact test for this single request of a host that [`Self::request_block`] returned.
-    fn is_feasible_for_request(&self, slot: u32) -> bool;
+    /// The exact test for this single request of a host that [`Self::filter_block_for_request`]
+    /// returned.
+    fn passes_exact_test_for_request(&self, slot: u32) -> bool;
 }

@@ -63,12 +63,12 @@ impl Linear<'_, '_> {
             if candidates == 0 {
                 continue;
             }
-            let class = feasibility.class_block(block);
+            let class = feasibility.test_block_for_class(block);
             let possible = candidates & class.possible();
-            for slot in bits(feasibility.request_block(block, possible), block) {
+            for slot in bits(feasibility.filter_block_for_request(block, possible), block) {
                 let is_surely_feasible = class.feasible >> (slot % 64) & 1 == 1;
-                if (is_surely_feasible || feasibility.decide_for_class(slot))
-                    && feasibility.is_feasible_for_request(slot)
+                if (is_surely_feasible || feasibility.passes_exact_test_for_class(slot))
+                    && feasibility.passes_exact_test_for_request(slot)
                 {
                     slots.push(slot);
                 }

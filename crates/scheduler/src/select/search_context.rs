@@ -79,7 +79,7 @@ pub(super) struct SearchContext<'j, 'a> {
 }
 
 impl Feasibility for SearchContext<'_, '_> {
-    fn class_block(&self, block: usize) -> BlockFeasibility {
+    fn test_block_for_class(&self, block: usize) -> BlockFeasibility {
         let mut mask = self.passing_class_filters(block);
         if mask == 0 {
             return BlockFeasibility::default();
@@ -97,14 +97,14 @@ impl Feasibility for SearchContext<'_, '_> {
         }
     }
 
-    fn class_eligible(&self, block: usize) -> u64 {
+    fn eligible_for_class(&self, block: usize) -> u64 {
         match self.passing_class_filters(block) {
             0 => 0,
             mask => mask & self.search.eligible_word(block),
         }
     }
 
-    fn decide_for_class(&self, slot: u32) -> bool {
+    fn passes_exact_test_for_class(&self, slot: u32) -> bool {
         if !self.request.compiled.filters.passes_predicates(slot, true) {
             return false;
         }
@@ -122,10 +122,10 @@ impl Feasibility for SearchContext<'_, '_> {
         if capacity.feasible != 0 && !self.request.class_needs_exact_test {
             return true;
         }
-        capacity.feasible | capacity.undecided != 0 && self.decide_for_class(slot)
+        capacity.feasible | capacity.undecided != 0 && self.passes_exact_test_for_class(slot)
     }
 
-    fn request_block(&self, block: usize, mut mask: u64) -> u64 {
+    fn filter_block_for_request(&self, block: usize, mut mask: u64) -> u64 {
         mask &= self.request.compiled.filters.word(block, false);
         for cell in &self.request.scope.excluded_cells {
             let hosts = self.request.hosts.of_cell(*cell);
@@ -139,7 +139,7 @@ impl Feasibility for SearchContext<'_, '_> {
         self.request.rules.word(block, mask)
     }
 
-    fn is_feasible_for_request(&self, slot: u32) -> bool {
+    fn passes_exact_test_for_request(&self, slot: u32) -> bool {
         self.request
             .rules
             .level_rules_allow(self.request.state, ProviderId(slot))

@@ -1,4 +1,5 @@
-//! Moves before their cell has accepted them, and the decision on their end.
+//! Moves until their cell has accepted them, and the owner's decision to confirm or revert one that
+//! was carried out.
 
 use super::{DecisionContext, Outcome, Refusal, exists, not_found, wrong_state};
 use crate::claim_request::MoveSide;
@@ -25,8 +26,9 @@ impl<'a> DecisionContext<'a> {
         if mapping.is_deleting {
             return Err(wrong_state("instance", &instance, "being deleted"));
         }
-        // A cell that does not have the instance yet refuses without recording the move's number: the
-        // move would end here, and a late copy of its request could still reserve the instance.
+        // The cell may not have the instance yet. Then it would refuse the move without recording its
+        // number: the move would end, but a delayed copy of its request could still reserve the
+        // instance.
         if self.state.builds.contains_key(&instance) {
             return Err(wrong_state("instance", &instance, "being scheduled"));
         }
@@ -39,7 +41,7 @@ impl<'a> DecisionContext<'a> {
         if moves.any(|earlier| self.state.moves.contains_key(earlier)) {
             return Err(wrong_state("instance", &instance, "being moved"));
         }
-        let (spec, added_usage) = self.counted_for_move(instance, spec)?;
+        let (spec, added_usage) = self.spec_and_added_usage(instance, spec)?;
         let mut mapping = mapping.clone();
         mapping.move_number = mapping.move_number.saturating_add(1);
         mapping.migrations.push(migration);
@@ -134,7 +136,7 @@ impl<'a> DecisionContext<'a> {
         &mut self,
         migration: MigrationId,
         candidates: &[Candidate],
-        alternates: usize,
+        alternate_count: usize,
     ) -> Result<Outcome, Refusal> {
         let row = self.reserved(migration)?;
         let instance = row.instance;
@@ -165,7 +167,7 @@ impl<'a> DecisionContext<'a> {
                 return Err(Refusal::Placement(
                     placewright_placement::Refusal::NothingFits {
                         fitting: 0,
-                        least: 1,
+                        required: 1,
                         first: first_refusal.map(Box::new),
                     },
                 ));
@@ -179,7 +181,7 @@ impl<'a> DecisionContext<'a> {
         };
         let stage = MoveStage::Placed {
             selection: usable[chosen].clone(),
-            alternates: self.alternates(cell, &usable, chosen, alternates),
+            alternates: self.alternates(cell, &usable, chosen, alternate_count),
             claim_number: mapping.claim_number,
         };
         let row = Move {

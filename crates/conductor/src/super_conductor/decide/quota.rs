@@ -102,7 +102,7 @@ impl DecisionContext<'_> {
 
     /// The specification of a move with what it counts for, and by how much the instance counts for
     /// more while both flavors are held; refused if that exceeds a quota.
-    pub(super) fn counted_for_move(
+    pub(super) fn spec_and_added_usage(
         &self,
         instance: InstanceId,
         spec: Option<&Spec>,

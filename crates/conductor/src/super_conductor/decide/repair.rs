@@ -42,7 +42,7 @@ impl DecisionContext<'_> {
         claims::claim_first(self.placement, of, &of_host, None, at, changes).map_err(|first| {
             Refusal::Placement(placement::Refusal::NothingFits {
                 fitting: 0,
-                least: 1,
+                required: 1,
                 first: first.map(Box::new),
             })
         })?;

@@ -16,17 +16,18 @@ pub(super) struct FeasibilityCache<'a, F> {
 #[derive(Clone, Copy)]
 struct Entry {
     block: usize,
-    class: BlockFeasibility,
-    /// The possible hosts of the class that the single request does not exclude.
-    request: u64,
+    /// The feasible and the undecided hosts of the class.
+    for_class: BlockFeasibility,
+    /// Those of them that masks do not exclude for the single request.
+    possible_for_request: u64,
 }
 
 impl<'a, F: Feasibility> FeasibilityCache<'a, F> {
     pub(super) fn new(feasibility: &'a F) -> Self {
         let empty = Entry {
             block: usize::MAX,
-            class: BlockFeasibility::default(),
-            request: 0,
+            for_class: BlockFeasibility::default(),
+            possible_for_request: 0,
         };
         Self {
             feasibility,
@@ -38,15 +39,15 @@ impl<'a, F: Feasibility> FeasibilityCache<'a, F> {
     fn entry(&mut self, block: usize) -> &mut Entry {
         let entry = &mut self.entries[block % ENTRIES];
         if entry.block != block {
-            let class = self.feasibility.class_block(block);
-            let request = match class.possible() {
+            let for_class = self.feasibility.test_block_for_class(block);
+            let possible_for_request = match for_class.possible() {
                 0 => 0,
-                mask => self.feasibility.request_block(block, mask),
+                mask => self.feasibility.filter_block_for_request(block, mask),
             };
             *entry = Entry {
                 block,
-                class,
-                request,
+                for_class,
+                possible_for_request,
             };
         }
         entry
@@ -54,18 +55,18 @@ impl<'a, F: Feasibility> FeasibilityCache<'a, F> {
 
     /// The hosts of a block that are feasible or undecided for the class.
     pub(super) fn possible_for_class(&mut self, block: usize) -> u64 {
-        self.entry(block).class.possible()
+        self.entry(block).for_class.possible()
     }
 
     /// The hosts of a block that satisfy everything of the class but capacity.
     pub(super) fn eligible(&self, block: usize) -> u64 {
-        self.feasibility.class_eligible(block)
+        self.feasibility.eligible_for_class(block)
     }
 
     /// The hosts of a block that are feasible or undecided for the class, without those that masks
     /// exclude for the single request.
     pub(super) fn possible_for_request(&mut self, block: usize) -> u64 {
-        self.entry(block).request
+        self.entry(block).possible_for_request
     }
 
     /// Whether a host is feasible for the class. The result of the exact test is cached.
@@ -74,14 +75,16 @@ impl<'a, F: Feasibility> FeasibilityCache<'a, F> {
         if self.entries[block % ENTRIES].block != block {
             return self.feasibility.is_feasible_for_class(slot_of(block, bit));
         }
-        let class = self.entry(block).class;
-        if class.undecided & host_bit == 0 {
-            return class.feasible & host_bit != 0;
+        let for_class = self.entry(block).for_class;
+        if for_class.undecided & host_bit == 0 {
+            return for_class.feasible & host_bit != 0;
         }
-        let is_feasible = self.feasibility.decide_for_class(slot_of(block, bit));
+        let is_feasible = self
+            .feasibility
+            .passes_exact_test_for_class(slot_of(block, bit));
         let entry = self.entry(block);
-        entry.class.undecided &= !host_bit;
-        entry.class.feasible |= u64::from(is_feasible) << bit;
+        entry.for_class.undecided &= !host_bit;
+        entry.for_class.feasible |= u64::from(is_feasible) << bit;
         is_feasible
     }
 
@@ -89,20 +92,20 @@ impl<'a, F: Feasibility> FeasibilityCache<'a, F> {
     pub(super) fn is_feasible_for_request(&mut self, block: usize, bit: usize) -> bool {
         if self.entries[block % ENTRIES].block != block {
             let host_bit = 1 << bit;
-            return self.feasibility.request_block(block, host_bit) == host_bit
+            return self.feasibility.filter_block_for_request(block, host_bit) == host_bit
                 && self
                     .feasibility
-                    .is_feasible_for_request(slot_of(block, bit));
+                    .passes_exact_test_for_request(slot_of(block, bit));
         }
         let entry = self.entry(block);
-        if entry.request >> bit & 1 == 0 {
+        if entry.possible_for_request >> bit & 1 == 0 {
             return false;
         }
         let is_feasible = self
             .feasibility
-            .is_feasible_for_request(slot_of(block, bit));
+            .passes_exact_test_for_request(slot_of(block, bit));
         if !is_feasible {
-            self.entry(block).request &= !(1 << bit);
+            self.entry(block).possible_for_request &= !(1 << bit);
         }
         is_feasible
     }

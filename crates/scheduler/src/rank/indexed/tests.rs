@@ -28,7 +28,7 @@ fn change_lists() -> impl Strategy<Value = Vec<Change>> {
 struct ByPredicates<C, R>(C, R);
 
 impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> {
-    fn class_block(&self, block: usize) -> BlockFeasibility {
+    fn test_block_for_class(&self, block: usize) -> BlockFeasibility {
         let start = u32::try_from(block * 64).expect("small");
         let feasible = (0..64).fold(0, |word, bit| {
             word | u64::from(bit % 2 == 0 && (self.0)(start + bit)) << bit
@@ -39,11 +39,11 @@ impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> 
         }
     }
 
-    fn class_eligible(&self, _: usize) -> u64 {
+    fn eligible_for_class(&self, _: usize) -> u64 {
         u64::MAX
     }
 
-    fn decide_for_class(&self, slot: u32) -> bool {
+    fn passes_exact_test_for_class(&self, slot: u32) -> bool {
         (self.0)(slot)
     }
 
@@ -51,7 +51,7 @@ impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> 
         (self.0)(slot)
     }
 
-    fn request_block(&self, block: usize, mask: u64) -> u64 {
+    fn filter_block_for_request(&self, block: usize, mask: u64) -> u64 {
         let start = u32::try_from(block * 64).expect("small");
         let passes_mask = |bit: u32| !bit.is_multiple_of(3) || (self.1)(start + bit);
         (0..64).fold(0, |word, bit| {
@@ -59,7 +59,7 @@ impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> 
         })
     }
 
-    fn is_feasible_for_request(&self, slot: u32) -> bool {
+    fn passes_exact_test_for_request(&self, slot: u32) -> bool {
         (self.1)(slot)
     }
 }

@@ -56,12 +56,12 @@ pub(super) struct RunningWork {
 
 /// All work under way on the host, by guest, each with what is queued behind it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WorkQueue {
+pub(super) struct WorkUnderWay {
     last_number: u64,
     work: BTreeMap<GuestKey, RunningWork>,
 }
 
-impl WorkQueue {
+impl WorkUnderWay {
     pub(super) fn is_empty(&self) -> bool {
         self.work.is_empty()
     }
@@ -111,9 +111,9 @@ impl WorkQueue {
         }
         running.next = NextStep::Step(order);
         // Work without an order destroys the guest, and is never cancelled.
-        let may_cancel = !running.is_cancelled && running.order.is_some();
-        running.is_cancelled |= may_cancel;
-        may_cancel.then_some(running.number)
+        let must_cancel = !running.is_cancelled && running.order.is_some();
+        running.is_cancelled |= must_cancel;
+        must_cancel.then_some(running.number)
     }
 
     /// Queues the destruction of the guest behind the work under way. Returns the work's number if
@@ -121,13 +121,14 @@ impl WorkQueue {
     pub(super) fn queue_destroy(&mut self, key: GuestKey) -> Option<u64> {
         let running = self.work.get_mut(&key)?;
         if running.order.is_none() {
+            // The work under way destroys the guest already.
             running.next = NextStep::Nothing;
             return None;
         }
         running.next = NextStep::Destroy;
-        let may_cancel = !running.is_cancelled;
+        let must_cancel = !running.is_cancelled;
         running.is_cancelled = true;
-        may_cancel.then_some(running.number)
+        must_cancel.then_some(running.number)
     }
 
     /// Drops the queued steps, because the session has ended: the cell orders those again that are

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::foreign;
 use crate::handle::{ControlHandle, now};
 use crate::runtime_context::RuntimeContext;
-use crate::views::{CellView, ListedSoFar};
+use crate::views::{CellView, Listing};
 
 /// The first wait before a cell is followed again; it is doubled each time up to `RETRY_MAX`.
 const RETRY_MIN: Duration = Duration::from_millis(50);
@@ -39,8 +39,7 @@ pub(crate) struct CellFollower {
     mapped: BTreeMap<HostId, String>,
     /// Hosts whose mapping was refused, so that each is logged once.
     refused: BTreeMap<HostId, String>,
-    /// Whether the cell is marked down in the state; none if this follower has not read or written it
-    /// yet.
+    /// Whether this follower marked the cell down or up in the state; none if it did neither yet.
     is_down: Option<bool>,
     last_event: Instant,
 }
@@ -125,43 +124,43 @@ impl CellFollower {
     }
 
     async fn process_events(&mut self, mut events: mpsc::Receiver<CellEvent>) -> FollowEnd {
-        let silence = self.control().options().cell_down_after;
-        let mut listed = ListedSoFar::default();
+        let down_after = self.control().options().cell_down_after;
+        let mut listed = Listing::default();
         let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
-        let mut last = Instant::now();
+        let mut heard_at = Instant::now();
         loop {
-            let wait = silence.min(SILENT_AFTER);
+            let wait = down_after.min(SILENT_AFTER);
             let received = tokio::time::timeout(wait, events.recv_many(&mut batch, EVENTS_AT_ONCE));
             match received.await {
                 Ok(0) => return FollowEnd::Gone,
                 Err(_) => {
                     self.set_silent(true);
-                    if last.elapsed() >= silence {
+                    if heard_at.elapsed() >= down_after {
                         return FollowEnd::Gone;
                     }
                     continue;
                 }
                 Ok(_) => {
-                    last = Instant::now();
-                    self.last_event = last;
+                    heard_at = Instant::now();
+                    self.last_event = heard_at;
                     self.set_silent(false);
                 }
             }
             foreign::drop_foreign_events(self.control(), self.cell, &mut batch);
-            let is_complete = batch
+            let ends_listing = batch
                 .iter()
                 .any(|event| matches!(event, CellEvent::Complete));
             self.update_views(&batch, &mut listed);
             // A host is mapped before the scheduler can select it.
             self.map_hosts(&batch).await;
-            let has_no_gap = self.report_to_scheduler(&batch);
+            let is_gapless = self.report_to_scheduler(&batch);
             self.end_rebuilds(&batch).await;
-            if is_complete {
+            if ends_listing {
                 self.set_down(false).await;
-                self.context.resend_all(self.cell);
+                self.context.resend_messages(self.cell);
             }
             batch.clear();
-            if !has_no_gap {
+            if !is_gapless {
                 return FollowEnd::Gap;
             }
         }
@@ -170,15 +169,15 @@ impl CellFollower {
     /// Records whether the cell is silent; the scheduler avoids hosts of silent cells.
     fn set_silent(&self, is_silent: bool) {
         let views = &self.control().shared.views;
-        let is_so = |view: &CellView| view.is_silent == is_silent;
-        if views.read().cells.get(&self.cell).is_some_and(is_so) {
+        let is_recorded = |view: &CellView| view.is_silent == is_silent;
+        if views.read().cells.get(&self.cell).is_some_and(is_recorded) {
             return;
         }
         let mut views = views.write();
         views.cells.entry(self.cell).or_default().is_silent = is_silent;
     }
 
-    fn update_views(&self, batch: &[CellEvent], listed: &mut ListedSoFar) {
+    fn update_views(&self, batch: &[CellEvent], listed: &mut Listing) {
         let mut views = self.control().shared.views.write();
         let view = views.cells.entry(self.cell).or_default();
         view.heard_at = now();
@@ -190,7 +189,9 @@ impl CellFollower {
     /// Passes soft state to the scheduler; false if an update of a host is missing.
     fn report_to_scheduler(&self, batch: &[CellEvent]) -> bool {
         let at = now();
-        let mut has_no_gap = true;
+        let mut is_gapless = true;
+        // The scheduler is not locked for a batch in which all instances are on no host and nothing is
+        // said of hosts.
         let concerns_scheduler = |event: &CellEvent| {
             !matches!(event, CellEvent::Heartbeat | CellEvent::Complete)
                 && !matches!(event, CellEvent::Instance { view: Some(view), .. } if view.guest.is_none())
@@ -212,7 +213,7 @@ impl CellFollower {
                         availability_reports.set_silent(hosts, *host, !view.is_up, at);
                     }
                     CellEvent::State { host, update } => {
-                        has_no_gap &= availability_reports.apply_update(
+                        is_gapless &= availability_reports.apply_update(
                             hosts,
                             (self.cell, *host),
                             at,
@@ -231,12 +232,12 @@ impl CellFollower {
                 }
             }
         });
-        has_no_gap
+        is_gapless
     }
 
-    /// Whether a cell's digest is that of a specification. A cell of an earlier release keeps secrets
-    /// in the body, as they are handed out to it.
-    fn has_digest(&self, instance: InstanceId, spec: &Spec, digest: u64) -> bool {
+    /// Whether the digest that the cell reports is that of a specification: as control keeps it, with
+    /// its secrets sealed, or with open secrets, as cells of earlier releases keep it.
+    fn has_reported_digest(&self, instance: InstanceId, spec: &Spec, digest: u64) -> bool {
         if has_digest(spec, digest) {
             return true;
         }
@@ -266,22 +267,21 @@ impl CellFollower {
                     .job
                     .as_ref()
                     .is_none_or(|job| job.kind != JobKind::Rebuild);
-                let requested = rebuilds.get(&instance).filter(|_| is_over);
-                let requested = requested.map(|requested| &requested.spec);
-                let requested =
-                    requested.filter(|spec| self.has_digest(instance, spec, view.spec_digest));
-                requested.map(|spec| (instance, spec.digest()))
+                let rebuild = rebuilds.get(&instance).filter(|_| is_over)?;
+                let spec = &rebuild.spec;
+                let is_rebuilt = self.has_reported_digest(instance, spec, view.spec_digest);
+                is_rebuilt.then(|| (instance, spec.digest()))
             });
             done.collect()
         });
         for (instance, digest) in done {
             let event = RebuildEvent::Done { digest };
-            let end = || Command::Rebuild {
+            let command = || Command::Rebuild {
                 instance,
                 event: event.clone(),
             };
             // The cell reports it only once, so this repeats until the store accepts it.
-            while let Err(error) = self.control().submit(end()).await {
+            while let Err(error) = self.control().submit(command()).await {
                 if matches!(error, placewright_engine::SubmitError::ShuttingDown) {
                     return;
                 }
@@ -388,7 +388,7 @@ impl CellFollower {
     }
 }
 
-/// Removes an instance from the pending ones of hosts to which it is no longer going.
+/// Removes a pending instance from the hosts to which it is no longer going.
 fn remove_pending_elsewhere(
     hosts: &mut HostTable,
     instance: InstanceId,
