@@ -33,7 +33,7 @@ use crate::description::HostDescription;
 use crate::driver::{Driver, DriverError, DriverFuture, DriverRequest, ListedGuest, Operation};
 
 mod process;
-mod scrub;
+mod redact;
 
 use process::{ProcessResult, ProcessSpec};
 
@@ -381,7 +381,7 @@ impl Driver for CommandDriver {
                 Err(error) => error,
             };
             Err(DriverError {
-                message: scrub::without_secrets(error.message, spec.as_deref()),
+                message: redact::redact_lines(error.message, spec.as_deref()),
                 ..error
             })
         })

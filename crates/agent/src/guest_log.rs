@@ -123,7 +123,7 @@ pub enum GuestLogError {
     },
     /// The file is not a guest log, or was written by a later release.
     #[error("{} is no guest log that this release can read", .0.display())]
-    Foreign(PathBuf),
+    UnknownFormat(PathBuf),
     /// Another agent has the file open.
     #[error("another agent uses the guest log {}", .0.display())]
     InUse(PathBuf),
@@ -203,7 +203,7 @@ impl GuestLog {
             (guests::VERSION, HEADER_BYTES)
         } else {
             let version =
-                version_of(&bytes).ok_or_else(|| GuestLogError::Foreign(path.to_owned()))?;
+                version_of(&bytes).ok_or_else(|| GuestLogError::UnknownFormat(path.to_owned()))?;
             let valid_end = log.read_entries(&bytes, version);
             if is_damaged(&bytes[valid_end..]) {
                 keep_damaged_copy(path, &bytes, valid_end).map_err(io_error)?;

@@ -14,9 +14,16 @@ use placewright_conductor::{Amounts, HostId, InstanceId};
 use uuid::Uuid;
 
 const NOW_US: u64 = 1_800_000_000_000_000;
+/// The session in the golden files.
+const GOLDEN_SESSION: u64 = 300;
+/// For [`GuestLog::open`]: whether writes are synced.
+const DURABLE: bool = true;
+const NOT_DURABLE: bool = false;
 
-/// A file of an earlier release that accepted an attacker's session number.
+/// A file of version 1 with a single entry: a session number that an earlier release accepted from an
+/// attacker.
 fn file_with_session(session: u64) -> Vec<u8> {
+    // The kind of the entry, and the number in groups of seven bits.
     let mut body = vec![2];
     let mut rest = session;
     while rest > 0x7f {
@@ -35,18 +42,20 @@ fn file_with_session(session: u64) -> Vec<u8> {
 fn an_impossible_session_number_in_a_file_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guests");
+    // The cell knows of no session yet.
+    let after = 0;
     for impossible in [u64::MAX, u64::MAX - 1, NUMBER_END] {
         fs::write(&path, file_with_session(impossible)).unwrap();
-        let mut guest_log = GuestLog::open(&path, true).unwrap();
-        assert_eq!(guest_log.next_session(NOW_US, 0), Some(NOW_US));
+        let mut guest_log = GuestLog::open(&path, DURABLE).unwrap();
+        assert_eq!(guest_log.next_session(NOW_US, after), Some(NOW_US));
         guest_log.write().unwrap();
         drop(guest_log);
-        let mut guest_log = GuestLog::open(&path, true).unwrap();
-        assert_eq!(guest_log.next_session(NOW_US, 0), Some(NOW_US + 1));
+        let mut guest_log = GuestLog::open(&path, DURABLE).unwrap();
+        assert_eq!(guest_log.next_session(NOW_US, after), Some(NOW_US + 1));
     }
     fs::write(&path, file_with_session(NOW_US + 7)).unwrap();
-    let mut guest_log = GuestLog::open(&path, true).unwrap();
-    assert_eq!(guest_log.next_session(NOW_US, 0), Some(NOW_US + 8));
+    let mut guest_log = GuestLog::open(&path, DURABLE).unwrap();
+    assert_eq!(guest_log.next_session(NOW_US, after), Some(NOW_US + 8));
 }
 
 #[test]
@@ -61,7 +70,8 @@ fn no_session_begins_after_an_impossible_number() {
 
 const HOST: HostId = HostId(Uuid::from_u128(2));
 
-/// The guests in the golden files: one in each state except the first, whose guest was erased.
+/// The guests in the golden files: one in each state but [`GuestState::Incomplete`]. The guest in that
+/// state was erased again.
 fn golden_guests() -> Vec<(HostId, GuestKey, Guest)> {
     let states = [
         GuestState::Prepared,
@@ -113,20 +123,20 @@ fn files_of_all_versions_are_read() {
                 .map(|(host, key, guest)| (host, key, guest.clone()))
                 .collect()
         };
-        let mut guest_log = GuestLog::open(&path, false).unwrap();
+        let mut guest_log = GuestLog::open(&path, NOT_DURABLE).unwrap();
         assert_eq!(guests_of(&guest_log), golden_guests(), "version {version}");
-        assert_eq!(guest_log.next_session(0, 0), Some(301));
+        assert_eq!(guest_log.next_session(0, 0), Some(GOLDEN_SESSION + 1));
         guest_log.write().unwrap();
         drop(guest_log);
         // Opening the file rewrote it in the present version.
         assert_eq!(fs::read(&path).unwrap()[7], 2);
-        let mut guest_log = GuestLog::open(&path, false).unwrap();
+        let mut guest_log = GuestLog::open(&path, NOT_DURABLE).unwrap();
         assert_eq!(
             guests_of(&guest_log),
             golden_guests(),
             "version {version}, again"
         );
-        assert_eq!(guest_log.next_session(0, 0), Some(302));
+        assert_eq!(guest_log.next_session(0, 0), Some(GOLDEN_SESSION + 2));
     }
 }
 
@@ -134,7 +144,7 @@ fn files_of_all_versions_are_read() {
 fn a_file_is_written_byte_for_byte_as_the_golden_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guests");
-    let mut guest_log = GuestLog::open(&path, false).unwrap();
+    let mut guest_log = GuestLog::open(&path, NOT_DURABLE).unwrap();
     let mut guests = golden_guests();
     let (host, (instance, _), mut first) = guests[0].clone();
     first.state = GuestState::Incomplete;
@@ -143,7 +153,10 @@ fn a_file_is_written_byte_for_byte_as_the_golden_one() {
         guest_log.put(*host, *key, guest);
     }
     guest_log.erase(host, (instance, 0));
-    assert_eq!(guest_log.next_session(300, 0), Some(300));
+    assert_eq!(
+        guest_log.next_session(GOLDEN_SESSION, 0),
+        Some(GOLDEN_SESSION)
+    );
     guest_log.write().unwrap();
     drop(guest_log);
     let bytes = fs::read(&path).unwrap();
@@ -163,7 +176,10 @@ fn a_file_of_a_later_release_is_refused_and_not_changed() {
     let mut later = golden(2);
     later[7] = 3;
     fs::write(&path, &later).unwrap();
-    let refused = GuestLog::open(&path, false).unwrap_err();
-    assert!(matches!(refused, GuestLogError::Foreign(_)), "{refused}");
+    let refused = GuestLog::open(&path, NOT_DURABLE).unwrap_err();
+    assert!(
+        matches!(refused, GuestLogError::UnknownFormat(_)),
+        "{refused}"
+    );
     assert_eq!(fs::read(&path).unwrap(), later);
 }

@@ -210,10 +210,11 @@ fn read(path: &Path) -> Result<BTreeMap<Uuid, Image>, ImagesError> {
 
 impl ImageEntry {
     fn into_image(self) -> Result<Image, String> {
-        let unknown = self.other_keys.into_iter();
-        let unknown = unknown.filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()));
+        let beside_attributes = self.other_keys.into_iter();
+        let beside_attributes =
+            beside_attributes.filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()));
         // A null value means that the property is not set.
-        let set_properties = unknown
+        let set_properties = beside_attributes
             .chain(self.properties)
             .filter(|(_, value)| !value.is_null());
         let properties_json = Value::Object(set_properties.collect());

@@ -128,8 +128,12 @@ impl Explanation {
         let mut out = String::new();
         let _ = match (self.roots, self.left) {
             (0, _) => writeln!(out, "There are no hosts at all."),
-            (roots, 0) => writeln!(out, "Nothing fits: none of {} is left.", hosts(roots)),
-            (roots, left) => writeln!(out, "{left} of {} can serve this request.", hosts(roots)),
+            (roots, 0) => writeln!(out, "Nothing fits: none of {} is left.", host_count(roots)),
+            (roots, left) => writeln!(
+                out,
+                "{left} of {} can serve this request.",
+                host_count(roots)
+            ),
         };
         if !self.exact {
             out.push_str("Some trees are too wide to be searched in full: counts are at least.\n");
@@ -173,7 +177,7 @@ impl NearMiss {
             Some(Provider { uuid, name }) => format!(", as {name} ({uuid})"),
             None => String::new(),
         };
-        format!("{}{example}: {}", hosts(self.roots), lacks.join("; "))
+        format!("{}{example}: {}", host_count(self.roots), lacks.join("; "))
     }
 }
 
@@ -191,7 +195,7 @@ impl Lack {
 }
 
 /// A number of root providers, called hosts for operators.
-fn hosts(number: u64) -> String {
+fn host_count(number: u64) -> String {
     match number {
         1 => "1 host".to_owned(),
         number => format!("{number} hosts"),

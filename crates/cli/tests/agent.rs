@@ -70,33 +70,35 @@ fn an_agent_shows_the_tokens_of_its_service_user_and_gets_new_ones() {
     let keystone = runtime.block_on(FakeKeystone::start());
     let body = token(json!({"project": {"id": "p1", "domain": {"id": "d2"}}}));
     keystone.know("operator", body.clone());
+    // Keystone names the tokens of its logins own-1, own-2 and so on. Control accepts them once it knows
+    // them.
     for number in 1..=4 {
         keystone.know(&format!("own-{number}"), body.clone());
     }
     let directory = tempfile::tempdir().unwrap();
-    let password = directory.path().join("password");
-    std::fs::write(&password, "sesame\n").unwrap();
+    let password_file = directory.path().join("password");
+    std::fs::write(&password_file, "sesame\n").unwrap();
     let url = keystone.url();
-    let of_keystone = [
+    let keystone_flags = [
         "--keystone-auth-url",
         &url,
         "--keystone-username",
         "placement",
         "--keystone-password-file",
-        password.to_str().unwrap(),
+        password_file.to_str().unwrap(),
     ];
-    let flags = [
+    let auth_flags = [
         "--auth-strategy",
         "keystone",
         "--keystone-cache-seconds",
         "0",
     ];
-    let flags = [flags.as_slice(), &of_keystone].concat();
-    let control = Control::start(&directory.path().join("store"), &flags);
-    let flags = [["--agent-placement-keystone"].as_slice(), &of_keystone].concat();
-    let _agent = Agent::start(&directory.path().join("agent"), &control, &flags);
-    let operator = "X-Auth-Token: operator";
-    let uuids = hosts(&control, operator);
+    let control_flags = [auth_flags.as_slice(), &keystone_flags].concat();
+    let control = Control::start(&directory.path().join("store"), &control_flags);
+    let agent_flags = [["--agent-placement-keystone"].as_slice(), &keystone_flags].concat();
+    let _agent = Agent::start(&directory.path().join("agent"), &control, &agent_flags);
+    let operator_header = "X-Auth-Token: operator";
+    let uuids = hosts(&control, operator_header);
 
     // The agent's token is revoked: it gets another one, and restores what was deleted.
     let before = keystone.logins();
@@ -107,13 +109,13 @@ fn an_agent_shows_the_tokens_of_its_service_user_and_gets_new_ones() {
         keystone.know(&format!("own-{number}"), body.clone());
     }
     let delete = format!("DELETE /resource_providers/{}", uuids[0]);
-    control.request_with(&delete, operator);
-    assert_eq!(hosts(&control, operator), uuids);
+    control.request_with(&delete, operator_header);
+    assert_eq!(hosts(&control, operator_header), uuids);
     assert!(keystone.logins() > before, "a new token was asked for");
 }
 
 #[test]
-fn an_agent_with_half_of_its_credentials_does_not_start() {
+fn an_agent_with_incomplete_or_contradictory_credentials_does_not_start() {
     for (flags, what) in [
         (&["--agent-placement-keystone"][..], "[keystone]"),
         (

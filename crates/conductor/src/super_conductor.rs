@@ -22,7 +22,7 @@ pub use command::{Bound, Command, NewBuild, Outcome, RankedCandidates, RebuildEv
 pub use decide::decide;
 pub use effect::Effect;
 pub use listing::{ListKey, Listing};
-pub use quotas::DEFAULT_CLASS;
+pub use quotas::DEFAULT_QUOTA_CLASS;
 pub use record_sizes::{INSTANCE_BYTES, labels_bytes, spec_bytes};
 pub use rows::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Deletion, Flavor, GroupTopology,

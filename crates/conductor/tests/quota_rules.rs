@@ -188,7 +188,7 @@ fn limits_of_a_project_come_before_those_of_all() {
     world.conduct(set(QuotaScope::Configured, 1));
     let limit = |world: &World, project| {
         let state = &world.control.conductor;
-        state.quota(Some(project), &Resource::Instances)
+        state.quota_limit(Some(project), &Resource::Instances)
     };
     assert_eq!((limit(&world, "p"), limit(&world, "q")), (3, 1));
     world.conduct(set(QuotaScope::Class("default".to_owned()), 2));

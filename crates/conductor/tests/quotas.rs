@@ -77,7 +77,10 @@ fn held(state: &State, project: &str) -> ProjectUsage {
 fn fits(state: &State, project: &str, more: &ProjectUsage) -> bool {
     let held = recount(state).remove(project).unwrap_or_default();
     resources().iter().all(|resource| {
-        let (limit, more) = (state.quota(Some(project), resource), more.amount(resource));
+        let (limit, more) = (
+            state.quota_limit(Some(project), resource),
+            more.amount(resource),
+        );
         limit == UNLIMITED
             || more == 0
             || i64::try_from(held.amount(resource) + more).unwrap() <= limit
@@ -318,7 +321,7 @@ impl Simulation {
             assert_eq!(held(self.state(), project), counted, "{project}");
             let before = before.get(project).cloned().unwrap_or_default();
             for resource in resources() {
-                let limit = self.state().quota(Some(project), &resource);
+                let limit = self.state().quota_limit(Some(project), &resource);
                 let limit = u64::try_from(limit).unwrap_or(u64::MAX);
                 let most = limit.max(before.amount(&resource));
                 let amount = counted.amount(&resource);

@@ -15,7 +15,9 @@ fn limits(all: &[(Resource, i64)]) -> Limits {
 
 async fn quota(site: &Site, project: &'static str) -> i64 {
     let read = |control: &placewright_conductor::ControlState, _: &_| {
-        control.conductor.quota(Some(project), &Resource::Instances)
+        control
+            .conductor
+            .quota_limit(Some(project), &Resource::Instances)
     };
     site.conductor.read(read).await
 }

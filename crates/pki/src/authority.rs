@@ -17,7 +17,7 @@ use rustls::pki_types::pem::PemObject as _;
 use crate::certificate::{CertificateFacts, unhex};
 use crate::clock::{SKEW, date, later, now};
 use crate::error::PkiError;
-use crate::ledger::{self, Entry, Revocation};
+use crate::register::{self, Entry, Revocation};
 use crate::request::requested_key;
 use crate::{files, verify};
 
@@ -195,15 +195,20 @@ impl Authority {
         self.directory.join(LIST)
     }
 
-    /// Issues a certificate for the key of a request. `by` is the operation that the ledger records.
+    /// Issues a certificate for the key of a request. `operation` is recorded in the register.
     ///
     /// # Errors
     ///
     /// The request is not valid, the identity is of another installation, or nothing can be written.
-    pub fn issue(&self, grant: &Grant, request: &[u8], by: &str) -> Result<Issued, PkiError> {
+    pub fn issue(
+        &self,
+        grant: &Grant,
+        request: &[u8],
+        operation: &str,
+    ) -> Result<Issued, PkiError> {
         let key = requested_key(request)?;
         let lock = files::lock(&self.directory)?;
-        self.certify(grant, &key, by, &lock)
+        self.certify(grant, &key, operation, &lock)
     }
 
     /// Renews a certificate of this authority that is valid and not revoked. The new one has the same names
@@ -237,7 +242,7 @@ impl Authority {
         &self,
         grant: &Grant,
         key: &PublicKey,
-        by: &str,
+        operation: &str,
         _locked: &File,
     ) -> Result<Issued, PkiError> {
         if grant.identity.installation() != self.installation {
@@ -269,16 +274,16 @@ impl Authority {
         ];
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(key, &self.issuer)?;
-        // The ledger has the certificate before anybody gets it.
+        // The register has the certificate before anybody gets it.
         let entry = Entry {
             serial: crate::certificate::hex(&serial.to_bytes()),
             names: grant.identity.uris(),
             not_before,
             not_after,
             at,
-            by: by.to_owned(),
+            operation: operation.to_owned(),
         };
-        ledger::append_issued(&self.directory, &entry)?;
+        register::append_issued(&self.directory, &entry)?;
         Ok(Issued {
             chain: vec![certificate.der().clone(), self.certificate.clone()],
             authorities: vec![self.certificate.clone()],
@@ -290,10 +295,10 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// The ledger cannot be read.
+    /// The register cannot be read.
     pub fn entries(&self) -> Result<Vec<(Entry, Option<Revocation>)>, PkiError> {
-        let revoked = ledger::revocations(&self.directory)?;
-        let entries = ledger::entries(&self.directory)?.into_iter();
+        let revoked = register::revocations(&self.directory)?;
+        let entries = register::entries(&self.directory)?.into_iter();
         Ok(entries
             .map(|entry| {
                 let revocation = revoked.get(&entry.serial).cloned();
@@ -303,11 +308,11 @@ impl Authority {
     }
 
     /// Revokes the valid certificates that `selects` accepts, and withdraws the open invitations that it
-    /// accepts. Returns the ledger entries of all of them; those of invitations have no serial number.
+    /// accepts. Returns the register entries of all of them; those of invitations have no serial number.
     ///
     /// # Errors
     ///
-    /// The ledger or the list cannot be read or written.
+    /// The register or the list cannot be read or written.
     pub fn revoke(&self, selects: impl Fn(&Entry) -> bool) -> Result<Vec<Entry>, PkiError> {
         let lock = files::lock(&self.directory)?;
         let at = now();
@@ -315,7 +320,7 @@ impl Authority {
         for (entry, revocation) in self.entries()? {
             if revocation.is_none() && entry.not_after > at && selects(&entry) {
                 let serial = entry.serial.clone();
-                ledger::append_revoked(&self.directory, &Revocation { serial, at })?;
+                register::append_revoked(&self.directory, &Revocation { serial, at })?;
                 revoked_entries.push(entry);
             }
         }
@@ -324,10 +329,10 @@ impl Authority {
         Ok(revoked_entries)
     }
 
-    /// Writes the revocation list anew, from the ledger.
+    /// Writes the revocation list anew, from the register.
     fn write_list(&self, _locked: &File) -> Result<(), PkiError> {
         let at = now();
-        let revoked = ledger::revocations(&self.directory)?;
+        let revoked = register::revocations(&self.directory)?;
         let certificates = revoked.values().filter_map(|revocation| {
             let serial = unhex(&revocation.serial)?;
             Some(date(revocation.at).map(|at| RevokedCertParams {

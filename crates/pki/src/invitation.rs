@@ -18,7 +18,7 @@ use crate::authority::{Authority, Grant, Issued};
 use crate::clock::{later, now};
 use crate::error::PkiError;
 use crate::files;
-use crate::ledger::Entry;
+use crate::register::Entry;
 
 /// The prefix of every word.
 const PREFIX: &str = "pw1";
@@ -206,7 +206,7 @@ impl Authority {
         self.certify(&grant, &key, "enrol", &lock)
     }
 
-    /// Withdraws the invitations that `selects` accepts, while the folder is locked. Returns the ledger
+    /// Withdraws the invitations that `selects` accepts, while the folder is locked. Returns the register
     /// entries that their certificates would have had, without serial numbers.
     pub(crate) fn withdraw(
         &self,
@@ -220,7 +220,7 @@ impl Authority {
             not_before: at,
             not_after: invitation.ends_at,
             at,
-            by: "invite".to_owned(),
+            operation: "invite".to_owned(),
         };
         let invitations = read(self.directory())?;
         let (withdrawn, remaining): (Vec<_>, Vec<_>) = invitations

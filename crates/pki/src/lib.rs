@@ -1,7 +1,7 @@
 //! Certificates of the roles of an installation.
 //!
 //! - [`Authority`]: a certificate authority in a folder. It issues, renews and revokes certificates, and
-//!   records each of them in a ledger.
+//!   records each of them in a register.
 //! - [`invitation`]: one-time words with which a new role gets its first certificate.
 //! - [`holder`]: the folder in which a role has its certificate, its key and the authorities it trusts.
 //! - [`Credentials`]: such a folder as TLS configurations, loaded again when it changes.
@@ -19,7 +19,7 @@ mod error;
 mod files;
 pub mod holder;
 pub mod invitation;
-mod ledger;
+mod register;
 mod renewals;
 mod request;
 mod verify;
@@ -30,7 +30,7 @@ pub use clock::{SKEW, now};
 pub use credentials::{Credentials, Loaded};
 pub use enrolment::{check_enrolment, pinned_client};
 pub use error::PkiError;
-pub use ledger::{Entry, Revocation};
+pub use register::{Entry, Revocation};
 pub use renewals::{RENEWED_MAX, Renewals};
 pub use request::{KeyRequest, REQUEST_BYTES_MAX};
 pub use rustls::pki_types::CertificateDer;

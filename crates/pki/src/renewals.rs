@@ -1,6 +1,6 @@
 //! The limit of renewed certificates that a holder has at the same time.
 //!
-//! Each renewal writes a line of the ledger and waits for the disk. Without a limit, the holder of one
+//! Each renewal writes a line of the register and waits for the disk. Without a limit, the holder of one
 //! certificate could fill the disk with renewals.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,5 @@
-//! Attacks on an authority with a stolen certificate or a stolen word.
+//! Attacks on an authority, with a stolen certificate, with a stolen word or from between it and a holder,
+//! and its files when they are long, damaged or written by root.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -74,7 +75,7 @@ fn revoking_a_name_withdraws_its_words() {
     let revoked = authority.revoke(is_stolen).unwrap();
     assert_eq!(revoked.len(), 1);
     assert_eq!(
-        (revoked[0].by.as_str(), revoked[0].serial.as_str()),
+        (revoked[0].operation.as_str(), revoked[0].serial.as_str()),
         ("invite", "")
     );
     assert!(authority.enrol(&word.id, &word.secret, &request).is_err());
@@ -82,7 +83,7 @@ fn revoking_a_name_withdraws_its_words() {
 }
 
 #[test]
-fn a_forwarding_role_cannot_change_the_trusted_authorities() {
+fn a_role_that_forwards_certificates_cannot_change_the_trusted_authorities() {
     let (folder, authority) = authority();
     let (_foreign_folder, foreign) = self::authority();
     let grant = agent(["h1".to_owned()]);
@@ -123,7 +124,7 @@ fn a_forwarding_role_cannot_change_the_trusted_authorities() {
 }
 
 #[test]
-fn a_long_ledger_can_be_read_and_extended() {
+fn a_long_register_can_be_read_and_extended() {
     let (_folder, authority) = authority();
     let request = KeyRequest::new().unwrap().request;
     let with_many_names =
@@ -134,6 +135,7 @@ fn a_long_ledger_can_be_read_and_extended() {
     let path = authority.directory().join("issued.jsonl");
     let line = fs::read(&path).unwrap();
     let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    // More than the 16 MiB that other files may have.
     for _ in 0..=(17 << 20) / line.len() {
         file.write_all(&line).unwrap();
     }
@@ -178,6 +180,7 @@ fn files_written_by_root_belong_to_the_service() {
     let grant = agent(["h1".to_owned()]);
     authority.issue(&grant, &request, "issue").unwrap();
     authority.invite(&grant, Duration::from_secs(9)).unwrap();
+    // Certificates, and no invitations: those have no serial number.
     authority.revoke(|entry| !entry.serial.is_empty()).unwrap();
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();

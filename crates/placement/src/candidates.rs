@@ -35,7 +35,7 @@ mod walk;
 pub use answer::{CandidateView, Candidates};
 pub use hosts::{HostSearch, HostWord, PreparedQuery};
 pub use query::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup, SearchOptions, Strategy};
-pub use search::{CandidateSearch, FoundProviders};
+pub use search::{CandidateSearch, ProviderUuids};
 
 use crate::state::State;
 use enumeration::Enumeration;
@@ -56,7 +56,7 @@ use root_selection::RootSelection;
 /// [`QueryRefusal`] for a resource class or trait that does not exist, unless a part of the request
 /// that comes before it already leaves nothing: then the answer is empty.
 pub fn find_candidates(state: &State, query: &CandidateQuery) -> Result<Candidates, QueryRefusal> {
-    find(state, query, false)
+    find(state, query, RootSelection::new)
 }
 
 /// As [`find_candidates`], but every host is searched as a tree: slower, and used by tests that
@@ -70,21 +70,22 @@ pub fn find_candidates_as_trees(
     state: &State,
     query: &CandidateQuery,
 ) -> Result<Candidates, QueryRefusal> {
-    find(state, query, true)
+    find(state, query, RootSelection::new_as_trees)
 }
 
-fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candidates, QueryRefusal> {
+fn find(
+    state: &State,
+    query: &CandidateQuery,
+    select_roots: fn(&Plan<'_>) -> Option<RootSelection>,
+) -> Result<Candidates, QueryRefusal> {
     let empty = || Candidates::new(query.groups.len());
     let Some(plan) = prepare(state, query)? else {
         return Ok(empty());
     };
-    Ok(
-        RootSelection::new(&plan, as_trees).map_or_else(empty, |root_selection| {
-            let ceiling = query.options.max_candidates;
-            Enumeration::new(&plan, root_selection, query.limit, ceiling, &query.options)
-                .search(&plan)
-        }),
-    )
+    Ok(select_roots(&plan).map_or_else(empty, |root_selection| {
+        let ceiling = query.options.max_candidates;
+        Enumeration::new(&plan, root_selection, query.limit, ceiling, &query.options).search(&plan)
+    }))
 }
 
 /// Resolves a query's names into a plan. `None` when the names alone show that no provider can
@@ -126,7 +127,7 @@ fn could_be_served(state: &State, root: &ResolvedRoot, group: ResolvedGroup) -> 
         ..CandidateQuery::default()
     };
     let plan = Plan::new(state, &single_group, root, vec![group]);
-    RootSelection::new(&plan, false).is_some_and(|root_selection| {
+    RootSelection::new(&plan).is_some_and(|root_selection| {
         !Enumeration::new(&plan, root_selection, Some(1), None, &single_group.options)
             .search(&plan)
             .is_empty()

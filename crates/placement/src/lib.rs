@@ -51,8 +51,8 @@ pub mod tree_changes;
 
 pub use apply::Undo;
 pub use candidates::{
-    CandidateQuery, CandidateSearch, CandidateView, Candidates, FoundProviders, GroupPolicy,
-    HostSearch, HostWord, PreparedQuery, QueryRefusal, RequestGroup, SearchOptions, Strategy,
+    CandidateQuery, CandidateSearch, CandidateView, Candidates, GroupPolicy, HostSearch, HostWord,
+    PreparedQuery, ProviderUuids, QueryRefusal, RequestGroup, SearchOptions, Strategy,
     find_candidates,
 };
 pub use change::Change;

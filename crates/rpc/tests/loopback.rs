@@ -8,8 +8,8 @@ mod peers;
 use std::time::Duration;
 
 use peers::{
-    FakeCell, TestServer, client_options, envelopes, every_message_of_agents,
-    every_message_to_agents, instance, listen,
+    ERROR_REASON, FakeCell, REFUSED, TIMED_OUT, TestServer, UNAVAILABLE, UNREACHABLE,
+    client_options, envelopes, every_message_of_agents, every_message_to_agents, instance, listen,
 };
 use placewright_conductor::{ClaimResponse, Reply};
 use placewright_link::{
@@ -34,7 +34,8 @@ async fn control_reaches_a_cell() {
     let server = TestServer::start(listen().await, &fake_cell, None);
     let client = CellClient::new(client_options(server.address)).unwrap();
     assert_eq!(client.cell_id().await.unwrap(), fake_cell.id);
-    // Some twelve megabytes: more than one message carries.
+    // Some twelve megabytes: more than one message carries. The fake cell refuses each envelope, with
+    // the number of its instance.
     let replies = client.deliver(envelopes(12, 1 << 20)).await.unwrap();
     let expected: Vec<Reply> = (0..12).map(|n| Reply::Refused(n.to_string())).collect();
     assert_eq!(replies, expected);
@@ -125,17 +126,17 @@ async fn each_kind_of_error_arrives_as_the_same_kind() {
     let fake_cell = FakeCell::new();
     let server = TestServer::start(listen().await, &fake_cell, None);
     let client = CellClient::new(client_options(server.address)).unwrap();
-    for kind in 0..4 {
-        fake_cell.set_error(Some(kind));
+    for kind in [UNREACHABLE, TIMED_OUT, UNAVAILABLE, REFUSED] {
+        fake_cell.set_error(kind);
         let error = client.cell_id().await.unwrap_err();
-        let arrived = match (kind, &error) {
-            (0, LinkError::Unreachable { why, .. })
-            | (2, LinkError::Unavailable { why, .. })
-            | (3, LinkError::Refused { why, .. }) => why == "so it is",
-            (1, LinkError::TimedOut { .. }) => true,
+        let is_same_kind = match (kind, &error) {
+            (UNREACHABLE, LinkError::Unreachable { why, .. })
+            | (UNAVAILABLE, LinkError::Unavailable { why, .. })
+            | (REFUSED, LinkError::Refused { why, .. }) => why == ERROR_REASON,
+            (TIMED_OUT, LinkError::TimedOut { .. }) => true,
             _ => false,
         };
-        assert!(arrived, "{kind}: {error:?}");
+        assert!(is_same_kind, "{kind}: {error:?}");
     }
 }
 
@@ -208,7 +209,7 @@ async fn a_lost_connection_ends_streams_and_the_next_call_connects_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_without_the_token_are_refused() {
-    let token = Token::new("a secret of its own".replace(' ', "-").as_str()).unwrap();
+    let token = Token::new("a-secret-of-its-own").unwrap();
     let fake_cell = FakeCell::new();
     let server = TestServer::start(listen().await, &fake_cell, Some(token.clone()));
     let other = Token::new("a-secret-of-my-own1").unwrap();
@@ -268,12 +269,12 @@ async fn malformed_calls_are_refused_and_do_no_harm() {
     }
     let url = format!("http://{}", server.address);
     let mut raw = RawCell::connect(url.clone()).await.unwrap();
-    let deliver = |version, body: &[u8]| Payload {
+    let payload = |version, body: &[u8]| Payload {
         version,
         body: body.to_vec().into(),
     };
     let version = PAYLOAD_VERSION + 1;
-    let newer = raw.deliver(deliver(version, &[])).await.unwrap_err();
+    let newer = raw.deliver(payload(version, &[])).await.unwrap_err();
     assert_eq!(newer.code(), Code::FailedPrecondition);
     let expected = format!("version {version}");
     assert!(newer.message().contains(&expected), "{newer}");
@@ -285,16 +286,16 @@ async fn malformed_calls_are_refused_and_do_no_harm() {
         b"",
     ] {
         let status = raw
-            .deliver(deliver(PAYLOAD_VERSION, body))
+            .deliver(payload(PAYLOAD_VERSION, body))
             .await
             .unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument, "{status}");
-        let status = raw.act(deliver(PAYLOAD_VERSION, body)).await.unwrap_err();
+        let status = raw.act(payload(PAYLOAD_VERSION, body)).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument, "{status}");
     }
     // A list that claims to have billions of elements.
     let status = raw
-        .deliver(deliver(PAYLOAD_VERSION, b"\xff\xff\xff\xff\x0f"))
+        .deliver(payload(PAYLOAD_VERSION, b"\xff\xff\xff\xff\x0f"))
         .await
         .unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
@@ -307,9 +308,10 @@ async fn an_agent_that_sends_malformed_messages_is_disconnected_with_a_reason() 
     let fake_cell = FakeCell::new();
     let server = TestServer::start(listen().await, &fake_cell, None);
     let url = format!("http://{}", server.address);
-    let agent = |version, hosts: &str| {
+    // A batch of two messages, of which the second is malformed.
+    let batch = |version, host: &str| {
         let kind = agent_message::Kind::Alive(Alive {
-            hosts: vec![hosts.into()],
+            hosts: vec![host.into()],
         });
         let messages = vec![
             AgentMessage { kind: Some(kind) },
@@ -321,14 +323,14 @@ async fn an_agent_that_sends_malformed_messages_is_disconnected_with_a_reason() 
             messages,
         }
     };
-    let good = instance(1).to_string();
-    for (expected, code, expected_text) in [
-        (agent(7, &good), Code::FailedPrecondition, "version 7"),
-        (agent(1, "no uuid"), Code::InvalidArgument, "alive.hosts"),
-        (agent(1, &good), Code::InvalidArgument, "kind is missing"),
+    let host = instance(1).to_string();
+    for (sent, expected_code, expected_text) in [
+        (batch(7, &host), Code::FailedPrecondition, "version 7"),
+        (batch(1, "no uuid"), Code::InvalidArgument, "alive.hosts"),
+        (batch(1, &host), Code::InvalidArgument, "kind is missing"),
     ] {
         let mut client = AgentsClient::connect(url.clone()).await.unwrap();
-        let request = tokio_stream::iter([expected]);
+        let request = tokio_stream::iter([sent]);
         let mut orders = client.join(request).await.unwrap().into_inner();
         let ended = async {
             loop {
@@ -340,7 +342,7 @@ async fn an_agent_that_sends_malformed_messages_is_disconnected_with_a_reason() 
             }
         };
         let status = timeout(TEST_TIMEOUT, ended).await.unwrap();
-        assert_eq!(status.code(), code, "{status}");
+        assert_eq!(status.code(), expected_code, "{status}");
         assert!(status.message().contains(expected_text), "{status}");
     }
     let client = CellClient::new(client_options(server.address)).unwrap();

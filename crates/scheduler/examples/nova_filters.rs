@@ -64,9 +64,10 @@ fn list() -> Value {
             "rebuild": filter.runs_on_rebuild,
         })
     });
-    let weighers = weighers::ALL
-        .iter()
-        .map(|weigher| json!({"name": weigher.name, "low": weigher.low, "high": weigher.high}));
+    let weighers = weighers::ALL.iter().map(|weigher| {
+        let (low, high) = (weigher.declared_low, weigher.declared_high);
+        json!({"name": weigher.name, "low": low, "high": high})
+    });
     json!({
         "filters": filters.collect::<Vec<_>>(),
         "weighers": weighers.collect::<Vec<_>>(),

@@ -207,9 +207,9 @@ pub fn short_name(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// The `name=number` pairs of a list option, and the elements that do not parse as such.
+/// The `name=ratio` pairs of a list option, and the elements that do not parse as such.
 #[must_use]
-pub fn pairs(elements: &[String]) -> (Vec<(String, f64)>, Vec<String>) {
+pub fn parse_ratios(elements: &[String]) -> (Vec<(String, f64)>, Vec<String>) {
     let (mut parsed, mut malformed) = (Vec::new(), Vec::new());
     for element in elements {
         let pair = element

@@ -6,7 +6,7 @@ pub mod aggregate;
 pub mod amounts;
 pub mod column;
 pub mod fragmentation;
-pub mod packing;
+pub mod fragmentation_data;
 pub mod places;
 pub mod platform;
 pub mod property_counts;

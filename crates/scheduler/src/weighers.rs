@@ -17,12 +17,12 @@ mod build_failure;
 mod cpu;
 mod cross_cell;
 mod disk;
+mod fragmentation;
 mod hypervisor_version;
 mod image_properties;
 mod io_ops;
 pub(crate) mod metrics;
 mod num_instances;
-mod packing;
 mod pci;
 mod ram;
 mod soft_affinity;
@@ -46,7 +46,7 @@ pub static ALL: &[&Weigher] = &[
     &num_instances::WEIGHER,
     &image_properties::WEIGHER,
     &topology::WEIGHER,
-    &packing::WEIGHER,
+    &fragmentation::WEIGHER,
 ];
 
 /// The names of all weighers, for error messages.

@@ -155,8 +155,8 @@ proptest! {
             let instance = Uuid::from_u128(0xc000 + number);
             let scope = Scope { instance, count: 1, ..Scope::default() };
             let ranked = scheduler.rank(&state, &request, &prepared, &scope).unwrap();
-            let packing = scheduler.hosts().packing().unwrap();
-            let (forecast, demand) = (packing.loss_cache().forecast(), packing.demand(&request));
+            let data = scheduler.hosts().fragmentation_data().unwrap();
+            let (forecast, demand) = (data.loss_cache().forecast(), data.demand(&request));
             let growths = (0..HOSTS).filter_map(|host| {
                 let (cpu, memory, devices) = free_capacity(&state, host);
                 let free = FreeCapacity { cpu, memory, devices: &devices };

@@ -14,7 +14,7 @@ pub(crate) struct HostRow<'s> {
     pub(crate) cell: CellId,
     pub(crate) service: Option<&'s Service>,
     view: Option<&'s HostView>,
-    /// Whether the host's cell is down or silent.
+    /// Whether the host's cell is recorded as down, or is silent.
     pub(crate) is_out_of_reach: bool,
 }
 
@@ -34,7 +34,7 @@ impl<'s> HostRow<'s> {
             cell: mapping.cell,
             service: control.conductor.services().get(&id),
             view: views.host(mapping.cell, id),
-            is_out_of_reach: is_down(control, views, mapping.cell),
+            is_out_of_reach: is_cell_out_of_reach(control, views, mapping.cell),
         })
     }
 
@@ -70,7 +70,7 @@ impl<'s> HostRow<'s> {
 }
 
 /// Whether a cell is recorded as down, or is silent.
-pub(crate) fn is_down(control: &ControlState, views: &Views, cell: CellId) -> bool {
+pub(crate) fn is_cell_out_of_reach(control: &ControlState, views: &Views, cell: CellId) -> bool {
     let row = control.conductor.cells().get(&cell);
     let is_recorded_down = row.is_none_or(|row| row.down_since.is_some());
     is_recorded_down || !views.is_up(cell)

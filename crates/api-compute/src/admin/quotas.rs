@@ -2,7 +2,7 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::quota::{Limits, QuotaScope, Resource, UNLIMITED};
-use placewright_conductor::super_conductor::{Command, DEFAULT_CLASS, Refusal};
+use placewright_conductor::super_conductor::{Command, DEFAULT_QUOTA_CLASS, Refusal};
 use placewright_conductor::{ControlState, super_conductor};
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ use crate::routed_request::RoutedRequest;
 /// The largest limit, as in Nova.
 const LIMIT_MAX: i64 = i32::MAX as i64;
 
-/// Quotas that nothing counts, so that their limits are constant: the last version that has them, their
-/// names, and the limit of each project.
+/// Quotas that nothing counts, so that their limits are constant: the last microversion that has them,
+/// their names, and the limit of each project.
 const CONSTANT_QUOTAS: [(u16, &[&str], i64); 3] = [
     (u16::MAX, &["metadata_items"], 128),
     (
@@ -61,14 +61,14 @@ impl Quota {
         project: Option<&str>,
         resource: &Resource,
     ) -> Self {
-        // Unified limits are those of resource classes. As in Nova, cores and RAM stand for two of them.
+        // Unified limits name resource classes. As in Nova, cores and RAM are VCPU and MEMORY_MB then.
         let resource = match resource {
             Resource::Cores if state.has_unified_limits() => &Resource::Class("VCPU".into()),
             Resource::Ram if state.has_unified_limits() => &Resource::Class("MEMORY_MB".into()),
             other => other,
         };
         Self {
-            limit: state.quota(project, resource),
+            limit: state.quota_limit(project, resource),
             used: project.map_or(0, |project| state.used(project, resource)),
         }
     }
@@ -91,11 +91,11 @@ fn quota_set(
 ) -> Value {
     let state = &control.conductor;
     let mut set = json!({});
-    let quotas = state.quotas_of(project);
-    let classes = quotas
+    let limits = state.quota_limits(project);
+    let resource_classes = limits
         .keys()
         .filter(|resource| matches!(resource, Resource::Class(_)));
-    for resource in RESOURCES.iter().chain(classes) {
+    for resource in RESOURCES.iter().chain(resource_classes) {
         set[&*resource.name()] = show(&Quota::new(state, project, resource));
     }
     for (until, names, limit) in CONSTANT_QUOTAS {
@@ -158,6 +158,7 @@ pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let project = request.parameter("project_id");
     request.authorize_for(Rule::QuotasDelete, project, request.user())?;
     check_settable(request).await?;
+    // Without limits of its own the project has the default ones.
     let sets = vec![(QuotaScope::Project(project.to_owned()), None)];
     request.execute(Command::ReplaceQuotas { sets }).await?;
     Ok(Reply::empty(202))
@@ -187,9 +188,9 @@ pub(crate) async fn show_class(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
 pub(crate) async fn update_class(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::QuotaClassesUpdate)?;
     let class = request.parameter("quota_class");
-    if class != DEFAULT_CLASS {
+    if class != DEFAULT_QUOTA_CLASS {
         return Err(ApiError::bad_request(format!(
-            "The only quota class is {DEFAULT_CLASS}, not {class}."
+            "The only quota class is {DEFAULT_QUOTA_CLASS}, not {class}."
         )));
     }
     check_settable(request).await?;
@@ -200,7 +201,8 @@ pub(crate) async fn update_class(request: &RoutedRequest<'_>) -> ApiResult<Reply
     Reply::value(200, &json!({"quota_class_set": set}))
 }
 
-/// Checks that quotas are set through this API, and not in Keystone.
+/// Refuses to set the quota of a user, because only projects have one, and any quota while the limits
+/// are Keystone's.
 async fn check_settable(request: &RoutedRequest<'_>) -> ApiResult<()> {
     if request.query.get("user_id").is_some() {
         let message = "projects have quotas, users have none of their own";
@@ -260,6 +262,7 @@ fn parse_limits(
             .find(|(_, names, _)| names.contains(&name.as_str()));
         let resource = Resource::parse(name);
         if constant.is_none() && resource.is_none() {
+            // `parser.finish` refuses names that are not taken.
             continue;
         }
         let value = parser.take_required(name)?;

@@ -11,7 +11,7 @@ use placewright_types::server::ServerBody;
 
 use super::body;
 use super::status::Status;
-use crate::admin::hosts::is_down;
+use crate::admin::hosts::is_cell_out_of_reach;
 
 /// A server. It borrows from the state and the reports, so that reading many servers is cheap.
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ impl<'s> ServerView<'s> {
                     .is_some_and(|(view, cell)| is_under_way(rebuild, view, cell))
             }),
             view,
-            is_out_of_reach: cell.is_some_and(|cell| is_down(control, views, cell)),
+            is_out_of_reach: cell.is_some_and(|cell| is_cell_out_of_reach(control, views, cell)),
         })
     }
 

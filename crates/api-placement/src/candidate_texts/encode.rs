@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use placewright_http::json::Writer;
 use placewright_placement::{
-    CandidateQuery, CandidateView, Candidates, ClassId, FoundProviders, ProviderId,
+    CandidateQuery, CandidateView, Candidates, ClassId, ProviderId, ProviderUuids,
 };
 use uuid::Uuid;
 
@@ -41,7 +41,7 @@ pub(crate) struct Encoder {
 /// Names that were copied from the state, for use without its lock.
 #[derive(Debug)]
 struct CopiedNames {
-    providers: FoundProviders,
+    providers: ProviderUuids,
     classes: HashMap<ClassId, Box<str>>,
 }
 
@@ -60,7 +60,7 @@ impl Encoder {
         query: CandidateQuery,
         version: Microversion,
         candidates: Candidates,
-        providers: FoundProviders,
+        providers: ProviderUuids,
         classes: HashMap<ClassId, Box<str>>,
         deleted_providers: HashSet<ProviderId>,
         summaries: Vec<Bytes>,

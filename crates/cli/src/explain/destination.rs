@@ -28,20 +28,22 @@ struct Selection {
 
 #[derive(Debug, Deserialize)]
 struct Explanation {
+    /// How many hosts were feasible, and were compared.
     compared: u64,
-    ranking: Vec<Scored>,
+    ranking: Vec<ScoredHost>,
     #[serde(default)]
-    hosts: Vec<Asked>,
+    hosts: Vec<AskedHost>,
 }
 
 /// A host with its score.
 #[derive(Debug, Deserialize)]
-struct Scored {
+struct ScoredHost {
     host: String,
     node: String,
     score: f64,
     selected: bool,
-    weights: Vec<Share>,
+    #[serde(rename = "weights")]
+    shares: Vec<Share>,
 }
 
 /// What a weigher gives a host.
@@ -51,15 +53,16 @@ struct Share {
     share: f64,
 }
 
-/// A host that was asked about: ranked, or excluded.
+/// A host that `--host` asks about: ranked, or excluded.
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct AskedHost {
+    /// The name or UUID that `--host` gives.
     asked: String,
     node: Option<String>,
     rank: Option<u64>,
     score: Option<f64>,
-    #[serde(default)]
-    weights: Vec<Share>,
+    #[serde(default, rename = "weights")]
+    shares: Vec<Share>,
     excluded: Option<Exclusion>,
 }
 
@@ -80,7 +83,7 @@ pub(super) fn run(explain: &Explain, request: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("--destination {}: it cannot be read", request.display()))?;
     let body = json!({
         "request": request,
-        // One that no server has: nothing of the question is about a server that exists.
+        // A UUID that no server has: the question is about a new server, and not about one that exists.
         "instances": [Uuid::from_u64_pair(0x7e57, u64::MAX)],
         "claim": false,
         "explain": true,
@@ -135,23 +138,23 @@ impl Destinations {
 
 impl Explanation {
     fn write(&self, out: &mut String) {
-        let hosts = super::hosts(self.compared);
+        let compared = super::host_count(self.compared);
         let _ = writeln!(
             out,
-            "The best of {hosts} that passed all filters:\n\n  rank       score   host"
+            "The best of {compared} that passed all filters:\n\n  rank       score   host"
         );
-        for (place, host) in self.ranking.iter().enumerate() {
+        for (index, host) in self.ranking.iter().enumerate() {
             let selected = if host.selected { ", selected" } else { "" };
             let name = name(&host.host, Some(&host.node));
             // The selected host comes last if it is not among the best.
-            let is_in_order = place == 0 || self.ranking[place - 1].score >= host.score;
+            let is_in_order = index == 0 || self.ranking[index - 1].score >= host.score;
             let rank = if is_in_order {
-                (place + 1).to_string()
+                (index + 1).to_string()
             } else {
                 "?".to_owned()
             };
             let _ = writeln!(out, "{rank:>6}{:>12.4}   {name}{selected}", host.score);
-            let _ = writeln!(out, "{:>21}{}", "", shares(&host.weights));
+            let _ = writeln!(out, "{:>21}{}", "", shares_text(&host.shares));
         }
         if !self.hosts.is_empty() {
             out.push_str("\nAsked about:\n");
@@ -162,11 +165,11 @@ impl Explanation {
     }
 }
 
-impl Asked {
+impl AskedHost {
     fn to_text(&self) -> String {
         let name = name(&self.asked, self.node.as_deref());
         if let (Some(rank), Some(score)) = (self.rank, self.score) {
-            let shares = shares(&self.weights);
+            let shares = shares_text(&self.shares);
             return format!("{name}: rank {rank}, score {score:.4} ({shares})");
         }
         let Some(excluded) = &self.excluded else {
@@ -195,11 +198,13 @@ fn name(host: &str, node: Option<&str>) -> String {
     }
 }
 
-fn shares(weights: &[Share]) -> String {
-    if weights.is_empty() {
+/// What each weigher gives a host, as text.
+fn shares_text(shares: &[Share]) -> String {
+    // A host that is the only feasible one is not weighed.
+    if shares.is_empty() {
         return "compared with no other".to_owned();
     }
-    let each = weights.iter().filter(|one| one.share != 0.0);
+    let each = shares.iter().filter(|one| one.share != 0.0);
     let each: Vec<String> = each
         .map(|Share { weigher, share }| format!("{weigher} {share:.4}"))
         .collect();

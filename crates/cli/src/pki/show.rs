@@ -20,7 +20,7 @@ pub(super) fn authority(authority: &Authority, all: bool, json: bool) -> anyhow:
         }
         text.push_str(&if json {
             let row = json!({
-                "serial": entry.serial, "state": state, "names": entry.names, "by": entry.by,
+                "serial": entry.serial, "state": state, "names": entry.names, "by": entry.operation,
                 "not_before": entry.not_before, "not_after": entry.not_after, "at": entry.at,
             });
             format!("{row}\n")

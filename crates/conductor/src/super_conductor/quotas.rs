@@ -4,7 +4,7 @@ use super::state::State;
 use crate::quota::{Limits, QuotaScope, Resource, UNLIMITED};
 
 /// The quota class that holds for every project.
-pub const DEFAULT_CLASS: &str = "default";
+pub const DEFAULT_QUOTA_CLASS: &str = "default";
 
 impl State {
     /// Whether Keystone's limits are in force, and no others.
@@ -16,7 +16,7 @@ impl State {
     /// The limit of a resource for a project, or for projects without limits of their own;
     /// [`UNLIMITED`] if there is none.
     #[must_use]
-    pub fn quota(&self, project: Option<&str>, resource: &Resource) -> i64 {
+    pub fn quota_limit(&self, project: Option<&str>, resource: &Resource) -> i64 {
         let mut scopes = self.scopes(project);
         let decided = scopes.find_map(|limits| limits.get(resource));
         decided.copied().unwrap_or(UNLIMITED)
@@ -25,7 +25,7 @@ impl State {
     /// The limits that hold for a project, or for projects without limits of their own. What is not
     /// among them is not limited.
     #[must_use]
-    pub fn quotas_of(&self, project: Option<&str>) -> Limits {
+    pub fn quota_limits(&self, project: Option<&str>) -> Limits {
         let mut limits = Limits::new();
         for scope in self.scopes(project) {
             for (resource, limit) in scope {
@@ -56,7 +56,7 @@ impl State {
         let of_all = match is_unified {
             true => [Some(QuotaScope::Registered), None],
             false => [
-                Some(QuotaScope::Class(DEFAULT_CLASS.to_owned())),
+                Some(QuotaScope::Class(DEFAULT_QUOTA_CLASS.to_owned())),
                 Some(QuotaScope::Configured),
             ],
         };

@@ -102,7 +102,7 @@ pub(super) fn ranked_candidates(
     }
 }
 
-/// A candidate in the conductor's form.
+/// A candidate for a claim in placement, as the conductor's commands have it.
 #[must_use]
 pub fn candidate(zone: Option<&str>, found: &IntentCandidate) -> Candidate {
     let amounts = found.allocations.iter().map(|request| Amounts {
@@ -127,6 +127,7 @@ pub fn release(consumer: Uuid) -> Command {
 /// The command that releases all allocations of a consumer if it has this generation.
 #[must_use]
 pub fn release_generation(consumer: ConsumerUuid, generation: u64, at: Timestamp) -> Command {
+    // A claim of nothing releases all that the consumer holds, and so needs no owner.
     Command::Claim {
         consumers: vec![ConsumerClaim {
             consumer,

@@ -98,12 +98,12 @@ impl<'a> HostSearch<'a> {
     #[must_use]
     pub fn keep(&self) -> Option<PreparedQuery> {
         let state = self.plan.state;
-        let names_tree = self
+        let has_in_tree = self
             .plan
             .conditions
             .iter()
             .any(|condition| condition.tree.is_some());
-        let depends_on_names_only = !names_tree && !has_sharing_provider(state);
+        let depends_on_names_only = !has_in_tree && !has_sharing_provider(state);
         depends_on_names_only.then(|| PreparedQuery {
             compiled: Arc::clone(&self.plan.compiled),
             root_selection: Arc::clone(&self.root_selection),

@@ -53,7 +53,16 @@ impl RootSelection {
 
     /// Prepares a search of the whole fleet. `None` when it is already clear that there is no
     /// candidate.
-    pub(crate) fn new(plan: &Plan<'_>, as_trees: bool) -> Option<Self> {
+    pub(crate) fn new(plan: &Plan<'_>) -> Option<Self> {
+        Self::of_fleet(plan, false)
+    }
+
+    /// As [`Self::new`], but flat hosts, too, are searched as trees (for tests).
+    pub(crate) fn new_as_trees(plan: &Plan<'_>) -> Option<Self> {
+        Self::of_fleet(plan, true)
+    }
+
+    fn of_fleet(plan: &Plan<'_>, as_trees: bool) -> Option<Self> {
         let state = plan.state;
         let mut selection = Self {
             as_trees,

@@ -13,7 +13,8 @@ use crate::ids::ProviderId;
 use crate::state::State;
 use std::sync::Arc;
 
-/// How often a search is started, anew each time names change, before it runs in one slice.
+/// How often a search in slices is started: it starts anew when the structure changes. Once it was
+/// started this often, it runs in one slice.
 const MAX_SLICED_STARTS: u32 = 8;
 
 /// A resumable search for candidates: each slice runs on the state as it is then.
@@ -28,17 +29,18 @@ pub struct CandidateSearch {
     /// UUIDs of the providers that candidates name, when there are several slices: another provider
     /// may get the same slot later.
     uuids: Map<ProviderId, Uuid>,
-    /// The numbers of allocations and of mapped providers whose UUIDs were already recorded.
+    /// How many of the allocations, and how many of the mapped providers, of all candidates had their
+    /// UUIDs recorded: a [`Candidates::size`].
     recorded: (usize, usize),
 }
 
 struct InProgress {
     compiled: Arc<CompiledQuery>,
     enumeration: Enumeration,
-    /// The positions in the tree change log (changes of any tree, changes of names) at the last
-    /// slice.
+    /// The position in the tree change log at the last slice.
     position: u64,
-    structure: u64,
+    /// The version of the structure with which the query was compiled.
+    structure_version: u64,
 }
 
 impl CandidateSearch {
@@ -61,17 +63,19 @@ impl CandidateSearch {
     /// As [`find_candidates`](super::find_candidates).
     pub fn run_slice(&mut self, state: &State, steps: usize) -> Result<bool, QueryRefusal> {
         let log = state.tree_changes();
-        let (position, structure) = (log.position(), log.structure());
+        let (position, structure_version) = (log.position(), log.structure());
         if let Some(in_progress) = &self.in_progress {
-            let names_tree = || {
+            // The members of a tree that the query names (`in_tree`) were looked up when it was
+            // compiled, and may have changed since.
+            let has_in_tree = || {
                 in_progress
                     .compiled
                     .conditions
                     .iter()
                     .any(|condition| condition.tree.is_some())
             };
-            let is_outdated = in_progress.structure != structure
-                || (in_progress.position != position && names_tree());
+            let is_outdated = in_progress.structure_version != structure_version
+                || (in_progress.position != position && has_in_tree());
             if is_outdated {
                 self.restart();
             }
@@ -85,7 +89,7 @@ impl CandidateSearch {
         };
         if in_progress.position != position {
             in_progress.position = position;
-            let Some(root_selection) = RootSelection::new(&plan, false) else {
+            let Some(root_selection) = RootSelection::new(&plan) else {
                 return Ok(true);
             };
             in_progress
@@ -111,7 +115,7 @@ impl CandidateSearch {
         let Some(plan) = prepare(state, &self.query)? else {
             return Ok(true);
         };
-        let Some(root_selection) = RootSelection::new(&plan, false) else {
+        let Some(root_selection) = RootSelection::new(&plan) else {
             return Ok(true);
         };
         let options = &self.query.options;
@@ -129,7 +133,7 @@ impl CandidateSearch {
             compiled: Arc::clone(&plan.compiled),
             enumeration,
             position: state.tree_changes().position(),
-            structure: state.tree_changes().structure(),
+            structure_version: state.tree_changes().structure(),
         });
         if !is_over {
             self.record_uuids(state);
@@ -137,8 +141,9 @@ impl CandidateSearch {
         Ok(is_over)
     }
 
-    /// Records the UUIDs of the providers that the candidates name. Call it in the slice that
-    /// found them, because slots may be reused later.
+    /// Records the UUIDs of the providers that the candidates name, in the slice that found them,
+    /// because slots may be reused later. [`Self::run_slice`] does so unless it finishes the search in
+    /// its first slice: then the caller does, on the same state, before [`Self::into_found`].
     ///
     /// False if a slot was reused: candidates of earlier slices name another provider by it.
     pub fn record_uuids(&mut self, state: &State) -> bool {
@@ -169,8 +174,8 @@ impl CandidateSearch {
         Some(self.in_progress.as_ref()?.enumeration.found())
     }
 
-    /// The candidates with provider summaries, if the first slice found all of them; otherwise
-    /// without.
+    /// The candidates with provider summaries. Only for a search whose slices all ran on this state:
+    /// otherwise slots may have been reused, and [`Self::into_found`] is the one to call.
     #[must_use]
     pub fn finish(self, state: &State) -> Candidates {
         let Some(InProgress {
@@ -187,20 +192,20 @@ impl CandidateSearch {
     /// The candidates without summaries, and the UUIDs of their providers as far as they were
     /// recorded.
     #[must_use]
-    pub fn into_found(self) -> (Candidates, FoundProviders) {
+    pub fn into_found(self) -> (Candidates, ProviderUuids) {
         let found = match self.in_progress {
             Some(in_progress) => in_progress.enumeration.into_found(),
             None => Candidates::new(self.query.groups.len()),
         };
-        (found, FoundProviders(self.uuids))
+        (found, ProviderUuids(self.uuids))
     }
 }
 
 /// UUIDs of the providers that candidates name by slot.
 #[derive(Debug, Default)]
-pub struct FoundProviders(Map<ProviderId, Uuid>);
+pub struct ProviderUuids(Map<ProviderId, Uuid>);
 
-impl FoundProviders {
+impl ProviderUuids {
     /// The UUID of a provider that a candidate names.
     #[must_use]
     pub fn uuid(&self, id: ProviderId) -> Option<Uuid> {
@@ -225,7 +230,7 @@ impl std::fmt::Debug for CandidateSearch {
         formatter
             .debug_struct("CandidateSearch")
             .field("query", &self.query)
-            .field("begun", &self.starts)
+            .field("starts", &self.starts)
             .finish_non_exhaustive()
     }
 }

@@ -26,6 +26,14 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, mpsc};
 use uuid::Uuid;
 
+/// What [`FakeCell::set_error`] lets calls fail with.
+pub(crate) const UNREACHABLE: u8 = 0;
+pub(crate) const TIMED_OUT: u8 = 1;
+pub(crate) const UNAVAILABLE: u8 = 2;
+pub(crate) const REFUSED: u8 = 3;
+/// The reason in the errors of a fake cell.
+pub(crate) const ERROR_REASON: &str = "so it is";
+
 const NO_ERROR: u8 = 255;
 const STUCK: u8 = 254;
 const SILENT: u8 = 253;
@@ -49,8 +57,8 @@ impl FakeCell {
         })
     }
 
-    pub(crate) fn set_error(&self, kind: Option<u8>) {
-        self.mode.store(kind.unwrap_or(NO_ERROR), Ordering::SeqCst);
+    pub(crate) fn set_error(&self, error: u8) {
+        self.mode.store(error, Ordering::SeqCst);
     }
 
     pub(crate) fn set_stuck(&self) {
@@ -62,12 +70,12 @@ impl FakeCell {
     }
 
     async fn check(&self) -> Result<(), LinkError> {
-        let (peer, why) = ("cell".to_owned(), "so it is".to_owned());
+        let (peer, why) = ("cell".to_owned(), ERROR_REASON.to_owned());
         match self.mode.load(Ordering::SeqCst) {
-            0 => Err(LinkError::Unreachable { peer, why }),
-            1 => Err(LinkError::TimedOut { peer }),
-            2 => Err(LinkError::Unavailable { peer, why }),
-            3 => Err(LinkError::Refused { peer, why }),
+            UNREACHABLE => Err(LinkError::Unreachable { peer, why }),
+            TIMED_OUT => Err(LinkError::TimedOut { peer }),
+            UNAVAILABLE => Err(LinkError::Unavailable { peer, why }),
+            REFUSED => Err(LinkError::Refused { peer, why }),
             STUCK => std::future::pending().await,
             _ => Ok(()),
         }
@@ -79,6 +87,7 @@ impl CellLink for FakeCell {
         Box::pin(async { self.check().await.map(|()| self.id) })
     }
 
+    /// Refuses every message, with the number of its instance, so that replies can be told apart.
     fn deliver(&self, messages: Vec<Envelope>) -> LinkFuture<'_, Vec<Reply>> {
         let number = |envelope: &Envelope| envelope.message.instance().0.as_u128().to_string();
         let replies = messages

@@ -59,7 +59,7 @@ pub fn counted_properties(properties: &ImageProperties) -> Vec<(&str, Cow<'_, st
 impl PropertyCounts {
     /// The number of a property with a value, if any instance has it.
     #[must_use]
-    pub fn number(&self, name: &str, value: &str) -> Option<u32> {
+    pub fn pair_number(&self, name: &str, value: &str) -> Option<u32> {
         // The look-up allocates a key, because the map owns its keys. It happens a few times for a
         // request.
         self.numbers.get(&(name.into(), value.into())).copied()

@@ -22,7 +22,7 @@ use crate::config::{self, SchedulerConfig};
 use crate::hosts::aggregate::Aggregates;
 use crate::hosts::amounts::{Amounts, Classes};
 use crate::hosts::column::{self, Column};
-use crate::hosts::packing::DevicePacking;
+use crate::hosts::fragmentation_data::FragmentationData;
 use crate::hosts::places::Places;
 use crate::hosts::platform::Platforms;
 use crate::hosts::property_counts::PropertyCounts;
@@ -55,7 +55,7 @@ impl DerivedConfig {
     pub fn new(config: &SchedulerConfig) -> Self {
         Self {
             down_after_us: i64::from(config.service_down_time_s) * 1_000_000,
-            metrics: config::pairs(&config.metrics.weight_setting).0,
+            metrics: config::parse_ratios(&config.metrics.weight_setting).0,
             metric_unavailable: config.metrics.weight_of_unavailable,
             image_properties: config.image_props_weight_multiplier != 0.0,
         }
@@ -108,7 +108,7 @@ pub struct HostTable {
     properties: PropertyCounts,
     places: Places,
     /// The devices of hosts for the fragmentation weigher, if it is enabled.
-    packing: Option<DevicePacking>,
+    fragmentation_data: Option<FragmentationData>,
     /// A heap of the times at which hosts that are up have to be checked again, earliest first.
     liveness_checks: BinaryHeap<Reverse<(Timestamp, u32)>>,
     /// The hosts that are in `liveness_checks`.
@@ -147,8 +147,8 @@ impl HostTable {
             aggregates: Aggregates::default(),
             properties: PropertyCounts::default(),
             places: Places::default(),
-            packing: (config.fragmentation_weight_multiplier != 0.0)
-                .then(|| DevicePacking::new(&config.fragmentation_device_class)),
+            fragmentation_data: (config.fragmentation_weight_multiplier != 0.0)
+                .then(|| FragmentationData::new(&config.fragmentation_device_class)),
             liveness_checks: BinaryHeap::new(),
             with_liveness_check: SlotSet::default(),
             now: Timestamp::default(),
@@ -281,14 +281,14 @@ impl HostTable {
 
     /// The data of the fragmentation weigher, if it is enabled.
     #[must_use]
-    pub fn packing(&self) -> Option<&DevicePacking> {
-        self.packing.as_ref()
+    pub fn fragmentation_data(&self) -> Option<&FragmentationData> {
+        self.fragmentation_data.as_ref()
     }
 
     /// Records a request in the demand histogram of the fragmentation weigher.
     pub(crate) fn record_request(&mut self, request: &RequestSpec) {
-        if let Some(packing) = &mut self.packing {
-            packing.record(request);
+        if let Some(fragmentation_data) = &mut self.fragmentation_data {
+            fragmentation_data.record(request);
         }
     }
 
@@ -486,8 +486,8 @@ impl HostTable {
     }
 
     fn refresh_devices(&mut self, state: &State, root: ProviderId, amounts: &Amounts) {
-        if let Some(packing) = &mut self.packing {
-            packing.refresh_host(state, root, amounts);
+        if let Some(fragmentation_data) = &mut self.fragmentation_data {
+            fragmentation_data.refresh_host(state, root, amounts);
         }
     }
 

@@ -1,7 +1,9 @@
 //! Validates a configuration: finds errors, and options that have no effect.
 
 use super::enabled::{enabled_filters, enabled_weighers, load_expressions};
-use crate::config::{ALL_WEIGHERS, ConfigError, SchedulerConfig, Warning, pairs, short_name};
+use crate::config::{
+    ALL_WEIGHERS, ConfigError, SchedulerConfig, Warning, parse_ratios, short_name,
+};
 use crate::image::known::{Kind, kind};
 
 /// All errors of a configuration, and a warning for each option that was set and has no effect.
@@ -276,7 +278,7 @@ impl Checker<'_> {
 
     fn check_metrics(&mut self) {
         let metrics = &self.config.metrics;
-        let (ratios, malformed) = pairs(&metrics.weight_setting);
+        let (ratios, malformed) = parse_ratios(&metrics.weight_setting);
         for element in malformed {
             let text = format!("{element:?} is ignored: it is not of the form name=number");
             self.add_warning("metrics.weight_setting", text);
@@ -320,7 +322,7 @@ impl Checker<'_> {
     fn check_image_properties(&mut self) {
         let config = self.config;
         let option = "image_props_weight_setting";
-        let (ratios, malformed) = pairs(&config.image_props_weight_setting);
+        let (ratios, malformed) = parse_ratios(&config.image_props_weight_setting);
         for element in malformed {
             let text = format!("{element:?} is ignored: it is not of the form property=number");
             self.add_warning(option, text);

@@ -83,8 +83,8 @@ impl Scheduler {
         limit: usize,
     ) -> Vec<(IntentCandidate, Mappings)> {
         let rules = &prepared.translation.rules;
-        let packing = self.hosts.packing();
-        let tried_max = if rules.is_empty() && packing.is_none() {
+        let fragmentation_data = self.hosts.fragmentation_data();
+        let tried_max = if rules.is_empty() && fragmentation_data.is_none() {
             limit
         } else {
             CANDIDATES_TRIED_MAX.max(limit)
@@ -98,9 +98,9 @@ impl Scheduler {
             rules.all(|rule| rule.admits(state, query, *candidate))
         };
         let mut usable: Vec<CandidateView<'_>> = tried.iter().filter(satisfies_rules).collect();
-        if let Some(packing) = packing.filter(|_| usable.len() > 1) {
-            // Candidates with the least expected loss of devices come first.
-            usable.sort_by_cached_key(|candidate| TotalOrder(packing.loss(state, candidate)));
+        if let Some(data) = fragmentation_data.filter(|_| usable.len() > 1) {
+            // Candidates by which the expected loss of devices grows least come first.
+            usable.sort_by_cached_key(|candidate| TotalOrder(data.loss_growth(state, candidate)));
         }
         let candidates = usable.iter().take(limit).map(|candidate| {
             let intent_candidate = IntentCandidate {

@@ -9,7 +9,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     multiplier_key: "build_failure_weight_multiplier",
     multiplier: |config| config.build_failure_weight_multiplier,
     is_subtracted: true,
-    low: None,
-    high: None,
+    declared_low: None,
+    declared_high: None,
     compile: |_| Ok(RawValues::Column(column::FAILED_BUILDS)),
 };

@@ -9,7 +9,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     multiplier_key: "cpu_weight_multiplier",
     multiplier: |config| config.cpu_weight_multiplier,
     is_subtracted: false,
-    low: Some(0.0),
-    high: None,
+    declared_low: Some(0.0),
+    declared_high: None,
     compile: |_| Ok(RawValues::Column(column::CPUS_FREE)),
 };

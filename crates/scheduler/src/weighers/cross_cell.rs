@@ -10,8 +10,8 @@ pub(super) const WEIGHER: Weigher = Weigher {
     multiplier_key: "cross_cell_move_weight_multiplier",
     multiplier: |config| config.cross_cell_move_weight_multiplier,
     is_subtracted: false,
-    low: None,
-    high: None,
+    declared_low: None,
+    declared_high: None,
     compile: |context| {
         let destination = context.request.requested_destination.as_ref();
         let destination = destination.filter(|destination| destination.allow_cross_cell_move);

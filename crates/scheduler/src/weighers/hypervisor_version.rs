@@ -9,7 +9,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     multiplier_key: "hypervisor_version_weight_multiplier",
     multiplier: |config| config.hypervisor_version_weight_multiplier,
     is_subtracted: false,
-    low: None,
-    high: None,
+    declared_low: None,
+    declared_high: None,
     compile: |_| Ok(RawValues::Column(column::HYPERVISOR_VERSION)),
 };

@@ -15,10 +15,10 @@ pub(super) const WEIGHER: Weigher = Weigher {
     multiplier_key: "image_props_weight_multiplier",
     multiplier: |config| config.image_props_weight_multiplier,
     is_subtracted: false,
-    low: None,
-    high: None,
+    declared_low: None,
+    declared_high: None,
     compile: |context| {
-        let counted = properties_with_ratios(context);
+        let counted = pairs_with_ratios(context);
         if counted.is_empty() {
             return Ok(RawValues::Constant(0.0));
         }
@@ -26,21 +26,22 @@ pub(super) const WEIGHER: Weigher = Weigher {
         Ok(RawValues::Each(Box::new(move |slot| {
             let products = counted
                 .iter()
-                .map(|(number, ratio)| ratio * f64::from(properties.count(slot, *number)));
+                .map(|(pair, ratio)| ratio * f64::from(properties.count(slot, *pair)));
             products.sum()
         })))
     },
 };
 
-/// The numbers of the request's image properties that any instance has, with their ratios.
-fn properties_with_ratios(context: &Context<'_>) -> Vec<(u32, f64)> {
+/// Those of the image properties of the request that any instance has: each pair of a property and its
+/// value by its number, with its ratio.
+fn pairs_with_ratios(context: &Context<'_>) -> Vec<(u32, f64)> {
     let Some(image) = context.request.image.as_ref() else {
         return Vec::new();
     };
     if !context.hosts.counts_properties() {
         return Vec::new();
     }
-    let (ratios, _) = config::pairs(&context.config.image_props_weight_setting);
+    let (ratios, _) = config::parse_ratios(&context.config.image_props_weight_setting);
     let ratio_of = |name: &str| {
         if ratios.is_empty() {
             return 1.0;
@@ -51,8 +52,8 @@ fn properties_with_ratios(context: &Context<'_>) -> Vec<(u32, f64)> {
     };
     let properties = counted_properties(&image.properties).into_iter();
     let numbered = properties.filter_map(|(name, value)| {
-        let number = context.hosts.properties().number(name, &value)?;
-        Some((number, ratio_of(name)))
+        let pair = context.hosts.properties().pair_number(name, &value)?;
+        Some((pair, ratio_of(name)))
     });
     numbered.filter(|(_, ratio)| *ratio != 0.0).collect()
 }

@@ -15,8 +15,8 @@ pub(super) const WEIGHER: Weigher = Weigher {
     multiplier_key: "metrics_weight_multiplier",
     multiplier: |config| config.metrics.weight_multiplier,
     is_subtracted: false,
-    low: None,
-    high: None,
+    declared_low: None,
+    declared_high: None,
     compile: |context| {
         let hosts = context.hosts;
         let configured = context.config.metrics.weight_multiplier;

@@ -10,7 +10,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     multiplier_key: "pci_weight_multiplier",
     multiplier: |config| config.pci_weight_multiplier,
     is_subtracted: false,
-    low: None,
-    high: None,
+    declared_low: None,
+    declared_high: None,
     compile: |_| Ok(RawValues::Column(column::FEW_DEVICES)),
 };

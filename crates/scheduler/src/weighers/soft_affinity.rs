@@ -11,8 +11,8 @@ pub(super) const AFFINITY: Weigher = Weigher {
     multiplier_key: "soft_affinity_weight_multiplier",
     multiplier: |config| config.soft_affinity_weight_multiplier,
     is_subtracted: false,
-    low: None,
-    high: None,
+    declared_low: None,
+    declared_high: None,
     compile: |context| Ok(members(context, GroupPolicy::SoftAffinity, 1.0)),
 };
 
@@ -22,8 +22,8 @@ pub(super) const ANTI_AFFINITY: Weigher = Weigher {
     multiplier_key: "soft_anti_affinity_weight_multiplier",
     multiplier: |config| config.soft_anti_affinity_weight_multiplier,
     is_subtracted: false,
-    low: None,
-    high: None,
+    declared_low: None,
+    declared_high: None,
     compile: |context| Ok(members(context, GroupPolicy::SoftAntiAffinity, -1.0)),
 };
 

@@ -18,8 +18,8 @@ pub(super) const WEIGHER: Weigher = Weigher {
     multiplier_key: "topology_weight_multiplier",
     multiplier: |config| config.topology_weight_multiplier,
     is_subtracted: false,
-    low: None,
-    high: None,
+    declared_low: None,
+    declared_high: None,
     compile: |context| {
         let group = context.request.instance_group.iter();
         let group_rules = group.flat_map(|group| &group.topology_rules);

@@ -23,9 +23,9 @@ pub struct Weigher {
     /// Whether the multiplier is negated, so that higher values are worse.
     pub is_subtracted: bool,
     /// The declared lower end of the range, if any; lower raw values are raised to it.
-    pub low: Option<f64>,
+    pub declared_low: Option<f64>,
     /// The declared upper end of the range, if any; higher raw values are lowered to it.
-    pub high: Option<f64>,
+    pub declared_high: Option<f64>,
     /// Compiles the weigher for a request.
     pub compile: Compile,
 }
@@ -105,8 +105,8 @@ impl<'a> Compiled<'a> {
             },
             overrides,
             is_subtracted: weigher.is_subtracted,
-            low: weigher.low,
-            high: weigher.high,
+            low: weigher.declared_low,
+            high: weigher.declared_high,
             raw: (weigher.compile)(context)?,
         };
         Ok((!compiled.is_idle()).then_some(compiled))

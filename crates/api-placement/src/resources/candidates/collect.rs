@@ -11,7 +11,7 @@ use bytes::Bytes;
 use placewright_http::json::Writer;
 use placewright_http::{ApiError, ApiResult};
 use placewright_placement::{
-    CandidateQuery, CandidateSearch, Candidates, ClassId, FoundProviders, ProviderId, State,
+    CandidateQuery, CandidateSearch, Candidates, ClassId, ProviderId, ProviderUuids, State,
 };
 use uuid::Uuid;
 
@@ -180,7 +180,7 @@ fn write_and_cache(state: &State, request: &SearchRequest<'_>, candidates: &Cand
 #[derive(Debug)]
 pub(super) struct LargeResponse {
     candidates: Candidates,
-    providers: FoundProviders,
+    providers: ProviderUuids,
     /// The index of the next candidate to examine.
     next_candidate: usize,
     /// The UUIDs of the providers with a summary in the response.
@@ -199,7 +199,7 @@ pub(super) struct LargeResponse {
 }
 
 impl LargeResponse {
-    fn new(candidates: Candidates, providers: FoundProviders) -> Self {
+    fn new(candidates: Candidates, providers: ProviderUuids) -> Self {
         Self {
             candidates,
             providers,
@@ -322,7 +322,7 @@ impl LargeResponse {
 /// on all of its tree, before only itself. False if the provider was deleted.
 fn add_summarized_providers(
     state: &State,
-    providers: &FoundProviders,
+    providers: &ProviderUuids,
     id: ProviderId,
     request: &SearchRequest<'_>,
     summarized: &mut HashMap<ProviderId, Uuid>,

@@ -50,7 +50,7 @@ impl DecisionContext<'_> {
         requested: u64,
         used: u64,
     ) -> Option<ExceededLimit> {
-        let limit = self.state.quota(Some(project), &resource);
+        let limit = self.state.quota_limit(Some(project), &resource);
         let is_within = match u64::try_from(limit) {
             Ok(most) => requested == 0 || used.saturating_add(requested) <= most,
             Err(_) => true,

@@ -226,8 +226,8 @@ impl HostTable {
         self.slot_of.remove(&state.uuid);
         self.aggregates.remove_host(slot);
         self.places.remove_host(slot);
-        if let Some(packing) = &mut self.packing {
-            packing.remove_host(slot);
+        if let Some(fragmentation_data) = &mut self.fragmentation_data {
+            fragmentation_data.remove_host(slot);
         }
         let sets: [&mut SlotSet; 5] = [
             &mut self.slots,

@@ -30,9 +30,9 @@ struct Server {
     admin_pass: String,
 }
 
-/// A message in which each line with a secret of the specification is replaced.
-pub(super) fn without_secrets(message: String, spec: Option<&RawValue>) -> String {
-    let body: Option<Body> = spec.and_then(|spec| serde_json::from_str(spec.get()).ok());
+/// Replaces each line of a message that has a secret of the specification's body.
+pub(super) fn redact_lines(message: String, spec_body: Option<&RawValue>) -> String {
+    let body: Option<Body> = spec_body.and_then(|body| serde_json::from_str(body.get()).ok());
     let Some(Body { server }) = body else {
         return message;
     };
@@ -85,7 +85,7 @@ impl<'a> SecretPieces<'a> {
 mod tests {
     use super::*;
 
-    fn spec(user_data: &str, password: &str) -> Box<RawValue> {
+    fn spec_body(user_data: &str, password: &str) -> Box<RawValue> {
         let server = serde_json::json!({"user_data": user_data, "admin_pass": password});
         serde_json::from_str(&serde_json::json!({"server": server}).to_string()).unwrap()
     }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn lines_with_a_piece_of_a_secret_are_redacted() {
         let data = STANDARD.encode("#cloud-config\npassword: hush-hush-hush\n");
-        let spec = spec(&data, "pass word");
+        let spec_body = spec_body(&data, "pass word");
         for line in [
             format!("cannot parse {}", &data[9..30]),
             "password: hush-hush-hush".to_owned(),
@@ -102,15 +102,15 @@ mod tests {
         ] {
             let message = format!("spawn failed:\n{line}\nno disk");
             let expected = format!("spawn failed:\n{REDACTED}\nno disk");
-            assert_eq!(without_secrets(message, Some(&spec)), expected, "{line}");
+            assert_eq!(redact_lines(message, Some(&spec_body)), expected, "{line}");
         }
     }
 
     #[test]
     fn other_messages_are_not_changed() {
-        let spec = spec("", "ab");
+        let spec_body = spec_body("", "ab");
         let message = "spawn failed: about a disk\n".to_owned();
-        assert_eq!(without_secrets(message.clone(), Some(&spec)), message);
-        assert_eq!(without_secrets(message.clone(), None), message);
+        assert_eq!(redact_lines(message.clone(), Some(&spec_body)), message);
+        assert_eq!(redact_lines(message.clone(), None), message);
     }
 }

@@ -1,4 +1,5 @@
-//! `FragmentationWeigher`: prefers hosts whose fragmentation a request increases least.
+//! `FragmentationWeigher`: prefers hosts whose fragmentation a request increases least. The raw value is
+//! minus the growth of the host's fragmentation: the shares of devices that the request would waste there.
 
 use super::weigher::{RawValues, Weigher};
 use crate::hosts::fragmentation::{Demand, WHOLE_DEVICE};
@@ -9,20 +10,20 @@ pub(super) const WEIGHER: Weigher = Weigher {
     multiplier_key: "fragmentation_weight_multiplier",
     multiplier: |config| config.fragmentation_weight_multiplier,
     is_subtracted: false,
-    low: None,
-    high: None,
+    declared_low: None,
+    declared_high: None,
     compile: |context| {
-        let Some(packing) = context.hosts.packing() else {
+        let Some(data) = context.hosts.fragmentation_data() else {
             return Ok(RawValues::Constant(0.0));
         };
-        let (loss_cache, demand) = (packing.loss_cache(), packing.demand(context.request));
+        let (loss_cache, demand) = (data.loss_cache(), data.demand(context.request));
         let worst_value = worst_value(&demand);
         Ok(match loss_cache.gradients(demand) {
             Some(gradients) => RawValues::Each(Box::new(move |slot| {
                 gradients.growth(slot).map_or(worst_value, |growth| -growth)
             })),
-            // Losses are only cached for requests of searches. For others, as in explanations, they
-            // are computed host by host.
+            // The cache has the growth for requests of searches only. For others, as in explanations, it
+            // is computed host by host.
             None => RawValues::Each(Box::new(move |slot| {
                 let choice = loss_cache.choose_devices(slot, &demand);
                 choice.map_or(worst_value, |choice| -choice.growth)
@@ -31,8 +32,8 @@ pub(super) const WEIGHER: Weigher = Weigher {
     },
 };
 
-/// The raw value of a host whose devices do not fit the request: that of losing as many whole
-/// devices.
+/// The raw value of a host whose devices do not fit the request: as if the request wasted as many whole
+/// devices as it needs.
 fn worst_value(demand: &Demand) -> f64 {
     -f64::from(WHOLE_DEVICE) * f64::from(demand.devices.max(1))
 }

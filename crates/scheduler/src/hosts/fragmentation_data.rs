@@ -17,7 +17,7 @@ const FORECAST_INTERVAL: u64 = 100;
 
 /// The free devices of all hosts, and the frequency of each demand.
 #[derive(Clone, Debug)]
-pub struct DevicePacking {
+pub struct FragmentationData {
     class_name: String,
     /// The identifier of the device class, with the version of placement's structure in which it
     /// was looked up.
@@ -28,7 +28,7 @@ pub struct DevicePacking {
     request_count: u64,
 }
 
-impl DevicePacking {
+impl FragmentationData {
     /// An empty value for devices of a resource class.
     pub(crate) fn new(class_name: &str) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl DevicePacking {
 
     /// The growth of the expected loss of devices if an allocation candidate is claimed; 0 for one
     /// without devices.
-    pub(crate) fn loss(&self, state: &State, candidate: &CandidateView<'_>) -> f64 {
+    pub(crate) fn loss_growth(&self, state: &State, candidate: &CandidateView<'_>) -> f64 {
         let Some(class) = self.class_id.and_then(|(_, id)| id) else {
             return 0.0;
         };
@@ -140,7 +140,7 @@ impl DevicePacking {
             .allocations()
             .iter()
             .filter(|allocation| allocation.class == class);
-        let losses = device_allocations.filter_map(|allocation| {
+        let growths = device_allocations.filter_map(|allocation| {
             let mut records = state.provider(allocation.provider)?.inventories.iter();
             let record = records.find(|record| record.class == class)?;
             let free = free_share(
@@ -153,7 +153,7 @@ impl DevicePacking {
                     - forecast.expected_loss(free),
             )
         });
-        losses.sum()
+        growths.sum()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The ledger of an authority: a line for each issued certificate, and a line for each revocation.
+//! The register of an authority: a line for each issued certificate, and a line for each revocation.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ const REVOKED: &str = "revoked.jsonl";
 /// An issued certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its serial number, hexadecimal.
+    /// Its serial number, hexadecimal; empty for an invitation that was withdrawn.
     pub serial: String,
     /// Its names, as URIs.
     pub names: Vec<String>,
@@ -25,8 +25,9 @@ pub struct Entry {
     pub not_after: i64,
     /// When it was issued, in seconds since 1970.
     pub at: i64,
-    /// The operation that issued it: `issue`, `renew` or `enrol`.
-    pub by: String,
+    /// The operation that issued it: `issue`, `renew` or `enrol`; `invite` for an invitation.
+    #[serde(rename = "by")]
+    pub operation: String,
 }
 
 /// A revoked certificate.
