@@ -332,7 +332,7 @@ options! {
     /// have seats of their own, and all others share theirs fairly, by project and then by user.
     admission: AdmissionControlOptions {
         /// Whether there is any. Without it every request is carried out at once.
-        enabled: bool = "true";
+        enabled: bool = "false";
         /// Requests of administrators and services that run at a time. Further ones wait.
         #[unit("requests")]
         operator_seats: Number<1, 1_000_000> = "4096";
