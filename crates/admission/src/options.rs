@@ -30,7 +30,7 @@ pub struct AdmissionOptions {
 impl Default for AdmissionOptions {
     fn default() -> Self {
         Self {
-            is_enabled: true,
+            is_enabled: false,
             operator_seats: 4096,
             tenant_seats: 0,
             tenant_costly_seats: 0,

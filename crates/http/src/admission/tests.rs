@@ -86,6 +86,7 @@ impl Api for Service {
 /// Two seats for operators, six for tenants, of which one project has at most three.
 fn service() -> Arc<Service> {
     let options = AdmissionOptions {
+        is_enabled: true,
         operator_seats: 2,
         tenant_seats: 6,
         tenant_costly_seats: 2,
