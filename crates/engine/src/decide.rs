@@ -75,7 +75,9 @@ impl<M: Machine> Decider<M> {
             // Queued while the state is locked, so that an undo finds every applied change in the
             // queue.
             let mut queue = shared.queue.lock();
-            queue.push_decided(batch);
+            queue.decided_commands += batch.decided.len();
+            queue.decided_bytes += batch.buffer.len();
+            queue.decided.push_back(batch);
             is_enough = queue.has_enough(options);
         }
         if self.waiting.is_empty() {

@@ -27,9 +27,6 @@ pub struct Options {
     /// How many commands have to wait during an append before a second thread decides them ahead
     /// of it. With fewer, waking that thread costs more than it gains. Default 64.
     pub ahead_commands_min: usize,
-    /// The second thread also begins when fewer commands wait that are expected to take this long:
-    /// accepting a build takes as long as twenty claims. Default 200 µs, which 64 claims take.
-    pub ahead_work_min: Duration,
     /// The longest time that an append waits for the callers that were just answered to submit
     /// their next command, so that they share one append instead of forming two groups that
     /// alternate. It never waits longer than half the time of the last append, and stops waiting
@@ -65,7 +62,6 @@ impl Default for Options {
             record_bytes_max: 16 << 20,
             batch_bytes_max: 2 << 20,
             ahead_commands_min: 64,
-            ahead_work_min: Duration::from_micros(200),
             gather_max: Duration::from_millis(2),
             recent_bytes: 16 << 20,
             snapshot_entries: 1_000_000,

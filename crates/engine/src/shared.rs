@@ -106,8 +106,6 @@ const UNDOS_A_COMMAND: usize = 4;
 const BYTES_A_COMMAND: usize = 128;
 /// A batch whose buffer has grown beyond this is not recycled.
 pub(crate) const RECYCLED_BYTES_MAX: usize = 1 << 20;
-/// The number of batches over which the time of a decision is averaged, with exponential weights.
-const MEAN_BATCHES: u32 = 8;
 /// The number of batches that are recycled: as many as are in flight at once under the usual load.
 const RECYCLED_BATCHES_MAX: usize = 16;
 
@@ -139,12 +137,8 @@ pub(crate) struct Queue<M: Machine> {
     /// Whether the thread that decides ahead of the writer has taken commands and not yet queued
     /// their decisions.
     pub(crate) ahead_busy: bool,
-    /// Whether that thread sleeps.
-    pub(crate) ahead_asleep: bool,
     /// Whether an append is under way.
     pub(crate) appending: bool,
-    /// How long the decision of a command took lately, on average.
-    command_time: Duration,
     /// Whether the engine accepts no more commands.
     pub(crate) closed: bool,
 }
@@ -181,9 +175,7 @@ impl<M: Machine> Queue<M> {
             recycled: Vec::with_capacity(RECYCLED_BATCHES_MAX),
             writer_wakes_at: 0,
             ahead_busy: false,
-            ahead_asleep: false,
             appending: false,
-            command_time: Duration::ZERO,
             closed: false,
         }
     }
@@ -192,26 +184,6 @@ impl<M: Machine> Queue<M> {
     pub(crate) fn has_enough(&self, options: &Options) -> bool {
         self.decided_commands >= options.batch_commands_max
             || self.decided_bytes >= options.batch_bytes_max
-    }
-
-    /// Queues a decided batch for the next append.
-    pub(crate) fn push_decided(&mut self, batch: CommandBatch<M>) {
-        let commands = u32::try_from(batch.decided.len()).unwrap_or(u32::MAX);
-        let command_time = batch.decide_time / commands.max(1);
-        self.command_time = (self.command_time * (MEAN_BATCHES - 1) + command_time) / MEAN_BATCHES;
-        self.decided_commands += batch.decided.len();
-        self.decided_bytes += batch.buffer.len();
-        self.decided.push_back(batch);
-    }
-
-    /// Whether so much waits during an append that it should be decided meanwhile.
-    pub(crate) fn should_decide_ahead(&self, options: &Options) -> bool {
-        if !self.appending || self.waiting.is_empty() {
-            return false;
-        }
-        let commands = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
-        self.waiting.len() >= options.ahead_commands_min
-            || self.command_time.saturating_mul(commands) >= options.ahead_work_min
     }
 
     /// An empty batch with capacity for `commands`, recycled if possible.
@@ -243,12 +215,13 @@ impl<M: Machine> Shared<M> {
             return Err(SubmitError::Overloaded);
         }
         queue.waiting.push_back(pending);
-        if queue.writer_wakes_at != 0 && queue.waiting.len() >= queue.writer_wakes_at {
+        let waiting = queue.waiting.len();
+        if queue.writer_wakes_at != 0 && waiting >= queue.writer_wakes_at {
             queue.writer_wakes_at = 0;
             drop(queue);
             self.writer_wake.notify_one();
-        } else if queue.ahead_asleep && queue.should_decide_ahead(&self.options) {
-            queue.ahead_asleep = false;
+        } else if queue.appending && !queue.ahead_busy && waiting == self.options.ahead_commands_min
+        {
             drop(queue);
             self.ahead_wake.notify_one();
         }

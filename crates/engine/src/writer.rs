@@ -125,8 +125,7 @@ fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDequ
     queue.decided_commands -= commands;
     queue.decided_bytes -= bytes;
     queue.appending = true;
-    if queue.ahead_asleep && queue.should_decide_ahead(&shared.options) {
-        queue.ahead_asleep = false;
+    if queue.waiting.len() >= shared.options.ahead_commands_min {
         shared.ahead_wake.notify_one();
     }
     batches
@@ -138,13 +137,13 @@ pub(crate) fn run_pipelined<M: Machine>(shared: &Arc<Shared<M>>) {
     let options = &shared.options;
     let mut queue = shared.queue.lock();
     while !queue.closed {
-        let is_useful = queue.should_decide_ahead(options) && !queue.has_enough(options);
+        let is_useful = queue.appending
+            && queue.waiting.len() >= options.ahead_commands_min
+            && !queue.has_enough(options);
         if !is_useful {
-            queue.ahead_asleep = true;
             shared.ahead_wake.wait(&mut queue);
             continue;
         }
-        queue.ahead_asleep = false;
         queue.ahead_busy = true;
         take_waiting(&mut queue, options.decide_commands_max, &mut decider);
         MutexGuard::unlocked(&mut queue, || {

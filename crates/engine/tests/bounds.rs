@@ -115,7 +115,6 @@ fn reads_are_not_blocked_while_many_commands_are_decided() {
     let toy = Toy::new(Options {
         decide_commands_max: 10_000,
         ahead_commands_min: 10_000,
-        ahead_work_min: Duration::MAX,
         decide_hold_max: Duration::from_millis(1),
         ..Options::default()
     });
