@@ -20,7 +20,7 @@ use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::rank::Ranked;
 use placewright_scheduler::request::group::{Strength, TopologyRelation, TopologyRule};
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
-use placewright_scheduler::select::rules::of_topology;
+use placewright_scheduler::select::rules::hard_topology_rules;
 use placewright_scheduler::select::weights::Weights;
 use placewright_scheduler::select::{Scheduler, Scope};
 use proptest::prelude::*;
@@ -433,7 +433,7 @@ proptest! {
                         user: "u".into(),
                         consumer_type: None,
                         group: group.filter(|group| state.group(*group).is_some()),
-                        rules: of_topology(request).collect(),
+                        rules: hard_topology_rules(request).collect(),
                         candidates,
                         alongside: Vec::new(),
                     };

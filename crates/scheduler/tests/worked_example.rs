@@ -17,7 +17,7 @@ use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport};
 use placewright_scheduler::prepare::{PrepareOptions, Prepared};
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
-use placewright_scheduler::select::rules::of_topology;
+use placewright_scheduler::select::rules::hard_topology_rules;
 use placewright_scheduler::select::{Scheduler, Scope};
 use uuid::Uuid;
 
@@ -483,7 +483,7 @@ fn the_claim_takes_the_first_host_that_still_fits() {
     let mut state = placement();
     let mut scheduler = scheduler(&state);
     let prepared = scheduler.prepare(&state, &request()).unwrap();
-    assert_eq!(of_topology(&request()).count(), 0);
+    assert_eq!(hard_topology_rules(&request()).count(), 0);
     let candidates = candidates(&mut scheduler, &state, &prepared);
     let mut undisturbed = state.clone();
     claim(&mut undisturbed, INSTANCE, Some(GROUP), candidates.clone());

@@ -470,9 +470,9 @@ impl State {
             column.set_free(allocation.provider.0, &record.inventory, free);
         }
         let kind = if difference >= 0 {
-            ChangeKind::LessRoom
+            ChangeKind::CapacityLoss
         } else {
-            ChangeKind::Room
+            ChangeKind::CapacityChange
         };
         self.log_change_as(allocation.provider, kind);
     }

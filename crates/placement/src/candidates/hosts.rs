@@ -46,8 +46,8 @@ impl PreparedQuery {
     /// and it has to be prepared anew.
     #[must_use]
     pub fn resume<'a>(&self, state: &'a State) -> Option<HostSearch<'a>> {
-        let is_current =
-            self.structure == state.tree_changes().structure() && !has_sharing_provider(state);
+        let is_current = self.structure == state.tree_changes().structure_version()
+            && !has_sharing_provider(state);
         is_current.then(|| HostSearch {
             plan: Plan {
                 state,
@@ -107,7 +107,7 @@ impl<'a> HostSearch<'a> {
         depends_on_names_only.then(|| PreparedQuery {
             compiled: Arc::clone(&self.plan.compiled),
             root_selection: Arc::clone(&self.root_selection),
-            structure: state.tree_changes().structure(),
+            structure: state.tree_changes().structure_version(),
         })
     }
 

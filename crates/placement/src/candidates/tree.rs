@@ -160,7 +160,8 @@ impl TreeSearch {
         if self.position == log.position() {
             return true;
         }
-        let is_current = log.last(self.root) <= self.position && log.sharing() == self.sharing;
+        let is_current =
+            log.last_change(self.root) <= self.position && log.sharing_version() == self.sharing;
         if is_current {
             self.position = log.position();
         }

@@ -9,7 +9,7 @@ use placewright_placement::{
 use uuid::Uuid;
 
 use super::Scheduler;
-use super::rules::{of_group, of_topology};
+use super::rules::{hard_group_rules, hard_topology_rules};
 use super::scope::{Scope, SelectRefusal};
 use crate::hosts::state::InstanceReport;
 use crate::rank::indexed::SharedScores;
@@ -107,7 +107,7 @@ fn create_group(state: &mut State, request: &RequestSpec) {
     if state.group(group.uuid).is_none() {
         let command = Command::SetGroup {
             group: group.uuid,
-            rules: of_group(group),
+            rules: hard_group_rules(group),
         };
         execute(state, &command);
     }
@@ -158,7 +158,7 @@ impl Scheduler {
                 user: "what-if".to_owned(),
                 consumer_type: None,
                 group: request.instance_group.as_ref().map(|group| group.uuid),
-                rules: of_topology(request).collect(),
+                rules: hard_topology_rules(request).collect(),
                 candidates,
                 alongside: Vec::new(),
             };

@@ -65,7 +65,7 @@ pub(super) fn best(
     let mut ranker = Linear {
         blocks,
         weighers: &context.compiled.weighers,
-        candidates: listed,
+        listed,
         weights: match method {
             RankingMethod::Indexed => None,
             RankingMethod::Linear(weights) => weights.as_deref_mut(),

@@ -143,7 +143,7 @@ proptest! {
         for (round, (changes, excluded, count, feasible_every)) in rounds.iter().enumerate() {
             for change in changes {
                 set(&mut columns, &mut feasible, change);
-                let kind = if change.1 { ChangeKind::Room } else { ChangeKind::LessRoom };
+                let kind = if change.1 { ChangeKind::CapacityChange } else { ChangeKind::CapacityLoss };
                 log.append(std::iter::once(HostChange { slot: change.0, kind }));
             }
             // One host in `feasible_every` is feasible for the request, except for some that it excludes.
