@@ -444,8 +444,8 @@ proptest! {
                     prop_assert_eq!(claimed, !ranked.is_empty());
                     if let Some(best) = ranked.first() {
                         let consumer = ConsumerUuid::from_uuid(instance(*number));
-                        let placing = state.consumer(consumer).and_then(|consumer| consumer.placing);
-                        prop_assert_eq!(placing.map(|placing| placing.host), Some(ProviderId(best.slot)));
+                        let assignment = state.consumer(consumer).and_then(|consumer| consumer.host_assignment);
+                        prop_assert_eq!(assignment.map(|assignment| assignment.host), Some(ProviderId(best.slot)));
                     }
                 }
                 Event::Release(number) => {

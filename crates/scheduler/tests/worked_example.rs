@@ -292,7 +292,7 @@ fn candidates(
 /// The host on which a consumer has its claim.
 fn host_of(state: &State, consumer: Uuid) -> Option<ProviderId> {
     let consumer = state.consumer(ConsumerUuid::from_uuid(consumer))?;
-    Some(consumer.placing?.host)
+    Some(consumer.host_assignment?.host)
 }
 
 #[test]
@@ -352,7 +352,11 @@ fn masks_and_one_exact_test_leave_three_hosts() {
 
     // Placement decides about amounts, traits and trees.
     let search = HostSearch::new(&state, &prepared.query).unwrap().unwrap();
-    assert_eq!(search.words(), 1, "one word of 64 hosts holds the fleet");
+    assert_eq!(
+        search.word_count(),
+        1,
+        "one word of 64 hosts holds the fleet"
+    );
     let word = search.word(0);
     assert_eq!(slots_of(word.feasible), [0, 2, 4, 5, 7]);
     assert_eq!(slots_of(word.undecided), [6]);

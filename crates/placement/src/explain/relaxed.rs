@@ -24,10 +24,10 @@ impl<'a> RelaxedQuery<'a> {
     pub(super) fn new(
         state: &'a State,
         query: &CandidateQuery,
-        parts: &ConstraintList,
+        constraint_list: &ConstraintList,
         includes: impl Fn(usize) -> bool,
     ) -> Option<Self> {
-        let selected = parts.select(query, includes);
+        let selected = constraint_list.select(query, includes);
         if selected.is_unsatisfiable {
             return None;
         }

@@ -217,7 +217,7 @@ impl QueryCaches<'_> {
             return Ok(Some(search));
         }
         let search = HostSearch::new(state, query)?;
-        *self.prepared_query = search.as_ref().and_then(HostSearch::keep);
+        *self.prepared_query = search.as_ref().and_then(HostSearch::to_prepared_query);
         Ok(search)
     }
 }

@@ -180,7 +180,7 @@ impl SearchContext<'_, '_> {
             .all(|rule| rule.admits_host(self.request.state, host))
             && self
                 .search
-                .of_host(host, CANDIDATES_TRIED_MAX)
+                .candidates_of(host, CANDIDATES_TRIED_MAX)
                 .iter()
                 .any(|candidate| {
                     let mut rules = rules.iter();
