@@ -106,7 +106,7 @@ fn values(table: &HostTable, slot: u32) -> [f64; column::COUNT] {
 }
 
 /// Whether the values of a host changed only as a loss of capacity can change them.
-fn is_loss(before: &[f64; column::COUNT], after: &[f64; column::COUNT]) -> bool {
+fn is_capacity_loss(before: &[f64; column::COUNT], after: &[f64; column::COUNT]) -> bool {
     (0..column::COUNT).all(|number| match on_capacity_loss(number) {
         OnCapacityLoss::Falls => after[number] <= before[number],
         OnCapacityLoss::Rises => after[number] >= before[number],
@@ -139,7 +139,7 @@ proptest! {
                 match found.first().map(|change| change.kind) {
                     None => prop_assert_eq!(before[index], after),
                     Some(ChangeKind::CapacityLoss) => {
-                        prop_assert!(is_loss(&before[index], &after), "{before:?} {after:?}");
+                        prop_assert!(is_capacity_loss(&before[index], &after), "{before:?} {after:?}");
                     }
                     Some(ChangeKind::CapacityChange | ChangeKind::Anything) => {}
                 }

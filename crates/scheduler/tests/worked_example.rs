@@ -15,6 +15,7 @@ use placewright_scheduler::amounts::Amounts;
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport};
+use placewright_scheduler::policy::FilterKind;
 use placewright_scheduler::prepare::{PrepareOptions, Prepared};
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
 use placewright_scheduler::select::rules::hard_topology_rules;
@@ -352,11 +353,7 @@ fn masks_and_one_exact_test_leave_three_hosts() {
 
     // Placement decides about amounts, traits and trees.
     let search = HostSearch::new(&state, &prepared.query).unwrap().unwrap();
-    assert_eq!(
-        search.word_count(),
-        1,
-        "one word of 64 hosts holds the fleet"
-    );
+    assert_eq!(search.word_count(), 1, "64 hosts hold the fleet");
     let word = search.word(0);
     assert_eq!(slots_of(word.feasible), [0, 2, 4, 5, 7]);
     assert_eq!(slots_of(word.undecided), [6]);
@@ -376,11 +373,11 @@ fn masks_and_one_exact_test_leave_three_hosts() {
         .compile(&request, scheduler.hosts(), INSTANCE)
         .unwrap();
     assert_eq!(
-        slots_of(compiled.filters.word(0, true)),
+        slots_of(compiled.filters.word(0, FilterKind::OncePerRequest)),
         [0, 1, 2, 3, 5, 6, 7]
     );
     assert_eq!(
-        slots_of(compiled.filters.word(0, false)),
+        slots_of(compiled.filters.word(0, FilterKind::EachSearch)),
         [0, 1, 2, 3, 4, 6, 7]
     );
     assert_eq!(compiled.filters.rejecting_filter(4), Some("ComputeFilter"));
@@ -444,8 +441,8 @@ fn four_weighers_make_the_scores() {
                 .iter()
                 .find(|(weigher, ..)| *weigher == share.weigher);
             match expected_share {
-                Some((_, number, normalised, weighted)) => {
-                    assert_eq!(share.number, *number, "{share:?}");
+                Some((_, raw_value, normalised, weighted)) => {
+                    assert_eq!(share.raw_value, *raw_value, "{share:?}");
                     assert_eq!(share.normalised, *normalised, "{share:?}");
                     assert_eq!(share.share, *weighted, "{share:?}");
                 }
