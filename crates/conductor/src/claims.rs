@@ -33,7 +33,7 @@ pub fn intent(
             .copied()
             .map(ConsumerUuid::from_uuid)
             .collect(),
-        with_group: one.others.is_empty(),
+        includes_group: one.others.is_empty(),
     });
     Intent {
         consumer: instance.consumer(),

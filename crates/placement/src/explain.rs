@@ -21,7 +21,7 @@ mod shortfall;
 mod smallest;
 mod tree_classes;
 
-pub use constraint::{Constraint, Scope};
+pub use constraint::{Constraint, Subject};
 pub use first_failed::first_failed;
 pub use misses::NearMiss;
 pub use shortfall::Shortfall;

@@ -216,7 +216,7 @@ impl IntentBatch<'_> {
             }
         }
         for intent_rule in &intent.rules {
-            let group = group.filter(|_| intent_rule.with_group);
+            let group = group.filter(|_| intent_rule.includes_group);
             let is_satisfied = match group {
                 Some(group) if intent_rule.others.is_empty() => {
                     let hosts = self.group_hosts(intent, group);

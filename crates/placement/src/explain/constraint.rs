@@ -14,7 +14,7 @@ use crate::state::State;
 
 /// Which part of a request a constraint is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum Subject {
     /// The root of the tree.
     Root,
     /// The group with this suffix; empty for the unsuffixed group.
@@ -26,21 +26,21 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// One of these traits is required.
-    Required(Scope, Vec<String>),
+    Required(Subject, Vec<String>),
     /// This trait is forbidden.
-    Forbidden(Scope, String),
+    Forbidden(Subject, String),
     /// Membership in one of these aggregates.
-    MemberOf(Scope, Vec<String>),
+    MemberOf(Subject, Vec<String>),
     /// Membership in none of these aggregates.
-    NotMemberOf(Scope, Vec<String>),
+    NotMemberOf(Subject, Vec<String>),
     /// The tree of this provider.
-    InTree(Scope, String),
+    InTree(Subject, String),
     /// A group without resources must require a trait or an aggregate.
-    AsksForNothing(Scope),
+    AsksForNothing(Subject),
     /// Capacity for an amount of a class.
     Resource {
         /// The request group that requests it.
-        scope: Scope,
+        subject: Subject,
         /// The name of the resource class.
         class: String,
         /// The amount of one allocation.
@@ -62,7 +62,7 @@ pub enum Constraint {
     OneProviderOfTree,
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => f.write_str("root"),
@@ -78,22 +78,22 @@ impl fmt::Display for Constraint {
             several => format!("in:{}", several.join(",")),
         };
         match self {
-            Self::Required(Scope::Root, names) => write!(f, "root_required={}", any(names)),
-            Self::Required(scope, names) => write!(f, "required{scope}={}", any(names)),
-            Self::Forbidden(Scope::Root, name) => write!(f, "root_required=!{name}"),
-            Self::Forbidden(scope, name) => write!(f, "required{scope}=!{name}"),
-            Self::MemberOf(scope, uuids) => write!(f, "member_of{scope}={}", any(uuids)),
-            Self::NotMemberOf(scope, uuids) => write!(f, "member_of{scope}=!{}", any(uuids)),
-            Self::InTree(scope, uuid) => write!(f, "in_tree{scope}={uuid}"),
-            Self::AsksForNothing(scope) => write!(
+            Self::Required(Subject::Root, names) => write!(f, "root_required={}", any(names)),
+            Self::Required(subject, names) => write!(f, "required{subject}={}", any(names)),
+            Self::Forbidden(Subject::Root, name) => write!(f, "root_required=!{name}"),
+            Self::Forbidden(subject, name) => write!(f, "required{subject}=!{name}"),
+            Self::MemberOf(subject, uuids) => write!(f, "member_of{subject}={}", any(uuids)),
+            Self::NotMemberOf(subject, uuids) => write!(f, "member_of{subject}=!{}", any(uuids)),
+            Self::InTree(subject, uuid) => write!(f, "in_tree{subject}={uuid}"),
+            Self::AsksForNothing(subject) => write!(
                 f,
-                "group {scope}: without resources it needs a required trait or an aggregate"
+                "group {subject}: without resources it needs a required trait or an aggregate"
             ),
             Self::Resource {
-                scope,
+                subject,
                 class,
                 amount,
-            } => write!(f, "resources{scope}={class}:{amount}"),
+            } => write!(f, "resources{subject}={class}:{amount}"),
             Self::Together { class, amount } => {
                 write!(f, "{class}:{amount} of all groups together")
             }
@@ -164,12 +164,12 @@ impl ConstraintList {
         };
         for name in &query.root_required {
             let ids: SmallVec<[TraitId; 1]> = trait_ids(state, [name])?;
-            let constraint = Constraint::Required(Scope::Root, vec![name.clone()]);
+            let constraint = Constraint::Required(Subject::Root, vec![name.clone()]);
             list.add(constraint, ResolvedConstraint::RootRequired(ids[0]));
         }
         for name in &query.root_forbidden {
             let ids: SmallVec<[TraitId; 1]> = trait_ids(state, [name])?;
-            let constraint = Constraint::Forbidden(Scope::Root, name.clone());
+            let constraint = Constraint::Forbidden(Subject::Root, name.clone());
             list.add(constraint, ResolvedConstraint::RootForbidden(ids[0]));
         }
         for group in 0..query.groups.len() {
@@ -179,9 +179,9 @@ impl ConstraintList {
         Ok(list)
     }
 
-    fn add(&mut self, constraint: Constraint, part: ResolvedConstraint) {
+    fn add(&mut self, constraint: Constraint, resolved: ResolvedConstraint) {
         self.constraints.push(constraint);
-        self.resolved.push(part);
+        self.resolved.push(resolved);
     }
 
     fn add_group(
@@ -191,30 +191,30 @@ impl ConstraintList {
         index: usize,
     ) -> Result<(), QueryRefusal> {
         let group = &query.groups[index];
-        let scope = || Scope::Group(group.suffix.clone());
+        let subject = || Subject::Group(group.suffix.clone());
         for uuids in &group.member_of {
             let ids = aggregate_ids(state, uuids);
-            let constraint = Constraint::MemberOf(scope(), uuids.clone());
+            let constraint = Constraint::MemberOf(subject(), uuids.clone());
             self.add(constraint, ResolvedConstraint::MemberOf(index, ids));
         }
         if !group.forbidden_aggregates.is_empty() {
             let ids = aggregate_ids(state, &group.forbidden_aggregates);
-            let constraint = Constraint::NotMemberOf(scope(), group.forbidden_aggregates.clone());
+            let constraint = Constraint::NotMemberOf(subject(), group.forbidden_aggregates.clone());
             self.add(constraint, ResolvedConstraint::NotMemberOf(index, ids));
         }
         let required = any_of_traits(state, &group.required)?;
         for (names, ids) in group.required.iter().zip(required) {
-            let constraint = Constraint::Required(scope(), names.clone());
+            let constraint = Constraint::Required(subject(), names.clone());
             self.add(constraint, ResolvedConstraint::Required(index, ids));
         }
         for name in &group.forbidden {
             let ids: SmallVec<[TraitId; 1]> = trait_ids(state, [name])?;
-            let constraint = Constraint::Forbidden(scope(), name.clone());
+            let constraint = Constraint::Forbidden(subject(), name.clone());
             self.add(constraint, ResolvedConstraint::Forbidden(index, ids[0]));
         }
         if let Some(uuid) = &group.in_tree {
             let named = provider_named(state, uuid).and_then(|id| state.provider(id));
-            let constraint = Constraint::InTree(scope(), uuid.clone());
+            let constraint = Constraint::InTree(subject(), uuid.clone());
             match named {
                 None => self.add(constraint, ResolvedConstraint::Unsatisfiable),
                 // `in_tree` does not apply to a group without resources.
@@ -227,14 +227,14 @@ impl ConstraintList {
         let requires_something = !(group.member_of.is_empty() && group.required.is_empty());
         if group.resources.is_empty() && !requires_something {
             self.add(
-                Constraint::AsksForNothing(scope()),
+                Constraint::AsksForNothing(subject()),
                 ResolvedConstraint::Unsatisfiable,
             );
         }
         for (class, amount) in &group.resources {
             let id = class_id(state, class)?;
             let constraint = Constraint::Resource {
-                scope: scope(),
+                subject: subject(),
                 class: class.clone(),
                 amount: *amount,
             };
@@ -285,14 +285,16 @@ impl ConstraintList {
 impl ConstraintList {
     /// The amounts of a class that a group requests.
     pub(super) fn amounts_of(&self, group: usize, class: ClassId) -> impl Iterator<Item = i64> {
-        self.resolved.iter().filter_map(move |part| match part {
-            ResolvedConstraint::Resource(of_group, of_class, amount)
-                if (*of_group, *of_class) == (group, class) =>
-            {
-                Some(*amount)
-            }
-            _ => None,
-        })
+        self.resolved
+            .iter()
+            .filter_map(move |resolved| match resolved {
+                ResolvedConstraint::Resource(of_group, of_class, amount)
+                    if (*of_group, *of_class) == (group, class) =>
+                {
+                    Some(*amount)
+                }
+                _ => None,
+            })
     }
 
     /// Whether a root that can serve each of some constraints alone can serve all of them: true
@@ -304,11 +306,11 @@ impl ConstraintList {
     ) -> bool {
         let mut counts: SmallVec<[GroupCounts; 8]> =
             SmallVec::from_elem(GroupCounts::default(), query.groups.len());
-        for (index, part) in self.resolved.iter().enumerate() {
+        for (index, resolved) in self.resolved.iter().enumerate() {
             if !includes(index) {
                 continue;
             }
-            match part {
+            match resolved {
                 ResolvedConstraint::RootRequired(_) | ResolvedConstraint::RootForbidden(_) => {}
                 ResolvedConstraint::Required(group, _) => counts[*group].required += 1,
                 ResolvedConstraint::Resource(group, _, _) => counts[*group].resources += 1,
@@ -379,10 +381,10 @@ impl ConstraintList {
         // Groups without any constraint are left out, unless a relation between groups is about
         // them.
         let mut is_named = vec![false; groups.len()];
-        for (index, part) in self.resolved.iter().enumerate() {
+        for (index, resolved) in self.resolved.iter().enumerate() {
             if includes(index) {
-                selected.add(query, part, &mut groups, &mut is_named);
-            } else if let ResolvedConstraint::Together(class, _) = part {
+                selected.add(query, resolved, &mut groups, &mut is_named);
+            } else if let ResolvedConstraint::Together(class, _) = resolved {
                 selected.unchecked_sums.push(*class);
             }
         }
@@ -411,11 +413,11 @@ impl SelectedConstraints {
     fn add(
         &mut self,
         query: &CandidateQuery,
-        part: &ResolvedConstraint,
+        resolved: &ResolvedConstraint,
         groups: &mut [ResolvedGroup],
         is_named: &mut [bool],
     ) {
-        match part {
+        match resolved {
             ResolvedConstraint::RootRequired(id) => {
                 self.root.required.push(SmallVec::from_slice(&[*id]));
             }

@@ -165,14 +165,14 @@ impl<'a> ConstraintTable<'a> {
 
     /// An earlier constraint that is equal except for the suffixed group.
     fn equal_constraint(&self, index: usize) -> Option<usize> {
-        let part = &self.constraint_list.resolved[index];
+        let resolved = &self.constraint_list.resolved[index];
         let (ResolvedConstraint::Resource(group, _, _) | ResolvedConstraint::Required(group, _)) =
-            part
+            resolved
         else {
             return None;
         };
         let is_suffixed = |group: &usize| !self.query.groups[*group].suffix.is_empty();
-        let condition = part.without_group();
+        let condition = resolved.without_group();
         (0..index).find(|other| match &self.constraint_list.resolved[*other] {
             earlier @ (ResolvedConstraint::Resource(of, _, _)
             | ResolvedConstraint::Required(of, _)) => {

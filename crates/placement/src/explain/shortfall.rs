@@ -26,9 +26,9 @@ pub(super) const WHOLE: i64 = 1 << 20;
 
 impl Shortfall {
     /// The distance to satisfying a constraint, up to [`WHOLE`].
-    pub(super) fn score(self, part: &ResolvedConstraint) -> i64 {
+    pub(super) fn score(self, resolved: &ResolvedConstraint) -> i64 {
         match self {
-            Self::Amount(missing) => lack_score(missing, requested_amount(part)),
+            Self::Amount(missing) => lack_score(missing, requested_amount(resolved)),
             Self::Condition => WHOLE,
             Self::Units => WHOLE + 1,
             Self::Inventory => WHOLE + 2,
@@ -37,8 +37,8 @@ impl Shortfall {
 }
 
 /// The amount that a constraint requests.
-pub(super) fn requested_amount(part: &ResolvedConstraint) -> i64 {
-    match part {
+pub(super) fn requested_amount(resolved: &ResolvedConstraint) -> i64 {
+    match resolved {
         ResolvedConstraint::Resource(_, _, amount) | ResolvedConstraint::Together(_, amount) => {
             *amount
         }
@@ -77,8 +77,8 @@ struct ClassBlock<'a> {
 
 impl<'a> ClassBlock<'a> {
     /// `None` for a constraint that is not about capacity.
-    fn new(state: &'a State, part: &ResolvedConstraint, word: usize) -> Option<Self> {
-        let (class, amount, is_single_allocation) = match part {
+    fn new(state: &'a State, resolved: &ResolvedConstraint, word: usize) -> Option<Self> {
+        let (class, amount, is_single_allocation) = match resolved {
             ResolvedConstraint::Resource(_, class, amount) => (*class, *amount, true),
             ResolvedConstraint::Together(class, amount) => (*class, *amount, false),
             _ => return None,
@@ -232,16 +232,16 @@ impl ConstraintTable<'_> {
     /// By root slot: a lower bound of what its tree lacks of a constraint, for the trees of a
     /// mask.
     pub(super) fn lacks_of_trees(&self, index: usize, trees: &[u64]) -> Vec<Shortfall> {
-        let part = &self.constraint_list.resolved[index];
+        let resolved = &self.constraint_list.resolved[index];
         if !matches!(
-            part,
+            resolved,
             ResolvedConstraint::Resource(_, _, _) | ResolvedConstraint::Together(_, _)
         ) {
             return vec![Shortfall::Condition; self.state.provider_slots()];
         }
         let mut lacks = vec![Shortfall::Inventory; self.state.provider_slots()];
         for (word, tree_mask) in trees.iter().enumerate() {
-            let Some(block) = ClassBlock::new(self.state, part, word) else {
+            let Some(block) = ClassBlock::new(self.state, resolved, word) else {
                 continue;
             };
             let Some(present) = block.columns.map(|(columns, _)| columns.present) else {

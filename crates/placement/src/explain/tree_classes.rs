@@ -110,14 +110,14 @@ impl<'a> TreeClasses<'a> {
             child_ranges: Vec::new(),
             classes: Vec::new(),
         };
-        for part in &constraint_list.resolved {
-            if let ResolvedConstraint::Together(class, total) = part {
+        for resolved in &constraint_list.resolved {
+            if let ResolvedConstraint::Together(class, total) = resolved {
                 let amounts = (query.groups.iter().enumerate())
                     .flat_map(|(group, _)| constraint_list.amounts_of(group, *class));
                 let contended = Contended::new(*class, amounts, *total);
                 tree_classes.contended.push(contended);
             }
-            let Some(condition) = part.without_group() else {
+            let Some(condition) = resolved.without_group() else {
                 continue;
             };
             if !seen.contains(&condition) {

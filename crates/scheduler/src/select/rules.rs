@@ -61,7 +61,7 @@ pub fn hard_topology_rules(request: &RequestSpec) -> impl Iterator<Item = Intent
         Some(IntentRule {
             rule: hard_rule(rule)?,
             others: others.into_iter().map(ConsumerUuid::from_uuid).collect(),
-            with_group: rule.to.is_empty() && group.is_some(),
+            includes_group: rule.to.is_empty() && group.is_some(),
         })
     })
 }
@@ -148,10 +148,10 @@ impl Rules {
             }
             others.retain(|other| *other != instance);
             let mut hosts: Vec<ProviderId> = state.hosts_of(&others).collect();
-            let with_group = rule.to.is_empty() && request.instance_group.is_some();
+            let includes_group = rule.to.is_empty() && request.instance_group.is_some();
             let compared = placed
                 .iter()
-                .filter(|(other, _)| with_group || others.binary_search(other).is_ok());
+                .filter(|(other, _)| includes_group || others.binary_search(other).is_ok());
             hosts.extend(compared.map(|(_, host)| *host));
             rules.add(state, &hard, &hosts);
         }
