@@ -72,7 +72,7 @@ impl FragmentationData {
         demand
     }
 
-    /// Records a request, and updates the cached losses of its class.
+    /// Records a request, and updates the cached growths of the loss for its class.
     pub(crate) fn record(&mut self, request: &RequestSpec) {
         let demand = self.demand(request);
         self.histogram.record(demand);

@@ -28,9 +28,9 @@ pub struct Capacity {
     /// The number of instances placed.
     pub count: usize,
     /// Whether the limit was reached and at least one more would fit.
-    pub is_cut: bool,
+    pub has_more: bool,
     /// The number of hosts that got at least one instance.
-    pub hosts: usize,
+    pub host_count: usize,
     /// The number of instances by cell.
     pub by_cell: BTreeMap<Uuid, usize>,
 }
@@ -82,7 +82,7 @@ impl Scheduler {
                 break;
             };
             if capacity.count == limit {
-                capacity.is_cut = true;
+                capacity.has_more = true;
                 break;
             }
             capacity.count += 1;
@@ -94,7 +94,7 @@ impl Scheduler {
                 *capacity.by_cell.entry(host.names.cell).or_default() += 1;
             }
         }
-        capacity.hosts = used_slots.len();
+        capacity.host_count = used_slots.len();
         Ok(capacity)
     }
 }
