@@ -61,8 +61,8 @@ pub(crate) async fn count(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
             200,
             &CapacityResponse {
                 count: capacity.count,
-                more: capacity.is_cut,
-                hosts: capacity.hosts,
+                more: capacity.has_more,
+                hosts: capacity.host_count,
                 by_cell: capacity.by_cell,
             },
         )

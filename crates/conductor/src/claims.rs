@@ -33,7 +33,7 @@ pub fn intent(
             .copied()
             .map(ConsumerUuid::from_uuid)
             .collect(),
-        with_group: one.others.is_empty(),
+        includes_group: one.others.is_empty(),
     });
     Intent {
         consumer: instance.consumer(),
@@ -195,8 +195,10 @@ pub fn has_allocations_on(state: &State, instance: InstanceId, host: HostId) -> 
 /// The host that was recorded with the claim of an instance.
 #[must_use]
 pub fn host_of(state: &State, instance: InstanceId) -> Option<HostId> {
-    let placing = state.consumer(instance.consumer())?.placing?;
-    state.provider(placing.host).map(|host| HostId(host.uuid))
+    let assignment = state.consumer(instance.consumer())?.host_assignment?;
+    state
+        .provider(assignment.host)
+        .map(|host| HostId(host.uuid))
 }
 
 /// Releases all allocations of a consumer, if it has any.

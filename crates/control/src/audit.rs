@@ -314,8 +314,8 @@ fn orphan(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
         .and_then(|row| state.mappings().get(&row.instance))
         .is_some_and(|mapping| mapping.is_deleting);
     let host = consumer
-        .placing
-        .and_then(|placing| control.placement.provider(placing.host));
+        .host_assignment
+        .and_then(|assignment| control.placement.provider(assignment.host));
     let what = format!("Resources are held for {kind} {uuid}, which does not exist.");
     (!is_known && !is_ending).then(|| {
         Finding::new(

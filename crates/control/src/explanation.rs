@@ -4,7 +4,7 @@
 
 use std::io;
 
-use placewright_placement::explain::{Constraint, NearMiss, Scope, Shortfall};
+use placewright_placement::explain::{Constraint, NearMiss, Shortfall, Subject};
 use placewright_placement::{Explanation, State};
 use serde::Serialize;
 use serde_json::ser::Formatter;
@@ -128,22 +128,22 @@ fn shown_miss<'a>(
 /// The suffix of the group that a constraint belongs to; none for constraints of the root or of
 /// several groups.
 fn group(constraint: &Constraint) -> Option<&str> {
-    let scope = match constraint {
-        Constraint::Required(scope, _)
-        | Constraint::Forbidden(scope, _)
-        | Constraint::MemberOf(scope, _)
-        | Constraint::NotMemberOf(scope, _)
-        | Constraint::InTree(scope, _)
-        | Constraint::AsksForNothing(scope)
-        | Constraint::Resource { scope, .. } => scope,
+    let subject = match constraint {
+        Constraint::Required(subject, _)
+        | Constraint::Forbidden(subject, _)
+        | Constraint::MemberOf(subject, _)
+        | Constraint::NotMemberOf(subject, _)
+        | Constraint::InTree(subject, _)
+        | Constraint::AsksForNothing(subject)
+        | Constraint::Resource { subject, .. } => subject,
         Constraint::Together { .. }
         | Constraint::Isolate
         | Constraint::SameSubtree(_)
         | Constraint::OneProviderOfTree => return None,
     };
-    match scope {
-        Scope::Root => None,
-        Scope::Group(suffix) => Some(suffix),
+    match subject {
+        Subject::Root => None,
+        Subject::Group(suffix) => Some(suffix),
     }
 }
 

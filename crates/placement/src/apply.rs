@@ -1,6 +1,6 @@
-//! Applies facts to the state, and undoes them.
+//! Applies changes to the state, and undoes them.
 //!
-//! `apply` is total: a fact that names an unknown object is skipped. That cannot happen with facts
+//! `apply` is total: a change that names an unknown object is skipped. That cannot happen with changes
 //! that `decide` made and that are applied in order; skipping keeps a journal that is damaged,
 //! or of another server, from crashing this one.
 
@@ -38,11 +38,18 @@ enum UndoStep {
     Group(GroupId, Uuid, Option<Box<Group>>),
     Levels(Vec<Level>, FreedNames),
     Distances(Vec<Distance>),
-    Placing(ConsumerId, Option<HostAssignment>),
+    HostAssignment(ConsumerId, Option<HostAssignment>),
+}
+
+/// What happens to an entry of a list.
+#[derive(Clone, Copy)]
+enum ListEdit {
+    Add,
+    Remove,
 }
 
 impl State {
-    /// Applies a fact. The result undoes it.
+    /// Applies a change. The result undoes it.
     pub fn apply(&mut self, change: &Change) -> Undo {
         Undo(self.step(change).unwrap_or(UndoStep::Nothing))
     }
@@ -87,13 +94,13 @@ impl State {
                 drop(self.replace_levels(previous));
             }
             UndoStep::Distances(previous) => drop(self.replace_distances(previous)),
-            UndoStep::Placing(id, previous) => {
-                self.replace_placing(id, previous);
+            UndoStep::HostAssignment(id, previous) => {
+                self.replace_host_assignment(id, previous);
             }
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm a kind of fact")]
+    #[expect(clippy::too_many_lines, reason = "one arm a kind of change")]
     fn step(&mut self, change: &Change) -> Option<UndoStep> {
         Some(match change {
             Change::ClassCreated { id, name, at } | Change::ClassRenamed { id, name, at } => {
@@ -192,7 +199,7 @@ impl State {
             Change::ConsumerSet { consumer, .. } => {
                 let record = self.consumer_record(change)?;
                 let existing = self.consumer_id(*consumer);
-                let id = existing.unwrap_or_else(|| ConsumerId(self.consumers.next()));
+                let id = existing.unwrap_or_else(|| ConsumerId(self.consumers.next_row()));
                 let previous = self.replace_consumer(id, *consumer, Some(record));
                 UndoStep::Consumer(id, *consumer, previous.map(Box::new))
             }
@@ -203,7 +210,7 @@ impl State {
             }
             Change::GroupSet { group, rules } => {
                 let existing = self.group_by_uuid.get(group).copied();
-                let id = existing.unwrap_or_else(|| GroupId(self.groups.next()));
+                let id = existing.unwrap_or_else(|| GroupId(self.groups.next_row()));
                 let members = self.groups.get(id.0).map(|group| group.members.clone());
                 let record = Group {
                     uuid: *group,
@@ -239,8 +246,8 @@ impl State {
                 let id = self.consumer_id(*consumer)?;
                 let group = group.and_then(|uuid| self.group_by_uuid.get(&uuid).copied());
                 let host = host.and_then(|uuid| self.provider_id(uuid));
-                let placing = host.map(|host| HostAssignment { host, group });
-                UndoStep::Placing(id, self.replace_placing(id, placing))
+                let assignment = host.map(|host| HostAssignment { host, group });
+                UndoStep::HostAssignment(id, self.replace_host_assignment(id, assignment))
             }
         })
     }

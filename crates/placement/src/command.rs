@@ -238,7 +238,7 @@ pub struct IntentRule {
     pub others: Vec<ConsumerUuid>,
     /// Whether the rule also compares with the members that the intent's group has at the time of
     /// the claim.
-    pub with_group: bool,
+    pub includes_group: bool,
 }
 
 /// One candidate of an intent.

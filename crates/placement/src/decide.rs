@@ -1,7 +1,7 @@
-//! Decides commands: facts and an outcome, or a refusal.
+//! Decides commands: changes and an outcome, or a refusal.
 //!
 //! Everything that a client can be refused for is decided here. A decision reads the state and
-//! writes nothing; after a refusal the facts gathered so far are void.
+//! writes nothing; after a refusal the changes gathered so far are void.
 
 mod claim;
 mod group;
@@ -87,11 +87,11 @@ impl ProviderView {
     }
 }
 
-/// Decides a command. The facts are appended to `changes`; apply them in that order.
+/// Decides a command. The changes are appended to `changes`; apply them in that order.
 ///
 /// # Errors
 ///
-/// A [`Refusal`] when the state does not admit the command. `changes` may then hold facts of the
+/// A [`Refusal`] when the state does not admit the command. `changes` may then hold changes of the
 /// abandoned decision: drop them.
 #[expect(clippy::too_many_lines, reason = "one arm a command")]
 pub fn decide(

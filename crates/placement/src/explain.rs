@@ -12,7 +12,7 @@
 //! trees that were not searched.
 
 mod constraint;
-mod effects;
+mod constraint_table;
 mod first_failed;
 mod lineage;
 mod misses;
@@ -21,7 +21,7 @@ mod shortfall;
 mod smallest;
 mod tree_classes;
 
-pub use constraint::{Constraint, Scope};
+pub use constraint::{Constraint, Subject};
 pub use first_failed::first_failed;
 pub use misses::NearMiss;
 pub use shortfall::Shortfall;
@@ -29,7 +29,7 @@ pub use shortfall::Shortfall;
 use crate::candidates::{CandidateQuery, QueryRefusal};
 use crate::state::State;
 use constraint::ConstraintList;
-use effects::{ConstraintTable, FleetIndex};
+use constraint_table::{ConstraintTable, FleetIndex};
 
 /// What each constraint of a query does to the roots of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,11 +92,11 @@ pub fn explain_and_serve(
     state: &State,
     query: &CandidateQuery,
 ) -> Result<(Explanation, Serving), QueryRefusal> {
-    let parts = ConstraintList::new(state, query)?;
+    let constraint_list = ConstraintList::new(state, query)?;
     let fleet_index = FleetIndex::new(state);
-    let mut table = ConstraintTable::new(state, query, &parts, &fleet_index);
+    let mut table = ConstraintTable::new(state, query, &constraint_list, &fleet_index);
     let outcomes = table.apply_in_order();
-    let effects: Vec<Effect> = parts
+    let effects: Vec<Effect> = constraint_list
         .constraints
         .iter()
         .zip(outcomes.removed)

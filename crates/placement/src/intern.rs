@@ -44,7 +44,7 @@ impl Interner {
         if let Some(number) = self.find(text) {
             return number;
         }
-        let number = self.rows.next();
+        let number = self.rows.next_row();
         self.put(number, text.into());
         number
     }

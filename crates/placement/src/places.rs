@@ -162,7 +162,7 @@ impl State {
         least
     }
 
-    /// The hosts of some consumers, in order; consumers without a placing are skipped.
+    /// The hosts of some consumers, in order; consumers without a host assignment are skipped.
     pub fn hosts_of<'a>(
         &'a self,
         consumers: &'a [ConsumerUuid],
@@ -179,7 +179,7 @@ impl State {
             let consumer = self.consumer_by_id(likely?).filter(has_uuid);
             consumer.or_else(|| self.consumer(*uuid))
         });
-        found.filter_map(|consumer| Some(consumer.placing?.host))
+        found.filter_map(|consumer| Some(consumer.host_assignment?.host))
     }
 }
 

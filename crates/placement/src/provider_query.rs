@@ -80,8 +80,8 @@ pub fn find_providers_among(
     }
     filter.required.append(&mut aggregates.required);
     filter.forbid_traits(&forbidden);
-    let bad: Vec<AggregateId> = aggregate_ids(state, &query.forbidden_aggregates);
-    filter.forbid_aggregates(&bad);
+    let forbidden_aggregates: Vec<AggregateId> = aggregate_ids(state, &query.forbidden_aggregates);
+    filter.forbid_aggregates(&forbidden_aggregates);
     let mut resources = Vec::with_capacity(query.resources.len());
     for (name, amount) in &query.resources {
         resources.push((class_id(state, name)?, *amount));

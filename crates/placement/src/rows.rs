@@ -114,7 +114,7 @@ pub struct Consumer {
     /// When its allocations were last set.
     pub allocated_at: Timestamp,
     /// Its host and group, if the claim that placed it named them.
-    pub placing: Option<HostAssignment>,
+    pub host_assignment: Option<HostAssignment>,
     /// Its allocations in the order of the request; never empty.
     pub allocations: SmallVec<[Allocation; 3]>,
 }

@@ -24,7 +24,7 @@ impl<T> Default for Slots<T> {
 impl<T> Slots<T> {
     /// The row that the next entry will get.
     #[must_use]
-    pub fn next(&self) -> u32 {
+    pub fn next_row(&self) -> u32 {
         self.free.first().copied().unwrap_or_else(|| {
             u32::try_from(self.rows.len()).expect("fewer than 2^32 rows fit in memory")
         })

@@ -25,7 +25,7 @@ mod framing;
 #[cfg(test)]
 mod tests;
 
-use framing::{Input, Rows};
+use framing::{RowReader, RowWriter};
 
 /// The newest version that this release reads. It writes the oldest version that can hold the
 /// state: version 2 ends with the distances of the topology, version 1 has none. A new field of a
@@ -98,7 +98,7 @@ struct ConsumerRow {
     user: u32,
     consumer_type: Option<u32>,
     allocated_at: Timestamp,
-    placing: Option<(u32, Option<u32>)>,
+    host_assignment: Option<(u32, Option<u32>)>,
     allocations: Vec<(u32, ClassId, u32)>,
 }
 
@@ -110,12 +110,12 @@ struct GroupRow {
 }
 
 /// The used names of an interner in alphabetical order, and the index of each number among them.
-struct Table<'a> {
+struct NameTable<'a> {
     names: Vec<&'a str>,
     indexes: Vec<u32>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> NameTable<'a> {
     fn new(interner: &'a Interner, used: impl Iterator<Item = u32>) -> Self {
         let mut is_used = vec![false; interner.row_count()];
         for number in used {
@@ -159,24 +159,24 @@ impl State {
     pub fn save(&self, out: &mut dyn Write) -> io::Result<()> {
         let providers = || self.all_providers().map(|(_, provider)| provider);
         let consumers = || self.all_consumers().map(|(_, consumer)| consumer);
-        let aggregates = Table::new(
+        let aggregates = NameTable::new(
             &self.aggregates,
             providers()
                 .flat_map(|provider| &provider.aggregates)
                 .map(|id| id.0),
         );
-        let projects = Table::new(
+        let projects = NameTable::new(
             &self.projects,
             consumers().map(|consumer| consumer.project.0),
         );
-        let users = Table::new(&self.users, consumers().map(|consumer| consumer.user.0));
-        let types = Table::new(
+        let users = NameTable::new(&self.users, consumers().map(|consumer| consumer.user.0));
+        let types = NameTable::new(
             &self.consumer_types,
             consumers()
                 .filter_map(|consumer| consumer.consumer_type)
                 .map(|id| id.0),
         );
-        let mut rows = Rows::new(out);
+        let mut rows = RowWriter::new(out);
         rows.write(&Header {
             version: if self.distances.is_empty() { 1 } else { 2 },
             classes: length(self.classes.len()),
@@ -220,9 +220,9 @@ impl State {
                 user: users.index(consumer.user.0),
                 consumer_type: consumer.consumer_type.map(|id| types.index(id.0)),
                 allocated_at: consumer.allocated_at,
-                placing: consumer
-                    .placing
-                    .map(|placing| (placing.host.0, placing.group.map(|group| group.0))),
+                host_assignment: consumer
+                    .host_assignment
+                    .map(|assignment| (assignment.host.0, assignment.group.map(|group| group.0))),
                 allocations: consumer
                     .allocations
                     .iter()
@@ -245,7 +245,7 @@ impl State {
     ///
     /// [`SnapshotError`] when reading fails or the bytes are not a whole snapshot.
     pub fn load(input: &mut dyn Read) -> Result<Self, SnapshotError> {
-        let mut rows = Input::new(input);
+        let mut rows = RowReader::new(input);
         let header: Header = rows.read()?;
         if header.version > SNAPSHOT_VERSION {
             return Err(SnapshotError::NewerVersion {
@@ -341,7 +341,7 @@ fn named_from_row(row: NamedRow) -> Named {
     }
 }
 
-fn provider_row(slot: u32, provider: &Provider, aggregates: &Table<'_>) -> ProviderRow {
+fn provider_row(slot: u32, provider: &Provider, aggregates: &NameTable<'_>) -> ProviderRow {
     let mut indexes: Vec<u32> = provider
         .aggregates
         .iter()
@@ -369,7 +369,7 @@ fn provider_row(slot: u32, provider: &Provider, aggregates: &Table<'_>) -> Provi
 
 fn load_distances(
     state: &mut State,
-    rows: &mut Input<'_>,
+    rows: &mut RowReader<'_>,
     version: u32,
 ) -> Result<(), SnapshotError> {
     if version >= 2 {
@@ -385,7 +385,7 @@ fn load_distances(
 /// joined to their parents after all were read.
 fn load_providers(
     state: &mut State,
-    rows: &mut Input<'_>,
+    rows: &mut RowReader<'_>,
     count: u32,
     aggregates: &[AggregateId],
 ) -> Result<(), SnapshotError> {
@@ -451,7 +451,7 @@ fn consumer_from_row(
         user: *users.get(row.user as usize)?,
         consumer_type,
         allocated_at: row.allocated_at,
-        placing: row.placing.map(|(host, group)| HostAssignment {
+        host_assignment: row.host_assignment.map(|(host, group)| HostAssignment {
             host: ProviderId(host),
             group: group.map(GroupId),
         }),

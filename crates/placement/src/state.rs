@@ -41,7 +41,7 @@ pub struct State {
     pub(crate) trait_members: Vec<SlotSet>,
     pub(crate) aggregate_members: Vec<SlotSet>,
     pub(crate) roots: SlotSet,
-    pub(crate) children: SlotSet,
+    pub(crate) nested: SlotSet,
     pub(crate) parents: SlotSet,
     pub(crate) project_consumers: Vec<SlotSet>,
     pub(crate) groups: Slots<Group>,
@@ -101,7 +101,7 @@ impl State {
 
     /// A trait by number.
     #[must_use]
-    pub fn trait_named(&self, id: TraitId) -> Option<&Named> {
+    pub fn trait_by_id(&self, id: TraitId) -> Option<&Named> {
         self.traits.get(u32::from(id.0))
     }
 
@@ -167,9 +167,9 @@ impl State {
     #[must_use]
     pub fn subtree(&self, top: ProviderId) -> Vec<ProviderId> {
         let mut found = vec![top];
-        let mut next = 0;
-        while let Some(id) = found.get(next).copied() {
-            next += 1;
+        let mut visited = 0;
+        while let Some(id) = found.get(visited).copied() {
+            visited += 1;
             if let Some(provider) = self.provider(id) {
                 found.extend_from_slice(&provider.children);
             }
@@ -181,7 +181,7 @@ impl State {
     #[must_use]
     #[inline]
     pub fn existing_word(&self, word: usize) -> u64 {
-        self.roots.word(word) | self.children.word(word)
+        self.roots.word(word) | self.nested.word(word)
     }
 
     /// The providers that are roots.
@@ -193,7 +193,7 @@ impl State {
     /// The providers that have a parent.
     #[must_use]
     pub fn nested(&self) -> &SlotSet {
-        &self.children
+        &self.nested
     }
 
     /// The providers that have children.

@@ -10,9 +10,9 @@ const CHANGES_MAX: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeKind {
     /// Capacity was only taken: hosts can become infeasible, never feasible.
-    LessRoom,
+    CapacityLoss,
     /// Capacity was taken or given back; nothing else changed.
-    Room,
+    CapacityChange,
     /// Inventories, traits, aggregates or the tree itself may have changed.
     Anything,
 }
@@ -34,12 +34,12 @@ pub struct TreeChange {
 pub struct TreeChangeLog {
     ring: Vec<TreeChange>,
     /// By root slot: the position after its last change.
-    last: Vec<u64>,
+    last_changes: Vec<u64>,
     count: u64,
-    /// See [`Self::structure`].
-    structure: u64,
-    /// See [`Self::sharing`].
-    sharing: u64,
+    /// See [`Self::structure_version`].
+    structure_version: u64,
+    /// See [`Self::sharing_version`].
+    sharing_version: u64,
 }
 
 impl TreeChangeLog {
@@ -51,21 +51,21 @@ impl TreeChangeLog {
 
     /// The version of names and of the topology: incremented when either changes.
     #[must_use]
-    pub fn structure(&self) -> u64 {
-        self.structure
+    pub fn structure_version(&self) -> u64 {
+        self.structure_version
     }
 
     /// The version of the sharing providers, which matter to trees other than their own.
     #[must_use]
-    pub fn sharing(&self) -> u64 {
-        self.sharing
+    pub fn sharing_version(&self) -> u64 {
+        self.sharing_version
     }
 
     /// The position after the last change of a root; 0 if it never changed.
     #[must_use]
     #[inline]
-    pub fn last(&self, root: ProviderId) -> u64 {
-        self.last.get(root.index()).copied().unwrap_or(0)
+    pub fn last_change(&self, root: ProviderId) -> u64 {
+        self.last_changes.get(root.index()).copied().unwrap_or(0)
     }
 
     /// The changes since a position, in order; a root can occur several times. `None` if the ring
@@ -75,16 +75,15 @@ impl TreeChangeLog {
         if missed > self.ring.len() {
             return None;
         }
-        let next = usize::try_from(self.count).unwrap_or(0) % CHANGES_MAX;
+        let end = usize::try_from(self.count).unwrap_or(0) % CHANGES_MAX;
         let length = self.ring.len();
-        // The ring is full or starts at 0, so counting back from the next entry wraps at most
-        // once.
+        // The ring is full or starts at 0, so counting back from its end wraps at most once.
         Some((0..missed).map(move |number| {
             let distance = missed - number;
-            let index = if next >= distance {
-                next - distance
+            let index = if end >= distance {
+                end - distance
             } else {
-                next + length - distance
+                end + length - distance
             };
             self.ring[index]
         }))
@@ -102,20 +101,20 @@ impl TreeChangeLog {
             self.ring[index] = change;
         }
         self.count += 1;
-        if root.index() >= self.last.len() {
-            self.last.resize(root.index() + 1, 0);
+        if root.index() >= self.last_changes.len() {
+            self.last_changes.resize(root.index() + 1, 0);
         }
-        self.last[root.index()] = self.count;
+        self.last_changes[root.index()] = self.count;
     }
 
     /// Records a change of names or of the topology.
     pub(crate) fn increment_structure(&mut self) {
-        self.structure += 1;
+        self.structure_version += 1;
     }
 
     /// Records a change of a sharing provider.
     pub(crate) fn increment_sharing(&mut self) {
-        self.sharing += 1;
+        self.sharing_version += 1;
     }
 }
 
@@ -148,9 +147,9 @@ mod tests {
             Some(ProviderId(10))
         );
         assert!(log.since(9).is_none());
-        assert_eq!(log.last(ProviderId(0)), 1);
-        assert_eq!(log.last(ProviderId(last - 1)), total);
-        assert_eq!(log.last(ProviderId(last)), 0);
+        assert_eq!(log.last_change(ProviderId(0)), 1);
+        assert_eq!(log.last_change(ProviderId(last - 1)), total);
+        assert_eq!(log.last_change(ProviderId(last)), 0);
         assert_eq!(log.since(total).expect("now").count(), 0);
     }
 }

@@ -166,7 +166,7 @@ proptest! {
                 prop_assert_eq!(&roots().map(|root| search.fits(root)).collect::<Vec<_>>(), &first);
             }
             for root in roots() {
-                let here = search.of_host(root, usize::MAX);
+                let here = search.candidates_of(root, usize::MAX);
                 prop_assert_eq!(search.fits(root), !here.is_empty());
                 by_host.extend((0..here.len()).map(|index| found(&state, &here, index)));
             }
@@ -182,14 +182,14 @@ proptest! {
     ) {
         let mut state = build(&mut fleet);
         let Ok(Some(search)) = HostSearch::new(&state, &query) else { return Ok(()) };
-        let Some(suspended) = search.keep() else { return Ok(()) };
+        let Some(suspended) = search.to_prepared_query() else { return Ok(()) };
         for (number, event) in &events {
             apply_event(&mut state, uuid_at(*number), event);
             let Some(resumed) = suspended.resume(&state) else { continue };
             let anew = HostSearch::new(&state, &query).unwrap();
             for root in state.roots().iter().map(ProviderId) {
                 let candidates_of = |search: &HostSearch<'_>| {
-                    let here = search.of_host(root, usize::MAX);
+                    let here = search.candidates_of(root, usize::MAX);
                     (0..here.len()).map(|one| found(&state, &here, one)).collect::<BTreeSet<_>>()
                 };
                 let expected = anew.as_ref().map(candidates_of).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use placewright_placement::explain::{Constraint, Scope, Shortfall};
+use placewright_placement::explain::{Constraint, Shortfall, Subject};
 use placewright_placement::{
     CandidateQuery, Explanation, GroupPolicy, RequestGroup, explain, find_candidates,
 };
@@ -105,8 +105,8 @@ fn restrict(
     }
     let mut restricted = query.clone();
     let root = |constraint: &Constraint, name: &String| match constraint {
-        Constraint::Required(Scope::Root, names) => names.contains(name),
-        Constraint::Forbidden(Scope::Root, other) => other == name,
+        Constraint::Required(Subject::Root, names) => names.contains(name),
+        Constraint::Forbidden(Subject::Root, other) => other == name,
         _ => false,
     };
     restricted
@@ -126,22 +126,22 @@ fn restrict_group(
     kept: &Has<'_>,
     skipped: &Has<'_>,
 ) -> Option<RequestGroup> {
-    let scope = Scope::Group(group.suffix.clone());
-    let resource = |constraint: &Constraint| matches!(constraint, Constraint::Resource { scope: other, .. } if *other == scope);
+    let subject = Subject::Group(group.suffix.clone());
+    let resource = |constraint: &Constraint| matches!(constraint, Constraint::Resource { subject: other, .. } if *other == subject);
     if group.resources.is_empty() || skipped(&resource) {
         return None;
     }
     let required = |names: &[String]| {
-        kept(&|constraint| *constraint == Constraint::Required(scope.clone(), names.to_vec()))
+        kept(&|constraint| *constraint == Constraint::Required(subject.clone(), names.to_vec()))
     };
     let forbidden = |name: &String| {
-        kept(&|constraint| *constraint == Constraint::Forbidden(scope.clone(), name.clone()))
+        kept(&|constraint| *constraint == Constraint::Forbidden(subject.clone(), name.clone()))
     };
     let member = |uuids: &[String]| {
-        kept(&|constraint| *constraint == Constraint::MemberOf(scope.clone(), uuids.to_vec()))
+        kept(&|constraint| *constraint == Constraint::MemberOf(subject.clone(), uuids.to_vec()))
     };
-    let no_member = |constraint: &Constraint| matches!(constraint, Constraint::NotMemberOf(other, _) if *other == scope);
-    let tree = |constraint: &Constraint| matches!(constraint, Constraint::InTree(other, _) if *other == scope);
+    let no_member = |constraint: &Constraint| matches!(constraint, Constraint::NotMemberOf(other, _) if *other == subject);
+    let tree = |constraint: &Constraint| matches!(constraint, Constraint::InTree(other, _) if *other == subject);
     group.required.retain(|names| required(names));
     group.forbidden.retain(forbidden);
     group.member_of.retain(|uuids| member(uuids));

@@ -116,12 +116,12 @@ fn check_indexes(state: &State) {
     }
     for group in state.all_groups() {
         for member in &group.members {
-            let placing = state
+            let assignment = state
                 .consumer_by_id(member.consumer)
-                .and_then(|consumer| consumer.placing)
+                .and_then(|consumer| consumer.host_assignment)
                 .expect("a member is on a host");
-            assert_eq!(placing.host, member.host);
-            let of = placing.group.expect("in its group");
+            assert_eq!(assignment.host, member.host);
+            let of = assignment.group.expect("in its group");
             assert_eq!(
                 state.group_by_id(of).map(|group| group.uuid),
                 Some(group.uuid)
@@ -171,7 +171,7 @@ proptest! {
             for intent in intents {
                 let Some(consumer) = state.consumer(intent.consumer) else { continue };
                 let Some(group) = intent.group.and_then(|uuid| state.group(uuid)) else { continue };
-                let Some(placing) = consumer.placing.filter(|placing| placing.group.is_some())
+                let Some(assignment) = consumer.host_assignment.filter(|assignment| assignment.group.is_some())
                 else { continue };
                 // Only allocations of this command are checked, because rules may have changed
                 // since older claims.
@@ -181,10 +181,10 @@ proptest! {
                     .iter()
                     .filter_map(|member| state.consumer_by_id(member.consumer))
                     .filter(|other| other.uuid != consumer.uuid)
-                    .filter_map(|other| Some(other.placing?.host))
+                    .filter_map(|other| Some(other.host_assignment?.host))
                     .collect();
                 for rule in &group.rules {
-                    prop_assert!(state.satisfies_rule(placing.host, rule, others.iter().copied()));
+                    prop_assert!(state.satisfies_rule(assignment.host, rule, others.iter().copied()));
                 }
             }
         }

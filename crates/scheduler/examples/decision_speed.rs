@@ -30,7 +30,7 @@ use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::prepare::{PrepareOptions, Prepared};
 use placewright_scheduler::request::group::{TopologyRelation, TopologyRule};
 use placewright_scheduler::request::{Destination, GroupPolicy, RequestSpec, ServerGroup};
-use placewright_scheduler::select::rules::of_topology;
+use placewright_scheduler::select::rules::hard_topology_rules;
 use placewright_scheduler::select::{Scheduler, Scope};
 use uuid::Uuid;
 
@@ -341,7 +341,7 @@ impl Bench {
             user: "u".into(),
             consumer_type: None,
             group: request.instance_group.as_ref().map(|group| group.uuid),
-            rules: of_topology(request).collect(),
+            rules: hard_topology_rules(request).collect(),
             candidates,
             alongside: Vec::new(),
         };

@@ -15,7 +15,7 @@ use placewright_scheduler::amounts::Amounts;
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::host_table::HostTable;
-use placewright_scheduler::policy::Policy;
+use placewright_scheduler::policy::{FilterKind, Policy};
 use placewright_scheduler::request::{self, RequestSpec};
 use placewright_scheduler::{filters, weighers};
 use serde::Deserialize;
@@ -140,12 +140,14 @@ fn passing(
     };
     let slots = 0..u32::try_from(input.hosts.len()).expect("few hosts");
     let verdicts = slots.map(|slot| {
-        let mask = |once| compiled.word(slot as usize / 64, once);
-        let by_masks = (mask(true) & mask(false)) >> (slot % 64) & 1 == 1;
+        let kinds = [FilterKind::OncePerRequest, FilterKind::EachSearch];
+        let masks = kinds.map(|kind| compiled.word(slot as usize / 64, kind));
+        let by_masks = (masks[0] & masks[1]) >> (slot % 64) & 1 == 1;
         let passes = compiled.passes(slot);
-        let mut filter_kinds = [true, false].into_iter();
-        let by_masks_and_predicates =
-            by_masks && filter_kinds.all(|once| compiled.passes_predicates(slot, once));
+        let by_masks_and_predicates = by_masks
+            && kinds
+                .iter()
+                .all(|kind| compiled.passes_predicates(slot, *kind));
         assert_eq!(
             by_masks_and_predicates, passes,
             "masks and predicates agree with `passes`"
@@ -172,7 +174,7 @@ fn weights(
     compiled
         .expect("no weigher refuses a request")
         .weighers
-        .weights(&slots)
+        .scores(&slots)
 }
 
 fn evaluate(input: &Input) -> Value {

@@ -73,14 +73,12 @@ fn portable_masked_range(values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64) {
             minima[lane] = smaller(minima[lane], values[lane] - penalties[lane]);
         }
     }
-    let mut range = (f64::INFINITY, f64::NEG_INFINITY);
+    let (mut minimum, mut maximum) = (f64::INFINITY, f64::NEG_INFINITY);
     for lane in 0..LANES {
-        range = (
-            smaller(range.0, minima[lane]),
-            larger(range.1, maxima[lane]),
-        );
+        minimum = smaller(minimum, minima[lane]);
+        maximum = larger(maximum, maxima[lane]);
     }
-    range
+    (minimum, maximum)
 }
 
 /// The maximum over the hosts of the mask; minus infinity for an empty mask.
@@ -136,8 +134,8 @@ mod avx512 {
                 let mut minima = f._mm512_set1_pd(f64::INFINITY);
                 let mut maxima = f._mm512_set1_pd(f64::NEG_INFINITY);
                 let (chunks, _) = values.as_chunks::<LANES>();
-                for (number, values) in chunks.iter().enumerate() {
-                    let mask = mask.to_le_bytes()[number];
+                for (chunk, values) in chunks.iter().enumerate() {
+                    let mask = mask.to_le_bytes()[chunk];
                     let values = pulp::cast(*values);
                     minima = f._mm512_mask_min_pd(minima, mask, minima, values);
                     maxima = f._mm512_mask_max_pd(maxima, mask, maxima, values);
@@ -157,8 +155,8 @@ mod avx512 {
                 let f = v4.avx512f;
                 let mut maxima = f._mm512_set1_pd(f64::NEG_INFINITY);
                 let (chunks, _) = values.as_chunks::<LANES>();
-                for (number, values) in chunks.iter().enumerate() {
-                    let mask = mask.to_le_bytes()[number];
+                for (chunk, values) in chunks.iter().enumerate() {
+                    let mask = mask.to_le_bytes()[chunk];
                     maxima = f._mm512_mask_max_pd(maxima, mask, maxima, pulp::cast(*values));
                 }
                 f._mm512_reduce_max_pd(maxima)
@@ -196,19 +194,20 @@ pub(crate) fn at_most(values: &[f64; BLOCK_HOSTS], maximum: f64) -> u64 {
 }
 
 /// Adds the contribution of one term to the scores of a block: each raw value is clamped to
-/// `bounds`, and its distance from `low` is multiplied by `factor`.
+/// the declared ends of the range, and its distance from `low` is multiplied by `factor`.
 pub(crate) fn add_share(
     scores: &mut [f64; BLOCK_HOSTS],
     values: &[f64; BLOCK_HOSTS],
     factor: f64,
     low: f64,
-    bounds: (f64, f64),
+    (declared_low, declared_high): (f64, f64),
 ) {
     Arch::new().dispatch(
         #[inline(always)]
         || {
             for (score, value) in scores.iter_mut().zip(values) {
-                *score += factor * (smaller(larger(*value, bounds.0), bounds.1) - low);
+                let clamped = smaller(larger(*value, declared_low), declared_high);
+                *score += factor * (clamped - low);
             }
         },
     );

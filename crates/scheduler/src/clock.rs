@@ -52,7 +52,7 @@ impl<T> Clock<T> {
     }
 
     /// Adds an entry and returns its index. If there are `capacity` entries already, it replaces
-    /// one.
+    /// the first that the hand finds without a mark.
     /// `make` gets the entry that is replaced, so that its memory can be used again.
     pub(crate) fn insert(&mut self, capacity: usize, make: impl FnOnce(Option<T>) -> T) -> usize {
         if self.entries.len() < capacity || self.entries.is_empty() {
@@ -110,13 +110,15 @@ impl<K: Copy + Eq + Hash, V> ClockCache<K, V> {
     /// The value of a key. Does not count as a use of it.
     pub(crate) fn peek(&self, key: &K) -> Option<&V> {
         let index = self.index_of.get(key)?;
-        Some(&self.entries.peek(*index).1)
+        let (_, value) = self.entries.peek(*index);
+        Some(value)
     }
 
     /// The value of a key. Counts as a use of it.
     pub(crate) fn get(&mut self, key: &K) -> Option<&mut V> {
         let index = self.index_of.get(key)?;
-        Some(&mut self.entries.get(*index).1)
+        let (_, value) = self.entries.get(*index);
+        Some(value)
     }
 
     /// The value of a key, which is added if it is missing; it replaces another if there are
@@ -143,7 +145,8 @@ impl<K: Copy + Eq + Hash, V> ClockCache<K, V> {
                 index
             }
         };
-        &mut self.entries.get(index).1
+        let (_, value) = self.entries.get(index);
+        value
     }
 
     /// Removes all entries.

@@ -40,12 +40,12 @@ pub use crate::config::ExpressionConfig;
 use crate::context;
 use crate::hosts::aggregate::Aggregates;
 use crate::hosts::verdict::Verdict;
-use crate::weighers::{Compiled, RawValues};
+use crate::weighers::{CompiledWeigher, RawValues};
 
 mod check;
 mod fields;
 
-use fields::Scope;
+use fields::Variables;
 
 /// The longest expression, in bytes.
 pub const LENGTH_MAX: usize = 4096;
@@ -182,7 +182,7 @@ impl Expression {
     fn evaluate_for_sample(&self) -> Result<(), String> {
         let hosts = fields::sample_hosts();
         let request = fields::sample_request();
-        let value = match self.evaluate(&Scope::new(&hosts, 0, &request)) {
+        let value = match self.evaluate(&Variables::new(&hosts, 0, &request)) {
             // A missing key is no error, because another host may have it.
             Err(ExecutionError::NoSuchKey(_) | ExecutionError::IndexOutOfBounds(_)) => {
                 return Ok(());
@@ -200,9 +200,9 @@ impl Expression {
         }
     }
 
-    fn evaluate(&self, scope: &Scope<'_>) -> Result<Value, ExecutionError> {
+    fn evaluate(&self, variables: &Variables<'_>) -> Result<Value, ExecutionError> {
         let mut context = Context::with_env(LANGUAGE.clone());
-        context.set_variable_resolver(scope);
+        context.set_variable_resolver(variables);
         self.program.execute(&context)
     }
 
@@ -214,7 +214,7 @@ impl Expression {
         }
         let (hosts, request) = (context.hosts, context.request);
         let passes = move |slot: u32| {
-            let value = self.evaluate(&Scope::new(hosts, slot, request));
+            let value = self.evaluate(&Variables::new(hosts, slot, request));
             matches!(value, Ok(Value::Bool(true)))
         };
         Some(match self.reads_host {
@@ -226,13 +226,13 @@ impl Expression {
 
     /// The compiled weigher, if the expression is one.
     #[must_use]
-    pub fn weigher<'a>(&'a self, context: &context::Context<'a>) -> Option<Compiled<'a>> {
+    pub fn weigher<'a>(&'a self, context: &context::Context<'a>) -> Option<CompiledWeigher<'a>> {
         let Purpose::Weigher { multiplier } = self.purpose else {
             return None;
         };
         let (hosts, request) = (context.hosts, context.request);
         let raw_value = move |slot: u32| {
-            let value = self.evaluate(&Scope::new(hosts, slot, request));
+            let value = self.evaluate(&Variables::new(hosts, slot, request));
             value.ok().and_then(|value| number(&value)).unwrap_or(0.0)
         };
         let raw_values = if self.reads_host {
@@ -242,7 +242,7 @@ impl Expression {
         };
         let aggregates: &Aggregates = hosts.aggregates();
         let overrides = aggregates.overrides(&self.multiplier_key);
-        Some(Compiled::custom(
+        Some(CompiledWeigher::custom(
             &self.name, multiplier, overrides, raw_values,
         ))
     }

@@ -12,7 +12,7 @@
 //! let request = RequestSpec::default();
 //! let compiled = policy.compile(&request, &hosts, uuid::Uuid::nil()).unwrap();
 //! assert!(!compiled.filters.passes(0), "there is no host in slot 0");
-//! assert!(compiled.weighers.weights(&[]).is_empty());
+//! assert!(compiled.weighers.scores(&[]).is_empty());
 //! ```
 
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ use crate::filters::Filter;
 use crate::hosts::table::HostTable;
 use crate::hosts::verdict::Verdict;
 use crate::request::{Destination, RequestSpec};
-use crate::weighers::{Compiled, CompiledWeighers, Weigher, metrics};
+use crate::weighers::{CompiledWeigher, CompiledWeighers, Weigher, metrics};
 
 mod check;
 mod enabled;
@@ -57,6 +57,15 @@ pub struct CompiledFilter<'a> {
     pub is_once_per_request: bool,
     /// The hosts that pass this filter.
     pub verdict: Verdict<'a>,
+}
+
+/// When the filters of a kind are evaluated; see [`CompiledFilter::is_once_per_request`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterKind {
+    /// Once for all instances of a request; the verdicts are cached by request class.
+    OncePerRequest,
+    /// In each search.
+    EachSearch,
 }
 
 /// All filters compiled for one request.
@@ -140,7 +149,7 @@ impl Policy {
         };
         let mut weighers = Vec::with_capacity(self.weighers.len());
         for weigher in &self.weighers {
-            weighers.extend(Compiled::new(weigher, &context)?);
+            weighers.extend(CompiledWeigher::new(weigher, &context)?);
         }
         let expressions = self.expressions.iter();
         let compiled = expressions.filter_map(|expression| expression.weigher(&context));
@@ -280,27 +289,27 @@ impl<'a> CompiledFilters<'a> {
         &self.filters
     }
 
-    /// The mask of the hosts among the 64 slots from `64 * word` on that may pass: either the
-    /// filters that are once per request, or the others. If [`Self::needs_predicate`] is true, a
-    /// host of the mask passes only if [`Self::passes_predicates`] is true as well.
+    /// The mask of the hosts among the 64 slots from `64 * word` on that may pass the filters of a
+    /// kind. If [`Self::needs_predicate`] is true, a host of the mask passes only if
+    /// [`Self::passes_predicates`] is true as well.
     #[must_use]
     #[inline]
-    pub fn word(&self, word: usize, once_per_request: bool) -> u64 {
+    pub fn word(&self, word: usize, kind: FilterKind) -> u64 {
         let slots = self.hosts.slots().word(word);
-        let filters = self.filters_by_kind(once_per_request);
+        let filters = self.filters_of_kind(kind);
         filters.fold(slots, |mask, filter| mask & filter.verdict.word(word))
     }
 
-    /// The filters that are once per request, or the others.
-    fn filters_by_kind(&self, once_per_request: bool) -> impl Iterator<Item = &CompiledFilter<'a>> {
+    fn filters_of_kind(&self, kind: FilterKind) -> impl Iterator<Item = &CompiledFilter<'a>> {
+        let is_once_per_request = kind == FilterKind::OncePerRequest;
         let filters = self.filters.iter();
-        filters.filter(move |filter| filter.is_once_per_request == once_per_request)
+        filters.filter(move |filter| filter.is_once_per_request == is_once_per_request)
     }
 
-    /// Whether one of these filters needs a predicate in addition to the masks.
+    /// Whether one of the filters of a kind needs a predicate in addition to the masks.
     #[must_use]
-    pub fn needs_predicate(&self, once_per_request: bool) -> bool {
-        self.filters_by_kind(once_per_request)
+    pub fn needs_predicate(&self, kind: FilterKind) -> bool {
+        self.filters_of_kind(kind)
             .any(|filter| filter.verdict.needs_predicate())
     }
 
@@ -314,13 +323,13 @@ impl<'a> CompiledFilters<'a> {
                 .all(|filter| filter.verdict.passes(slot))
     }
 
-    /// Whether a host that is in the mask of [`Self::word`] passes the predicates.
+    /// Whether a host that is in the mask of [`Self::word`] passes the predicates of the same kind.
     #[must_use]
-    pub fn passes_predicates(&self, slot: u32, once_per_request: bool) -> bool {
-        let mut with_predicate = self
-            .filters_by_kind(once_per_request)
+    pub fn passes_predicates(&self, slot: u32, kind: FilterKind) -> bool {
+        let mut filters = self
+            .filters_of_kind(kind)
             .filter(|filter| filter.verdict.needs_predicate());
-        with_predicate.all(|filter| filter.verdict.passes(slot))
+        filters.all(|filter| filter.verdict.passes(slot))
     }
 
     /// The shortest list of hosts to which a filter restricts the request; no other host passes.

@@ -72,9 +72,19 @@ pub fn translate(
         extra_groups: &extra_groups,
     };
     let mut warnings = Vec::new();
-    translation.request = steps::build(&input, true, grouped_cells, &mut warnings)?;
+    translation.request = steps::build(
+        &input,
+        steps::DedicatedCpuClass::Pcpu,
+        grouped_cells,
+        &mut warnings,
+    )?;
     if options.pcpu_fallback && requirements.cpu_policy()? == Some(cpu::CpuPolicy::Dedicated) {
-        translation.fallback = Some(steps::build(&input, false, None, &mut Vec::new())?);
+        translation.fallback = Some(steps::build(
+            &input,
+            steps::DedicatedCpuClass::Vcpu,
+            None,
+            &mut Vec::new(),
+        )?);
     }
     translation.warnings.append(&mut warnings);
     if let Some(guest) = grouped_cells {

@@ -10,7 +10,7 @@
 
 pub use term::Term;
 pub use weigher::{
-    Compile, Compiled, CompiledWeighers, RawValues, Scale, Scales, Share, Weigher, rank,
+    Compile, CompiledWeigher, CompiledWeighers, RawValues, Scale, Scales, Share, Weigher, rank,
 };
 
 mod build_failure;

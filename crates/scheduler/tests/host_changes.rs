@@ -9,7 +9,7 @@ use placewright_scheduler::amounts::Amounts;
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport, Load};
 use placewright_scheduler::host_table::HostTable;
-use placewright_scheduler::hosts::column::{self, OnLoss, on_loss};
+use placewright_scheduler::hosts::column::{self, OnCapacityLoss, on_capacity_loss};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -106,11 +106,11 @@ fn values(table: &HostTable, slot: u32) -> [f64; column::COUNT] {
 }
 
 /// Whether the values of a host changed only as a loss of capacity can change them.
-fn is_loss(before: &[f64; column::COUNT], after: &[f64; column::COUNT]) -> bool {
-    (0..column::COUNT).all(|number| match on_loss(number) {
-        OnLoss::Falls => after[number] <= before[number],
-        OnLoss::Rises => after[number] >= before[number],
-        OnLoss::Stays => after[number].to_bits() == before[number].to_bits(),
+fn is_capacity_loss(before: &[f64; column::COUNT], after: &[f64; column::COUNT]) -> bool {
+    (0..column::COUNT).all(|number| match on_capacity_loss(number) {
+        OnCapacityLoss::Falls => after[number] <= before[number],
+        OnCapacityLoss::Rises => after[number] >= before[number],
+        OnCapacityLoss::Stays => after[number].to_bits() == before[number].to_bits(),
     })
 }
 
@@ -138,10 +138,10 @@ proptest! {
                 let after = values(&table, slot);
                 match found.first().map(|change| change.kind) {
                     None => prop_assert_eq!(before[index], after),
-                    Some(ChangeKind::LessRoom) => {
-                        prop_assert!(is_loss(&before[index], &after), "{before:?} {after:?}");
+                    Some(ChangeKind::CapacityLoss) => {
+                        prop_assert!(is_capacity_loss(&before[index], &after), "{before:?} {after:?}");
                     }
-                    Some(ChangeKind::Room | ChangeKind::Anything) => {}
+                    Some(ChangeKind::CapacityChange | ChangeKind::Anything) => {}
                 }
                 if found.first().map(|change| change.kind) != Some(ChangeKind::Anything) {
                     prop_assert_eq!(usable[index], table.usable().contains(slot));
@@ -173,8 +173,12 @@ fn a_smaller_reduction_than_before_is_a_gain_of_capacity() {
     };
     assert_eq!(
         kind_of(40),
-        [ChangeKind::LessRoom],
+        [ChangeKind::CapacityLoss],
         "two instances are pending"
     );
-    assert_eq!(kind_of(70), [ChangeKind::Room], "one of them was claimed");
+    assert_eq!(
+        kind_of(70),
+        [ChangeKind::CapacityChange],
+        "one of them was claimed"
+    );
 }

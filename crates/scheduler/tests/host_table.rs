@@ -329,9 +329,9 @@ fn content(table: &HostTable) -> String {
             .map(|column| column.get(slot))
             .collect();
         let counts: Vec<u32> = ["red", "blue"]
-            .map(|value| table.properties().pair_number("os_distro", value))
+            .map(|value| table.property_counts().pair_number("os_distro", value))
             .iter()
-            .map(|number| number.map_or(0, |number| table.properties().count(slot, number)))
+            .map(|number| number.map_or(0, |number| table.property_counts().count(slot, number)))
             .collect();
         let sets = [
             table.up(),

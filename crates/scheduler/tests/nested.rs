@@ -42,11 +42,15 @@ impl Environment for WithoutAggregates {
     }
 }
 
-struct Fleet(State);
+struct Fleet {
+    state: State,
+}
 
 impl Fleet {
     fn new() -> Self {
-        let mut fleet = Self(State::default());
+        let mut fleet = Self {
+            state: State::default(),
+        };
         let at = Timestamp::from_seconds(1);
         fleet.execute(&Command::SyncStandardNames { at });
         let name = "CUSTOM_GPU".to_owned();
@@ -60,9 +64,9 @@ impl Fleet {
 
     fn execute(&mut self, command: &Command) {
         let mut changes = Vec::new();
-        decide(&self.0, command, &mut changes).expect("accepted");
+        decide(&self.state, command, &mut changes).expect("accepted");
         for change in &changes {
-            self.0.apply(change);
+            self.state.apply(change);
         }
     }
 
@@ -138,7 +142,7 @@ impl Fleet {
 
     /// For every candidate that satisfies the rules: which providers serve each group, as text.
     fn candidates(&self, prepared: &Prepared) -> Vec<String> {
-        let state = &self.0;
+        let state = &self.state;
         let query = &prepared.query;
         let offered = find_candidates(state, query).expect("known names");
         let rules = &prepared.translation.rules;
@@ -226,11 +230,11 @@ fn different_guest_cells_are_on_different_nodes() {
         ),
         ["=n _NUMA0=n0 _NUMA1=n1", "=n _NUMA0=n1 _NUMA1=n0"]
     );
-    let mut with_group = extra_specs;
-    with_group["resources_x:CUSTOM_GPU"] = json!(1);
-    with_group["group_policy"] = json!("none");
+    let mut with_device_group = extra_specs;
+    with_device_group["resources_x:CUSTOM_GPU"] = json!(1);
+    with_device_group["group_policy"] = json!("none");
     assert_eq!(
-        candidates(&fleet_with_and_without_nodes(), &spec(1, with_group)),
+        candidates(&fleet_with_and_without_nodes(), &spec(1, with_device_group)),
         [
             "=n _x=ng _NUMA0=n0 _NUMA1=n1",
             "=n _x=ng _NUMA0=n1 _NUMA1=n0"

@@ -20,7 +20,7 @@ use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::rank::Ranked;
 use placewright_scheduler::request::group::{Strength, TopologyRelation, TopologyRule};
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
-use placewright_scheduler::select::rules::of_topology;
+use placewright_scheduler::select::rules::hard_topology_rules;
 use placewright_scheduler::select::weights::Weights;
 use placewright_scheduler::select::{Scheduler, Scope};
 use proptest::prelude::*;
@@ -433,7 +433,7 @@ proptest! {
                         user: "u".into(),
                         consumer_type: None,
                         group: group.filter(|group| state.group(*group).is_some()),
-                        rules: of_topology(request).collect(),
+                        rules: hard_topology_rules(request).collect(),
                         candidates,
                         alongside: Vec::new(),
                     };
@@ -444,8 +444,8 @@ proptest! {
                     prop_assert_eq!(claimed, !ranked.is_empty());
                     if let Some(best) = ranked.first() {
                         let consumer = ConsumerUuid::from_uuid(instance(*number));
-                        let placing = state.consumer(consumer).and_then(|consumer| consumer.placing);
-                        prop_assert_eq!(placing.map(|placing| placing.host), Some(ProviderId(best.slot)));
+                        let assignment = state.consumer(consumer).and_then(|consumer| consumer.host_assignment);
+                        prop_assert_eq!(assignment.map(|assignment| assignment.host), Some(ProviderId(best.slot)));
                     }
                 }
                 Event::Release(number) => {

@@ -18,7 +18,7 @@ use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::request::group::{TopologyRelation, TopologyRule};
 use placewright_scheduler::request::{RequestSpec, ServerGroup};
-use placewright_scheduler::select::rules::{of_group, of_topology};
+use placewright_scheduler::select::rules::{hard_group_rules, hard_topology_rules};
 use placewright_scheduler::select::{Scheduler, Scope};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -208,7 +208,7 @@ proptest! {
         let mut state = fleet(&sizes);
         let request = request(rule_source, max_skew);
         if let Some(group) = &request.instance_group {
-            let rules = of_group(group);
+            let rules = hard_group_rules(group);
             execute(&mut state, &Command::SetGroup { group: group.uuid, rules }).unwrap();
         }
         let mut scheduler =
@@ -266,7 +266,7 @@ proptest! {
                         user: "u".into(),
                         consumer_type: None,
                         group: request.instance_group.as_ref().map(|group| group.uuid),
-                        rules: of_topology(&request).collect(),
+                        rules: hard_topology_rules(&request).collect(),
                         candidates: candidates.collect(),
                         alongside: Vec::new(),
                     };

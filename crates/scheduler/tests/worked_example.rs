@@ -15,9 +15,10 @@ use placewright_scheduler::amounts::Amounts;
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport};
+use placewright_scheduler::policy::FilterKind;
 use placewright_scheduler::prepare::{PrepareOptions, Prepared};
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
-use placewright_scheduler::select::rules::of_topology;
+use placewright_scheduler::select::rules::hard_topology_rules;
 use placewright_scheduler::select::{Scheduler, Scope};
 use uuid::Uuid;
 
@@ -292,7 +293,7 @@ fn candidates(
 /// The host on which a consumer has its claim.
 fn host_of(state: &State, consumer: Uuid) -> Option<ProviderId> {
     let consumer = state.consumer(ConsumerUuid::from_uuid(consumer))?;
-    Some(consumer.placing?.host)
+    Some(consumer.host_assignment?.host)
 }
 
 #[test]
@@ -352,7 +353,7 @@ fn masks_and_one_exact_test_leave_three_hosts() {
 
     // Placement decides about amounts, traits and trees.
     let search = HostSearch::new(&state, &prepared.query).unwrap().unwrap();
-    assert_eq!(search.words(), 1, "one word of 64 hosts holds the fleet");
+    assert_eq!(search.word_count(), 1, "64 hosts hold the fleet");
     let word = search.word(0);
     assert_eq!(slots_of(word.feasible), [0, 2, 4, 5, 7]);
     assert_eq!(slots_of(word.undecided), [6]);
@@ -372,11 +373,11 @@ fn masks_and_one_exact_test_leave_three_hosts() {
         .compile(&request, scheduler.hosts(), INSTANCE)
         .unwrap();
     assert_eq!(
-        slots_of(compiled.filters.word(0, true)),
+        slots_of(compiled.filters.word(0, FilterKind::OncePerRequest)),
         [0, 1, 2, 3, 5, 6, 7]
     );
     assert_eq!(
-        slots_of(compiled.filters.word(0, false)),
+        slots_of(compiled.filters.word(0, FilterKind::EachSearch)),
         [0, 1, 2, 3, 4, 6, 7]
     );
     assert_eq!(compiled.filters.rejecting_filter(4), Some("ComputeFilter"));
@@ -440,8 +441,8 @@ fn four_weighers_make_the_scores() {
                 .iter()
                 .find(|(weigher, ..)| *weigher == share.weigher);
             match expected_share {
-                Some((_, number, normalised, weighted)) => {
-                    assert_eq!(share.number, *number, "{share:?}");
+                Some((_, raw_value, normalised, weighted)) => {
+                    assert_eq!(share.raw_value, *raw_value, "{share:?}");
                     assert_eq!(share.normalised, *normalised, "{share:?}");
                     assert_eq!(share.share, *weighted, "{share:?}");
                 }
@@ -483,7 +484,7 @@ fn the_claim_takes_the_first_host_that_still_fits() {
     let mut state = placement();
     let mut scheduler = scheduler(&state);
     let prepared = scheduler.prepare(&state, &request()).unwrap();
-    assert_eq!(of_topology(&request()).count(), 0);
+    assert_eq!(hard_topology_rules(&request()).count(), 0);
     let candidates = candidates(&mut scheduler, &state, &prepared);
     let mut undisturbed = state.clone();
     claim(&mut undisturbed, INSTANCE, Some(GROUP), candidates.clone());

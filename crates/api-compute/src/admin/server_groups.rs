@@ -5,7 +5,7 @@ use placewright_conductor::super_conductor::{Bound, Command, GroupTopology, Refu
 use placewright_conductor::{ControlState, InstanceId};
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_scheduler::request::{GroupPolicy, ServerGroup as RequestedGroup, TopologyRule};
-use placewright_scheduler::select::rules::of_group;
+use placewright_scheduler::select::rules::hard_group_rules;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -176,7 +176,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         user: request.user().to_owned(),
         policy: policy_name.to_owned(),
         max_server_per_host: per_host,
-        rules: of_group(&requested_group),
+        rules: hard_group_rules(&requested_group),
         members: Vec::new(),
     };
     let rules = &requested_group.topology_rules;

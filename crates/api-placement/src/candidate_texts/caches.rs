@@ -43,7 +43,11 @@ type StateVersion = (u64, u64, u64);
 
 fn version_of(state: &State) -> StateVersion {
     let log = state.tree_changes();
-    (log.position(), log.structure(), log.sharing())
+    (
+        log.position(),
+        log.structure_version(),
+        log.sharing_version(),
+    )
 }
 
 impl ResponseCache {

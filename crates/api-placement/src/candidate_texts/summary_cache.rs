@@ -112,14 +112,14 @@ impl SummaryCache {
 
 impl CachedSummaries {
     fn is_current(&self, log: &TreeChangeLog) -> bool {
-        self.position == log.position() && self.structure == log.structure()
+        self.position == log.position() && self.structure == log.structure_version()
     }
 
     /// Applies the tree change log; if the log does not reach back far enough, the cache is
     /// cleared.
     fn catch_up(&mut self, log: &TreeChangeLog) {
         match log.since(self.position) {
-            Some(roots) if self.structure == log.structure() => {
+            Some(roots) if self.structure == log.structure_version() => {
                 for touch in roots {
                     let slot = touch.root.0 as usize;
                     if self.changed_at.len() <= slot {
@@ -131,7 +131,7 @@ impl CachedSummaries {
             _ => *self = Self::default(),
         }
         self.position = log.position();
-        self.structure = log.structure();
+        self.structure = log.structure_version();
     }
 
     /// The summary of a provider, unless its tree changed since the summary was written.

@@ -89,7 +89,7 @@ const RESTARTS_MAX: u32 = 8;
 impl UsageCollector {
     /// Reads one slice. Returns the response once it is complete.
     fn run_slice(&mut self, state: &State, query: &UsageQuery<'_>) -> Option<Writer> {
-        let structure = state.tree_changes().structure();
+        let structure = state.tree_changes().structure_version();
         if self.structure != structure {
             *self = Self {
                 structure,

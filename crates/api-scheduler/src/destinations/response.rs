@@ -206,7 +206,7 @@ impl<'a> From<&'a Weight> for ContributionBody<'a> {
     fn from(weight: &'a Weight) -> Self {
         Self {
             weigher: &weight.weigher,
-            number: weight.number,
+            number: weight.raw_value,
             normalised: weight.normalised,
             multiplier: weight.multiplier,
             share: weight.share,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use placewright_scheduler::request::RequestSpec;
-use placewright_scheduler::select::rules::of_group;
+use placewright_scheduler::select::rules::hard_group_rules;
 use uuid::Uuid;
 
 use super::offered::ClaimOwner;
@@ -48,7 +48,7 @@ impl DestinationsRequest {
         ClaimOwner {
             project: request.project_id.clone(),
             user: request.user_id.clone(),
-            group: group.map(|group| (group.uuid, of_group(group))),
+            group: group.map(|group| (group.uuid, hard_group_rules(group))),
             image_properties: properties
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),

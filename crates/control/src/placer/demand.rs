@@ -5,7 +5,7 @@ use std::sync::Arc;
 use placewright_placement::{ConsumerUuid, IntentRule};
 use placewright_scheduler::host_state::InstanceReport;
 use placewright_scheduler::request::RequestSpec;
-use placewright_scheduler::select::rules::of_topology;
+use placewright_scheduler::select::rules::hard_topology_rules;
 use uuid::Uuid;
 
 /// Instances that need hosts of the same kind, and are claimed together.
@@ -60,7 +60,7 @@ impl Demand {
     #[must_use]
     pub fn rules_of(&self, instance: Uuid) -> Vec<IntentRule> {
         let itself = ConsumerUuid::from_uuid(instance);
-        let mut rules: Vec<IntentRule> = of_topology(&self.request).collect();
+        let mut rules: Vec<IntentRule> = hard_topology_rules(&self.request).collect();
         for rule in &mut rules {
             rule.others.retain(|other| *other != itself);
         }

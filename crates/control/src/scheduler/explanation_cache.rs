@@ -85,7 +85,7 @@ impl StateVersion {
     fn of(state: &State) -> Self {
         Self {
             position: state.tree_changes().position(),
-            structure: state.tree_changes().structure(),
+            structure: state.tree_changes().structure_version(),
         }
     }
 }

@@ -5,7 +5,7 @@
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use super::UndoStep;
+use super::{ListEdit, UndoStep};
 use crate::change::{AllocationFact, Change};
 use crate::group::{Distance, Group, HostAssignment, Level, Member};
 use crate::ids::{
@@ -66,7 +66,7 @@ impl State {
         if self.provider_by_uuid.contains_key(&uuid) || self.provider_by_name.contains_key(name) {
             return None;
         }
-        let id = ProviderId(self.providers.next());
+        let id = ProviderId(self.providers.next_row());
         let parent = match parent {
             Some(parent) => Some(self.provider_id(parent)?),
             None => None,
@@ -138,7 +138,7 @@ impl State {
 
     pub(super) fn join_parent(&mut self, id: ProviderId, parent: Option<ProviderId>) {
         self.roots.set(id.0, parent.is_none());
-        self.children.set(id.0, parent.is_some());
+        self.nested.set(id.0, parent.is_some());
         let Some(parent) = parent else { return };
         let Some(record) = self.providers.get_mut(parent.0) else {
             return;
@@ -160,7 +160,7 @@ impl State {
 
     pub(super) fn leave_parent(&mut self, id: ProviderId) {
         self.roots.remove(id.0);
-        self.children.remove(id.0);
+        self.nested.remove(id.0);
         let Some(parent) = self.provider(id).and_then(|provider| provider.parent) else {
             return;
         };
@@ -353,9 +353,9 @@ impl State {
                 .as_ref()
                 .map(|name| TypeId(self.consumer_types.intern(name))),
             allocated_at: *at,
-            placing: self
+            host_assignment: self
                 .consumer(*consumer)
-                .and_then(|consumer| consumer.placing),
+                .and_then(|consumer| consumer.host_assignment),
             allocations: allocations
                 .iter()
                 .filter_map(
@@ -430,20 +430,20 @@ impl State {
     ) -> Option<ReplacedConsumer> {
         let previous = self.consumers.take(id.0);
         if let Some(previous) = &previous {
-            self.set_member(id, previous.placing, false);
+            self.edit_members(id, previous.host_assignment, ListEdit::Remove);
             self.project_consumers[previous.project.index()].remove(id.0);
             for allocation in &previous.allocations {
                 self.add_usage(allocation, -i64::from(allocation.amount));
-                self.set_holder(allocation.provider, id, false);
+                self.edit_holders(allocation.provider, id, ListEdit::Remove);
             }
         }
         if let Some(record) = record {
             self.hold_names(&record);
-            self.set_member(id, record.placing, true);
+            self.edit_members(id, record.host_assignment, ListEdit::Add);
             self.project_consumers[record.project.index()].insert(id.0);
             for allocation in &record.allocations {
                 self.add_usage(allocation, i64::from(allocation.amount));
-                self.set_holder(allocation.provider, id, true);
+                self.edit_holders(allocation.provider, id, ListEdit::Add);
             }
             if previous.is_none() {
                 self.consumer_index.insert(&uuid, id);
@@ -470,9 +470,9 @@ impl State {
             column.set_free(allocation.provider.0, &record.inventory, free);
         }
         let kind = if difference >= 0 {
-            ChangeKind::LessRoom
+            ChangeKind::CapacityLoss
         } else {
-            ChangeKind::Room
+            ChangeKind::CapacityChange
         };
         self.log_change_as(allocation.provider, kind);
     }
@@ -495,27 +495,27 @@ impl State {
         }
     }
 
-    pub(super) fn set_holder(&mut self, provider: ProviderId, consumer: ConsumerId, holds: bool) {
+    fn edit_holders(&mut self, provider: ProviderId, consumer: ConsumerId, edit: ListEdit) {
         let Some(provider) = self.providers.get_mut(provider.0) else {
             return;
         };
-        match (provider.consumers.binary_search(&consumer), holds) {
-            (Err(index), true) => provider.consumers.insert(index, consumer),
-            (Ok(index), false) => drop(provider.consumers.remove(index)),
-            (Ok(_), true) | (Err(_), false) => {}
+        match (provider.consumers.binary_search(&consumer), edit) {
+            (Err(index), ListEdit::Add) => provider.consumers.insert(index, consumer),
+            (Ok(index), ListEdit::Remove) => drop(provider.consumers.remove(index)),
+            (Ok(_), ListEdit::Add) | (Err(_), ListEdit::Remove) => {}
         }
     }
 
-    pub(super) fn set_member(
+    fn edit_members(
         &mut self,
         consumer: ConsumerId,
-        placing: Option<HostAssignment>,
-        joins: bool,
+        assignment: Option<HostAssignment>,
+        edit: ListEdit,
     ) {
         let Some(HostAssignment {
             host,
             group: Some(id),
-        }) = placing
+        }) = assignment
         else {
             return;
         };
@@ -525,27 +525,27 @@ impl State {
         let members = &mut group.members;
         let position = members.binary_search_by_key(&consumer, |member| member.consumer);
         let member = Member { consumer, host };
-        match (position, joins) {
-            (Err(index), true) => members.insert(index, member),
-            (Ok(index), true) => members[index] = member,
-            (Ok(index), false) => drop(members.remove(index)),
-            (Err(_), false) => {}
+        match (position, edit) {
+            (Err(index), ListEdit::Add) => members.insert(index, member),
+            (Ok(index), ListEdit::Add) => members[index] = member,
+            (Ok(index), ListEdit::Remove) => drop(members.remove(index)),
+            (Err(_), ListEdit::Remove) => {}
         }
     }
 
-    pub(super) fn replace_placing(
+    pub(super) fn replace_host_assignment(
         &mut self,
         id: ConsumerId,
-        placing: Option<HostAssignment>,
+        assignment: Option<HostAssignment>,
     ) -> Option<HostAssignment> {
         let consumer = self.consumers.get_mut(id.0)?;
-        let previous = std::mem::replace(&mut consumer.placing, placing);
-        self.set_member(id, previous, false);
-        self.set_member(id, placing, true);
+        let previous = std::mem::replace(&mut consumer.host_assignment, assignment);
+        self.edit_members(id, previous, ListEdit::Remove);
+        self.edit_members(id, assignment, ListEdit::Add);
         previous
     }
 
-    /// Replaces a group. Members refer to their group by slot, so their placings are updated too.
+    /// Replaces a group. Members refer to their group by slot, so their assignments are updated too.
     pub(crate) fn replace_group(
         &mut self,
         id: GroupId,
@@ -570,12 +570,12 @@ impl State {
     }
 
     pub(super) fn update_member(&mut self, id: ConsumerId, group: Option<GroupId>) {
-        if let Some(Some(placing)) = self
+        if let Some(Some(assignment)) = self
             .consumers
             .get_mut(id.0)
-            .map(|consumer| consumer.placing.as_mut())
+            .map(|consumer| consumer.host_assignment.as_mut())
         {
-            placing.group = group;
+            assignment.group = group;
         }
     }
 

@@ -12,7 +12,7 @@ use crate::state::State;
 /// The candidates found, and the providers for the summaries of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidates {
-    groups: usize,
+    group_count: usize,
     /// The allocations of all candidates, one candidate after the other.
     allocations: Vec<Allocation>,
     /// End offsets into the allocations, one for each candidate.
@@ -22,7 +22,7 @@ pub struct Candidates {
     /// End offsets into the mapped providers, one for each group of each candidate.
     mapping_ends: Vec<u32>,
     summaries: Vec<ProviderId>,
-    incomplete: bool,
+    is_incomplete: bool,
 }
 
 /// A view of one candidate: a way to serve the request.
@@ -35,9 +35,9 @@ pub struct CandidateView<'a> {
 impl Candidates {
     /// An empty result for a request of this many groups.
     #[must_use]
-    pub fn new(groups: usize) -> Self {
+    pub fn new(group_count: usize) -> Self {
         Self {
-            groups,
+            group_count,
             ..Self::default()
         }
     }
@@ -83,11 +83,16 @@ impl Candidates {
     /// bound left some out, or if the search of a tree was abandoned after its step budget.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        !self.incomplete
+        !self.is_incomplete
     }
 
     /// Adds a candidate in which one host serves all groups.
-    pub(super) fn push_host(&mut self, host: ProviderId, total: &[(ClassId, i64)], groups: usize) {
+    pub(super) fn push_host(
+        &mut self,
+        host: ProviderId,
+        total: &[(ClassId, i64)],
+        group_count: usize,
+    ) {
         self.allocations
             .extend(total.iter().map(|(class, amount)| Allocation {
                 provider: host,
@@ -95,7 +100,7 @@ impl Candidates {
                 amount: narrow(*amount),
             }));
         self.allocation_ends.push(end_of(&self.allocations));
-        for _ in 0..groups {
+        for _ in 0..group_count {
             self.mapped.push(host);
             self.mapping_ends.push(end_of(&self.mapped));
         }
@@ -123,7 +128,7 @@ impl Candidates {
         self.allocations[start..]
             .sort_unstable_by_key(|allocation| (allocation.provider, allocation.class));
         self.allocation_ends.push(end_of(&self.allocations));
-        for group in 0..plan.groups {
+        for group in 0..plan.group_count {
             let mut serving: SmallVec<[ProviderId; 4]> = plan
                 .variables
                 .iter()
@@ -144,7 +149,7 @@ impl Candidates {
         let allocations = self.allocation_ends.last().map_or(0, |end| *end as usize);
         self.allocations.truncate(allocations);
         self.mapping_ends
-            .truncate(self.mapping_ends.len() - self.groups);
+            .truncate(self.mapping_ends.len() - self.group_count);
         let mapped = self.mapping_ends.last().map_or(0, |end| *end as usize);
         self.mapped.truncate(mapped);
     }
@@ -184,13 +189,13 @@ impl Candidates {
     }
 
     /// Sets whether candidates are missing.
-    pub(super) fn set_incomplete(&mut self, incomplete: bool) {
-        self.incomplete = incomplete;
+    pub(super) fn set_incomplete(&mut self, is_incomplete: bool) {
+        self.is_incomplete = is_incomplete;
     }
 
     /// Collects the providers for the summaries.
-    pub(super) fn finish(&mut self, state: &State, nested: bool, incomplete: bool) {
-        self.incomplete = incomplete;
+    pub(super) fn finish(&mut self, state: &State, nested: bool, is_incomplete: bool) {
+        self.is_incomplete = is_incomplete;
         let words = state.provider_slots().div_ceil(64);
         let mut included = vec![0u64; words];
         let mark = |mask: &mut Vec<u64>, id: ProviderId| {
@@ -247,8 +252,8 @@ impl<'a> CandidateView<'a> {
     /// Which providers serve each group, in the order of the query's groups; each provider once.
     pub fn mappings(&self) -> impl ExactSizeIterator<Item = &'a [ProviderId]> {
         let answer = self.answer;
-        let start = self.index * answer.groups;
-        (start..start + answer.groups)
+        let start = self.index * answer.group_count;
+        (start..start + answer.group_count)
             .map(|group| slice(&answer.mapped, &answer.mapping_ends, group))
     }
 }

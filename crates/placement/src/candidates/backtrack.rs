@@ -22,21 +22,21 @@ impl TreeSearch {
             return false;
         }
         scratch.steps -= 1;
-        let mut fewest = (usize::MAX, 0);
+        let (mut fewest_open, mut fewest_index) = (usize::MAX, 0);
         let mut open: Vec<Vec<u32>> = Vec::with_capacity(remaining.len());
         for (index, variable) in remaining.iter().enumerate() {
             let suppliers = self.open_suppliers(plan, *variable, scratch);
-            fewest = fewest.min((suppliers.len(), index));
+            (fewest_open, fewest_index) = (fewest_open, fewest_index).min((suppliers.len(), index));
             open.push(suppliers);
         }
-        if fewest.0 == 0
+        if fewest_open == 0
             || !self.sums_fit(plan, remaining, &open)
             || !self.counts_fit(plan, remaining, &open)
         {
             return false;
         }
-        let suppliers = std::mem::take(&mut open[fewest.1]);
-        let variable = remaining.remove(fewest.1);
+        let suppliers = std::mem::take(&mut open[fewest_index]);
+        let variable = remaining.remove(fewest_index);
         let refuted_row = plan.variables[variable].symmetry_class * self.suppliers.len();
         let mut refuted: Vec<usize> = Vec::new();
         let mut found = false;
@@ -61,7 +61,7 @@ impl TreeSearch {
         for mark in refuted {
             scratch.refuted[mark] = false;
         }
-        remaining.insert(fewest.1, variable);
+        remaining.insert(fewest_index, variable);
         found
     }
 

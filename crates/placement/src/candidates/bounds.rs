@@ -21,7 +21,8 @@ impl TreeSearch {
         let serves_group = |conditions: &&Bits| conditions.meets(&plan.granular_conditions);
         (0..width).all(is_sufficient)
             && (!plan.isolate
-                || plan.granular <= self.served_conditions.iter().filter(serves_group).count())
+                || plan.granular_count
+                    <= self.served_conditions.iter().filter(serves_group).count())
     }
 
     /// Whether the open suppliers have, for each contended class, at least the sum that is

@@ -8,7 +8,7 @@ use hashbrown::hash_table::Entry;
 use super::answer::Candidates;
 use super::plan::Plan;
 use super::query::{SearchOptions, Strategy};
-use super::root_iterator::RootIterator;
+use super::root_iterator::{RootIterator, SelectedRoot, ShuffledRoots};
 use super::root_selection::RootSelection;
 use super::scratch::Scratch;
 use super::shuffle::Shuffle;
@@ -18,14 +18,20 @@ use crate::ids::ProviderId;
 
 /// How many assignments all candidates beyond the first of each root may have together, unless the
 /// operator sets a bound: a wide tree has more candidates than fit in memory.
-const ASSIGNMENTS: usize = 500_000;
+const ASSIGNMENTS_MAX: usize = 500_000;
 
 /// The first of several breadth-first rounds, with the trees that had a candidate in it.
 struct BreadthFirstRound {
     /// One search, whose buffers are used for one tree after the other.
     search: TreeSearch,
-    /// Each root, the `skip_shared_only` flag of its search, and its number of candidates.
-    trees: Vec<(ProviderId, bool, usize)>,
+    trees: Vec<FirstRoundTree>,
+}
+
+/// A tree that had a candidate, with the fields of its [`TreeSearch`] that have the same names.
+struct FirstRoundTree {
+    root: ProviderId,
+    skip_shared_only: bool,
+    found_count: usize,
 }
 
 impl BreadthFirstRound {
@@ -49,8 +55,8 @@ enum EnumerationState {
     /// The first round of a breadth-first enumeration: one candidate of each root.
     FirstRound {
         roots: RootIterator,
-        /// The shuffled roots, and how many of them were visited.
-        shuffled: Option<(Vec<(ProviderId, bool)>, usize)>,
+        /// The roots in random order, if shuffled.
+        shuffled: Option<ShuffledRoots>,
         round: Box<BreadthFirstRound>,
     },
     /// Further rounds: one more candidate of each tree in turn.
@@ -80,7 +86,7 @@ pub(crate) struct Enumeration {
     selection: RootSelection,
     max_candidates: usize,
     /// Whether `max_candidates` is below the limit that the client requested.
-    bounded_below_limit: bool,
+    is_bounded_below_limit: bool,
     candidates: Candidates,
     scratch: Scratch,
     /// Indexes of the candidates of sharing providers only, which several trees can produce.
@@ -110,7 +116,7 @@ impl Enumeration {
         options: &SearchOptions,
     ) -> Self {
         let ceiling = ceiling.unwrap_or_else(|| {
-            plan.state.roots().len() + ASSIGNMENTS / plan.variables.len().max(1)
+            plan.state.roots().len() + ASSIGNMENTS_MAX / plan.variables.len().max(1)
         });
         let state = match (options.seed, options.strategy) {
             (None, Strategy::DepthFirst) => EnumerationState::DepthFirst {
@@ -120,15 +126,15 @@ impl Enumeration {
             },
             (seed, _) => EnumerationState::FirstRound {
                 roots: RootIterator::default(),
-                shuffled: seed.map(|seed| (shuffled_roots(plan, &selection, seed), 0)),
+                shuffled: seed.map(|seed| ShuffledRoots::new(plan, &selection, seed)),
                 round: Box::new(BreadthFirstRound::new(plan)),
             },
         };
         Self {
             selection,
             max_candidates: limit.unwrap_or(usize::MAX).min(ceiling).max(1),
-            bounded_below_limit: limit.is_none_or(|limit| limit > ceiling),
-            candidates: Candidates::new(plan.groups),
+            is_bounded_below_limit: limit.is_none_or(|limit| limit > ceiling),
+            candidates: Candidates::new(plan.group_count),
             scratch: Scratch::new(plan),
             shared_only: HashTable::new(),
             sharing_signatures: Map::default(),
@@ -168,7 +174,7 @@ impl Enumeration {
 
     /// Whether a bound, the step budget or a change left out candidates within the client's limit.
     fn is_incomplete(&self) -> bool {
-        self.left_out || self.scratch.gave_up() || (self.bounded_below_limit && self.is_full())
+        self.left_out || self.scratch.gave_up() || (self.is_bounded_below_limit && self.is_full())
     }
 
     fn is_full(&self) -> bool {
@@ -267,10 +273,13 @@ impl Enumeration {
             }
             match roots.next(plan, &self.selection) {
                 None => return true,
-                Some((root, true)) => *is_open = self.open_root(plan, search, root),
-                Some((root, false)) => {
-                    self.candidates
-                        .push_host(root, &self.selection.flat.total, plan.groups);
+                Some(root) if root.is_tree => *is_open = self.open_root(plan, search, root.id),
+                Some(root) => {
+                    self.candidates.push_host(
+                        root.id,
+                        &self.selection.flat.total,
+                        plan.group_count,
+                    );
                 }
             }
         }
@@ -288,7 +297,7 @@ impl Enumeration {
             roots.ahead = u64::MAX << bit << 1;
             let total = &self.selection.flat.total;
             self.candidates
-                .push_host(ProviderId(base + bit), total, plan.groups);
+                .push_host(ProviderId(base + bit), total, plan.group_count);
             pushed += 1;
         }
         self.steps_left = self.steps_left.saturating_sub(pushed * ROOT_STEPS);
@@ -299,7 +308,7 @@ impl Enumeration {
         &mut self,
         plan: &Plan<'_>,
         roots: &mut RootIterator,
-        mut shuffled: Option<&mut (Vec<(ProviderId, bool)>, usize)>,
+        mut shuffled: Option<&mut ShuffledRoots>,
         round: &mut BreadthFirstRound,
     ) -> bool {
         loop {
@@ -310,35 +319,39 @@ impl Enumeration {
                 return false;
             }
             let next_root = match &mut shuffled {
-                Some((roots, visited)) => {
-                    *visited += 1;
-                    match roots.get(*visited - 1).copied() {
-                        Some((root, _)) if self.has_state_changed => {
-                            let class = self.selection.host(plan, root);
-                            if class.hosts | class.trees == 0 {
-                                continue;
-                            }
-                            Some((root, class.trees != 0))
+                Some(shuffled) => match shuffled.next() {
+                    Some(root) if self.has_state_changed => {
+                        let classified = self.selection.classify(plan, root.id);
+                        if classified.hosts | classified.trees == 0 {
+                            continue;
                         }
-                        next_root => next_root,
+                        let is_tree = classified.trees != 0;
+                        Some(SelectedRoot { is_tree, ..root })
                     }
-                }
+                    next_root => next_root,
+                },
                 None => roots.next(plan, &self.selection),
             };
             match next_root {
                 None => return true,
-                Some((root, true)) => {
-                    if self.open_root(plan, &mut round.search, root)
+                Some(root) if root.is_tree => {
+                    if self.open_root(plan, &mut round.search, root.id)
                         && self.add_next(plan, &mut round.search)
                     {
                         let search = &round.search;
-                        let tree = (root, search.skip_shared_only, search.found_count);
-                        round.trees.push(tree);
+                        round.trees.push(FirstRoundTree {
+                            root: root.id,
+                            skip_shared_only: search.skip_shared_only,
+                            found_count: search.found_count,
+                        });
                     }
                 }
-                Some((root, false)) => {
-                    self.candidates
-                        .push_host(root, &self.selection.flat.total, plan.groups);
+                Some(root) => {
+                    self.candidates.push_host(
+                        root.id,
+                        &self.selection.flat.total,
+                        plan.group_count,
+                    );
                 }
             }
         }
@@ -352,15 +365,15 @@ impl Enumeration {
         opened: &mut usize,
         searches: &mut Vec<TreeSearch>,
     ) -> bool {
-        while let Some((root, skip_shared_only, found_count)) = round.trees.get(*opened) {
+        while let Some(tree) = round.trees.get(*opened) {
             if !self.spend_steps(self.candidate_steps) {
                 return false;
             }
             *opened += 1;
             let mut search = TreeSearch::new(plan);
-            search.root = *root;
-            search.skip_shared_only = *skip_shared_only;
-            search.found_count = *found_count;
+            search.root = tree.root;
+            search.skip_shared_only = tree.skip_shared_only;
+            search.found_count = tree.found_count;
             if self.reopen(plan, &mut search) {
                 searches.push(search);
             }
@@ -473,16 +486,4 @@ impl Enumeration {
             }
         }
     }
-}
-
-/// The roots in random order, as the reference draws its sample from the candidates of all roots.
-fn shuffled_roots(
-    plan: &Plan<'_>,
-    selection: &RootSelection,
-    seed: u64,
-) -> Vec<(ProviderId, bool)> {
-    let mut roots = RootIterator::default();
-    let mut pairs: Vec<_> = std::iter::from_fn(|| roots.next(plan, selection)).collect();
-    Shuffle::new(seed).order(&mut pairs);
-    pairs
 }

@@ -17,7 +17,7 @@ pub(crate) struct FlatQuery {
     /// The part of `total` that several groups request: its sums must fit too.
     contended_total: SmallVec<[(ClassId, i64); 4]>,
     /// False when no single host can serve the request, whatever it has.
-    possible: bool,
+    is_possible: bool,
 }
 
 impl FlatQuery {
@@ -28,7 +28,7 @@ impl FlatQuery {
             single: SmallVec::new(),
             total: SmallVec::new(),
             contended_total: SmallVec::new(),
-            possible: true,
+            is_possible: true,
         };
         for condition in &plan.conditions {
             flat.filter
@@ -62,13 +62,13 @@ impl FlatQuery {
             .filter(|(class, _)| plan.contended.contains(class))
             .copied()
             .collect();
-        flat.possible = !(plan.isolate && plan.granular > 1) && state.provider_count() > 0;
+        flat.is_possible = !(plan.isolate && plan.granular_count > 1) && state.provider_count() > 0;
         flat
     }
 
     /// Which of the 64 hosts of a mask satisfy everything but capacity.
     pub(crate) fn eligible_word(&self, plan: &Plan<'_>, word: usize, mask: u64) -> u64 {
-        if self.possible {
+        if self.is_possible {
             self.filter.word(plan.state, word, mask)
         } else {
             0
@@ -78,7 +78,7 @@ impl FlatQuery {
     /// Which of the 64 hosts from `64 * word` on are feasible, restricted to the mask.
     #[inline]
     pub(crate) fn word(&self, plan: &Plan<'_>, word: usize, mut mask: u64) -> u64 {
-        if !self.possible || mask == 0 {
+        if !self.is_possible || mask == 0 {
             return 0;
         }
         mask = self.filter.word(plan.state, word, mask);

@@ -1,7 +1,7 @@
 //! A query evaluated for single hosts rather than for the whole fleet, as a scheduler needs it.
 //!
-//! Both entry points give the same candidates for a host (`tests/candidates_by_host.rs`); this one
-//! does no work for hosts that the caller does not request.
+//! [`HostSearch`] gives the same candidates for a host as [`find_candidates`](super::find_candidates)
+//! (`tests/candidates.rs`), and does no work for hosts that the caller does not request.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct HostSearch<'a> {
 pub struct PreparedQuery {
     compiled: Arc<CompiledQuery>,
     root_selection: Arc<RootSelection>,
-    structure: u64,
+    structure_version: u64,
 }
 
 impl PreparedQuery {
@@ -46,8 +46,8 @@ impl PreparedQuery {
     /// and it has to be prepared anew.
     #[must_use]
     pub fn resume<'a>(&self, state: &'a State) -> Option<HostSearch<'a>> {
-        let is_current =
-            self.structure == state.tree_changes().structure() && !has_sharing_provider(state);
+        let is_current = self.structure_version == state.tree_changes().structure_version()
+            && !has_sharing_provider(state);
         is_current.then(|| HostSearch {
             plan: Plan {
                 state,
@@ -96,7 +96,7 @@ impl<'a> HostSearch<'a> {
     /// The part of the prepared query that does not borrow the state. `None` if it depends on more
     /// than names: on sharing providers, or on the members of a tree.
     #[must_use]
-    pub fn keep(&self) -> Option<PreparedQuery> {
+    pub fn to_prepared_query(&self) -> Option<PreparedQuery> {
         let state = self.plan.state;
         let has_in_tree = self
             .plan
@@ -107,13 +107,13 @@ impl<'a> HostSearch<'a> {
         depends_on_names_only.then(|| PreparedQuery {
             compiled: Arc::clone(&self.plan.compiled),
             root_selection: Arc::clone(&self.root_selection),
-            structure: state.tree_changes().structure(),
+            structure_version: state.tree_changes().structure_version(),
         })
     }
 
     /// The number of words of 64 hosts.
     #[must_use]
-    pub fn words(&self) -> usize {
+    pub fn word_count(&self) -> usize {
         self.plan.state.provider_slots().div_ceil(64)
     }
 
@@ -132,7 +132,7 @@ impl<'a> HostSearch<'a> {
     #[must_use]
     #[inline]
     pub fn classify(&self, host: ProviderId) -> HostWord {
-        let classified = self.root_selection.host(&self.plan, host);
+        let classified = self.root_selection.classify(&self.plan, host);
         HostWord {
             feasible: classified.hosts,
             undecided: classified.trees,
@@ -155,7 +155,7 @@ impl<'a> HostSearch<'a> {
     /// Whether a host can serve the query.
     #[must_use]
     pub fn fits(&self, host: ProviderId) -> bool {
-        let classified = self.root_selection.host(&self.plan, host);
+        let classified = self.root_selection.classify(&self.plan, host);
         classified.hosts != 0
             || (classified.trees != 0
                 && self.is_possible(host)
@@ -164,11 +164,11 @@ impl<'a> HostSearch<'a> {
 
     /// The candidates of a host, at most `max_count`, without provider summaries.
     #[must_use]
-    pub fn of_host(&self, host: ProviderId, max_count: usize) -> Candidates {
-        let mut found = Candidates::new(self.plan.groups);
-        let classified = self.root_selection.host(&self.plan, host);
+    pub fn candidates_of(&self, host: ProviderId, max_count: usize) -> Candidates {
+        let mut found = Candidates::new(self.plan.group_count);
+        let classified = self.root_selection.classify(&self.plan, host);
         if classified.hosts != 0 {
-            found.push_host(host, &self.root_selection.flat.total, self.plan.groups);
+            found.push_host(host, &self.root_selection.flat.total, self.plan.group_count);
         } else if classified.trees != 0 && self.is_possible(host) {
             self.search_tree(host, |search, scratch| {
                 while found.len() < max_count && search.next(&self.plan, scratch) {

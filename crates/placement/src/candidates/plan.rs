@@ -99,7 +99,7 @@ pub(crate) struct CompiledQuery {
     pub(crate) variables: Vec<SearchVariable>,
     pub(crate) conditions: Vec<ProviderCondition>,
     /// The number of groups of the query.
-    pub(crate) groups: usize,
+    pub(crate) group_count: usize,
     /// The conditions on the root of a tree.
     pub(crate) root: SetFilter,
     /// The contended classes: those that more than one variable requests.
@@ -109,7 +109,7 @@ pub(crate) struct CompiledQuery {
     /// Whether suffixed groups must be served by different providers (`group_policy=isolate`).
     pub(crate) isolate: bool,
     /// The number of suffixed groups.
-    pub(crate) granular: usize,
+    pub(crate) granular_count: usize,
     /// The indexes of the conditions of suffixed groups.
     pub(crate) granular_conditions: Bits,
     /// The `same_subtree` sets: one provider of each set must be an ancestor of all the others.
@@ -149,11 +149,11 @@ impl<'a> Plan<'a> {
         let mut compiled = CompiledQuery {
             variables: Vec::new(),
             conditions: Vec::new(),
-            groups: groups.len(),
+            group_count: groups.len(),
             root: SetFilter::default(),
             requested: SmallVec::from_elem(0, contended.len()),
             contended,
-            granular: groups.iter().filter(|group| group.granular).count(),
+            granular_count: groups.iter().filter(|group| group.granular).count(),
             granular_conditions: Bits::default(),
             isolate: query.group_policy == Some(GroupPolicy::Isolate),
             subtrees: Vec::new(),

@@ -2,7 +2,16 @@
 
 use super::plan::Plan;
 use super::root_selection::RootSelection;
+use super::shuffle::Shuffle;
 use crate::ids::ProviderId;
+
+/// A root of a selection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SelectedRoot {
+    pub(super) id: ProviderId,
+    /// Whether it has to be searched as a tree.
+    pub(super) is_tree: bool,
+}
 
 /// An iterator over the roots, by words of 64.
 #[derive(Default)]
@@ -17,13 +26,13 @@ pub(super) struct RootIterator {
 }
 
 impl RootIterator {
-    /// The next root, and whether it has to be searched as a tree.
+    /// The next root.
     #[inline]
     pub(super) fn next(
         &mut self,
         plan: &Plan<'_>,
         selection: &RootSelection,
-    ) -> Option<(ProviderId, bool)> {
+    ) -> Option<SelectedRoot> {
         loop {
             let mask = self.hosts | self.trees;
             if mask != 0 {
@@ -33,9 +42,12 @@ impl RootIterator {
                 self.hosts &= self.ahead;
                 self.trees &= self.ahead;
                 let base = u32::try_from((self.next_word - 1) * 64).unwrap_or(u32::MAX);
-                return Some((ProviderId(base + bit), is_tree));
+                return Some(SelectedRoot {
+                    id: ProviderId(base + bit),
+                    is_tree,
+                });
             }
-            if self.next_word >= selection.words {
+            if self.next_word >= selection.word_count {
                 return None;
             }
             let roots = selection.word(plan, self.next_word);
@@ -52,5 +64,29 @@ impl RootIterator {
         };
         let roots = selection.word(plan, word);
         (self.hosts, self.trees) = (roots.hosts & self.ahead, roots.trees & self.ahead);
+    }
+}
+
+/// The roots in random order, as the reference draws its sample from the candidates of all roots.
+#[derive(Debug)]
+pub(super) struct ShuffledRoots {
+    roots: Vec<SelectedRoot>,
+    /// The number of roots that were returned.
+    visited: usize,
+}
+
+impl ShuffledRoots {
+    pub(super) fn new(plan: &Plan<'_>, selection: &RootSelection, seed: u64) -> Self {
+        let mut iterator = RootIterator::default();
+        let mut roots: Vec<_> = std::iter::from_fn(|| iterator.next(plan, selection)).collect();
+        Shuffle::new(seed).order(&mut roots);
+        Self { roots, visited: 0 }
+    }
+
+    /// The next root.
+    pub(super) fn next(&mut self) -> Option<SelectedRoot> {
+        let root = self.roots.get(self.visited).copied();
+        self.visited += 1;
+        root
     }
 }

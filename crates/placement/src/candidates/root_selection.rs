@@ -9,7 +9,7 @@ use crate::slot_set::bits;
 
 /// If the condition with the fewest providers has fewer than the number of roots divided by this,
 /// only the trees of those providers are searched.
-const RARE: usize = 8;
+const ROOTS_PER_RARE_PROVIDER: usize = 8;
 
 /// How the roots of a fleet are to be searched: which as flat hosts, which as trees, which not at
 /// all.
@@ -26,7 +26,7 @@ pub(crate) struct RootSelection {
     /// Whether flat hosts, too, are searched as trees (for tests).
     as_trees: bool,
     /// The number of words of 64 roots.
-    pub(crate) words: usize,
+    pub(crate) word_count: usize,
 }
 
 /// 64 consecutive roots, split by the way in which they are to be searched.
@@ -47,7 +47,7 @@ impl RootSelection {
             matches: Matches::new(),
             roots_of_rarest: None,
             as_trees: false,
-            words: plan.state.provider_slots().div_ceil(64),
+            word_count: plan.state.provider_slots().div_ceil(64),
         }
     }
 
@@ -80,7 +80,7 @@ impl RootSelection {
         let state = plan.state;
         let (mut fewest, mut rarest) = (usize::MAX, 0);
         for (index, condition) in plan.conditions.iter().enumerate() {
-            let words: Vec<u64> = (0..self.words)
+            let words: Vec<u64> = (0..self.word_count)
                 .map(|word| condition.word(state, word, state.existing_word(word)))
                 .collect();
             let count = words.iter().map(|word| word.count_ones() as usize).sum();
@@ -90,8 +90,8 @@ impl RootSelection {
             (fewest, rarest) = (fewest, rarest).min((count, index));
             self.matches.push(words);
         }
-        if fewest < state.roots().len() / RARE {
-            let mut roots = vec![0; self.words];
+        if fewest < state.roots().len() / ROOTS_PER_RARE_PROVIDER {
+            let mut roots = vec![0; self.word_count];
             let condition = &plan.conditions[rarest];
             for (word, mask) in self.matches[rarest].iter().enumerate() {
                 for slot in bits(*mask, word) {
@@ -147,7 +147,7 @@ impl RootSelection {
     }
 
     /// A single root, classified as [`Self::word`] would.
-    pub(crate) fn host(&self, plan: &Plan<'_>, root: ProviderId) -> RootWord {
+    pub(crate) fn classify(&self, plan: &Plan<'_>, root: ProviderId) -> RootWord {
         let state = plan.state;
         let (word, bit) = (root.index() / 64, 1 << (root.0 % 64));
         let mut is_tree = state.parents().word(word) | self.sharing.reached_word(word);

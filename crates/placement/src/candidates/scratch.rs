@@ -10,9 +10,8 @@ const STEPS: u32 = 100_000;
 
 /// Buffers and the step budget that all searches of one request share.
 pub(crate) struct Scratch {
-    /// By variable: the suppliers open to it regardless of capacity, with the number of the call
-    /// that computed them.
-    open: Vec<(u32, Vec<u32>)>,
+    /// By variable: the suppliers open to it regardless of capacity.
+    open: Vec<OpenSuppliers>,
     /// The number of the current call of [`TreeSearch::complete`].
     pub(super) call: u32,
     /// By variable: its supplier in the completion under construction.
@@ -28,11 +27,19 @@ pub(crate) struct Scratch {
     pub(super) steps: u32,
 }
 
+/// The suppliers that are open to a variable.
+#[derive(Clone, Debug, Default)]
+struct OpenSuppliers {
+    /// The number of the call that computed them; see [`Scratch::call`].
+    call: u32,
+    suppliers: Vec<u32>,
+}
+
 impl Scratch {
     pub(crate) fn new(plan: &Plan<'_>) -> Self {
         let variables = plan.variables.len();
         Self {
-            open: vec![(0, Vec::new()); variables],
+            open: vec![OpenSuppliers::default(); variables],
             call: 0,
             completion: vec![UNASSIGNED; variables],
             visited: Vec::new(),
@@ -65,17 +72,17 @@ impl TreeSearch {
         if plan.only_capacity_matters() {
             return domain.len();
         }
-        let (call, open) = &mut scratch.open[variable];
-        if *call != scratch.call {
-            *call = scratch.call;
-            open.clear();
-            open.extend(
+        let open = &mut scratch.open[variable];
+        if open.call != scratch.call {
+            open.call = scratch.call;
+            open.suppliers.clear();
+            open.suppliers.extend(
                 domain
                     .iter()
                     .filter(|supplier| self.leaves_rules_satisfiable(plan, variable, **supplier)),
             );
         }
-        open.len()
+        open.suppliers.len()
     }
 
     /// One of the suppliers that [`Self::open_count`] counted.
@@ -89,7 +96,7 @@ impl TreeSearch {
         if plan.only_capacity_matters() {
             self.domains[plan.variables[variable].condition][index]
         } else {
-            scratch.open[variable].1[index]
+            scratch.open[variable].suppliers[index]
         }
     }
 }

@@ -63,7 +63,7 @@ impl CandidateSearch {
     /// As [`find_candidates`](super::find_candidates).
     pub fn run_slice(&mut self, state: &State, steps: usize) -> Result<bool, QueryRefusal> {
         let log = state.tree_changes();
-        let (position, structure_version) = (log.position(), log.structure());
+        let (position, structure_version) = (log.position(), log.structure_version());
         if let Some(in_progress) = &self.in_progress {
             // The members of a tree that the query names (`in_tree`) were looked up when it was
             // compiled, and may have changed since.
@@ -133,7 +133,7 @@ impl CandidateSearch {
             compiled: Arc::clone(&plan.compiled),
             enumeration,
             position: state.tree_changes().position(),
-            structure_version: state.tree_changes().structure(),
+            structure_version: state.tree_changes().structure_version(),
         });
         if !is_over {
             self.record_uuids(state);

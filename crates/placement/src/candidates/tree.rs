@@ -34,7 +34,7 @@ pub(crate) struct TreeSearch {
     /// The positions in the tree change log (changes of any tree, changes of sharing providers) at
     /// which the search was last known to be current.
     pub(super) position: u64,
-    pub(super) sharing: u64,
+    pub(super) sharing_version: u64,
     /// The suppliers: the providers that may serve at least one variable. First the members of the
     /// tree, from the root downwards, then the sharing providers. Elsewhere a supplier is an index
     /// in this list.
@@ -91,7 +91,7 @@ impl TreeSearch {
         Self {
             root: ProviderId(0),
             position: 0,
-            sharing: 0,
+            sharing_version: 0,
             suppliers: Vec::new(),
             domains: vec![Vec::new(); plan.conditions.len()],
             served_conditions: Vec::new(),
@@ -160,7 +160,8 @@ impl TreeSearch {
         if self.position == log.position() {
             return true;
         }
-        let is_current = log.last(self.root) <= self.position && log.sharing() == self.sharing;
+        let is_current = log.last_change(self.root) <= self.position
+            && log.sharing_version() == self.sharing_version;
         if is_current {
             self.position = log.position();
         }

@@ -21,7 +21,7 @@ impl TreeSearch {
         self.clear();
         self.root = root;
         self.position = plan.state.tree_changes().position();
-        self.sharing = plan.state.tree_changes().sharing();
+        self.sharing_version = plan.state.tree_changes().sharing_version();
         self.add_members(plan, matches, root);
         if !sharing.is_empty() {
             self.add_sharing(plan, matches, sharing, root);

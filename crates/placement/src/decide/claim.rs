@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::rows::Consumer;
 use crate::state::State;
 
-/// What the facts of a claim are made of, borrowed from the command.
+/// What the changes of a claim are made of, borrowed from the command.
 #[derive(Clone, Copy)]
 pub(super) struct ClaimView<'a> {
     pub(super) consumer: ConsumerUuid,
@@ -44,7 +44,7 @@ pub(super) fn claim(
     Ok(Outcome::Done)
 }
 
-/// Decides the new allocations of consumers. The facts about consumers go to `changes`; the result
+/// Decides the new allocations of consumers. The changes of consumers go to `changes`; the result
 /// are the providers whose generation is incremented, in order of first mention.
 pub(super) fn decide_claims(
     state: &State,
@@ -91,7 +91,7 @@ pub(super) fn check_consumer_generation(
     })
 }
 
-/// Adds the facts of claims that fit. `requested` has the amounts of all of them, in order.
+/// Adds the changes of claims that fit. `requested` has the amounts of all of them, in order.
 pub(super) fn add_claims<'a>(
     state: &State,
     claims: impl Iterator<Item = ClaimView<'a>>,
@@ -141,7 +141,7 @@ fn add_claim(
         user: claim.user.to_owned(),
         consumer_type: consumer_type(state, claim, existing),
         at,
-        allocations: requested.iter().map(RequestedAmount::fact).collect(),
+        allocations: requested.iter().map(RequestedAmount::allocation).collect(),
     });
     if let Some(unplaced) = leave_host(state, existing, requested) {
         changes.push(unplaced);
@@ -155,7 +155,7 @@ fn leave_host(
     requested: &[RequestedAmount],
 ) -> Option<Change> {
     let existing = existing?;
-    let host = existing.placing?.host;
+    let host = existing.host_assignment?.host;
     let is_on_host = |item: &RequestedAmount| {
         state
             .provider(item.provider)

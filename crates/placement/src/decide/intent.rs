@@ -24,7 +24,14 @@ struct IntentBatch<'a> {
     at: Timestamp,
     ledger: Ledger,
     visited: OrderedProviders,
-    placed: Vec<(ConsumerUuid, Option<Uuid>, ProviderId)>,
+    placed: Vec<PlacedConsumer>,
+}
+
+/// A consumer for which a candidate was taken.
+struct PlacedConsumer {
+    consumer: ConsumerUuid,
+    group: Option<Uuid>,
+    host: ProviderId,
 }
 
 pub(super) fn claim_first(
@@ -177,7 +184,11 @@ impl IntentBatch<'_> {
             host: Some(candidate.host),
             group: intent.group,
         });
-        self.placed.push((intent.consumer, intent.group, host));
+        self.placed.push(PlacedConsumer {
+            consumer: intent.consumer,
+            group: intent.group,
+            host,
+        });
         Ok(())
     }
 
@@ -205,7 +216,7 @@ impl IntentBatch<'_> {
             }
         }
         for intent_rule in &intent.rules {
-            let group = group.filter(|_| intent_rule.with_group);
+            let group = group.filter(|_| intent_rule.includes_group);
             let is_satisfied = match group {
                 Some(group) if intent_rule.others.is_empty() => {
                     let hosts = self.group_hosts(intent, group);
@@ -235,18 +246,20 @@ impl IntentBatch<'_> {
         let members = group.iter().flat_map(|group| &group.members);
         let members = members.filter_map(|member| self.state.consumer_by_id(member.consumer));
         let placed = self.placed.iter();
-        let placed =
-            placed.filter(|(_, placed_group, _)| group.is_some() && *placed_group == intent.group);
+        let placed = placed.filter(|placed| group.is_some() && placed.group == intent.group);
         let mut consumers: Vec<ConsumerUuid> = others.to_vec();
         consumers.extend(members.map(|member| member.uuid));
-        consumers.extend(placed.map(|(consumer, _, _)| *consumer));
+        consumers.extend(placed.map(|placed| placed.consumer));
         consumers.sort_unstable();
         consumers.dedup();
         consumers.retain(|consumer| *consumer != intent.consumer);
         let host_of = |consumer: &ConsumerUuid| {
-            let placed = self.placed.iter().find(|(other, _, _)| other == consumer);
-            let existing_host = || Some(self.state.consumer(*consumer)?.placing?.host);
-            placed.map(|(_, _, host)| *host).or_else(existing_host)
+            let placed = self
+                .placed
+                .iter()
+                .find(|placed| placed.consumer == *consumer);
+            let existing_host = || Some(self.state.consumer(*consumer)?.host_assignment?.host);
+            placed.map(|placed| placed.host).or_else(existing_host)
         };
         consumers.iter().filter_map(host_of).collect()
     }
@@ -259,7 +272,7 @@ impl IntentBatch<'_> {
     ) -> impl Iterator<Item = ProviderId> + 'b {
         let itself = self.state.consumer_id(intent.consumer);
         let placed_ids = self.placed.iter();
-        let placed_ids = placed_ids.filter_map(|(uuid, _, _)| self.state.consumer_id(*uuid));
+        let placed_ids = placed_ids.filter_map(|placed| self.state.consumer_id(placed.consumer));
         let placed_ids: SmallVec<[ConsumerId; 4]> = placed_ids.chain(itself).collect();
         let others = group.members.iter();
         let others = others.filter(move |member| !placed_ids.contains(&member.consumer));
@@ -267,8 +280,8 @@ impl IntentBatch<'_> {
         let placed_here = self
             .placed
             .iter()
-            .filter(move |(_, placed_group, _)| *placed_group == intent.group);
-        existing_hosts.chain(placed_here.map(|(_, _, host)| *host))
+            .filter(move |placed| placed.group == intent.group);
+        existing_hosts.chain(placed_here.map(|placed| placed.host))
     }
 }
 

@@ -37,7 +37,7 @@ impl Edit<'_> {
             });
         }
         changes.push(self.set(id, inventory));
-        Ok(self.count_up(provider, changes))
+        Ok(self.increment_generation(provider, changes))
     }
 
     pub(super) fn update(
@@ -55,7 +55,7 @@ impl Edit<'_> {
             return Err(self.not_found(class));
         }
         changes.push(self.set(id, inventory));
-        Ok(self.count_up(provider, changes))
+        Ok(self.increment_generation(provider, changes))
     }
 
     pub(super) fn replace(
@@ -70,12 +70,12 @@ impl Edit<'_> {
             self.check_capacity(class, inventory)?;
         }
         let mut wanted = resolve(self.state, inventories)?;
-        let stays: Map<ClassId, ()> = wanted.iter().map(|(class, _)| (*class, ())).collect();
-        let gone = || {
+        let kept_classes: Map<ClassId, ()> = wanted.iter().map(|(class, _)| (*class, ())).collect();
+        let removed_records = || {
             let held = provider.inventories.iter();
-            held.filter(|record| !stays.contains_key(&record.class))
+            held.filter(|record| !kept_classes.contains_key(&record.class))
         };
-        let in_use: Vec<String> = gone()
+        let in_use: Vec<String> = removed_records()
             .filter(|record| record.used > 0)
             .map(|record| self.state.class_name(record.class).to_owned())
             .collect();
@@ -87,11 +87,15 @@ impl Edit<'_> {
         }
         // Removed in reverse order of class, so that removing one never moves the records behind
         // it.
-        changes.extend(gone().rev().map(|record| self.remove(record.class)));
+        changes.extend(
+            removed_records()
+                .rev()
+                .map(|record| self.remove(record.class)),
+        );
         wanted.sort_by_key(|(class, _)| *class);
         let wanted = wanted.iter();
         changes.extend(wanted.map(|(class, inventory)| self.set(*class, inventory)));
-        Ok(self.count_up(provider, changes))
+        Ok(self.increment_generation(provider, changes))
     }
 
     pub(super) fn delete(
@@ -111,7 +115,7 @@ impl Edit<'_> {
             });
         }
         changes.push(self.remove(id));
-        Ok(self.count_up(provider, changes))
+        Ok(self.increment_generation(provider, changes))
     }
 
     fn set(&self, class: ClassId, inventory: &Inventory) -> Change {
@@ -131,7 +135,7 @@ impl Edit<'_> {
         }
     }
 
-    fn count_up(&self, provider: &Provider, changes: &mut Vec<Change>) -> Outcome {
+    fn increment_generation(&self, provider: &Provider, changes: &mut Vec<Change>) -> Outcome {
         let generation = provider.generation + 1;
         changes.push(Change::GenerationSet {
             provider: self.provider,

@@ -101,7 +101,7 @@ pub(super) struct RequestedAmount {
 }
 
 impl RequestedAmount {
-    pub(super) fn fact(&self) -> AllocationFact {
+    pub(super) fn allocation(&self) -> AllocationFact {
         AllocationFact {
             provider: self.uuid,
             class: self.class,
@@ -111,8 +111,8 @@ impl RequestedAmount {
     }
 }
 
-/// The net change of one inventory: released and requested amounts.
-struct NetChange {
+/// The balance of one inventory: the amounts that the command released and requested so far.
+struct Balance {
     provider: ProviderId,
     class: ClassId,
     released: i64,
@@ -122,7 +122,7 @@ struct NetChange {
 /// Running balances: what one command has released and requested so far.
 #[derive(Default)]
 pub(super) struct Ledger {
-    balances: SmallList<NetChange>,
+    balances: SmallList<Balance>,
     /// The index of each balance, kept once there are more than [`LINEAR_MAX`].
     index_by_inventory: Map<(ProviderId, ClassId), usize>,
     /// The balances that changed since [`Self::mark`], as they were before each change.
@@ -154,10 +154,10 @@ impl Ledger {
     }
 
     /// The balance of an inventory, which the caller is about to change.
-    fn balance(&mut self, provider: ProviderId, class: ClassId) -> &mut NetChange {
+    fn balance(&mut self, provider: ProviderId, class: ClassId) -> &mut Balance {
         let index = if self.index_by_inventory.is_empty() {
             let matches =
-                |balance: &NetChange| balance.provider == provider && balance.class == class;
+                |balance: &Balance| balance.provider == provider && balance.class == class;
             self.balances.iter().position(matches)
         } else {
             self.index_by_inventory.get(&(provider, class)).copied()
@@ -171,7 +171,7 @@ impl Ledger {
 
     fn add_balance(&mut self, provider: ProviderId, class: ClassId) -> usize {
         let index = self.balances.len();
-        self.balances.push(NetChange {
+        self.balances.push(Balance {
             provider,
             class,
             released: 0,

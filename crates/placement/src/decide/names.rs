@@ -32,7 +32,7 @@ pub(super) fn sync(
         if state.trait_id(name).is_some() {
             continue;
         }
-        while state.trait_named(TraitId(number)).is_some() {
+        while state.trait_by_id(TraitId(number)).is_some() {
             number += 1;
         }
         changes.push(Change::TraitCreated {
@@ -134,7 +134,7 @@ pub(super) fn ensure_trait(
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
-    if let Some(existing) = state.trait_id(name).and_then(|id| state.trait_named(id)) {
+    if let Some(existing) = state.trait_id(name).and_then(|id| state.trait_by_id(id)) {
         return Ok(Outcome::Named {
             created: false,
             modified_at: existing.modified_at,

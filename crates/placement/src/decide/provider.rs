@@ -55,13 +55,13 @@ pub(super) fn update(
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
     let provider = find_provider(state, uuid)?;
-    let old = provider
+    let old_parent = provider
         .parent
         .and_then(|id| state.provider(id))
         .map(|parent| parent.uuid);
-    let parent = new_parent(state, provider, old, change)?;
+    let parent = new_parent(state, provider, old_parent, change)?;
     check_name(state, uuid, name)?;
-    if *provider.name == *name && parent == old {
+    if *provider.name == *name && parent == old_parent {
         // An update without a change is not recorded, because clients would see a new time of
         // update.
         return Ok(Outcome::Provider(ProviderView::new(state, provider)));
@@ -90,23 +90,23 @@ pub(super) fn update(
 fn new_parent(
     state: &State,
     provider: &Provider,
-    old: Option<Uuid>,
+    old_parent: Option<Uuid>,
     change: ParentChange,
 ) -> Result<Option<Uuid>, Refusal> {
     let uuid = provider.uuid;
     let (wanted, may_move) = match change {
-        ParentChange::Keep => return Ok(old),
+        ParentChange::Keep => return Ok(old_parent),
         ParentChange::SetOnce(wanted) => (wanted, false),
         ParentChange::Move(wanted) => (wanted, true),
     };
     let Some(wanted) = wanted else {
-        return match old {
+        return match old_parent {
             Some(_) if !may_move => Err(Refusal::UnparentingNotAllowed { uuid }),
             _ => Ok(None),
         };
     };
     find_parent(state, wanted)?;
-    if old.is_some_and(|old| old != wanted) && !may_move {
+    if old_parent.is_some_and(|old| old != wanted) && !may_move {
         return Err(Refusal::ReparentingNotAllowed { uuid });
     }
     // A loop closes when the provider is met on the way from the new parent to its root.

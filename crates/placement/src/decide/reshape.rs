@@ -26,9 +26,9 @@ struct NewInventories<'a> {
 /// The new inventories of all providers, indexed because a tree may have thousands.
 struct NewInventoryIndex<'a> {
     all: Vec<NewInventories<'a>>,
-    /// The index of the first plan of each provider.
+    /// The index of the first entry of each provider.
     by_provider: Map<ProviderId, usize>,
-    /// By the index of a plan and a class: the first inventory that it names.
+    /// By the index of an entry and a class: the first inventory that it names.
     by_class: Map<(usize, ClassId), &'a Inventory>,
 }
 
@@ -36,9 +36,9 @@ impl<'a> NewInventoryIndex<'a> {
     fn new(all: Vec<NewInventories<'a>>) -> Self {
         let mut by_provider = Map::default();
         let mut by_class = Map::default();
-        for (index, plan) in all.iter().enumerate() {
-            by_provider.entry(plan.id).or_insert(index);
-            for (class, inventory) in &plan.inventories {
+        for (index, entry) in all.iter().enumerate() {
+            by_provider.entry(entry.id).or_insert(index);
+            for (class, inventory) in &entry.inventories {
                 by_class.entry((index, *class)).or_insert(*inventory);
             }
         }
@@ -49,7 +49,7 @@ impl<'a> NewInventoryIndex<'a> {
         }
     }
 
-    fn plan_of(&self, provider: ProviderId) -> Option<&NewInventories<'a>> {
+    fn entry_of(&self, provider: ProviderId) -> Option<&NewInventories<'a>> {
         self.all.get(*self.by_provider.get(&provider)?)
     }
 }
@@ -62,8 +62,8 @@ impl Inventories for NewInventoryIndex<'_> {
         provider: ProviderId,
         class: ClassId,
     ) -> Option<(Inventory, i64)> {
-        let planned = self.by_provider.get(&provider);
-        let new = planned.and_then(|index| self.by_class.get(&(*index, class)));
+        let index = self.by_provider.get(&provider);
+        let new = index.and_then(|index| self.by_class.get(&(*index, class)));
         let inventory = match new {
             Some(new) => **new,
             None => state.provider(provider)?.inventory(class)?.inventory,
@@ -72,7 +72,7 @@ impl Inventories for NewInventoryIndex<'_> {
     }
 
     fn has_any(&self, state: &State, provider: ProviderId, classes: &Map<ClassId, ()>) -> bool {
-        let new = self.plan_of(provider).map(|plan| &plan.inventories);
+        let new = self.entry_of(provider).map(|entry| &entry.inventories);
         new.into_iter()
             .flatten()
             .any(|(class, _)| classes.contains_key(class))
@@ -87,35 +87,36 @@ pub(super) fn reshape(
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
-    let plans = NewInventoryIndex::new(resolve_plans(state, replacements, consumers)?);
+    let new_inventories =
+        NewInventoryIndex::new(resolve_inventories(state, replacements, consumers)?);
     // New inventories come first, so that a replay never allocates from an inventory that does not
     // exist yet.
-    for plan in &plans.all {
-        for (class, inventory) in &plan.inventories {
+    for entry in &new_inventories.all {
+        for (class, inventory) in &entry.inventories {
             changes.push(Change::InventorySet {
-                provider: plan.provider.uuid,
+                provider: entry.provider.uuid,
                 class: *class,
                 inventory: **inventory,
                 at,
             });
         }
     }
-    let visited = decide_claims(state, consumers, at, &plans, changes)?;
+    let visited = decide_claims(state, consumers, at, &new_inventories, changes)?;
     let differences = allocation_differences(state, consumers);
-    for (index, plan) in plans.all.iter().enumerate() {
-        let is_named = |class| plans.by_class.contains_key(&(index, class));
-        remove_unnamed(state, plan, is_named, &differences, changes)?;
+    for (index, entry) in new_inventories.all.iter().enumerate() {
+        let is_named = |class| new_inventories.by_class.contains_key(&(index, class));
+        remove_unnamed(state, entry, is_named, &differences, changes)?;
     }
-    increment_generations(state, &plans, &visited, at, changes);
+    increment_generations(state, &new_inventories, &visited, at, changes);
     Ok(Outcome::Done)
 }
 
-fn resolve_plans<'a>(
+fn resolve_inventories<'a>(
     state: &'a State,
     replacements: &'a [InventoryReplacement],
     consumers: &[ConsumerClaim],
 ) -> Result<Vec<NewInventories<'a>>, Refusal> {
-    let mut plans = Vec::with_capacity(replacements.len());
+    let mut new_inventories = Vec::with_capacity(replacements.len());
     for replacement in replacements {
         let uuid = replacement.provider;
         let (Some(id), Some(provider)) = (state.provider_id(uuid), state.provider_by_uuid(uuid))
@@ -123,7 +124,7 @@ fn resolve_plans<'a>(
             return Err(Refusal::ReshapeProviderNotFound { uuid });
         };
         check_generation(provider, Some(replacement.generation))?;
-        plans.push(NewInventories {
+        new_inventories.push(NewInventories {
             id,
             provider,
             inventories: Vec::new(),
@@ -139,12 +140,12 @@ fn resolve_plans<'a>(
             return Err(Refusal::AllocationProviderNotFound { uuid });
         }
     }
-    for (plan, replacement) in plans.iter_mut().zip(replacements) {
-        plan.inventories = inventory::resolve(state, &replacement.inventories)?;
+    for (entry, replacement) in new_inventories.iter_mut().zip(replacements) {
+        entry.inventories = inventory::resolve(state, &replacement.inventories)?;
         // In rising order of class, inserting one never moves the records behind it.
-        plan.inventories.sort_by_key(|(class, _)| *class);
+        entry.inventories.sort_by_key(|(class, _)| *class);
     }
-    Ok(plans)
+    Ok(new_inventories)
 }
 
 /// By provider and class: the new allocations of the consumers minus their present ones.
@@ -180,22 +181,22 @@ fn allocation_differences(state: &State, consumers: &[ConsumerClaim]) -> Differe
 /// them.
 fn remove_unnamed(
     state: &State,
-    plan: &NewInventories<'_>,
+    entry: &NewInventories<'_>,
     is_named: impl Fn(ClassId) -> bool,
     differences: &Differences,
     changes: &mut Vec<Change>,
 ) -> Result<(), Refusal> {
     let mut in_use = Vec::new();
-    for record in plan.provider.inventories.iter().rev() {
+    for record in entry.provider.inventories.iter().rev() {
         if is_named(record.class) {
             continue;
         }
-        let difference = differences.get(&(plan.id, record.class)).copied();
+        let difference = differences.get(&(entry.id, record.class)).copied();
         if record.used.saturating_add(difference.unwrap_or(0)) > 0 {
             in_use.push(state.class_name(record.class).to_owned());
         }
         changes.push(Change::InventoryRemoved {
-            provider: plan.provider.uuid,
+            provider: entry.provider.uuid,
             class: record.class,
         });
     }
@@ -204,7 +205,7 @@ fn remove_unnamed(
     }
     in_use.reverse();
     Err(Refusal::InventoryInUse {
-        provider: plan.provider.uuid,
+        provider: entry.provider.uuid,
         classes: in_use,
     })
 }
@@ -213,21 +214,21 @@ fn remove_unnamed(
 /// once for the allocations, once for the new inventories.
 fn increment_generations(
     state: &State,
-    plans: &NewInventoryIndex<'_>,
+    new_inventories: &NewInventoryIndex<'_>,
     visited: &OrderedProviders,
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) {
-    let planned = plans.all.iter().map(|plan| plan.id);
+    let replaced = new_inventories.all.iter().map(|entry| entry.id);
     let others = visited.iter();
-    let others = others.filter(|id| !plans.by_provider.contains_key(id));
-    for id in planned.chain(others) {
+    let others = others.filter(|id| !new_inventories.by_provider.contains_key(id));
+    for id in replaced.chain(others) {
         let Some(provider) = state.provider(id) else {
             continue;
         };
-        let steps = plans
-            .plan_of(id)
-            .map_or(0, |plan| 1 + u64::from(!plan.inventories.is_empty()))
+        let steps = new_inventories
+            .entry_of(id)
+            .map_or(0, |entry| 1 + u64::from(!entry.inventories.is_empty()))
             + u64::from(visited.contains(id));
         let generation = provider.generation + steps;
         changes.push(Change::GenerationSet {

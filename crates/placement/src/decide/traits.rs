@@ -19,7 +19,7 @@ pub(super) fn set_traits(
     let provider = find_provider(state, uuid)?;
     check_generation(provider, generation)?;
     let traits = resolve(state, names)?;
-    let named = traits.iter().filter_map(|id| state.trait_named(*id));
+    let named = traits.iter().filter_map(|id| state.trait_by_id(*id));
     let modified_at = named.map(|named| named.modified_at).max();
     // Setting the same traits does not increment the generation: no client has to read it again.
     if traits == provider.traits {

@@ -14,7 +14,7 @@ use crate::state::State;
 
 /// Which part of a request a constraint is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum Subject {
     /// The root of the tree.
     Root,
     /// The group with this suffix; empty for the unsuffixed group.
@@ -26,21 +26,21 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// One of these traits is required.
-    Required(Scope, Vec<String>),
+    Required(Subject, Vec<String>),
     /// This trait is forbidden.
-    Forbidden(Scope, String),
+    Forbidden(Subject, String),
     /// Membership in one of these aggregates.
-    MemberOf(Scope, Vec<String>),
+    MemberOf(Subject, Vec<String>),
     /// Membership in none of these aggregates.
-    NotMemberOf(Scope, Vec<String>),
+    NotMemberOf(Subject, Vec<String>),
     /// The tree of this provider.
-    InTree(Scope, String),
+    InTree(Subject, String),
     /// A group without resources must require a trait or an aggregate.
-    AsksForNothing(Scope),
+    AsksForNothing(Subject),
     /// Capacity for an amount of a class.
     Resource {
         /// The request group that requests it.
-        scope: Scope,
+        subject: Subject,
         /// The name of the resource class.
         class: String,
         /// The amount of one allocation.
@@ -62,7 +62,7 @@ pub enum Constraint {
     OneProviderOfTree,
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => f.write_str("root"),
@@ -78,22 +78,22 @@ impl fmt::Display for Constraint {
             several => format!("in:{}", several.join(",")),
         };
         match self {
-            Self::Required(Scope::Root, names) => write!(f, "root_required={}", any(names)),
-            Self::Required(scope, names) => write!(f, "required{scope}={}", any(names)),
-            Self::Forbidden(Scope::Root, name) => write!(f, "root_required=!{name}"),
-            Self::Forbidden(scope, name) => write!(f, "required{scope}=!{name}"),
-            Self::MemberOf(scope, uuids) => write!(f, "member_of{scope}={}", any(uuids)),
-            Self::NotMemberOf(scope, uuids) => write!(f, "member_of{scope}=!{}", any(uuids)),
-            Self::InTree(scope, uuid) => write!(f, "in_tree{scope}={uuid}"),
-            Self::AsksForNothing(scope) => write!(
+            Self::Required(Subject::Root, names) => write!(f, "root_required={}", any(names)),
+            Self::Required(subject, names) => write!(f, "required{subject}={}", any(names)),
+            Self::Forbidden(Subject::Root, name) => write!(f, "root_required=!{name}"),
+            Self::Forbidden(subject, name) => write!(f, "required{subject}=!{name}"),
+            Self::MemberOf(subject, uuids) => write!(f, "member_of{subject}={}", any(uuids)),
+            Self::NotMemberOf(subject, uuids) => write!(f, "member_of{subject}=!{}", any(uuids)),
+            Self::InTree(subject, uuid) => write!(f, "in_tree{subject}={uuid}"),
+            Self::AsksForNothing(subject) => write!(
                 f,
-                "group {scope}: without resources it needs a required trait or an aggregate"
+                "group {subject}: without resources it needs a required trait or an aggregate"
             ),
             Self::Resource {
-                scope,
+                subject,
                 class,
                 amount,
-            } => write!(f, "resources{scope}={class}:{amount}"),
+            } => write!(f, "resources{subject}={class}:{amount}"),
             Self::Together { class, amount } => {
                 write!(f, "{class}:{amount} of all groups together")
             }
@@ -108,7 +108,7 @@ impl fmt::Display for Constraint {
 
 /// The resolved form of a constraint, by which queries are relaxed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ResolvedConstraint {
     RootRequired(TraitId),
     RootForbidden(TraitId),
     Required(usize, SmallVec<[TraitId; 2]>),
@@ -125,7 +125,7 @@ pub(super) enum Part {
     OneProviderOfTree,
 }
 
-impl Part {
+impl ResolvedConstraint {
     /// The condition on one provider, regardless of the group; `None` for a constraint between
     /// several providers. A forbidden and a required trait are the same condition, one being the
     /// negation of the other.
@@ -153,35 +153,35 @@ pub(super) struct ConstraintList {
     /// In the order of application.
     pub(super) constraints: Vec<Constraint>,
     /// The same constraints, resolved.
-    pub(super) parts: Vec<Part>,
+    pub(super) resolved: Vec<ResolvedConstraint>,
 }
 
 impl ConstraintList {
     pub(super) fn new(state: &State, query: &CandidateQuery) -> Result<Self, QueryRefusal> {
-        let mut parts = Self {
+        let mut list = Self {
             constraints: Vec::new(),
-            parts: Vec::new(),
+            resolved: Vec::new(),
         };
         for name in &query.root_required {
             let ids: SmallVec<[TraitId; 1]> = trait_ids(state, [name])?;
-            let constraint = Constraint::Required(Scope::Root, vec![name.clone()]);
-            parts.add(constraint, Part::RootRequired(ids[0]));
+            let constraint = Constraint::Required(Subject::Root, vec![name.clone()]);
+            list.add(constraint, ResolvedConstraint::RootRequired(ids[0]));
         }
         for name in &query.root_forbidden {
             let ids: SmallVec<[TraitId; 1]> = trait_ids(state, [name])?;
-            let constraint = Constraint::Forbidden(Scope::Root, name.clone());
-            parts.add(constraint, Part::RootForbidden(ids[0]));
+            let constraint = Constraint::Forbidden(Subject::Root, name.clone());
+            list.add(constraint, ResolvedConstraint::RootForbidden(ids[0]));
         }
         for group in 0..query.groups.len() {
-            parts.add_group(state, query, group)?;
+            list.add_group(state, query, group)?;
         }
-        parts.add_relations(state, query)?;
-        Ok(parts)
+        list.add_relations(state, query)?;
+        Ok(list)
     }
 
-    fn add(&mut self, constraint: Constraint, part: Part) {
+    fn add(&mut self, constraint: Constraint, resolved: ResolvedConstraint) {
         self.constraints.push(constraint);
-        self.parts.push(part);
+        self.resolved.push(resolved);
     }
 
     fn add_group(
@@ -191,49 +191,54 @@ impl ConstraintList {
         index: usize,
     ) -> Result<(), QueryRefusal> {
         let group = &query.groups[index];
-        let scope = || Scope::Group(group.suffix.clone());
+        let subject = || Subject::Group(group.suffix.clone());
         for uuids in &group.member_of {
             let ids = aggregate_ids(state, uuids);
-            let constraint = Constraint::MemberOf(scope(), uuids.clone());
-            self.add(constraint, Part::MemberOf(index, ids));
+            let constraint = Constraint::MemberOf(subject(), uuids.clone());
+            self.add(constraint, ResolvedConstraint::MemberOf(index, ids));
         }
         if !group.forbidden_aggregates.is_empty() {
             let ids = aggregate_ids(state, &group.forbidden_aggregates);
-            let constraint = Constraint::NotMemberOf(scope(), group.forbidden_aggregates.clone());
-            self.add(constraint, Part::NotMemberOf(index, ids));
+            let constraint = Constraint::NotMemberOf(subject(), group.forbidden_aggregates.clone());
+            self.add(constraint, ResolvedConstraint::NotMemberOf(index, ids));
         }
         let required = any_of_traits(state, &group.required)?;
         for (names, ids) in group.required.iter().zip(required) {
-            let constraint = Constraint::Required(scope(), names.clone());
-            self.add(constraint, Part::Required(index, ids));
+            let constraint = Constraint::Required(subject(), names.clone());
+            self.add(constraint, ResolvedConstraint::Required(index, ids));
         }
         for name in &group.forbidden {
             let ids: SmallVec<[TraitId; 1]> = trait_ids(state, [name])?;
-            let constraint = Constraint::Forbidden(scope(), name.clone());
-            self.add(constraint, Part::Forbidden(index, ids[0]));
+            let constraint = Constraint::Forbidden(subject(), name.clone());
+            self.add(constraint, ResolvedConstraint::Forbidden(index, ids[0]));
         }
         if let Some(uuid) = &group.in_tree {
             let named = provider_named(state, uuid).and_then(|id| state.provider(id));
-            let constraint = Constraint::InTree(scope(), uuid.clone());
+            let constraint = Constraint::InTree(subject(), uuid.clone());
             match named {
-                None => self.add(constraint, Part::Unsatisfiable),
+                None => self.add(constraint, ResolvedConstraint::Unsatisfiable),
                 // `in_tree` does not apply to a group without resources.
                 Some(_) if group.resources.is_empty() => {}
-                Some(provider) => self.add(constraint, Part::InTree(index, provider.root)),
+                Some(provider) => {
+                    self.add(constraint, ResolvedConstraint::InTree(index, provider.root));
+                }
             }
         }
         let requires_something = !(group.member_of.is_empty() && group.required.is_empty());
         if group.resources.is_empty() && !requires_something {
-            self.add(Constraint::AsksForNothing(scope()), Part::Unsatisfiable);
+            self.add(
+                Constraint::AsksForNothing(subject()),
+                ResolvedConstraint::Unsatisfiable,
+            );
         }
         for (class, amount) in &group.resources {
             let id = class_id(state, class)?;
             let constraint = Constraint::Resource {
-                scope: scope(),
+                subject: subject(),
                 class: class.clone(),
                 amount: *amount,
             };
-            self.add(constraint, Part::Resource(index, id, *amount));
+            self.add(constraint, ResolvedConstraint::Resource(index, id, *amount));
         }
         Ok(())
     }
@@ -254,21 +259,24 @@ impl ConstraintList {
                 let id = class_id(state, class)?;
                 let class = class.clone();
                 let constraint = Constraint::Together { class, amount };
-                self.add(constraint, Part::Together(id, amount));
+                self.add(constraint, ResolvedConstraint::Together(id, amount));
             }
         }
         let suffixed = query.groups.iter().filter(|group| !group.suffix.is_empty());
         if query.group_policy == Some(GroupPolicy::Isolate) && suffixed.count() > 1 {
-            self.add(Constraint::Isolate, Part::Isolate);
+            self.add(Constraint::Isolate, ResolvedConstraint::Isolate);
         }
         for (index, suffixes) in query.same_subtree.iter().enumerate() {
             if suffixes.len() > 1 {
                 let constraint = Constraint::SameSubtree(suffixes.clone());
-                self.add(constraint, Part::SameSubtree(index));
+                self.add(constraint, ResolvedConstraint::SameSubtree(index));
             }
         }
         if !query.nested && !state.nested().is_empty() {
-            self.add(Constraint::OneProviderOfTree, Part::OneProviderOfTree);
+            self.add(
+                Constraint::OneProviderOfTree,
+                ResolvedConstraint::OneProviderOfTree,
+            );
         }
         Ok(())
     }
@@ -277,14 +285,16 @@ impl ConstraintList {
 impl ConstraintList {
     /// The amounts of a class that a group requests.
     pub(super) fn amounts_of(&self, group: usize, class: ClassId) -> impl Iterator<Item = i64> {
-        self.parts.iter().filter_map(move |part| match part {
-            Part::Resource(of_group, of_class, amount)
-                if (*of_group, *of_class) == (group, class) =>
-            {
-                Some(*amount)
-            }
-            _ => None,
-        })
+        self.resolved
+            .iter()
+            .filter_map(move |resolved| match resolved {
+                ResolvedConstraint::Resource(of_group, of_class, amount)
+                    if (*of_group, *of_class) == (group, class) =>
+                {
+                    Some(*amount)
+                }
+                _ => None,
+            })
     }
 
     /// Whether a root that can serve each of some constraints alone can serve all of them: true
@@ -296,23 +306,23 @@ impl ConstraintList {
     ) -> bool {
         let mut counts: SmallVec<[GroupCounts; 8]> =
             SmallVec::from_elem(GroupCounts::default(), query.groups.len());
-        for (index, part) in self.parts.iter().enumerate() {
+        for (index, resolved) in self.resolved.iter().enumerate() {
             if !includes(index) {
                 continue;
             }
-            match part {
-                Part::RootRequired(_) | Part::RootForbidden(_) => {}
-                Part::Required(group, _) => counts[*group].required += 1,
-                Part::Resource(group, _, _) => counts[*group].resources += 1,
-                Part::Forbidden(group, _)
-                | Part::MemberOf(group, _)
-                | Part::NotMemberOf(group, _)
-                | Part::InTree(group, _) => counts[*group].others += 1,
-                Part::Unsatisfiable
-                | Part::Together(_, _)
-                | Part::Isolate
-                | Part::SameSubtree(_)
-                | Part::OneProviderOfTree => return false,
+            match resolved {
+                ResolvedConstraint::RootRequired(_) | ResolvedConstraint::RootForbidden(_) => {}
+                ResolvedConstraint::Required(group, _) => counts[*group].required += 1,
+                ResolvedConstraint::Resource(group, _, _) => counts[*group].resources += 1,
+                ResolvedConstraint::Forbidden(group, _)
+                | ResolvedConstraint::MemberOf(group, _)
+                | ResolvedConstraint::NotMemberOf(group, _)
+                | ResolvedConstraint::InTree(group, _) => counts[*group].others += 1,
+                ResolvedConstraint::Unsatisfiable
+                | ResolvedConstraint::Together(_, _)
+                | ResolvedConstraint::Isolate
+                | ResolvedConstraint::SameSubtree(_)
+                | ResolvedConstraint::OneProviderOfTree => return false,
             }
         }
         (counts.iter().zip(&query.groups)).all(|(count, group)| {
@@ -371,10 +381,10 @@ impl ConstraintList {
         // Groups without any constraint are left out, unless a relation between groups is about
         // them.
         let mut is_named = vec![false; groups.len()];
-        for (index, part) in self.parts.iter().enumerate() {
+        for (index, resolved) in self.resolved.iter().enumerate() {
             if includes(index) {
-                selected.add(query, part, &mut groups, &mut is_named);
-            } else if let Part::Together(class, _) = part {
+                selected.add(query, resolved, &mut groups, &mut is_named);
+            } else if let ResolvedConstraint::Together(class, _) = resolved {
                 selected.unchecked_sums.push(*class);
             }
         }
@@ -403,39 +413,41 @@ impl SelectedConstraints {
     fn add(
         &mut self,
         query: &CandidateQuery,
-        part: &Part,
+        resolved: &ResolvedConstraint,
         groups: &mut [ResolvedGroup],
         is_named: &mut [bool],
     ) {
-        match part {
-            Part::RootRequired(id) => self.root.required.push(SmallVec::from_slice(&[*id])),
-            Part::RootForbidden(id) => self.root.forbidden.push(*id),
-            Part::Required(group, ids) => groups[*group].required.push(ids.clone()),
-            Part::Forbidden(group, id) => groups[*group].forbidden.push(*id),
-            Part::MemberOf(group, ids) => groups[*group].member_of.push(ids.clone()),
-            Part::NotMemberOf(group, ids) => {
+        match resolved {
+            ResolvedConstraint::RootRequired(id) => {
+                self.root.required.push(SmallVec::from_slice(&[*id]));
+            }
+            ResolvedConstraint::RootForbidden(id) => self.root.forbidden.push(*id),
+            ResolvedConstraint::Required(group, ids) => groups[*group].required.push(ids.clone()),
+            ResolvedConstraint::Forbidden(group, id) => groups[*group].forbidden.push(*id),
+            ResolvedConstraint::MemberOf(group, ids) => groups[*group].member_of.push(ids.clone()),
+            ResolvedConstraint::NotMemberOf(group, ids) => {
                 groups[*group].forbidden_aggregates.clone_from(ids);
             }
-            Part::InTree(group, root) => groups[*group].tree = Some(*root),
-            Part::Unsatisfiable => self.is_unsatisfiable = true,
-            Part::Resource(group, class, amount) => {
+            ResolvedConstraint::InTree(group, root) => groups[*group].tree = Some(*root),
+            ResolvedConstraint::Unsatisfiable => self.is_unsatisfiable = true,
+            ResolvedConstraint::Resource(group, class, amount) => {
                 groups[*group].resources.push((*class, *amount));
             }
-            Part::Together(_, _) => {}
-            Part::Isolate => {
+            ResolvedConstraint::Together(_, _) => {}
+            ResolvedConstraint::Isolate => {
                 self.query.group_policy = Some(GroupPolicy::Isolate);
                 for (group, is_named) in groups.iter().zip(is_named) {
                     *is_named |= group.granular;
                 }
             }
-            Part::SameSubtree(set) => {
+            ResolvedConstraint::SameSubtree(set) => {
                 let suffixes = &query.same_subtree[*set];
                 self.query.same_subtree.push(suffixes.clone());
                 for (group, is_named) in query.groups.iter().zip(is_named) {
                     *is_named |= suffixes.contains(&group.suffix);
                 }
             }
-            Part::OneProviderOfTree => self.query.nested = false,
+            ResolvedConstraint::OneProviderOfTree => self.query.nested = false,
         }
     }
 

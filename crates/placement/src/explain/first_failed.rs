@@ -17,12 +17,12 @@ pub fn first_failed(
     query: &CandidateQuery,
     root: ProviderId,
 ) -> Result<Option<Constraint>, QueryRefusal> {
-    let mut parts = ConstraintList::new(state, query)?;
+    let mut constraint_list = ConstraintList::new(state, query)?;
     let serves = |length: usize| {
-        let relaxed = RelaxedQuery::new(state, query, &parts, |index| index < length);
+        let relaxed = RelaxedQuery::new(state, query, &constraint_list, |index| index < length);
         relaxed.is_some_and(|mut relaxed| relaxed.tree_fits(root))
     };
-    let count = parts.parts.len();
+    let count = constraint_list.resolved.len();
     if count == 0 || serves(count) {
         return Ok(None);
     }
@@ -36,5 +36,5 @@ pub fn first_failed(
             high = middle;
         }
     }
-    Ok(Some(parts.constraints.swap_remove(high - 1)))
+    Ok(Some(constraint_list.constraints.swap_remove(high - 1)))
 }

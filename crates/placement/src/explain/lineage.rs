@@ -45,37 +45,38 @@ impl Lineage {
 /// The children of each provider, in rising order of slot (compressed sparse rows).
 pub(super) struct Children {
     /// By slot: the offset of its children; they end where those of the next slot begin.
-    start: Vec<u32>,
+    offsets: Vec<u32>,
     children: Vec<u32>,
 }
 
 impl Children {
     pub(super) fn new(state: &State, lineage: &Lineage) -> Self {
         let slots = state.provider_slots();
-        let mut start = vec![0u32; slots + 1];
+        let mut offsets = vec![0u32; slots + 1];
         let nested = || state.nested().iter();
         for slot in nested() {
-            start[lineage.parent_of[slot as usize] as usize + 1] += 1;
+            offsets[lineage.parent_of[slot as usize] as usize + 1] += 1;
         }
         let mut sum = 0;
-        for offset in &mut start {
+        for offset in &mut offsets {
             sum += *offset;
             *offset = sum;
         }
-        let mut next = start.clone();
+        // By slot: where the next child that is found goes.
+        let mut free_offsets = offsets.clone();
         let mut children = vec![0; sum as usize];
         for slot in nested() {
-            let next = &mut next[lineage.parent_of[slot as usize] as usize];
-            children[*next as usize] = slot;
-            *next += 1;
+            let offset = &mut free_offsets[lineage.parent_of[slot as usize] as usize];
+            children[*offset as usize] = slot;
+            *offset += 1;
         }
-        Self { start, children }
+        Self { offsets, children }
     }
 
     /// The children of a provider.
     #[inline]
     pub(super) fn children_of(&self, slot: u32) -> &[u32] {
         let slot = slot as usize;
-        &self.children[self.start[slot] as usize..self.start[slot + 1] as usize]
+        &self.children[self.offsets[slot] as usize..self.offsets[slot + 1] as usize]
     }
 }

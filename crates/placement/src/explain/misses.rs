@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::constraint::Part;
-use super::effects::{ConstraintTable, JointInfeasibility};
+use super::constraint::ResolvedConstraint;
+use super::constraint_table::{ConstraintTable, JointInfeasibility};
 use super::relaxed::RelaxedQuery;
 use super::shortfall::Shortfall;
 use crate::hash::Map;
@@ -43,8 +43,8 @@ impl Nearest {
     }
 
     fn offer(&mut self, score: i64, roots: usize, example: ProviderId, lacks: &Shortfalls) {
-        let order = |other: &(i64, NearMiss)| {
-            (other.0, other.1.lacks.as_slice()).cmp(&(score, lacks.as_slice()))
+        let order = |(other_score, other): &(i64, NearMiss)| {
+            (*other_score, other.lacks.as_slice()).cmp(&(score, lacks.as_slice()))
         };
         let index = self.found.partition_point(|entry| order(entry).is_lt());
         match self.found.get_mut(index) {
@@ -213,13 +213,13 @@ impl<'a> ConstraintTable<'a> {
                         .as_mut()
                         .is_some_and(|query| query.tree_fits(joint_infeasibility.example));
             if fits {
-                let lack = match self.parts.parts[dropped] {
-                    Part::Resource(_, _, amount) => Shortfall::Amount(amount),
+                let lack = match self.constraint_list.resolved[dropped] {
+                    ResolvedConstraint::Resource(_, _, amount) => Shortfall::Amount(amount),
                     _ => Shortfall::Condition,
                 };
                 let lacks = Shortfalls::from_slice(&[(dropped, lack)]);
                 self.offer(
-                    joint_infeasibility.roots,
+                    joint_infeasibility.tree_count,
                     joint_infeasibility.example,
                     &lacks,
                     nearest,
@@ -232,7 +232,7 @@ impl<'a> ConstraintTable<'a> {
     fn offer(&self, roots: usize, example: ProviderId, lacks: &Shortfalls, nearest: &mut Nearest) {
         let score = lacks
             .iter()
-            .map(|(index, lack)| lack.score(&self.parts.parts[*index]))
+            .map(|(index, lack)| lack.score(&self.constraint_list.resolved[*index]))
             .fold(0, i64::saturating_add);
         if score <= nearest.highest_score() {
             nearest.offer(score, roots, example, lacks);

@@ -24,10 +24,10 @@ impl<'a> RelaxedQuery<'a> {
     pub(super) fn new(
         state: &'a State,
         query: &CandidateQuery,
-        parts: &ConstraintList,
+        constraint_list: &ConstraintList,
         includes: impl Fn(usize) -> bool,
     ) -> Option<Self> {
-        let selected = parts.select(query, includes);
+        let selected = constraint_list.select(query, includes);
         if selected.is_unsatisfiable {
             return None;
         }
@@ -79,7 +79,7 @@ impl RelaxedQuery<'_> {
     /// `flat_hosts` are left out.
     pub(super) fn served_trees(&self, flat_hosts: &[u64], lineage: &Lineage) -> Vec<u64> {
         let plan = &self.plan;
-        let words = self.root_selection.words;
+        let words = self.root_selection.word_count;
         let root_filter = |word: usize, mask: u64| plan.root.word(plan.state, word, mask);
         let Some(condition) = plan.conditions.first() else {
             return (0..words)

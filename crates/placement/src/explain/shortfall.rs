@@ -1,7 +1,7 @@
 //! What roots lack of a constraint that they fail, computed 64 at a time where columns suffice.
 
-use super::constraint::Part;
-use super::effects::ConstraintTable;
+use super::constraint::ResolvedConstraint;
+use super::constraint_table::ConstraintTable;
 use crate::column::{BLOCK_SLOTS, Block, slots_at_least};
 use crate::ids::{ClassId, ProviderId};
 use crate::slot_set::bits;
@@ -26,9 +26,9 @@ pub(super) const WHOLE: i64 = 1 << 20;
 
 impl Shortfall {
     /// The distance to satisfying a constraint, up to [`WHOLE`].
-    pub(super) fn score(self, part: &Part) -> i64 {
+    pub(super) fn score(self, resolved: &ResolvedConstraint) -> i64 {
         match self {
-            Self::Amount(missing) => lack_score(missing, requested_amount(part)),
+            Self::Amount(missing) => lack_score(missing, requested_amount(resolved)),
             Self::Condition => WHOLE,
             Self::Units => WHOLE + 1,
             Self::Inventory => WHOLE + 2,
@@ -37,9 +37,11 @@ impl Shortfall {
 }
 
 /// The amount that a constraint requests.
-pub(super) fn requested_amount(part: &Part) -> i64 {
-    match part {
-        Part::Resource(_, _, amount) | Part::Together(_, amount) => *amount,
+pub(super) fn requested_amount(resolved: &ResolvedConstraint) -> i64 {
+    match resolved {
+        ResolvedConstraint::Resource(_, _, amount) | ResolvedConstraint::Together(_, amount) => {
+            *amount
+        }
         _ => 1,
     }
 }
@@ -75,10 +77,10 @@ struct ClassBlock<'a> {
 
 impl<'a> ClassBlock<'a> {
     /// `None` for a constraint that is not about capacity.
-    fn new(state: &'a State, part: &Part, word: usize) -> Option<Self> {
-        let (class, amount, is_single_allocation) = match part {
-            Part::Resource(_, class, amount) => (*class, *amount, true),
-            Part::Together(class, amount) => (*class, *amount, false),
+    fn new(state: &'a State, resolved: &ResolvedConstraint, word: usize) -> Option<Self> {
+        let (class, amount, is_single_allocation) = match resolved {
+            ResolvedConstraint::Resource(_, class, amount) => (*class, *amount, true),
+            ResolvedConstraint::Together(class, amount) => (*class, *amount, false),
             _ => return None,
         };
         let column = state.column(class);
@@ -205,7 +207,7 @@ impl ConstraintTable<'_> {
     /// What a flat host lacks of a constraint that it fails.
     pub(super) fn lack_of_host(&self, index: usize, slot: u32) -> Shortfall {
         let word = slot as usize / BLOCK_SLOTS;
-        match ClassBlock::new(self.state, &self.parts.parts[index], word) {
+        match ClassBlock::new(self.state, &self.constraint_list.resolved[index], word) {
             Some(block) => block.lack(self.state, slot),
             None => Shortfall::Condition,
         }
@@ -214,13 +216,13 @@ impl ConstraintTable<'_> {
     /// Of 64 hosts that fail a constraint, some that lack the same as a given one.
     pub(super) fn hosts_with_same_lack(&self, index: usize, slot: u32, lack: Shortfall) -> u64 {
         let (word, bit) = (slot as usize / BLOCK_SLOTS, slot as usize % BLOCK_SLOTS);
-        let block = ClassBlock::new(self.state, &self.parts.parts[index], word);
+        let block = ClassBlock::new(self.state, &self.constraint_list.resolved[index], word);
         block.map_or(u64::MAX, |block| block.same_lack(bit, lack))
     }
 
     /// Of 64 hosts, a superset of those that lack no more of a constraint than this score.
     pub(super) fn hosts_within(&self, index: usize, word: usize, score: i64) -> u64 {
-        match ClassBlock::new(self.state, &self.parts.parts[index], word) {
+        match ClassBlock::new(self.state, &self.constraint_list.resolved[index], word) {
             Some(block) => block.within(score),
             None if score >= WHOLE => u64::MAX,
             None => 0,
@@ -230,13 +232,16 @@ impl ConstraintTable<'_> {
     /// By root slot: a lower bound of what its tree lacks of a constraint, for the trees of a
     /// mask.
     pub(super) fn lacks_of_trees(&self, index: usize, trees: &[u64]) -> Vec<Shortfall> {
-        let part = &self.parts.parts[index];
-        if !matches!(part, Part::Resource(_, _, _) | Part::Together(_, _)) {
+        let resolved = &self.constraint_list.resolved[index];
+        if !matches!(
+            resolved,
+            ResolvedConstraint::Resource(_, _, _) | ResolvedConstraint::Together(_, _)
+        ) {
             return vec![Shortfall::Condition; self.state.provider_slots()];
         }
         let mut lacks = vec![Shortfall::Inventory; self.state.provider_slots()];
         for (word, tree_mask) in trees.iter().enumerate() {
-            let Some(block) = ClassBlock::new(self.state, part, word) else {
+            let Some(block) = ClassBlock::new(self.state, resolved, word) else {
                 continue;
             };
             let Some(present) = block.columns.map(|(columns, _)| columns.present) else {

@@ -6,7 +6,7 @@
 //! is the smallest of all (implicit hitting sets, as in MARCO-style extraction of smallest
 //! unsatisfiable subsets).
 
-use super::effects::ConstraintTable;
+use super::constraint_table::ConstraintTable;
 use super::tree_classes::TreeClass;
 use crate::candidates::bits::Bits;
 use crate::hash::Map;
@@ -24,7 +24,7 @@ impl ConstraintTable<'_> {
         self.reset_budget();
         let mut complements: Vec<Vec<usize>> = Vec::new();
         for _ in 0..ROUNDS {
-            let set = smallest_hitting(&complements, self.parts.parts.len())?;
+            let set = smallest_hitting(&complements, self.constraint_list.resolved.len())?;
             match self.complement_of_feasible_set(&set)? {
                 None => return Some(set),
                 Some(missing) if missing.is_empty() => return None,
@@ -37,7 +37,7 @@ impl ConstraintTable<'_> {
     /// For some root that can serve the set: the constraints outside a maximal set that it can
     /// serve. `Some(None)` when no root can serve the set, `None` when the budget is used up.
     fn complement_of_feasible_set(&self, set: &[usize]) -> Option<Option<Vec<usize>>> {
-        let count = self.parts.parts.len();
+        let count = self.constraint_list.resolved.len();
         for (word, hosts) in self.hosts.iter().enumerate() {
             let left = (set.iter()).fold(*hosts, |left, index| left & self.serving[*index][word]);
             if let Some(slot) = bits(left, word).next() {
@@ -77,7 +77,7 @@ impl ConstraintTable<'_> {
             included.insert(*index);
         }
         let mut excluded = Vec::new();
-        for index in 0..self.parts.parts.len() {
+        for index in 0..self.constraint_list.resolved.len() {
             if included.contains(index) {
                 continue;
             }

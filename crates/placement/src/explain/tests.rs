@@ -7,8 +7,8 @@ use placewright_testing::fleet::{
 };
 use proptest::prelude::*;
 
-use super::constraint::{ConstraintList, Part};
-use super::effects::{ConstraintTable, FleetIndex};
+use super::constraint::{ConstraintList, ResolvedConstraint};
+use super::constraint_table::{ConstraintTable, FleetIndex};
 use super::misses::MAX_NEAR_MISSES;
 use super::shortfall::{Shortfall, lack_of_record};
 use super::{NearMiss, explain_and_serve, first_failed};
@@ -66,27 +66,27 @@ struct RootReference {
 }
 
 fn reference_roots(state: &State, table: &ConstraintTable<'_>) -> Vec<RootReference> {
-    let parts = &table.parts.parts;
+    let resolved = &table.constraint_list.resolved;
     let roots = state.roots().iter().map(ProviderId);
     let evaluate = |root: ProviderId| {
         let is_flat = table.hosts[root.index() / 64] >> (root.0 % 64) & 1 == 1;
-        let serves_alone = |index: &usize| match &parts[*index] {
+        let serves_alone = |index: &usize| match &resolved[*index] {
             // A relation between groups cannot fail on a tree without the groups themselves.
-            Part::Together(_, _)
-            | Part::Isolate
-            | Part::SameSubtree(_)
-            | Part::OneProviderOfTree
+            ResolvedConstraint::Together(_, _)
+            | ResolvedConstraint::Isolate
+            | ResolvedConstraint::SameSubtree(_)
+            | ResolvedConstraint::OneProviderOfTree
                 if !is_flat =>
             {
                 true
             }
-            Part::Together(class, amount) => {
+            ResolvedConstraint::Together(class, amount) => {
                 let shortfall = lack_of_record(state, root, *class, *amount, false);
                 shortfall == Shortfall::Condition
             }
             _ => serves(table, root, |other| other == *index),
         };
-        let failed_alone: Vec<usize> = (0..parts.len())
+        let failed_alone: Vec<usize> = (0..resolved.len())
             .filter(|index| !serves_alone(index))
             .collect();
         let mut reference = RootReference {
@@ -96,8 +96,8 @@ fn reference_roots(state: &State, table: &ConstraintTable<'_>) -> Vec<RootRefere
             end: 0,
         };
         let fits = |length: &usize| reference.serves(table, |index| index < *length);
-        let shortest_failing = (1..=parts.len()).find(|length| !fits(length));
-        reference.end = shortest_failing.map_or(parts.len(), |length| length - 1);
+        let shortest_failing = (1..=resolved.len()).find(|length| !fits(length));
+        reference.end = shortest_failing.map_or(resolved.len(), |length| length - 1);
         reference
     };
     roots.map(evaluate).collect()
@@ -122,9 +122,9 @@ fn reference_near_misses(
     table: &ConstraintTable<'_>,
     roots: &[RootReference],
 ) -> Vec<NearMiss> {
-    let parts = &table.parts.parts;
+    let resolved = &table.constraint_list.resolved;
     let fails_only_together = |reference: &&RootReference| {
-        reference.failed_alone.is_empty() && reference.end < parts.len()
+        reference.failed_alone.is_empty() && reference.end < resolved.len()
     };
     let counts = (roots.iter()).map(|reference| match reference.failed_alone.len() {
         0 if fails_only_together(&reference) => 1,
@@ -134,9 +134,9 @@ fn reference_near_misses(
         return Vec::new();
     };
     let shortfall = |root: ProviderId, index: usize| {
-        let (class, amount, at_once) = match parts[index] {
-            Part::Resource(_, class, amount) => (class, amount, true),
-            Part::Together(class, amount) => (class, amount, false),
+        let (class, amount, at_once) = match resolved[index] {
+            ResolvedConstraint::Resource(_, class, amount) => (class, amount, true),
+            ResolvedConstraint::Together(class, amount) => (class, amount, false),
             _ => return Shortfall::Condition,
         };
         let members = state.subtree(root).into_iter();
@@ -148,11 +148,11 @@ fn reference_near_misses(
         let shortfalls: Vec<(usize, Shortfall)> = if fewest == 1 && fails_only_together(&reference)
         {
             let without = |dropped: &usize| reference.serves(table, |index| index != *dropped);
-            let Some(dropped) = (0..parts.len()).find(without) else {
+            let Some(dropped) = (0..resolved.len()).find(without) else {
                 continue;
             };
-            let shortfall = match parts[dropped] {
-                Part::Resource(_, _, amount) => Shortfall::Amount(amount),
+            let shortfall = match resolved[dropped] {
+                ResolvedConstraint::Resource(_, _, amount) => Shortfall::Amount(amount),
                 _ => Shortfall::Condition,
             };
             vec![(dropped, shortfall)]
@@ -169,7 +169,7 @@ fn reference_near_misses(
             None => {
                 let score = shortfalls
                     .iter()
-                    .map(|(index, shortfall)| shortfall.score(&parts[*index]));
+                    .map(|(index, shortfall)| shortfall.score(&resolved[*index]));
                 let miss = NearMiss {
                     roots: 1,
                     example: reference.root,
@@ -186,7 +186,7 @@ fn reference_near_misses(
 
 /// The minimum number of constraints that together exclude all roots, found by trying all sets.
 fn reference_smallest(table: &ConstraintTable<'_>, roots: &[RootReference]) -> Option<usize> {
-    let count = table.parts.parts.len();
+    let count = table.constraint_list.resolved.len();
     let leaves_nothing = |set: &u32| {
         let includes = |index: usize| set >> index & 1 == 1;
         roots
@@ -198,22 +198,25 @@ fn reference_smallest(table: &ConstraintTable<'_>, roots: &[RootReference]) -> O
 }
 
 fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
-    let (Ok((explanation, serving)), Ok(parts)) = (
+    let (Ok((explanation, serving)), Ok(constraint_list)) = (
         explain_and_serve(state, query),
         ConstraintList::new(state, query),
     ) else {
         return Ok(());
     };
     let fleet_index = FleetIndex::new(state);
-    let table = ConstraintTable::new(state, query, &parts, &fleet_index);
+    let table = ConstraintTable::new(state, query, &constraint_list, &fleet_index);
     let roots = reference_roots(state, &table);
-    let count = parts.parts.len();
+    let count = constraint_list.resolved.len();
     prop_assert!(explanation.is_exact && explanation.unsearched == 0);
     prop_assert_eq!(explanation.roots, roots.len());
     prop_assert!(serving.unknown.iter().all(|word| *word == 0));
     for reference in roots.iter().take(ROOTS_CHECKED) {
         let failed = first_failed(state, query, reference.root).unwrap();
-        prop_assert_eq!(failed.as_ref(), parts.constraints.get(reference.end));
+        prop_assert_eq!(
+            failed.as_ref(),
+            constraint_list.constraints.get(reference.end)
+        );
     }
     for reference in &roots {
         let is_left =
@@ -249,7 +252,7 @@ fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
                 !is_left,
                 "{:?} is left by {set:?} of {:?}",
                 one.root,
-                parts.parts
+                constraint_list.resolved
             );
         }
         if count <= 7 {

@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use super::constraint::{ConstraintList, Part};
+use super::constraint::{ConstraintList, ResolvedConstraint};
 use super::lineage::{Children, Lineage};
 use crate::candidates::CandidateQuery;
 use crate::candidates::lookup::capacity_word;
@@ -94,11 +94,11 @@ impl<'a> TreeClasses<'a> {
     pub(super) fn new(
         state: &'a State,
         query: &CandidateQuery,
-        parts: &ConstraintList,
+        constraint_list: &ConstraintList,
         lineage: &Lineage,
         shared: &'a [AggregateId],
     ) -> Self {
-        let mut seen: Vec<Part> = Vec::new();
+        let mut seen: Vec<ResolvedConstraint> = Vec::new();
         let mut tree_classes = Self {
             state,
             conditions: Vec::new(),
@@ -110,14 +110,14 @@ impl<'a> TreeClasses<'a> {
             child_ranges: Vec::new(),
             classes: Vec::new(),
         };
-        for part in &parts.parts {
-            if let Part::Together(class, total) = part {
+        for resolved in &constraint_list.resolved {
+            if let ResolvedConstraint::Together(class, total) = resolved {
                 let amounts = (query.groups.iter().enumerate())
-                    .flat_map(|(group, _)| parts.amounts_of(group, *class));
+                    .flat_map(|(group, _)| constraint_list.amounts_of(group, *class));
                 let contended = Contended::new(*class, amounts, *total);
                 tree_classes.contended.push(contended);
             }
-            let Some(condition) = part.without_group() else {
+            let Some(condition) = resolved.without_group() else {
                 continue;
             };
             if !seen.contains(&condition) {
@@ -135,13 +135,13 @@ impl<'a> TreeClasses<'a> {
         self.members.clear();
         self.child_ranges.clear();
         self.members.push(root.0);
-        let mut next = 0;
-        while let Some(slot) = self.members.get(next).copied() {
+        let mut visited = 0;
+        while let Some(slot) = self.members.get(visited).copied() {
             let start = self.members.len();
             self.members
                 .extend_from_slice(self.children.children_of(slot));
             self.child_ranges.push((start, self.members.len()));
-            next += 1;
+            visited += 1;
         }
         self.classes.clear();
         self.classes.resize(self.members.len(), 0);
@@ -152,8 +152,8 @@ impl<'a> TreeClasses<'a> {
             let (start, end) = self.child_ranges[member];
             key.extend(self.classes[start..end].iter().copied().map(u64::from));
             key[own_length..].sort_unstable();
-            let next = TreeClass::try_from(self.class_by_key.len()).unwrap_or(TreeClass::MAX);
-            self.classes[member] = *self.class_by_key.entry(key).or_insert(next);
+            let new_class = TreeClass::try_from(self.class_by_key.len()).unwrap_or(TreeClass::MAX);
+            self.classes[member] = *self.class_by_key.entry(key).or_insert(new_class);
         }
         self.classes[0]
     }
@@ -218,26 +218,26 @@ impl<'a> Shared<'a> {
 }
 
 /// Bit mask of the providers that meet a condition.
-fn words_that_meet(state: &State, condition: &Part) -> Vec<u64> {
+fn words_that_meet(state: &State, condition: &ResolvedConstraint) -> Vec<u64> {
     let words = 0..state.provider_slots().div_ceil(64);
     let existing = |word| state.existing_word(word);
     match condition {
-        Part::Required(_, any) => words
+        ResolvedConstraint::Required(_, any) => words
             .map(|word| {
                 any.iter()
                     .fold(0, |met, id| met | state.trait_members(*id).word(word))
             })
             .collect(),
-        Part::MemberOf(_, any) => words
+        ResolvedConstraint::MemberOf(_, any) => words
             .map(|word| {
                 any.iter()
                     .fold(0, |met, id| met | state.aggregate_members(*id).word(word))
             })
             .collect(),
-        Part::Resource(_, class, amount) => words
+        ResolvedConstraint::Resource(_, class, amount) => words
             .map(|word| capacity_word(state, *class, *amount, word, existing(word)))
             .collect(),
-        Part::InTree(_, root) => {
+        ResolvedConstraint::InTree(_, root) => {
             let mut met = vec![0; words.len()];
             for id in state.subtree(*root) {
                 met[id.index() / 64] |= 1 << (id.0 % 64);

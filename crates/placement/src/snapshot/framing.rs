@@ -1,7 +1,7 @@
 //! The rows of a snapshot, each preceded by its length.
 //!
 //! The length allows a later release to add fields to a row. They form a struct with defaults,
-//! which is written after the row with [`Rows::write_with`] and read with [`Input::read_with`]. An
+//! which is written after the row with [`RowWriter::write_with`] and read with [`RowReader::read_with`]. An
 //! older release skips them, and a newer one that reads the row of an older release gets the
 //! defaults.
 
@@ -16,12 +16,12 @@ use super::SnapshotError;
 const ROW_BYTES_MAX: u32 = 64 << 20;
 
 /// Writes rows.
-pub(super) struct Rows<'a> {
+pub(super) struct RowWriter<'a> {
     out: &'a mut dyn Write,
     row: Vec<u8>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> RowWriter<'a> {
     pub(super) fn new(out: &'a mut dyn Write) -> Self {
         Self {
             out,
@@ -54,12 +54,12 @@ impl<'a> Rows<'a> {
 }
 
 /// Reads rows.
-pub(super) struct Input<'a> {
+pub(super) struct RowReader<'a> {
     input: &'a mut dyn Read,
     row: Vec<u8>,
 }
 
-impl<'a> Input<'a> {
+impl<'a> RowReader<'a> {
     pub(super) fn new(input: &'a mut dyn Read) -> Self {
         Self {
             input,

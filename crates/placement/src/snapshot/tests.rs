@@ -157,27 +157,27 @@ where
 {
     let (mut without_field, mut with_field, mut with_default) =
         (Vec::new(), Vec::new(), Vec::new());
-    Rows::new(&mut without_field).write(row).unwrap();
-    Rows::new(&mut with_field)
+    RowWriter::new(&mut without_field).write(row).unwrap();
+    RowWriter::new(&mut with_field)
         .write_with(row, &added())
         .unwrap();
-    Rows::new(&mut with_default)
+    RowWriter::new(&mut with_default)
         .write_with(row, &Added::default())
         .unwrap();
     assert_eq!(with_default, without_field, "{name}");
     let mut input = &without_field[..];
-    let (_, none): (T, Added) = Input::new(&mut input).read_with().unwrap();
+    let (_, none): (T, Added) = RowReader::new(&mut input).read_with().unwrap();
     assert_eq!(none, None, "{name}: a newer release reads an older row");
     let mut input = &with_field[..];
-    let (read, some): (T, Added) = Input::new(&mut input).read_with().unwrap();
+    let (read, some): (T, Added) = RowReader::new(&mut input).read_with().unwrap();
     assert_eq!(some, added(), "{name}: a newer release reads its own");
     let mut again = Vec::new();
-    Rows::new(&mut again).write(&read).unwrap();
+    RowWriter::new(&mut again).write(&read).unwrap();
     assert_eq!(again, without_field, "{name}");
     let mut input = &with_field[..];
-    let read: T = Input::new(&mut input).read().unwrap();
+    let read: T = RowReader::new(&mut input).read().unwrap();
     let mut again = Vec::new();
-    Rows::new(&mut again).write(&read).unwrap();
+    RowWriter::new(&mut again).write(&read).unwrap();
     assert_eq!(
         again, without_field,
         "{name}: an older release reads a newer row"
@@ -189,7 +189,7 @@ where
 fn a_field_can_be_added_to_every_kind_of_row() {
     let bytes = saved(&state());
     let mut input = &bytes[..];
-    let mut rows = Input::new(&mut input);
+    let mut rows = RowReader::new(&mut input);
     let mut kinds = BTreeSet::new();
     let header: Header = rows.read().unwrap();
     for _ in 0..header.classes + header.traits {

@@ -159,10 +159,10 @@ fn intent() -> impl Strategy<Value = Intent> {
             group,
             rules: rule
                 .into_iter()
-                .map(|(rule, with_group)| IntentRule {
+                .map(|(rule, includes_group)| IntentRule {
                     rule,
                     others: vec![consumer_uuid(0)],
-                    with_group,
+                    includes_group,
                 })
                 .collect(),
             candidates,

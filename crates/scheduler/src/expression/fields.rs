@@ -75,13 +75,13 @@ pub(super) const REQUEST_FIELDS: &[&str] = &[
 
 /// The values of `host` and `request`: one host and the request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scope<'a> {
+pub(super) struct Variables<'a> {
     hosts: &'a HostTable,
     slot: u32,
     request: &'a RequestSpec,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> Variables<'a> {
     pub(super) fn new(hosts: &'a HostTable, slot: u32, request: &'a RequestSpec) -> Self {
         Self {
             hosts,
@@ -123,7 +123,7 @@ impl<'a> Scope<'a> {
             clippy::cast_possible_truncation,
             reason = "counts of instances, far below 2^53"
         )]
-        let count = |number: usize| int(self.hosts.columns()[number].get(self.slot) as i64);
+        let count = |column: usize| int(self.hosts.columns()[column].get(self.slot) as i64);
         let amounts = self.hosts.amounts(self.slot);
         Some(match field {
             "io_ops" => count(column::IO_OPS),
@@ -168,7 +168,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-impl VariableResolver for Scope<'_> {
+impl VariableResolver for Variables<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         match variable.split_once('.')? {
             ("host", field) => self.host_field(self.hosts.get(self.slot)?, field),

@@ -94,14 +94,14 @@ fn passing(source: &str) -> Vec<u32> {
     (0..4).filter(|slot| filters.passes(*slot)).collect()
 }
 
-fn weights(source: &str) -> Vec<f64> {
+fn scores(source: &str) -> Vec<f64> {
     let (hosts, request) = (hosts(), request());
     let policy = policy(weigher(source));
     let compiled = policy.compile(&request, &hosts, Uuid::nil());
     compiled
         .expect("good request")
         .weighers
-        .weights(&[0, 1, 2, 3])
+        .scores(&[0, 1, 2, 3])
 }
 
 #[test]
@@ -133,18 +133,18 @@ fn filters_see_hosts_and_the_request() {
 
 #[test]
 fn weighers_give_numbers_and_zero_where_they_cannot_be_computed() {
-    assert_eq!(weights("host.io_ops"), [0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0]);
+    assert_eq!(scores("host.io_ops"), [0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0]);
     assert_eq!(
-        weights("-host.metrics['cpu.percent']"),
+        scores("-host.metrics['cpu.percent']"),
         [1.0, 2.0 / 3.0, 1.0 / 3.0, 0.0]
     );
     assert_eq!(
-        weights("double(host.stats.rank)"),
+        scores("double(host.stats.rank)"),
         [0.0, 1.0 / 3.0, 0.0, 1.0]
     );
-    assert_eq!(weights("host.io_ops > 1"), [0.0, 0.0, 1.0, 1.0]);
+    assert_eq!(scores("host.io_ops > 1"), [0.0, 0.0, 1.0, 1.0]);
     assert_eq!(
-        weights("host.ram_free_mb / (host.io_ops - 2)"),
+        scores("host.ram_free_mb / (host.io_ops - 2)"),
         [0.25, 0.0, 0.25, 1.0]
     );
 }
@@ -236,5 +236,5 @@ fn an_aggregate_overrides_the_multiplier_and_names_do_not_clash() {
     let compiled = policy
         .compile(&request, &hosts, Uuid::nil())
         .expect("good request");
-    assert_eq!(compiled.weighers.weights(&[0, 3]), [0.0, -2.0]);
+    assert_eq!(compiled.weighers.scores(&[0, 3]), [0.0, -2.0]);
 }

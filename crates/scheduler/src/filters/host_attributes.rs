@@ -98,12 +98,12 @@ pub(crate) fn of_platform(group: &PlatformGroup, name: &str) -> Option<Value> {
 pub(crate) fn of_host(hosts: &HostTable, slot: u32, name: &str) -> Option<Value> {
     let state = hosts.get(slot)?;
     let amounts = hosts.amounts(slot);
-    let integer = |number: usize| {
+    let integer = |column: usize| {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "counts of instances, far below 2^53"
         )]
-        let value = hosts.columns()[number].get(slot) as i64;
+        let value = hosts.columns()[column].get(slot) as i64;
         json!(value)
     };
     non_null(match name {

@@ -40,7 +40,7 @@ impl Amounts {
         self.vcpus_total as f64 * self.cpu_ratio - self.vcpus_used as f64
     }
 
-    /// Whether nothing is free of which there was less before.
+    /// Whether no free amount is larger than before.
     #[must_use]
     pub fn is_reduction_of(&self, before: &Self) -> bool {
         self.ram_free_mb <= before.ram_free_mb
@@ -52,12 +52,12 @@ impl Amounts {
     /// Reads the amounts of a host from the inventories of its root provider and all descendants.
     #[must_use]
     pub fn read(state: &State, root: ProviderId) -> Self {
-        Self::read_classes(state, root, &Classes::look_up(state))
+        Self::read_classes(state, root, &ResourceClasses::look_up(state))
     }
 
     /// As [`Self::read`], for callers that looked the resource classes up already.
     #[must_use]
-    pub(crate) fn read_classes(state: &State, root: ProviderId, classes: &Classes) -> Self {
+    pub(crate) fn read_classes(state: &State, root: ProviderId, classes: &ResourceClasses) -> Self {
         let mut amounts = Self::default();
         let Some(host) = state.provider(root) else {
             return amounts;
@@ -76,14 +76,14 @@ impl Amounts {
 /// The identifiers of the resource classes that amounts are read from; `None` for a class that does
 /// not exist.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Classes {
+pub(crate) struct ResourceClasses {
     vcpu: Option<ClassId>,
     pcpu: Option<ClassId>,
     memory_mb: Option<ClassId>,
     disk_gb: Option<ClassId>,
 }
 
-impl Classes {
+impl ResourceClasses {
     /// Looks the classes up in a state.
     pub(crate) fn look_up(state: &State) -> Self {
         Self {
@@ -101,7 +101,12 @@ fn is_device_class(name: &str) -> bool {
 }
 
 /// Adds the inventories of one provider.
-fn add_inventories(amounts: &mut Amounts, state: &State, classes: &Classes, provider: &Provider) {
+fn add_inventories(
+    amounts: &mut Amounts,
+    state: &State,
+    classes: &ResourceClasses,
+    provider: &Provider,
+) {
     for record in &provider.inventories {
         let class = Some(record.class);
         let total = i64::from(record.inventory.total);

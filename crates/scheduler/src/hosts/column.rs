@@ -26,7 +26,7 @@ pub const COUNT: usize = 9;
 /// What becomes of a column's value when its host loses free capacity, or when an instance is
 /// expected on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnLoss {
+pub enum OnCapacityLoss {
     /// The value falls or stays.
     Falls,
     /// The value rises or stays.
@@ -38,11 +38,11 @@ pub enum OnLoss {
 /// What becomes of a column's value when its host loses free capacity, or when an instance is
 /// expected on it.
 #[must_use]
-pub fn on_loss(column: usize) -> OnLoss {
+pub fn on_capacity_loss(column: usize) -> OnCapacityLoss {
     match column {
-        RAM_FREE_MB | CPUS_FREE | DISK_FREE_MB => OnLoss::Falls,
-        IO_OPS | INSTANCES | FEW_DEVICES => OnLoss::Rises,
-        _ => OnLoss::Stays,
+        RAM_FREE_MB | CPUS_FREE | DISK_FREE_MB => OnCapacityLoss::Falls,
+        IO_OPS | INSTANCES | FEW_DEVICES => OnCapacityLoss::Rises,
+        _ => OnCapacityLoss::Stays,
     }
 }
 

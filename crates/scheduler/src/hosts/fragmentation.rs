@@ -44,7 +44,7 @@ pub const WHOLE_DEVICE: u32 = 1000;
 /// The resolution of the forecast: the number of steps of a whole device.
 const STEPS: usize = 100;
 /// The number of shares in a step.
-const STEP: u32 = WHOLE_DEVICE / 100;
+const SHARES_PER_STEP: u32 = WHOLE_DEVICE / 100;
 /// The number of coming requests that each device is assumed to be offered. Measured on a
 /// production trace: 60 to 120 pack equally well, 40 and 200 pack worse by 0.05 and 0.3 percent of
 /// all devices.
@@ -178,17 +178,17 @@ impl DemandForecast {
     /// The forecast for these demands with their weights.
     #[must_use]
     pub fn new(demands: impl Iterator<Item = (Demand, f64)>) -> Self {
-        let mut by_steps = [0.0; STEPS + 1];
+        let mut weight_by_steps = [0.0; STEPS + 1];
         let (mut share, mut cpu, mut memory) = (0.0, 0.0, 0.0);
         for (demand, weight) in demands.filter(|(demand, _)| demand.total_share() > 0.0) {
-            let steps = demand.share.div_ceil(STEP) as usize;
-            by_steps[steps.min(STEPS)] += weight;
+            let steps = demand.share.div_ceil(SHARES_PER_STEP) as usize;
+            weight_by_steps[steps.min(STEPS)] += weight;
             share += weight * demand.total_share();
             cpu += weight * demand.cpu as f64;
             memory += weight * demand.memory as f64;
         }
-        let total_weight: f64 = by_steps.iter().sum();
-        let probabilities = by_steps
+        let total_weight: f64 = weight_by_steps.iter().sum();
+        let probabilities = weight_by_steps
             .iter()
             .enumerate()
             .filter(|(_, weight)| **weight > 0.0);
@@ -198,7 +198,7 @@ impl DemandForecast {
         let used_steps = expected_use(&probabilities);
         let mut expected_loss = [0.0; STEPS + 1];
         for (steps, loss) in expected_loss.iter_mut().enumerate() {
-            *loss = (steps as f64 - used_steps[steps]) * f64::from(STEP);
+            *loss = (steps as f64 - used_steps[steps]) * f64::from(SHARES_PER_STEP);
         }
         Self {
             expected_loss,
@@ -211,9 +211,9 @@ impl DemandForecast {
     #[must_use]
     #[inline]
     pub fn expected_loss(&self, free_share: u32) -> f64 {
-        let steps = (free_share.min(WHOLE_DEVICE) / STEP) as usize;
+        let steps = (free_share.min(WHOLE_DEVICE) / SHARES_PER_STEP) as usize;
         // What exceeds a whole number of steps counts as lost.
-        self.expected_loss[steps] + f64::from(free_share % STEP)
+        self.expected_loss[steps] + f64::from(free_share % SHARES_PER_STEP)
     }
 
     /// The free shares that stay unused for lack of CPUs or memory.
@@ -242,22 +242,22 @@ impl DemandForecast {
 
     /// The growth of the expected loss of a host's devices if a request takes the best of them;
     /// infinite if too few have enough free shares.
-    fn loss(&self, devices: &[u32], demand: &Demand) -> f64 {
+    fn loss_growth(&self, devices: &[u32], demand: &Demand) -> f64 {
         let device_count = demand.devices as usize;
-        let gradients = devices.iter().filter_map(|free_share| {
+        let growths = devices.iter().filter_map(|free_share| {
             let remainder = free_share.checked_sub(demand.share)?;
             Some(self.expected_loss(remainder) - self.expected_loss(*free_share))
         });
         match device_count {
             0 => 0.0,
-            1 => gradients.fold(f64::INFINITY, f64::min),
+            1 => growths.fold(f64::INFINITY, f64::min),
             _ => {
-                let mut gradients: SmallVec<[f64; 16]> = gradients.collect();
-                if gradients.len() < device_count {
+                let mut growths: SmallVec<[f64; 16]> = growths.collect();
+                if growths.len() < device_count {
                     return f64::INFINITY;
                 }
-                gradients.sort_unstable_by(f64::total_cmp);
-                gradients[..device_count].iter().sum()
+                growths.sort_unstable_by(f64::total_cmp);
+                growths[..device_count].iter().sum()
             }
         }
     }

@@ -72,7 +72,7 @@ impl FragmentationData {
         demand
     }
 
-    /// Records a request, and updates the cached losses of its class.
+    /// Records a request, and updates the cached growths of the loss for its class.
     pub(crate) fn record(&mut self, request: &RequestSpec) {
         let demand = self.demand(request);
         self.histogram.record(demand);
@@ -86,7 +86,7 @@ impl FragmentationData {
     }
 
     fn class_id(&mut self, state: &State) -> Option<ClassId> {
-        let structure = state.tree_changes().structure();
+        let structure = state.tree_changes().structure_version();
         let current = self.class_id.filter(|(version, _)| *version == structure);
         let (_, id) = current.unwrap_or_else(|| (structure, state.class_id(&self.class_name)));
         self.class_id = Some((structure, id));

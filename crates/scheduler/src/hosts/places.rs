@@ -116,7 +116,7 @@ impl Places {
     /// Reads the levels and distances from placement if they changed. Returns whether they did:
     /// every host then needs a call of [`Self::refresh_host`].
     pub(super) fn refresh_levels(&mut self, state: &State) -> bool {
-        let structure = state.tree_changes().structure();
+        let structure = state.tree_changes().structure_version();
         if self.structure == Some(structure) {
             return false;
         }

@@ -13,13 +13,21 @@ type Map<K, V> = HashMap<K, V, foldhash::quality::FixedState>;
 /// a value has a number, as long as any instance has it.
 #[derive(Clone, Debug, Default)]
 pub struct PropertyCounts {
+    /// By pair of a property and its value: the number of the pair.
     numbers: Map<(Box<str>, Box<str>), u32>,
     /// By number: the pair that has it.
     pairs: Vec<CountedPair>,
     /// The numbers that no pair has.
     free_numbers: Vec<u32>,
-    /// By slot: numbers of pairs with the number of instances, sorted by the former.
-    by_host: Vec<Vec<(u32, u32)>>,
+    /// By slot: the counts of the pairs that instances of the host have, by rising pair number.
+    by_host: Vec<Vec<PairCount>>,
+}
+
+/// How many instances of a host have a pair.
+#[derive(Clone, Copy, Debug)]
+struct PairCount {
+    pair_number: u32,
+    instance_count: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -73,8 +81,8 @@ impl PropertyCounts {
             .get(slot as usize)
             .map_or(&[][..], Vec::as_slice);
         counts
-            .binary_search_by_key(&number, |(number, _)| *number)
-            .map_or(0, |index| counts[index].1)
+            .binary_search_by_key(&number, |count| count.pair_number)
+            .map_or(0, |index| counts[index].instance_count)
     }
 
     /// Adds the properties of an instance, and returns their numbers.
@@ -106,9 +114,15 @@ impl PropertyCounts {
         }
         let counts = &mut self.by_host[index];
         for number in numbers {
-            match counts.binary_search_by_key(number, |(number, _)| *number) {
-                Ok(index) => counts[index].1 += 1,
-                Err(index) => counts.insert(index, (*number, 1)),
+            match counts.binary_search_by_key(number, |count| count.pair_number) {
+                Ok(index) => counts[index].instance_count += 1,
+                Err(index) => counts.insert(
+                    index,
+                    PairCount {
+                        pair_number: *number,
+                        instance_count: 1,
+                    },
+                ),
             }
         }
     }
@@ -119,9 +133,9 @@ impl PropertyCounts {
             return;
         };
         for number in numbers {
-            if let Ok(index) = counts.binary_search_by_key(number, |(number, _)| *number) {
-                counts[index].1 -= 1;
-                if counts[index].1 == 0 {
+            if let Ok(index) = counts.binary_search_by_key(number, |count| count.pair_number) {
+                counts[index].instance_count -= 1;
+                if counts[index].instance_count == 0 {
                     counts.remove(index);
                 }
             }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::config::{self, SchedulerConfig};
 use crate::hosts::aggregate::Aggregates;
-use crate::hosts::amounts::{Amounts, Classes};
+use crate::hosts::amounts::{Amounts, ResourceClasses};
 use crate::hosts::column::{self, Column};
 use crate::hosts::fragmentation_data::FragmentationData;
 use crate::hosts::places::Places;
@@ -46,7 +46,7 @@ pub struct DerivedConfig {
     /// The raw value of a host that lacks a metric.
     metric_unavailable: f64,
     /// Whether image properties of instances are counted.
-    image_properties: bool,
+    counts_image_properties: bool,
 }
 
 impl DerivedConfig {
@@ -57,7 +57,7 @@ impl DerivedConfig {
             down_after_us: i64::from(config.service_down_time_s) * 1_000_000,
             metrics: config::parse_ratios(&config.metrics.weight_setting).0,
             metric_unavailable: config.metrics.weight_of_unavailable,
-            image_properties: config.image_props_weight_multiplier != 0.0,
+            counts_image_properties: config.image_props_weight_multiplier != 0.0,
         }
     }
 }
@@ -101,11 +101,11 @@ pub struct HostTable {
     enabled: SlotSet,
     up: SlotSet,
     usable: SlotSet,
-    lacks_metric: SlotSet,
+    lacking_metrics: SlotSet,
     columns: Vec<Column>,
     amounts: Vec<Amounts>,
     aggregates: Aggregates,
-    properties: PropertyCounts,
+    property_counts: PropertyCounts,
     places: Places,
     /// The devices of hosts for the fragmentation weigher, if it is enabled.
     fragmentation_data: Option<FragmentationData>,
@@ -117,7 +117,7 @@ pub struct HostTable {
     /// The position in placement's tree change log up to which it was read; `None` at first.
     placement_position: Option<u64>,
     /// The identifiers of resource classes, with the version of placement's structure they are of.
-    classes: Option<(u64, Classes)>,
+    classes: Option<(u64, ResourceClasses)>,
     /// Changes since the last call of [`Self::drain_changes`].
     changes: Vec<HostChange>,
 }
@@ -141,11 +141,11 @@ impl HostTable {
             enabled: SlotSet::default(),
             up: SlotSet::default(),
             usable: SlotSet::default(),
-            lacks_metric: SlotSet::default(),
+            lacking_metrics: SlotSet::default(),
             columns: vec![Column::default(); column::COUNT],
             amounts: Vec::new(),
             aggregates: Aggregates::default(),
-            properties: PropertyCounts::default(),
+            property_counts: PropertyCounts::default(),
             places: Places::default(),
             fragmentation_data: (config.fragmentation_weight_multiplier != 0.0)
                 .then(|| FragmentationData::new(&config.fragmentation_device_class)),
@@ -191,7 +191,7 @@ impl HostTable {
     /// The hosts that lack one of the metrics that count.
     #[must_use]
     pub fn lacking_metrics(&self) -> &SlotSet {
-        &self.lacks_metric
+        &self.lacking_metrics
     }
 
     /// The state of the host in a slot.
@@ -275,8 +275,8 @@ impl HostTable {
 
     /// The number of instances of each host by image property.
     #[must_use]
-    pub fn properties(&self) -> &PropertyCounts {
-        &self.properties
+    pub fn property_counts(&self) -> &PropertyCounts {
+        &self.property_counts
     }
 
     /// The data of the fragmentation weigher, if it is enabled.
@@ -300,8 +300,8 @@ impl HostTable {
 
     /// Whether image properties of instances are counted.
     #[must_use]
-    pub fn counts_properties(&self) -> bool {
-        self.derived_config.image_properties
+    pub fn counts_image_properties(&self) -> bool {
+        self.derived_config.counts_image_properties
     }
 
     /// The time for which the table says whether hosts are up.
@@ -408,11 +408,10 @@ impl HostTable {
     /// amounts, aggregates.
     pub fn catch_up_with_placement(&mut self, state: &State) {
         let log = state.tree_changes();
-        let is_current = |(structure, _): &(u64, Classes)| *structure == log.structure();
-        let current = self.classes.filter(is_current);
-        let (_, classes) = *self
-            .classes
-            .insert(current.unwrap_or_else(|| (log.structure(), Classes::look_up(state))));
+        let structure = log.structure_version();
+        let current = self.classes.filter(|(version, _)| *version == structure);
+        let look_up = || (structure, ResourceClasses::look_up(state));
+        let (_, classes) = *self.classes.insert(current.unwrap_or_else(look_up));
         if self.places.refresh_levels(state) {
             for slot in self.slots.iter() {
                 self.places.refresh_host(state, ProviderId(slot));
@@ -450,7 +449,7 @@ impl HostTable {
     }
 
     /// Updates the host whose root provider changed.
-    fn refresh_tree(&mut self, state: &State, classes: &Classes, change: TreeChange) {
+    fn refresh_tree(&mut self, state: &State, classes: &ResourceClasses, change: TreeChange) {
         let (root, slot) = (change.root, change.root.0);
         if change.kind != ChangeKind::Anything && self.slots.contains(slot) {
             // The slot still belongs to the same provider: if it did not, the change would be of

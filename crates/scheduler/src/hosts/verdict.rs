@@ -26,8 +26,8 @@ pub enum Verdict<'a> {
     /// A predicate that has to be evaluated host by host.
     Each(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
     /// As [`Self::Each`], of a predicate that reads free amounts, counts of instances or the load.
-    /// What is kept of a class of requests does not follow all of their changes. So this one is
-    /// evaluated in each search, whatever its filter says of itself.
+    /// Cached results of a request class are not updated after every change of these, so this one
+    /// is evaluated in each search, even if its filter is once per request.
     EachByAmounts(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
 }
 
@@ -56,7 +56,7 @@ pub struct Partition<'a> {
     /// they are too many to merge.
     listed: Vec<&'a SlotSet>,
     /// Whether the listed parts are those that pass.
-    listed_pass: bool,
+    are_listed_passing: bool,
 }
 
 impl<'a> Partition<'a> {
@@ -83,8 +83,8 @@ impl<'a> Partition<'a> {
         if passing.is_empty() {
             return Verdict::None;
         }
-        let listed_pass = passing.len() <= failing.len();
-        let mut listed = if listed_pass { passing } else { failing };
+        let are_listed_passing = passing.len() <= failing.len();
+        let mut listed = if are_listed_passing { passing } else { failing };
         if listed.len() > SETS_MAX {
             listed.clear();
         }
@@ -92,7 +92,7 @@ impl<'a> Partition<'a> {
             part_of,
             passes,
             listed,
-            listed_pass,
+            are_listed_passing,
         })
     }
 
@@ -115,7 +115,11 @@ impl<'a> Partition<'a> {
             .listed
             .iter()
             .fold(0, |mask, set| mask | set.word(word));
-        if self.listed_pass { union } else { !union }
+        if self.are_listed_passing {
+            union
+        } else {
+            !union
+        }
     }
 }
 

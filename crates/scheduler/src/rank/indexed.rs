@@ -32,9 +32,9 @@ use crate::weighers::Term;
 
 mod block_search;
 mod bounds;
-mod candidates;
 mod changes;
 mod class_index;
+mod class_masks;
 mod feasibility_cache;
 mod fleet;
 mod range_end;

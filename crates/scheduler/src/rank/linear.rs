@@ -15,7 +15,7 @@ pub struct Linear<'r, 'a> {
     /// The weighers of the request.
     pub weighers: &'r CompiledWeighers<'a>,
     /// If set, only these hosts are considered.
-    pub candidates: Option<&'r SlotSet>,
+    pub listed: Option<&'r SlotSet>,
     /// If set, the contributions of the weighers to the scores are written here.
     pub weights: Option<&'r mut Weights>,
 }
@@ -26,7 +26,7 @@ impl Ranker for Linear<'_, '_> {
         let scales = self.weighers.scales(&slots);
         let scored = slots.iter().map(|slot| Ranked {
             slot: *slot,
-            score: scales.weight(*slot),
+            score: scales.score(*slot),
         });
         let mut ranked: Vec<Ranked> = scored.collect();
         ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.slot.cmp(&b.slot)));
@@ -57,14 +57,12 @@ impl Linear<'_, '_> {
     fn feasible<F: Feasibility>(&self, feasibility: &F) -> Vec<u32> {
         let mut slots = Vec::new();
         for block in 0..self.blocks {
-            let candidates = self
-                .candidates
-                .map_or(u64::MAX, |candidates| candidates.word(block));
-            if candidates == 0 {
+            let listed = self.listed.map_or(u64::MAX, |listed| listed.word(block));
+            if listed == 0 {
                 continue;
             }
             let class = feasibility.test_block_for_class(block);
-            let possible = candidates & class.possible();
+            let possible = listed & class.possible();
             for slot in bits(feasibility.filter_block_for_request(block, possible), block) {
                 let is_surely_feasible = class.feasible >> (slot % 64) & 1 == 1;
                 if (is_surely_feasible || feasibility.passes_exact_test_for_class(slot))

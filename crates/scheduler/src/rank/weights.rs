@@ -35,7 +35,7 @@ pub struct Weight {
     /// The name of the weigher.
     pub weigher: String,
     /// The host's raw value, clamped to the declared ends of the range.
-    pub number: f64,
+    pub raw_value: f64,
     /// The raw value normalised over the compared hosts, from 0 to 1.
     pub normalised: f64,
     /// The multiplier that applies to the host.
@@ -48,7 +48,7 @@ impl From<Share<'_>> for Weight {
     fn from(share: Share<'_>) -> Self {
         Self {
             weigher: share.weigher.to_owned(),
-            number: share.number,
+            raw_value: share.raw_value,
             normalised: share.normalised,
             multiplier: share.multiplier,
             share: share.share,

@@ -89,7 +89,7 @@ impl Scheduler {
         } else {
             CANDIDATES_TRIED_MAX.max(limit)
         };
-        let tried = search.of_host(host, tried_max);
+        let tried = search.candidates_of(host, tried_max);
         let Some(provider) = state.provider(host) else {
             return Vec::new();
         };

@@ -9,7 +9,7 @@ use placewright_placement::{
 use uuid::Uuid;
 
 use super::Scheduler;
-use super::rules::{of_group, of_topology};
+use super::rules::{hard_group_rules, hard_topology_rules};
 use super::scope::{Scope, SelectRefusal};
 use crate::hosts::state::InstanceReport;
 use crate::rank::indexed::SharedScores;
@@ -28,9 +28,9 @@ pub struct Capacity {
     /// The number of instances placed.
     pub count: usize,
     /// Whether the limit was reached and at least one more would fit.
-    pub is_cut: bool,
+    pub has_more: bool,
     /// The number of hosts that got at least one instance.
-    pub hosts: usize,
+    pub host_count: usize,
     /// The number of instances by cell.
     pub by_cell: BTreeMap<Uuid, usize>,
 }
@@ -82,7 +82,7 @@ impl Scheduler {
                 break;
             };
             if capacity.count == limit {
-                capacity.is_cut = true;
+                capacity.has_more = true;
                 break;
             }
             capacity.count += 1;
@@ -94,7 +94,7 @@ impl Scheduler {
                 *capacity.by_cell.entry(host.names.cell).or_default() += 1;
             }
         }
-        capacity.hosts = used_slots.len();
+        capacity.host_count = used_slots.len();
         Ok(capacity)
     }
 }
@@ -107,7 +107,7 @@ fn create_group(state: &mut State, request: &RequestSpec) {
     if state.group(group.uuid).is_none() {
         let command = Command::SetGroup {
             group: group.uuid,
-            rules: of_group(group),
+            rules: hard_group_rules(group),
         };
         execute(state, &command);
     }
@@ -158,7 +158,7 @@ impl Scheduler {
                 user: "what-if".to_owned(),
                 consumer_type: None,
                 group: request.instance_group.as_ref().map(|group| group.uuid),
-                rules: of_topology(request).collect(),
+                rules: hard_topology_rules(request).collect(),
                 candidates,
                 alongside: Vec::new(),
             };

@@ -28,7 +28,8 @@ use crate::weighers::Term;
 
 /// The minimum and maximum number of entries. In between, [`CLASSES_BYTES`] limits the memory of
 /// their indexes.
-const CLASSES: (usize, usize) = (512, 1_024);
+const CLASSES_MIN: usize = 512;
+const CLASSES_MAX: usize = 1_024;
 const CLASSES_BYTES: usize = 64 << 20;
 /// The memory of an index for each block of hosts: masks, and bounds of scores and of the ends of
 /// six ranges.
@@ -86,8 +87,8 @@ impl ClassEntry {
         entry
     }
 
-    /// Assigns the entry to another class. The results of trees and the indexes become invalid
-    /// because they are compared with the number.
+    /// Assigns the entry to another class. The results of trees and the indexes are not cleared:
+    /// they are stored with the number of their class, so they no longer count as valid.
     fn reset(&mut self, number: u64) {
         self.number = number;
         self.request = None;
@@ -147,7 +148,7 @@ struct OneOff {
     /// A ring buffer of prepared queries.
     prepared_queries: Vec<(QueryKey, Option<PreparedQuery>)>,
     /// The index of the query that is replaced next.
-    next: usize,
+    next_replaced: usize,
     /// The results of trees for the last query. It is kept so that its memory is reused, and for a
     /// repetition of the same search.
     trees: TreeResults,
@@ -176,19 +177,16 @@ impl OneOff {
             .iter()
             .position(|(other, _)| *other == key);
         let index = cached.unwrap_or_else(|| {
-            let index = self.next;
-            self.next = (index + 1) % ONE_OFF_QUERIES;
+            let index = self.next_replaced;
+            self.next_replaced = (index + 1) % ONE_OFF_QUERIES;
             match self.prepared_queries.get_mut(index) {
                 Some(old) => *old = (key, None),
                 None => self.prepared_queries.push((key, None)),
             }
             index
         });
-        (
-            &mut self.prepared_queries[index].1,
-            &mut self.trees,
-            &mut self.index,
-        )
+        let (_, prepared_query) = &mut self.prepared_queries[index];
+        (prepared_query, &mut self.trees, &mut self.index)
     }
 }
 
@@ -219,7 +217,7 @@ impl QueryCaches<'_> {
             return Ok(Some(search));
         }
         let search = HostSearch::new(state, query)?;
-        *self.prepared_query = search.as_ref().and_then(HostSearch::keep);
+        *self.prepared_query = search.as_ref().and_then(HostSearch::to_prepared_query);
         Ok(search)
     }
 }
@@ -421,5 +419,5 @@ impl ClassCache {
 fn classes_max(hosts: &HostTable) -> usize {
     let blocks = hosts.slot_count().div_ceil(BLOCK_HOSTS).max(1);
     let fitting_memory = CLASSES_BYTES / (blocks * INDEX_BYTES_PER_BLOCK);
-    fitting_memory.clamp(CLASSES.0, CLASSES.1)
+    fitting_memory.clamp(CLASSES_MIN, CLASSES_MAX)
 }

@@ -27,12 +27,12 @@ struct BoundRule {
 /// The hard rules of one request, bound to the present places of the other instances.
 #[derive(Debug, Default)]
 pub struct Rules {
-    bound: Vec<BoundRule>,
+    rules: Vec<BoundRule>,
 }
 
 /// The hard rules between the members of a server group.
 #[must_use]
-pub fn of_group(group: &ServerGroup) -> Vec<Rule> {
+pub fn hard_group_rules(group: &ServerGroup) -> Vec<Rule> {
     let relation = match group.policy {
         Some(GroupPolicy::Affinity) => Some(Relation::Same),
         Some(GroupPolicy::AntiAffinity) => {
@@ -49,7 +49,7 @@ pub fn of_group(group: &ServerGroup) -> Vec<Rule> {
 }
 
 /// The hard topology rules of a request, each with the instances that it compares with.
-pub fn of_topology(request: &RequestSpec) -> impl Iterator<Item = IntentRule> + '_ {
+pub fn hard_topology_rules(request: &RequestSpec) -> impl Iterator<Item = IntentRule> + '_ {
     request.topology_rules.iter().filter_map(|rule| {
         let group = request.instance_group.as_ref();
         let others: BTreeSet<Uuid> = if rule.to.is_empty() {
@@ -61,7 +61,7 @@ pub fn of_topology(request: &RequestSpec) -> impl Iterator<Item = IntentRule> + 
         Some(IntentRule {
             rule: hard_rule(rule)?,
             others: others.into_iter().map(ConsumerUuid::from_uuid).collect(),
-            with_group: rule.to.is_empty() && group.is_some(),
+            includes_group: rule.to.is_empty() && group.is_some(),
         })
     })
 }
@@ -126,7 +126,7 @@ impl Rules {
             };
             let mut hosts: Vec<ProviderId> = hosts;
             hosts.extend(placed.iter().map(|(_, host)| *host));
-            let requested_rules = || of_group(group);
+            let requested_rules = || hard_group_rules(group);
             for rule in stored.map_or_else(requested_rules, |stored| stored.rules.clone()) {
                 rules.add(state, &rule, &hosts);
             }
@@ -148,10 +148,10 @@ impl Rules {
             }
             others.retain(|other| *other != instance);
             let mut hosts: Vec<ProviderId> = state.hosts_of(&others).collect();
-            let with_group = rule.to.is_empty() && request.instance_group.is_some();
+            let includes_group = rule.to.is_empty() && request.instance_group.is_some();
             let compared = placed
                 .iter()
-                .filter(|(other, _)| with_group || others.binary_search(other).is_ok());
+                .filter(|(other, _)| includes_group || others.binary_search(other).is_ok());
             hosts.extend(compared.map(|(_, host)| *host));
             rules.add(state, &hard, &hosts);
         }
@@ -165,7 +165,7 @@ impl Rules {
             .map(|host| state.place(*host, &rule.scope))
             .collect();
         places.sort_unstable();
-        let mut bound = BoundRule {
+        let mut bound_rule = BoundRule {
             scope: rule.scope.clone(),
             allowed: None,
             full: Vec::new(),
@@ -182,18 +182,18 @@ impl Rules {
                     } else {
                         vec![]
                     };
-                    bound.allowed = Some(allowed);
+                    bound_rule.allowed = Some(allowed);
                 }
             }
             Relation::FewerThan(limit) => {
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
                 for run in places.chunk_by(|a, b| a == b) {
                     if run.len() >= limit {
-                        bound.full.extend(run[0]);
+                        bound_rule.full.extend(run[0]);
                     }
                 }
                 if limit == 0 {
-                    bound.allowed = Some(Vec::new());
+                    bound_rule.allowed = Some(Vec::new());
                 }
             }
             Relation::Spread(skew) => {
@@ -202,23 +202,23 @@ impl Rules {
                 let minimum = state.emptiest_place_count(&places, &rule.scope);
                 for run in places.chunk_by(|a, b| a == b) {
                     if run.len() >= skew.saturating_add(minimum) {
-                        bound.full.push(run[0]);
+                        bound_rule.full.push(run[0]);
                     }
                 }
                 // With a skew of 0 no place is allowed: one more instance makes any place exceed
                 // the minimum.
                 if skew == 0 {
-                    bound.allowed = Some(Vec::new());
+                    bound_rule.allowed = Some(Vec::new());
                 }
             }
         }
-        self.bound.push(bound);
+        self.rules.push(bound_rule);
     }
 
     /// The hosts in the only places that a rule allows; `None` if no rule lists allowed places.
     #[must_use]
     pub fn listed_hosts(&self, state: &State) -> Option<SlotSet> {
-        let allowed = self.bound.iter().find_map(|bound| bound.allowed.as_ref())?;
+        let allowed = self.rules.iter().find_map(|rule| rule.allowed.as_ref())?;
         let mut hosts = SlotSet::default();
         for place in allowed {
             match place {
@@ -238,19 +238,19 @@ impl Rules {
     /// The hosts of a mask that satisfy all rules at host scope. `word` is the index of the mask:
     /// its slots begin at `64 * word`.
     #[must_use]
-    pub fn word(&self, word: usize, mask: u64) -> u64 {
+    pub fn satisfying_host_rules(&self, word: usize, mask: u64) -> u64 {
         let base = u32::try_from(word * 64).unwrap_or(u32::MAX);
         let host_rules = self
-            .bound
+            .rules
             .iter()
-            .filter(|bound| bound.scope == RuleScope::Host);
-        host_rules.fold(mask, |mask, bound| mask & bound.host_word(base))
+            .filter(|rule| rule.scope == RuleScope::Host);
+        host_rules.fold(mask, |mask, rule| mask & rule.host_word(base))
     }
 
-    /// The hosts of a mask that satisfy all rules. `word` is as in [`Self::word`].
+    /// The hosts of a mask that satisfy all rules. `word` is as in [`Self::satisfying_host_rules`].
     #[must_use]
     pub fn satisfying(&self, state: &State, word: usize, mask: u64) -> u64 {
-        let slots = bits(self.word(word, mask), word);
+        let slots = bits(self.satisfying_host_rules(word, mask), word);
         let satisfying = slots.filter(|slot| self.level_rules_allow(state, ProviderId(*slot)));
         satisfying.fold(0, |mask, slot| mask | 1 << (slot % 64))
     }
@@ -259,10 +259,10 @@ impl Rules {
     #[must_use]
     pub fn level_rules_allow(&self, state: &State, host: ProviderId) -> bool {
         let mut level_rules = self
-            .bound
+            .rules
             .iter()
-            .filter(|bound| bound.scope != RuleScope::Host);
-        level_rules.all(|bound| bound.allows(state.place(host, &bound.scope)))
+            .filter(|rule| rule.scope != RuleScope::Host);
+        level_rules.all(|rule| rule.allows(state.place(host, &rule.scope)))
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn best(
         query,
         trees: RefCell::new(caches.trees),
     };
-    let (blocks, count) = (search.words(), context.scope.count);
+    let (blocks, count) = (search.word_count(), context.scope.count);
     let is_indexed = matches!(method, RankingMethod::Indexed) && listed.is_none();
     let terms = is_indexed.then(|| context.compiled.weighers.terms());
     if let Some(terms) = terms.flatten() {
@@ -65,7 +65,7 @@ pub(super) fn best(
     let mut ranker = Linear {
         blocks,
         weighers: &context.compiled.weighers,
-        candidates: listed,
+        listed,
         weights: match method {
             RankingMethod::Indexed => None,
             RankingMethod::Linear(weights) => weights.as_deref_mut(),

@@ -9,7 +9,7 @@ use super::rules::Rules;
 use super::scope::Scope;
 use super::tree_results::TreeResults;
 use crate::hosts::table::HostTable;
-use crate::policy::CompiledPolicy;
+use crate::policy::{CompiledPolicy, FilterKind};
 use crate::rank::feasibility::{BlockFeasibility, Feasibility};
 use crate::translate::prepare::Prepared;
 
@@ -46,7 +46,8 @@ impl<'a> RequestContext<'a> {
         // them.
         let has_rules = !prepared.translation.rules.is_empty();
         Self {
-            class_needs_exact_test: has_rules || compiled.filters.needs_predicate(true),
+            class_needs_exact_test: has_rules
+                || compiled.filters.needs_predicate(FilterKind::OncePerRequest),
             state,
             hosts,
             compiled,
@@ -105,7 +106,8 @@ impl Feasibility for SearchContext<'_, '_> {
     }
 
     fn passes_exact_test_for_class(&self, slot: u32) -> bool {
-        if !self.request.compiled.filters.passes_predicates(slot, true) {
+        let filters = &self.request.compiled.filters;
+        if !filters.passes_predicates(slot, FilterKind::OncePerRequest) {
             return false;
         }
         let host = ProviderId(slot);
@@ -126,7 +128,8 @@ impl Feasibility for SearchContext<'_, '_> {
     }
 
     fn filter_block_for_request(&self, block: usize, mut mask: u64) -> u64 {
-        mask &= self.request.compiled.filters.word(block, false);
+        let filters = &self.request.compiled.filters;
+        mask &= filters.word(block, FilterKind::EachSearch);
         for cell in &self.request.scope.excluded_cells {
             let hosts = self.request.hosts.of_cell(*cell);
             mask &= !hosts.map_or(0, |hosts| hosts.word(block));
@@ -136,14 +139,18 @@ impl Feasibility for SearchContext<'_, '_> {
                 mask &= !(1 << (slot % 64));
             }
         }
-        self.request.rules.word(block, mask)
+        self.request.rules.satisfying_host_rules(block, mask)
     }
 
     fn passes_exact_test_for_request(&self, slot: u32) -> bool {
         self.request
             .rules
             .level_rules_allow(self.request.state, ProviderId(slot))
-            && self.request.compiled.filters.passes_predicates(slot, false)
+            && self
+                .request
+                .compiled
+                .filters
+                .passes_predicates(slot, FilterKind::EachSearch)
     }
 }
 
@@ -151,7 +158,8 @@ impl SearchContext<'_, '_> {
     /// The hosts of a block that are in the cell of the search, and pass the masks of the filters
     /// that are once per request.
     fn passing_class_filters(&self, block: usize) -> u64 {
-        let mask = self.request.compiled.filters.word(block, true);
+        let filters = &self.request.compiled.filters;
+        let mask = filters.word(block, FilterKind::OncePerRequest);
         match self.request.scope.cell {
             None => mask,
             Some(cell) => {
@@ -172,7 +180,7 @@ impl SearchContext<'_, '_> {
             .all(|rule| rule.admits_host(self.request.state, host))
             && self
                 .search
-                .of_host(host, CANDIDATES_TRIED_MAX)
+                .candidates_of(host, CANDIDATES_TRIED_MAX)
                 .iter()
                 .any(|candidate| {
                     let mut rules = rules.iter();

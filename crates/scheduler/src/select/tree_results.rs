@@ -3,7 +3,8 @@
 use placewright_placement::{HostSearch, ProviderId, State};
 
 /// The minimum and maximum number of entries.
-const ENTRIES: (usize, usize) = (64, 1 << 14);
+const ENTRIES_MIN: usize = 64;
+const ENTRIES_MAX: usize = 1 << 14;
 
 /// Identifies the query to which a result belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +29,12 @@ impl StateVersion {
         let log = state.tree_changes();
         // Changes of sharing providers only matter to queries that may use them.
         let sharing = if search.takes_shared() {
-            log.sharing() + 1
+            log.sharing_version() + 1
         } else {
             0
         };
         Self {
-            structure: log.structure(),
+            structure: log.structure_version(),
             sharing,
         }
     }
@@ -55,13 +56,13 @@ struct Entry {
     generation: u32,
     /// The lowest bit is the result. The other bits are the position of the tree's last change for
     /// which it is valid.
-    result: u64,
+    position_and_result: u64,
 }
 
 const NO_ENTRY: Entry = Entry {
     root: u32::MAX,
     generation: 0,
-    result: 0,
+    position_and_result: 0,
 };
 
 impl TreeResults {
@@ -87,19 +88,21 @@ impl TreeResults {
         if self.entries.is_empty() {
             // Twice as many entries as trees, so that collisions are few.
             let count = (state.parents().len() * 2).next_power_of_two();
-            self.entries = vec![NO_ENTRY; count.clamp(ENTRIES.0, ENTRIES.1)];
+            self.entries = vec![NO_ENTRY; count.clamp(ENTRIES_MIN, ENTRIES_MAX)];
         }
-        let position = state.tree_changes().last(root);
+        let position = state.tree_changes().last_change(root);
         let generation = self.generation;
         let entry = self.entry(root);
-        if (entry.root, entry.generation, entry.result >> 1) != (root.0, generation, position) {
+        if (entry.root, entry.generation, entry.position_and_result >> 1)
+            != (root.0, generation, position)
+        {
             *entry = Entry {
                 root: root.0,
                 generation,
-                result: position << 1 | u64::from(test()),
+                position_and_result: position << 1 | u64::from(test()),
             };
         }
-        entry.result & 1 == 1
+        entry.position_and_result & 1 == 1
     }
 
     fn entry(&mut self, root: ProviderId) -> &mut Entry {

@@ -112,6 +112,7 @@ impl GuestRequirements<'_> {
             ));
         }
         if !is_locked {
+            // Only for the refusals of invalid memory encryption.
             self.memory_encryption()?;
         }
         Ok(is_locked)

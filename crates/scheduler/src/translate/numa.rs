@@ -52,6 +52,7 @@ pub fn guest_topology(
     let policies = Policies::new(requirements)?;
     let cell_count = cell_count(requirements)?;
     let page_size = requirements.page_size()?;
+    // Only for its refusals.
     requirements.locked_memory()?;
     let has_dedicated = matches!(policies.cpu, Some(CpuPolicy::Dedicated | CpuPolicy::Mixed));
     let has_cells = cell_count.is_some()
@@ -375,6 +376,7 @@ fn equal_cells(
         }
     }
     let cpus_per_cell = flavor.vcpus / count;
+    // Only for its refusal of too many processors.
     requirements.guest_cpus()?;
     let cells = (0..count).map(|cell| {
         let first_cpu = cell * cpus_per_cell;

@@ -21,6 +21,14 @@ use crate::translate::machine::Tpm;
 use crate::translate::numa::GuestTopology;
 use crate::translate::resource_request::ResourceRequest;
 
+/// The resource class of which dedicated processors are requested.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum DedicatedCpuClass {
+    Pcpu,
+    /// As in the fallback query, for hosts that report no PCPU.
+    Vcpu,
+}
+
 /// The input of the steps.
 pub(super) struct Input<'a> {
     pub(super) spec: &'a RequestSpec,
@@ -60,11 +68,10 @@ pub(super) fn extra_groups(
     Ok(extra_groups)
 }
 
-/// Builds the resource request. `uses_pcpu` says whether dedicated processors are requested as
-/// PCPU; `grouped_cells` has the guest's NUMA cells if each becomes a group.
+/// Builds the resource request. `grouped_cells` has the guest's NUMA cells if each becomes a group.
 pub(super) fn build(
     input: &Input<'_>,
-    uses_pcpu: bool,
+    dedicated_cpu_class: DedicatedCpuClass,
     grouped_cells: Option<&GuestTopology>,
     warnings: &mut Vec<Warning>,
 ) -> Result<ResourceRequest, BadRequest> {
@@ -86,7 +93,7 @@ pub(super) fn build(
         request.group("").require(name);
     }
     let explicit = grouped_cells.map(|_| request.merged_resources());
-    if uses_pcpu {
+    if dedicated_cpu_class == DedicatedCpuClass::Pcpu {
         add_dedicated_cpus(&requirements, &mut request)?;
     }
     for extra in &input.extra_groups.groups {

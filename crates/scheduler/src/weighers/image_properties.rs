@@ -22,11 +22,11 @@ pub(super) const WEIGHER: Weigher = Weigher {
         if counted.is_empty() {
             return Ok(RawValues::Constant(0.0));
         }
-        let properties = context.hosts.properties();
+        let counts = context.hosts.property_counts();
         Ok(RawValues::Each(Box::new(move |slot| {
             let products = counted
                 .iter()
-                .map(|(pair, ratio)| ratio * f64::from(properties.count(slot, *pair)));
+                .map(|(pair, ratio)| ratio * f64::from(counts.count(slot, *pair)));
             products.sum()
         })))
     },
@@ -38,7 +38,7 @@ fn pairs_with_ratios(context: &Context<'_>) -> Vec<(u32, f64)> {
     let Some(image) = context.request.image.as_ref() else {
         return Vec::new();
     };
-    if !context.hosts.counts_properties() {
+    if !context.hosts.counts_image_properties() {
         return Vec::new();
     }
     let (ratios, _) = config::parse_ratios(&context.config.image_props_weight_setting);
@@ -52,7 +52,7 @@ fn pairs_with_ratios(context: &Context<'_>) -> Vec<(u32, f64)> {
     };
     let properties = counted_properties(&image.properties).into_iter();
     let numbered = properties.filter_map(|(name, value)| {
-        let pair = context.hosts.properties().pair_number(name, &value)?;
+        let pair = context.hosts.property_counts().pair_number(name, &value)?;
         Some((pair, ratio_of(name)))
     });
     numbered.filter(|(_, ratio)| *ratio != 0.0).collect()

@@ -19,12 +19,12 @@ impl Term {
     /// Clamps a raw value to the declared ends.
     #[inline]
     pub(crate) fn clamp(&self, raw: f64) -> f64 {
-        let (low, high) = self.bounds();
+        let (low, high) = self.declared_ends();
         smaller(larger(raw, low), high)
     }
 
     /// The declared ends of the range; for an end that is not declared, the most extreme number.
-    pub(crate) fn bounds(&self) -> (f64, f64) {
+    pub(crate) fn declared_ends(&self) -> (f64, f64) {
         (self.low.unwrap_or(f64::MIN), self.high.unwrap_or(f64::MAX))
     }
 }

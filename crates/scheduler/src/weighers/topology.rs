@@ -52,19 +52,19 @@ enum RuleValues<'a> {
         /// `None` if each host is a place of its own.
         level: Option<&'a LevelPlaces>,
         /// By place: its value, for the places that have any of the other instances.
-        of_used: BTreeMap<u32, f64>,
+        values_of_occupied: BTreeMap<u32, f64>,
         /// The value of all other places.
-        of_unused: f64,
+        value_of_empty: f64,
     },
     /// A host's value depends on its mean distance from the other instances.
     ByDistance {
         places: &'a Places,
         /// By host: the number of other instances on it.
-        hosts: BTreeMap<u32, u32>,
+        counts_by_host: BTreeMap<u32, u32>,
         /// By place path: the number of other instances on hosts with it.
-        paths: BTreeMap<PlacePath, u32>,
+        counts_by_path: BTreeMap<PlacePath, u32>,
         /// The number of other instances.
-        count: u32,
+        total: u32,
         /// Whether near hosts are better than far ones.
         prefers_near: bool,
     },
@@ -73,32 +73,32 @@ enum RuleValues<'a> {
 impl<'a> BoundSoftRule<'a> {
     /// Binds a rule; `None` if it cannot influence the ranking.
     fn bind(context: &Context<'a>, rule: &TopologyRule) -> Option<Self> {
-        let hosts = hosts_of_others(context, rule);
+        let counts_by_host = counts_of_others(context, rule);
         let places = context.hosts.places();
-        let count = hosts.values().sum();
+        let total = counts_by_host.values().sum();
         let values = match rule.level.as_deref() {
-            None if count == 0 => return None,
+            None if total == 0 => return None,
             None => {
-                let mut paths = BTreeMap::new();
-                for (host, count) in &hosts {
-                    *paths.entry(places.place_path(*host)).or_default() += count;
+                let mut counts_by_path = BTreeMap::new();
+                for (host, count) in &counts_by_host {
+                    *counts_by_path.entry(places.place_path(*host)).or_default() += count;
                 }
                 RuleValues::ByDistance {
                     places,
-                    hosts,
-                    paths,
-                    count,
+                    counts_by_host,
+                    counts_by_path,
+                    total,
                     prefers_near: rule.relation == TopologyRelation::Near,
                 }
             }
             Some(HOST_LEVEL) => {
                 let host_count = context.hosts.slots().len();
-                values_by_place(None, rule.relation, hosts, host_count)
+                values_by_place(None, rule.relation, counts_by_host, host_count)
             }
             Some(name) => {
                 let level = places.level(name)?;
                 let mut counts = BTreeMap::new();
-                for (host, count) in hosts {
+                for (host, count) in counts_by_host {
                     let place = level.place_of(host);
                     if place != NO_PLACE {
                         *counts.entry(place).or_default() += count;
@@ -142,11 +142,11 @@ fn values_by_place(
         // Rules about distances have no level.
         TopologyRelation::Near | TopologyRelation::Far => 0.0,
     };
-    let of_used = counts.iter().map(|(place, count)| (*place, value(*count)));
+    let values_of_occupied = counts.iter().map(|(place, count)| (*place, value(*count)));
     RuleValues::ByPlace {
         level,
-        of_used: of_used.collect(),
-        of_unused: value(0),
+        values_of_occupied: values_of_occupied.collect(),
+        value_of_empty: value(0),
     }
 }
 
@@ -156,33 +156,36 @@ impl RuleValues<'_> {
         match self {
             Self::ByPlace {
                 level,
-                of_used,
-                of_unused,
+                values_of_occupied,
+                value_of_empty,
             } => {
                 let place = level.map_or(slot, |level| level.place_of(slot));
                 if level.is_some() && place == NO_PLACE {
                     return 0.0;
                 }
-                of_used.get(&place).copied().unwrap_or(*of_unused)
+                values_of_occupied
+                    .get(&place)
+                    .copied()
+                    .unwrap_or(*value_of_empty)
             }
             Self::ByDistance {
                 places,
-                hosts,
-                paths,
-                count,
+                counts_by_host,
+                counts_by_path,
+                total,
                 prefers_near,
             } => {
                 let host_path = places.place_path(slot);
                 let distance_sum = |(path, count): (&PlacePath, &u32)| {
                     f64::from(places.distance(&host_path, path)) * f64::from(*count)
                 };
-                let mut sum: f64 = paths.iter().map(distance_sum).sum();
+                let mut sum: f64 = counts_by_path.iter().map(distance_sum).sum();
                 // Instances on the host itself are at distance 0.
-                if let Some(count_here) = hosts.get(&slot) {
+                if let Some(count_here) = counts_by_host.get(&slot) {
                     sum -=
                         f64::from(places.distance(&host_path, &host_path)) * f64::from(*count_here);
                 }
-                let mean_distance = sum / f64::from(*count);
+                let mean_distance = sum / f64::from(*total);
                 let farness = mean_distance / f64::from(places.distance_max().max(1));
                 if *prefers_near {
                     1.0 - farness
@@ -195,7 +198,7 @@ impl RuleValues<'_> {
 }
 
 /// By host: the number of instances on it that a rule compares with.
-fn hosts_of_others(context: &Context<'_>, rule: &TopologyRule) -> BTreeMap<u32, u32> {
+fn counts_of_others(context: &Context<'_>, rule: &TopologyRule) -> BTreeMap<u32, u32> {
     let mut others: BTreeSet<Uuid> = rule.to.clone();
     if others.is_empty() {
         others.extend(&context.request.siblings);
@@ -205,11 +208,11 @@ fn hosts_of_others(context: &Context<'_>, rule: &TopologyRule) -> BTreeMap<u32, 
         }
     }
     others.remove(&context.instance);
-    let mut hosts = BTreeMap::new();
+    let mut counts_by_host = BTreeMap::new();
     for other in others {
         for slot in context.hosts.hosts_of(other) {
-            *hosts.entry(*slot).or_default() += 1;
+            *counts_by_host.entry(*slot).or_default() += 1;
         }
     }
-    hosts
+    counts_by_host
 }

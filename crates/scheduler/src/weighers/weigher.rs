@@ -66,7 +66,7 @@ impl fmt::Debug for RawValues<'_> {
 
 /// A weigher compiled for one request.
 #[derive(Debug)]
-pub struct Compiled<'a> {
+pub struct CompiledWeigher<'a> {
     /// The name of the weigher.
     pub name: &'a str,
     /// The multiplier where no aggregate overrides it, negated if the weigher is subtracted.
@@ -81,7 +81,7 @@ pub struct Compiled<'a> {
     pub raw: RawValues<'a>,
 }
 
-impl<'a> Compiled<'a> {
+impl<'a> CompiledWeigher<'a> {
     /// Compiles a weigher for a request; `None` if it cannot influence the ranking.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl<'a> Compiled<'a> {
     /// A host's raw value, clamped to the declared ends.
     #[must_use]
     #[inline]
-    pub fn number(&self, hosts: &HostTable, slot: u32) -> f64 {
+    pub fn raw_value(&self, hosts: &HostTable, slot: u32) -> f64 {
         let number = match &self.raw {
             RawValues::Constant(number) => *number,
             RawValues::Column(column) => hosts.columns()[*column].get(slot),
@@ -190,20 +190,20 @@ impl<'a> Compiled<'a> {
     /// The scale of the weigher over some hosts.
     #[must_use]
     pub fn scale(&self, hosts: &HostTable, slots: &[u32]) -> Scale {
-        let numbers = || slots.iter().map(|slot| self.number(hosts, *slot));
+        let raw_values = || slots.iter().map(|slot| self.raw_value(hosts, *slot));
         let high = self.high.unwrap_or_else(|| {
-            numbers().fold(f64::NEG_INFINITY, |maximum, number| {
+            raw_values().fold(f64::NEG_INFINITY, |maximum, number| {
                 if number > maximum { number } else { maximum }
             })
         });
         let low = self.low.unwrap_or_else(|| {
-            numbers().fold(f64::INFINITY, |minimum, number| {
+            raw_values().fold(f64::INFINITY, |minimum, number| {
                 if number < minimum { number } else { minimum }
             })
         });
         Scale {
             low,
-            range: if low == high { None } else { Some(high - low) },
+            width: if low == high { None } else { Some(high - low) },
         }
     }
 }
@@ -213,15 +213,16 @@ impl<'a> Compiled<'a> {
 pub struct Scale {
     low: f64,
     /// The width of the range; `None` if all values are equal.
-    range: Option<f64>,
+    width: Option<f64>,
 }
 
 impl Scale {
     /// Maps a raw value to the range 0 to 1.
     #[must_use]
     #[inline]
-    pub fn normalise(&self, number: f64) -> f64 {
-        self.range.map_or(0.0, |range| (number - self.low) / range)
+    pub fn normalise(&self, raw_value: f64) -> f64 {
+        self.width
+            .map_or(0.0, |width| (raw_value - self.low) / width)
     }
 }
 
@@ -229,19 +230,19 @@ impl Scale {
 #[derive(Debug)]
 pub struct CompiledWeighers<'a> {
     hosts: &'a HostTable,
-    weighers: Vec<Compiled<'a>>,
+    weighers: Vec<CompiledWeigher<'a>>,
 }
 
 impl<'a> CompiledWeighers<'a> {
     /// Compiled weighers with the host table from which they read.
     #[must_use]
-    pub fn new(hosts: &'a HostTable, weighers: Vec<Compiled<'a>>) -> Self {
+    pub fn new(hosts: &'a HostTable, weighers: Vec<CompiledWeigher<'a>>) -> Self {
         Self { hosts, weighers }
     }
 
     /// The weighers that can influence the ranking, in the order in which their shares are added.
     #[must_use]
-    pub fn weighers(&self) -> &[Compiled<'a>] {
+    pub fn weighers(&self) -> &[CompiledWeigher<'a>] {
         &self.weighers
     }
 
@@ -265,7 +266,7 @@ impl<'a> CompiledWeighers<'a> {
     /// The scales of all weighers over some hosts. A single host is not weighed: its score is 0.
     #[must_use]
     pub fn scales(&self, slots: &[u32]) -> Scales<'_, 'a> {
-        let scale = |weigher: &Compiled<'a>| weigher.scale(self.hosts, slots);
+        let scale = |weigher: &CompiledWeigher<'a>| weigher.scale(self.hosts, slots);
         let are_weighed = slots.len() > 1;
         Scales {
             weighers: self,
@@ -275,9 +276,9 @@ impl<'a> CompiledWeighers<'a> {
 
     /// The scores of some hosts that are compared with each other, in the order given.
     #[must_use]
-    pub fn weights(&self, slots: &[u32]) -> Vec<f64> {
+    pub fn scores(&self, slots: &[u32]) -> Vec<f64> {
         let scales = self.scales(slots);
-        slots.iter().map(|slot| scales.weight(*slot)).collect()
+        slots.iter().map(|slot| scales.score(*slot)).collect()
     }
 }
 
@@ -291,7 +292,7 @@ pub struct Scales<'w, 'a> {
 impl Scales<'_, '_> {
     /// The score of one of the compared hosts.
     #[must_use]
-    pub fn weight(&self, slot: u32) -> f64 {
+    pub fn score(&self, slot: u32) -> f64 {
         self.shares(slot).fold(0.0, |sum, share| sum + share.share)
     }
 
@@ -300,12 +301,12 @@ impl Scales<'_, '_> {
         let scales = self.scales.as_deref().unwrap_or_default();
         let weighers = self.weighers.weighers.iter().zip(scales);
         weighers.map(move |(weigher, scale)| {
-            let number = weigher.number(self.weighers.hosts, slot);
+            let raw_value = weigher.raw_value(self.weighers.hosts, slot);
             let multiplier = weigher.multiplier_of(slot);
-            let normalised = scale.normalise(number);
+            let normalised = scale.normalise(raw_value);
             Share {
                 weigher: weigher.name,
-                number,
+                raw_value,
                 normalised,
                 multiplier,
                 share: multiplier * normalised,
@@ -320,7 +321,7 @@ pub struct Share<'a> {
     /// The name of the weigher.
     pub weigher: &'a str,
     /// The host's raw value, clamped to the declared ends.
-    pub number: f64,
+    pub raw_value: f64,
     /// The raw value normalised over the compared hosts, from 0 to 1.
     pub normalised: f64,
     /// The multiplier that applies to the host.
@@ -330,10 +331,10 @@ pub struct Share<'a> {
 }
 
 /// Sorts hosts by score, the highest first; equal scores stay in the order given. Returns indexes
-/// into `weights`.
+/// into `scores`.
 #[must_use]
-pub fn rank(weights: &[f64]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..weights.len()).collect();
-    order.sort_by(|a, b| weights[*b].total_cmp(&weights[*a]));
+pub fn rank(scores: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
     order
 }

@@ -37,7 +37,9 @@ impl Audit {
                     .entry((allocation.provider, class))
                     .or_default() += i64::from(allocation.amount);
             }
-            let group = consumer.placing.and_then(|placing| placing.group);
+            let group = consumer
+                .host_assignment
+                .and_then(|assignment| assignment.group);
             let group = group.and_then(|group| state.group_by_id(group));
             let first_allocation = consumer.allocations.first();
             let provider = first_allocation

@@ -10,13 +10,13 @@ use smallvec::SmallVec;
 
 use super::{Demand, DemandForecast, DeviceChoice, FreeCapacity};
 
-/// The number of changes that the change log holds at least. The losses of a class that is further
+/// The number of changes that the change log holds at least. The growths of a class that is further
 /// behind are computed anew.
-const LOGGED_CHANGES: usize = 4_096;
+const LOGGED_CHANGES_MIN: usize = 4_096;
 /// The maximum number of demand classes that are cached.
 const CLASSES_MAX: usize = 256;
 
-/// The free capacity of hosts, and the cached losses.
+/// The free capacity of hosts, and by how much the requests of each demand class make the loss grow.
 #[derive(Clone, Debug, Default)]
 pub struct LossCache {
     hosts: Vec<Host>,
@@ -52,23 +52,23 @@ impl Host {
     }
 }
 
-/// The cached losses for requests of the same number of devices and the same share.
+/// The cached growths of the loss by requests of the same number of devices and the same share.
 #[derive(Clone, Debug)]
 struct DemandClass {
-    /// The version of the forecast that the losses were computed with.
+    /// The version of the forecast that the growths were computed with.
     forecast_version: u64,
-    /// The position in the change log up to which the losses are valid.
+    /// The position in the change log up to which the growths are valid.
     position: u64,
     /// By host: the growth of the expected loss of its devices; infinite where too few have enough
     /// free shares.
-    losses: Vec<f64>,
+    loss_growths: Vec<f64>,
 }
 
 /// The growth of the fragmentation of hosts by one request.
 #[derive(Clone, Copy, Debug)]
 pub struct FragmentationGradients<'a> {
     loss_cache: &'a LossCache,
-    losses: &'a [f64],
+    loss_growths: &'a [f64],
     demand: Demand,
 }
 
@@ -77,16 +77,16 @@ impl FragmentationGradients<'_> {
     #[must_use]
     #[inline]
     pub fn growth(&self, host: u32) -> Option<f64> {
-        let loss = *self.losses.get(host as usize)?;
+        let loss_growth = *self.loss_growths.get(host as usize)?;
         let host = self.loss_cache.hosts.get(host as usize)?;
-        if loss == f64::INFINITY {
+        if loss_growth == f64::INFINITY {
             return None;
         }
         let cpu = host.cpu.checked_sub(self.demand.cpu)?;
         let memory = host.memory.checked_sub(self.demand.memory)?;
         let share = host.share - self.demand.total_share();
         let after = self.loss_cache.forecast.stranded(cpu, memory, share);
-        Some(loss + after - host.stranded)
+        Some(loss_growth + after - host.stranded)
     }
 }
 
@@ -108,9 +108,9 @@ impl LossCache {
             stranded: self.forecast.stranded(free.cpu, free.memory, share),
             devices: free.devices.into(),
         };
-        if self.changed_hosts.len() >= 2 * LOGGED_CHANGES {
-            self.changed_hosts.drain(..LOGGED_CHANGES);
-            self.dropped_changes += LOGGED_CHANGES as u64;
+        if self.changed_hosts.len() >= 2 * LOGGED_CHANGES_MIN {
+            self.changed_hosts.drain(..LOGGED_CHANGES_MIN);
+            self.dropped_changes += LOGGED_CHANGES_MIN as u64;
         }
         self.changed_hosts.push(host);
     }
@@ -137,7 +137,7 @@ impl LossCache {
         self.forecast.choose_devices(&host.free(), demand)
     }
 
-    /// Updates the cached losses of a request's class.
+    /// Updates the cached growths of a request's class.
     pub fn update(&mut self, demand: &Demand) {
         let key = (demand.devices, demand.share);
         if !self.classes.contains_key(&key) && self.classes.len() >= CLASSES_MAX {
@@ -153,23 +153,23 @@ impl LossCache {
         let class = self.classes.entry(key).or_insert_with(|| DemandClass {
             forecast_version: u64::MAX,
             position: 0,
-            losses: Vec::new(),
+            loss_growths: Vec::new(),
         });
         let first_missed = class.position.checked_sub(self.dropped_changes);
         let first_missed = first_missed.and_then(|first_missed| usize::try_from(first_missed).ok());
         let has_forecast = class.forecast_version == self.forecast_version;
         let (hosts, forecast) = (&self.hosts, &self.forecast);
-        let loss = |host: &Host| forecast.loss(&host.devices, demand);
-        class.losses.resize(hosts.len(), f64::INFINITY);
+        let loss_growth = |host: &Host| forecast.loss_growth(&host.devices, demand);
+        class.loss_growths.resize(hosts.len(), f64::INFINITY);
         match first_missed.filter(|_| has_forecast) {
             Some(first_missed) => {
                 for host in &self.changed_hosts[first_missed..] {
-                    class.losses[*host as usize] = loss(&hosts[*host as usize]);
+                    class.loss_growths[*host as usize] = loss_growth(&hosts[*host as usize]);
                 }
             }
             None => {
-                for (cached_loss, host) in class.losses.iter_mut().zip(hosts) {
-                    *cached_loss = loss(host);
+                for (cached_growth, host) in class.loss_growths.iter_mut().zip(hosts) {
+                    *cached_growth = loss_growth(host);
                 }
             }
         }
@@ -186,7 +186,7 @@ impl LossCache {
         let is_current = class.forecast_version == self.forecast_version && class.position == end;
         is_current.then_some(FragmentationGradients {
             loss_cache: self,
-            losses: &class.losses,
+            loss_growths: &class.loss_growths,
             demand,
         })
     }

@@ -16,7 +16,7 @@ impl HostTable {
         if !state.instances.contains_key(&instance.uuid) {
             self.put_instance(Some(slot), &mut state, instance, true);
         }
-        self.put_back(Some(slot), state, ChangeKind::LessRoom);
+        self.put_back(Some(slot), state, ChangeKind::CapacityLoss);
     }
 
     /// Removes a pending instance whose claim was released before the agent reported it.
@@ -28,6 +28,6 @@ impl HostTable {
         if counted.is_some_and(|instance| instance.is_pending) {
             self.take_instance(Some(slot), &mut state, instance);
         }
-        self.put_back(Some(slot), state, ChangeKind::Room);
+        self.put_back(Some(slot), state, ChangeKind::CapacityChange);
     }
 }

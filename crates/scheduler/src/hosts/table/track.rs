@@ -138,10 +138,11 @@ impl HostTable {
         is_pending: bool,
     ) {
         self.take_instance(slot, state, report.uuid);
-        let properties = if self.derived_config.image_properties {
+        let properties = if self.derived_config.counts_image_properties {
             let canonical = ImageProperties::new(report.image_properties.clone());
             // Invalid properties are dropped: no request has them.
-            self.properties.add_instance(&canonical.unwrap_or_default())
+            self.property_counts
+                .add_instance(&canonical.unwrap_or_default())
         } else {
             Box::default()
         };
@@ -165,7 +166,7 @@ impl HostTable {
             self.unindex_instance(slot, uuid, &instance);
         }
         state.pending -= u32::from(instance.is_pending);
-        self.properties.remove_instance(&instance.properties);
+        self.property_counts.remove_instance(&instance.properties);
     }
 
     fn index_instance(&mut self, slot: u32, uuid: Uuid, instance: &HostInstance) {
@@ -173,7 +174,7 @@ impl HostTable {
         if let Some(group) = instance.group {
             self.by_group.entry(group).or_default().insert(uuid);
         }
-        self.properties.add_to_host(slot, &instance.properties);
+        self.property_counts.add_to_host(slot, &instance.properties);
     }
 
     fn unindex_instance(&mut self, slot: u32, uuid: Uuid, instance: &HostInstance) {
@@ -192,7 +193,8 @@ impl HostTable {
                 self.by_group.remove(&group);
             }
         }
-        self.properties.remove_from_host(slot, &instance.properties);
+        self.property_counts
+            .remove_from_host(slot, &instance.properties);
     }
 
     /// Binds a host to a slot.
@@ -234,13 +236,13 @@ impl HostTable {
             &mut self.enabled,
             &mut self.up,
             &mut self.usable,
-            &mut self.lacks_metric,
+            &mut self.lacking_metrics,
         ];
         for set in sets {
             set.remove(slot);
         }
-        for values in &mut self.columns {
-            values.set(slot, 0.0);
+        for column in &mut self.columns {
+            column.set(slot, 0.0);
         }
         self.amounts[slot as usize] = Amounts::default();
         self.changes.push(HostChange::anything(slot));
@@ -250,7 +252,7 @@ impl HostTable {
     /// Drops the state of a host without a slot, and its counts of image properties.
     pub(super) fn drop_state(&mut self, state: &HostState) {
         for instance in state.instances.values() {
-            self.properties.remove_instance(&instance.properties);
+            self.property_counts.remove_instance(&instance.properties);
         }
     }
 
@@ -261,7 +263,7 @@ impl HostTable {
 
     /// Sets the amounts of a host from which capacity was taken.
     pub fn set_reduced_amounts(&mut self, slot: u32, amounts: Amounts) {
-        self.change_amounts(slot, amounts, ChangeKind::LessRoom);
+        self.change_amounts(slot, amounts, ChangeKind::CapacityLoss);
     }
 
     /// Sets the amounts of a host after a change of some kind, and records the change.
@@ -274,7 +276,7 @@ impl HostTable {
         // than had been expected.
         let gains = !amounts.is_reduction_of(&self.amounts[index]);
         let kind = if gains {
-            kind.max(ChangeKind::Room)
+            kind.max(ChangeKind::CapacityChange)
         } else {
             kind
         };
@@ -314,7 +316,7 @@ impl HostTable {
         }
         let is_enabled = state.disabled.is_none();
         self.enabled.set(slot, is_enabled);
-        self.lacks_metric.set(slot, lacks_metric);
+        self.lacking_metrics.set(slot, lacks_metric);
         self.refresh_up(slot);
         self.changes.push(HostChange { slot, kind });
     }
@@ -337,8 +339,8 @@ impl HostTable {
         if is_up != was_up {
             self.changes.push(HostChange::anything(slot));
         }
-        let is_watched = self.with_liveness_check.contains(slot);
-        if is_up && !is_watched {
+        let has_check = self.with_liveness_check.contains(slot);
+        if is_up && !has_check {
             self.with_liveness_check.insert(slot);
             self.liveness_checks.push(Reverse((due, slot)));
         }
@@ -351,12 +353,12 @@ impl DerivedConfig {
     ///
     /// If a missing metric has a ratio other than 0, `metric_unavailable` replaces the sum.
     fn weighted_metrics(&self, state: &HostState) -> (f64, bool) {
-        let (mut sum, mut lacks, mut is_unavailable) = (0.0, false, false);
+        let (mut sum, mut lacks_metric, mut is_unavailable) = (0.0, false, false);
         for (name, ratio) in &self.metrics {
             if let Some(value) = state.metric(name) {
                 sum += value * ratio;
             } else {
-                lacks = true;
+                lacks_metric = true;
                 is_unavailable |= *ratio != 0.0;
             }
         }
@@ -365,7 +367,7 @@ impl DerivedConfig {
         } else {
             sum
         };
-        (value, lacks)
+        (value, lacks_metric)
     }
 }
 
@@ -384,12 +386,12 @@ impl HostTable {
 /// The kind of change that an update of a host's soft state is.
 pub(super) fn kind_of(update: &HostUpdate) -> ChangeKind {
     match update {
-        // These change nothing but the load and the instances. Whatever a filter reads of them, it
-        // is evaluated in each search.
+        // These change nothing but the load and the instances. Filters that read those are
+        // evaluated in each search, so no cached result of a request class depends on them.
         HostUpdate::Load(_)
         | HostUpdate::InstanceCame(..)
         | HostUpdate::InstanceWent(..)
-        | HostUpdate::Alive => ChangeKind::Room,
+        | HostUpdate::Alive => ChangeKind::CapacityChange,
         _ => ChangeKind::Anything,
     }
 }

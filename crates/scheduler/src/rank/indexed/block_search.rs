@@ -10,9 +10,9 @@ use crate::block::{self, smaller};
 #[derive(Debug, Default)]
 pub(super) struct BlockSearch {
     /// By block: its bound, valid where its group is open.
-    bounds: Vec<f64>,
+    block_bounds: Vec<f64>,
     /// By group: its bound. In an open group, it is the largest bound of its blocks.
-    groups: Vec<f64>,
+    group_bounds: Vec<f64>,
     /// By group: whether it is open.
     is_open: Vec<bool>,
     /// By block: the hosts that the search has finished; non-zero only in open groups.
@@ -29,13 +29,13 @@ impl BlockSearch {
             .filter(|(is_open, _)| **is_open)
             .for_each(|(_, finished)| finished.fill(0));
         self.finished.resize(of_class.len(), 0);
-        let pairs = of_class.groups().iter().zip(shared.groups());
-        self.groups.clear();
-        self.groups
+        let pairs = of_class.by_group().iter().zip(shared.by_group());
+        self.group_bounds.clear();
+        self.group_bounds
             .extend(pairs.map(|(class_bound, shared_bound)| smaller(*class_bound, *shared_bound)));
         self.is_open.clear();
-        self.is_open.resize(self.groups.len(), false);
-        self.bounds.resize(of_class.len(), f64::NEG_INFINITY);
+        self.is_open.resize(self.group_bounds.len(), false);
+        self.block_bounds.resize(of_class.len(), f64::NEG_INFINITY);
     }
 
     /// The block with the largest bound, the first of equals, with its bound; `None` if no block
@@ -43,14 +43,14 @@ impl BlockSearch {
     /// group is opened.
     pub(super) fn next(&mut self, of_class: &mut Bounds, shared: &Bounds) -> Option<(usize, f64)> {
         loop {
-            let largest = block::max(&self.groups);
+            let largest = block::max(&self.group_bounds);
             if largest == f64::NEG_INFINITY {
                 return None;
             }
-            let group = block::position(&self.groups, largest)?;
+            let group = block::position(&self.group_bounds, largest)?;
             let start = group * GROUP_BLOCKS;
-            let end = self.bounds.len().min(start + GROUP_BLOCKS);
-            let bounds = &mut self.bounds[start..end];
+            let end = self.block_bounds.len().min(start + GROUP_BLOCKS);
+            let bounds = &mut self.block_bounds[start..end];
             if self.is_open[group] {
                 let block = start + block::position(bounds, largest)?;
                 return Some((block, largest));
@@ -60,7 +60,7 @@ impl BlockSearch {
             for (bound, (class_bound, shared_bound)) in bounds.iter_mut().zip(pairs) {
                 *bound = smaller(*class_bound, *shared_bound);
             }
-            self.groups[group] = block::max(bounds);
+            self.group_bounds[group] = block::max(bounds);
             self.is_open[group] = true;
         }
     }
@@ -77,9 +77,9 @@ impl BlockSearch {
 
     /// Sets the bound of the block that [`Self::next`] yielded.
     pub(super) fn set(&mut self, block: usize, bound: f64) {
-        self.bounds[block] = bound;
+        self.block_bounds[block] = bound;
         let group = block / GROUP_BLOCKS;
-        let end = self.bounds.len().min((group + 1) * GROUP_BLOCKS);
-        self.groups[group] = block::max(&self.bounds[group * GROUP_BLOCKS..end]);
+        let end = self.block_bounds.len().min((group + 1) * GROUP_BLOCKS);
+        self.group_bounds[group] = block::max(&self.block_bounds[group * GROUP_BLOCKS..end]);
     }
 }

@@ -10,53 +10,53 @@ pub(super) const GROUP_BLOCKS: usize = 16;
 /// blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bounds {
-    blocks: Vec<f64>,
-    groups: Vec<f64>,
+    by_block: Vec<f64>,
+    by_group: Vec<f64>,
 }
 
 impl Bounds {
     /// Sets the number of blocks and gives all the same bound.
     pub(super) fn reset(&mut self, blocks: usize, bound: f64) {
-        self.blocks.clear();
-        self.blocks.resize(blocks, bound);
-        self.groups.clear();
-        self.groups.resize(blocks.div_ceil(GROUP_BLOCKS), bound);
+        self.by_block.clear();
+        self.by_block.resize(blocks, bound);
+        self.by_group.clear();
+        self.by_group.resize(blocks.div_ceil(GROUP_BLOCKS), bound);
     }
 
     /// Sets the bounds of all blocks and groups.
     pub(super) fn fill(&mut self, bound: f64) {
-        self.blocks.fill(bound);
-        self.groups.fill(bound);
+        self.by_block.fill(bound);
+        self.by_group.fill(bound);
     }
 
     /// The number of blocks.
     pub(super) fn len(&self) -> usize {
-        self.blocks.len()
+        self.by_block.len()
     }
 
     /// The bounds by block.
-    pub(super) fn blocks(&self) -> &[f64] {
-        &self.blocks
+    pub(super) fn by_block(&self) -> &[f64] {
+        &self.by_block
     }
 
     /// The bounds by group.
-    pub(super) fn groups(&self) -> &[f64] {
-        &self.groups
+    pub(super) fn by_group(&self) -> &[f64] {
+        &self.by_group
     }
 
     /// The bounds of the blocks of a group.
     pub(super) fn of_group(&self, group: usize) -> &[f64] {
         let start = group * GROUP_BLOCKS;
-        let end = self.blocks.len().min(start + GROUP_BLOCKS);
-        &self.blocks[start..end]
+        let end = self.by_block.len().min(start + GROUP_BLOCKS);
+        &self.by_block[start..end]
     }
 
     /// Raises the bounds of a block and its group to at least this value.
     #[inline]
     pub(super) fn raise(&mut self, block: usize, bound: f64) {
-        if bound > self.blocks[block] {
-            self.blocks[block] = bound;
-            let group = &mut self.groups[block / GROUP_BLOCKS];
+        if bound > self.by_block[block] {
+            self.by_block[block] = bound;
+            let group = &mut self.by_group[block / GROUP_BLOCKS];
             *group = larger(*group, bound);
         }
     }
@@ -65,28 +65,28 @@ impl Bounds {
     /// [`Self::tighten`].
     #[inline]
     pub(super) fn lower(&mut self, block: usize, bound: f64) {
-        self.blocks[block] = bound;
+        self.by_block[block] = bound;
     }
 
     /// Sets the bound of a block and tightens its group.
     pub(super) fn set(&mut self, block: usize, bound: f64) {
-        let previous = std::mem::replace(&mut self.blocks[block], bound);
+        let previous = std::mem::replace(&mut self.by_block[block], bound);
         let group = block / GROUP_BLOCKS;
-        if bound >= self.groups[group] {
-            self.groups[group] = bound;
-        } else if previous >= self.groups[group] {
+        if bound >= self.by_group[group] {
+            self.by_group[group] = bound;
+        } else if previous >= self.by_group[group] {
             self.tighten(group);
         }
     }
 
     /// Sets the bound of a group to the largest of its blocks.
     pub(super) fn tighten(&mut self, group: usize) {
-        self.groups[group] = block::max(self.of_group(group));
+        self.by_group[group] = block::max(self.of_group(group));
     }
 
     /// Changes the bounds of all blocks, then tightens all groups.
     pub(super) fn change(&mut self, change: impl FnOnce(&mut [f64])) {
-        change(&mut self.blocks);
-        (0..self.groups.len()).for_each(|group| self.tighten(group));
+        change(&mut self.by_block);
+        (0..self.by_group.len()).for_each(|group| self.tighten(group));
     }
 }

@@ -5,7 +5,7 @@ use placewright_placement::tree_changes::ChangeKind;
 use crate::hosts::table::HostChange;
 
 /// The number of changes that the log holds at least. A reader that is further behind starts over.
-const LOGGED_CHANGES: usize = 1 << 16;
+const LOGGED_CHANGES_MIN: usize = 1 << 16;
 
 /// The changed hosts in order; a host can occur several times.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl ChangeLog {
     pub fn append(&mut self, changes: impl Iterator<Item = HostChange>) {
         for change in changes {
             self.all.changes.push(change);
-            if change.kind != ChangeKind::LessRoom {
+            if change.kind != ChangeKind::CapacityLoss {
                 self.capacity_gains.changes.push(change);
             }
         }
@@ -76,8 +76,8 @@ struct BoundedLog {
 impl BoundedLog {
     /// Drops the oldest changes if there are too many.
     fn trim(&mut self) {
-        if self.changes.len() > 2 * LOGGED_CHANGES {
-            let dropped = self.changes.len() - LOGGED_CHANGES;
+        if self.changes.len() > 2 * LOGGED_CHANGES_MIN {
+            let dropped = self.changes.len() - LOGGED_CHANGES_MIN;
             self.changes.drain(..dropped);
             self.first += dropped as u64;
         }

@@ -4,8 +4,8 @@ use placewright_placement::tree_changes::ChangeKind;
 
 use super::block_search::BlockSearch;
 use super::bounds::Bounds;
-use super::candidates::Candidates;
 use super::changes::Position;
+use super::class_masks::ClassMasks;
 use super::feasibility_cache::{FeasibilityCache, slot_of};
 use super::fleet::Fleet;
 use super::range_end::{RangeEnd, Side};
@@ -27,7 +27,7 @@ const ROUNDING: f64 = 1e-12;
 /// bound of its block.
 #[derive(Debug, Default)]
 pub struct ClassIndex {
-    candidates: Candidates,
+    masks: ClassMasks,
     /// The scales for which `bounds` are valid.
     scales: PerTerm<Scale>,
     /// By block: an upper bound of the scores of the hosts that may be feasible.
@@ -51,11 +51,11 @@ impl ClassIndex {
 
     /// Clears the index. Equivalent to [`Self::new`], but reuses the memory.
     pub fn reset(&mut self, terms: &[Term], blocks: usize, fleet: &Fleet<'_>) {
-        for words in [&mut self.candidates.eligible, &mut self.candidates.feasible] {
+        for words in [&mut self.masks.eligible, &mut self.masks.feasible] {
             words.clear();
             words.resize(blocks, u64::MAX);
         }
-        self.candidates.narrows_eligible = true;
+        self.masks.narrows_eligible = true;
         self.scales.clear();
         self.bounds.reset(blocks, f64::INFINITY);
         self.masks_position = fleet.log.end();
@@ -67,7 +67,7 @@ impl ClassIndex {
     /// skipped.
     pub fn reset_for_one_off(&mut self, terms: &[Term], blocks: usize, fleet: &Fleet<'_>) {
         self.reset(terms, blocks, fleet);
-        self.candidates.narrows_eligible = false;
+        self.masks.narrows_eligible = false;
     }
 
     /// Updates the masks from the change log. Returns false if that is impossible, because the log
@@ -79,9 +79,9 @@ impl ClassIndex {
         let Some(changes) = fleet.log.since(self.masks_position).filter(has_same_size) else {
             return false;
         };
-        let Candidates {
+        let ClassMasks {
             eligible, feasible, ..
-        } = &mut self.candidates;
+        } = &mut self.masks;
         for change in changes.capacity_gains {
             let (block, bit) = (change.slot as usize / BLOCK_HOSTS, change.slot % 64);
             if block >= blocks {
@@ -120,7 +120,7 @@ impl ClassIndex {
         {
             let scores = table.block(block);
             let finished = search.finished(block);
-            let remaining = self.candidates.feasible[block] & !finished;
+            let remaining = self.masks.feasible[block] & !finished;
             let best_score = block::masked_max(scores, remaining);
             if best_score < bound {
                 if finished == 0 {
@@ -133,7 +133,7 @@ impl ClassIndex {
             // block are not needed.
             let bit = (block::at_least(scores, best_score) & remaining).trailing_zeros() as usize;
             if !feasibility_cache.is_feasible_for_class(block, bit) {
-                self.candidates.remove(block, bit, &mut feasibility_cache);
+                self.masks.remove(block, bit, &mut feasibility_cache);
                 continue;
             }
             let mut finished_now = 1 << bit;
@@ -171,7 +171,7 @@ impl ClassIndex {
         };
         for change in changes {
             let (block, bit) = (change.slot as usize / BLOCK_HOSTS, change.slot % 64);
-            let is_feasible = self.candidates.feasible[block] >> bit & 1 == 1;
+            let is_feasible = self.masks.feasible[block] >> bit & 1 == 1;
             let score = table.block(block)[bit as usize];
             // Branch-free, as in [`RangeEnd::catch_up`].
             let score = if is_feasible {
@@ -203,7 +203,7 @@ impl ClassIndex {
                 rounding_slack += ROUNDING * scores.terms()[index].multiplier.abs();
                 let growth = new.factor - old.factor;
                 if growth > 0.0 {
-                    let maxima = scores.block_extremes(index, Side::High).blocks();
+                    let maxima = scores.block_extremes(index, Side::High).by_block();
                     for (bound, maximum) in bounds.iter_mut().zip(maxima) {
                         *bound += growth * larger(maximum - new.low, 0.0);
                     }
@@ -233,7 +233,7 @@ impl ClassIndex {
                 let range_search = RangeSearch {
                     scores,
                     fleet,
-                    candidates: &mut self.candidates,
+                    masks: &mut self.masks,
                 };
                 range_search.find(end, feasibility_cache, search)
             }),

@@ -4,12 +4,12 @@ use super::bounds::Bounds;
 use super::changes::{Changes, Position};
 use super::fleet::Fleet;
 use crate::block::{self, BLOCK_HOSTS, larger};
-use crate::hosts::column::{OnLoss, on_loss};
+use crate::hosts::column::{OnCapacityLoss, on_capacity_loss};
 use crate::hosts::table::HostChange;
 use crate::weighers::Term;
 
 /// From this number of changes for each block on, starting over is cheaper than applying each.
-const CHANGES_MAX: usize = 16;
+const CHANGES_PER_BLOCK_MAX: usize = 16;
 
 /// One of the two ends of a term's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +46,20 @@ impl Side {
 
 impl Term {
     /// Whether a loss of free capacity can move a host towards this end of the range.
-    pub(super) fn moves_out_on_loss(&self, side: Side) -> bool {
-        match on_loss(self.column) {
-            OnLoss::Falls => side == Side::Low,
-            OnLoss::Rises => side == Side::High,
-            OnLoss::Stays => false,
+    pub(super) fn moves_out_on_capacity_loss(&self, side: Side) -> bool {
+        match on_capacity_loss(self.column) {
+            OnCapacityLoss::Falls => side == Side::Low,
+            OnCapacityLoss::Rises => side == Side::High,
+            OnCapacityLoss::Stays => false,
         }
     }
 
     /// Whether a loss of free capacity can never raise the term's share of the score.
     pub(super) fn is_monotone_in_capacity(&self) -> bool {
-        match on_loss(self.column) {
-            OnLoss::Falls => self.multiplier >= 0.0,
-            OnLoss::Rises => self.multiplier <= 0.0,
-            OnLoss::Stays => true,
+        match on_capacity_loss(self.column) {
+            OnCapacityLoss::Falls => self.multiplier >= 0.0,
+            OnCapacityLoss::Rises => self.multiplier <= 0.0,
+            OnCapacityLoss::Stays => true,
         }
     }
 
@@ -79,7 +79,7 @@ impl Term {
 
 /// A host at the end of a range.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extremum {
+pub(super) struct ExtremeHost {
     pub(super) slot: u32,
     /// Its value, mapped by [`Side::outwardness`].
     pub(super) outwardness: f64,
@@ -95,9 +95,9 @@ pub(super) struct RangeEnd {
     /// By block: an upper bound of the outwardness of its possibly feasible hosts.
     pub(super) bounds: Bounds,
     /// The host that was last found at this end.
-    pub(super) extremum: Option<Extremum>,
+    pub(super) extreme_host: Option<ExtremeHost>,
     /// The position in the change log up to which the bounds are valid. It is not advanced while
-    /// the extremum is the extreme of the whole fleet, because the bounds are not needed then.
+    /// that host is the extreme of the whole fleet, because the bounds are not needed then.
     position: Position,
 }
 
@@ -121,12 +121,12 @@ impl RangeEnd {
                         term: index,
                         side,
                         bounds: Bounds::default(),
-                        extremum: None,
+                        extreme_host: None,
                         position,
                     });
                 }
                 let end = &mut ends[count];
-                (end.term, end.side, end.extremum) = (index, side, None);
+                (end.term, end.side, end.extreme_host) = (index, side, None);
                 end.position = position;
                 end.bounds.reset(blocks, f64::INFINITY);
                 count += 1;
@@ -140,16 +140,23 @@ impl RangeEnd {
         let changes = fleet.log.since(self.position);
         self.position = fleet.log.end();
         // At most ends, a host cannot become the extreme by losing capacity.
-        let needs_losses = term.moves_out_on_loss(self.side);
+        let needs_capacity_losses = term.moves_out_on_capacity_loss(self.side);
         let changes = changes.map(
             |Changes {
                  all,
                  capacity_gains,
-             }| { if needs_losses { all } else { capacity_gains } },
+             }| {
+                if needs_capacity_losses {
+                    all
+                } else {
+                    capacity_gains
+                }
+            },
         );
-        let are_few = |changes: &&[HostChange]| changes.len() < CHANGES_MAX * feasible.len();
+        let are_few =
+            |changes: &&[HostChange]| changes.len() < CHANGES_PER_BLOCK_MAX * feasible.len();
         let Some(changes) = changes.filter(are_few) else {
-            self.extremum = None;
+            self.extreme_host = None;
             self.bounds.fill(f64::INFINITY);
             return;
         };
@@ -169,10 +176,12 @@ impl RangeEnd {
             farthest = larger(farthest, outwardness);
             self.bounds.raise(block, outwardness);
         }
-        let stays = |extremum: &Extremum| {
-            let current = self.side.outwardness(term.clamp(column.get(extremum.slot)));
-            current == extremum.outwardness && farthest <= current
+        let stays = |extreme_host: &ExtremeHost| {
+            let current = self
+                .side
+                .outwardness(term.clamp(column.get(extreme_host.slot)));
+            current == extreme_host.outwardness && farthest <= current
         };
-        self.extremum = self.extremum.filter(stays);
+        self.extreme_host = self.extreme_host.filter(stays);
     }
 }

@@ -1,19 +1,28 @@
 //! The search for the end of a term's range, and for a host at it.
 
 use super::block_search::BlockSearch;
-use super::candidates::Candidates;
+use super::class_masks::ClassMasks;
 use super::feasibility_cache::{FeasibilityCache, slot_of};
 use super::fleet::Fleet;
-use super::range_end::{Extremum, RangeEnd};
+use super::range_end::{ExtremeHost, RangeEnd};
 use super::scores::ScoreCache;
 use crate::block::BLOCK_HOSTS;
 use crate::rank::feasibility::Feasibility;
+
+/// The conditions that a host has to satisfy to be at an end of a range.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Conditions {
+    /// Those of the request class.
+    OfClass,
+    /// Those of the request class and of the single request.
+    All,
+}
 
 /// A search for one end of a range.
 pub(super) struct RangeSearch<'a> {
     pub(super) scores: &'a ScoreCache,
     pub(super) fleet: &'a Fleet<'a>,
-    pub(super) candidates: &'a mut Candidates,
+    pub(super) masks: &'a mut ClassMasks,
 }
 
 impl RangeSearch<'_> {
@@ -27,61 +36,64 @@ impl RangeSearch<'_> {
         feasibility_cache: &mut FeasibilityCache<'_, F>,
         search: &mut BlockSearch,
     ) -> f64 {
-        let block_and_bit = |extremum: &Extremum| {
-            let bit = extremum.slot as usize % BLOCK_HOSTS;
-            (extremum.slot as usize / BLOCK_HOSTS, bit)
+        let block_and_bit = |extreme_host: &ExtremeHost| {
+            let bit = extreme_host.slot as usize % BLOCK_HOSTS;
+            (extreme_host.slot as usize / BLOCK_HOSTS, bit)
         };
         let term = &self.scores.terms()[end.term];
-        if let Some(extremum) = &mut end.extremum {
-            let raw = self.fleet.columns[term.column].get(extremum.slot);
+        if let Some(extreme_host) = &mut end.extreme_host {
+            let raw = self.fleet.columns[term.column].get(extreme_host.slot);
             let outwardness = end.side.outwardness(term.clamp(raw));
-            let (block, bit) = block_and_bit(extremum);
+            let (block, bit) = block_and_bit(extreme_host);
             if outwardness >= self.scores.fleet_extreme(end.term, end.side)
                 && feasibility_cache.is_feasible_for_class(block, bit)
                 && feasibility_cache.is_feasible_for_request(block, bit)
             {
-                extremum.outwardness = outwardness;
+                extreme_host.outwardness = outwardness;
                 return end.side.outwardness(outwardness);
             }
         }
-        end.catch_up(&self.candidates.feasible, term, self.fleet);
-        let for_class = end.extremum.filter(|extremum| {
-            let (block, bit) = block_and_bit(extremum);
+        end.catch_up(&self.masks.feasible, term, self.fleet);
+        let for_class = end.extreme_host.filter(|extreme_host| {
+            let (block, bit) = block_and_bit(extreme_host);
             feasibility_cache.is_feasible_for_class(block, bit)
         });
-        let for_class = for_class.or_else(|| self.extremum(end, false, feasibility_cache, search));
-        end.extremum = for_class;
-        let for_request = for_class.filter(|extremum| {
-            let (block, bit) = block_and_bit(extremum);
+        let for_class = for_class
+            .or_else(|| self.extreme_host(end, Conditions::OfClass, feasibility_cache, search));
+        end.extreme_host = for_class;
+        let for_request = for_class.filter(|extreme_host| {
+            let (block, bit) = block_and_bit(extreme_host);
             feasibility_cache.is_feasible_for_request(block, bit)
         });
         let for_request = match for_class {
-            Some(_) if for_request.is_none() => self.extremum(end, true, feasibility_cache, search),
+            Some(_) if for_request.is_none() => {
+                self.extreme_host(end, Conditions::All, feasibility_cache, search)
+            }
             _ => for_request,
         };
-        let outwardness = for_request.map_or(f64::NEG_INFINITY, |extremum| extremum.outwardness);
+        let outwardness =
+            for_request.map_or(f64::NEG_INFINITY, |extreme_host| extreme_host.outwardness);
         end.side.outwardness(outwardness)
     }
 
-    /// A host at the extreme of the hosts that are feasible for the class or, `for_request`, for
-    /// the single request too.
-    fn extremum<F: Feasibility>(
+    /// A host at the extreme of the hosts that satisfy these conditions.
+    fn extreme_host<F: Feasibility>(
         &mut self,
         end: &mut RangeEnd,
-        for_request: bool,
+        conditions: Conditions,
         feasibility_cache: &mut FeasibilityCache<'_, F>,
         search: &mut BlockSearch,
-    ) -> Option<Extremum> {
+    ) -> Option<ExtremeHost> {
         let term = &self.scores.terms()[end.term];
         let block_extremes = self.scores.block_extremes(end.term, end.side);
         search.start(&end.bounds, block_extremes);
         while let Some((block, bound)) = search.next(&mut end.bounds, block_extremes) {
             let values = self.fleet.columns[term.column].block(block);
-            let mut considered = self.candidates.feasible[block];
+            let mut considered = self.masks.feasible[block];
             let mut outwardness = end.side.extreme(term, values, considered);
             if outwardness >= bound {
-                let mut remaining = self.candidates.retain_feasible(block, feasibility_cache);
-                if for_request {
+                let mut remaining = self.masks.retain_feasible(block, feasibility_cache);
+                if conditions == Conditions::All {
                     remaining &= feasibility_cache.possible_for_request(block);
                 }
                 if remaining != considered {
@@ -90,9 +102,7 @@ impl RangeSearch<'_> {
                 }
             }
             if outwardness < bound {
-                let class_extreme = end
-                    .side
-                    .extreme(term, values, self.candidates.feasible[block]);
+                let class_extreme = end.side.extreme(term, values, self.masks.feasible[block]);
                 end.bounds.lower(block, class_extreme);
                 search.set(block, outwardness);
                 continue;
@@ -104,10 +114,11 @@ impl RangeSearch<'_> {
             // If the host is infeasible, the test removed it from the cached masks, and the search
             // yields the block again.
             if feasibility_cache.is_feasible_for_class(block, bit)
-                && (!for_request || feasibility_cache.is_feasible_for_request(block, bit))
+                && (conditions == Conditions::OfClass
+                    || feasibility_cache.is_feasible_for_request(block, bit))
             {
                 let slot = slot_of(block, bit);
-                return Some(Extremum { slot, outwardness });
+                return Some(ExtremeHost { slot, outwardness });
             }
         }
         None

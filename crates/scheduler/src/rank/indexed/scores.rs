@@ -13,12 +13,13 @@ use crate::weighers::Term;
 
 /// The minimum and maximum number of score tables. In between, [`TABLES_BYTES`] limits their
 /// memory.
-const TABLES: (usize, usize) = (16, 64);
+const TABLES_MIN: usize = 16;
+const TABLES_MAX: usize = 64;
 const TABLES_BYTES: usize = 16 << 20;
 
 /// From this number of changes for each block on, computing a table anew is cheaper than updating
 /// it.
-const UPDATES_MAX: usize = 3;
+const UPDATES_PER_BLOCK_MAX: usize = 3;
 
 /// The scores of all hosts for one set of scales.
 #[derive(Debug, Default)]
@@ -136,7 +137,7 @@ impl ScoreCache {
             let mut update = |block: usize| {
                 let current = term.extremes(column.block(block), fleet.hosts.word(block));
                 for side in [0, 1] {
-                    let Some(previous) = of_blocks[side].blocks().get(block).copied() else {
+                    let Some(previous) = of_blocks[side].by_block().get(block).copied() else {
                         continue;
                     };
                     has_lost_extreme[side] |=
@@ -153,7 +154,7 @@ impl ScoreCache {
             }
             for side in [0, 1] {
                 if has_lost_extreme[side] {
-                    of_fleet[side] = block::max(of_blocks[side].groups());
+                    of_fleet[side] = block::max(of_blocks[side].by_group());
                 }
             }
         }
@@ -170,14 +171,16 @@ impl ScoreCache {
     ) -> &ScoreTable {
         let terms = &self.terms;
         let fitting_memory = TABLES_BYTES / (blocks * size_of::<[f64; BLOCK_HOSTS]>()).max(1);
-        let tables_max = fitting_memory.clamp(TABLES.0, TABLES.1);
+        let tables_max = fitting_memory.clamp(TABLES_MIN, TABLES_MAX);
         let cached = self.tables.position(|table| table.scales == *scales);
         let index =
             cached.unwrap_or_else(|| self.tables.insert(tables_max, Option::unwrap_or_default));
         let table = self.tables.get(index);
         let changes = fleet.log.since(table.position).map(|changes| changes.all);
         let are_few = |changes: &&[HostChange]| {
-            cached.is_some() && table.scores.len() == blocks && changes.len() < blocks * UPDATES_MAX
+            cached.is_some()
+                && table.scores.len() == blocks
+                && changes.len() < blocks * UPDATES_PER_BLOCK_MAX
         };
         if let Some(changes) = changes.filter(are_few) {
             for change in changes {
@@ -202,7 +205,13 @@ impl ScoreTable {
             for (term, scale) in terms.iter().zip(&self.scales) {
                 if scale.factor != 0.0 {
                     let values = fleet.columns[term.column].block(block);
-                    block::add_share(scores, values, scale.factor, scale.low, term.bounds());
+                    block::add_share(
+                        scores,
+                        values,
+                        scale.factor,
+                        scale.low,
+                        term.declared_ends(),
+                    );
                 }
             }
             self.maxima
@@ -219,12 +228,12 @@ impl ScoreTable {
         let mut score = 0.0;
         for (term, scale) in terms.iter().zip(&self.scales) {
             if scale.factor != 0.0 {
-                let (low, high) = term.bounds();
+                let (low, high) = term.declared_ends();
                 let value = smaller(larger(fleet.columns[term.column].get(slot), low), high);
                 score += scale.factor * (value - scale.low);
             }
         }
-        let maximum = self.maxima.blocks()[block];
+        let maximum = self.maxima.by_block()[block];
         let was_maximum = scores[bit] >= maximum;
         scores[bit] = score;
         if was_maximum || score > maximum {

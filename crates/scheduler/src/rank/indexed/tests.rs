@@ -13,25 +13,37 @@ use crate::rank::Ranked;
 use crate::rank::feasibility::{BlockFeasibility, Feasibility};
 use crate::weighers::Term;
 
-/// A change of one host: its slot, whether it is feasible, and its values.
-type Change = (u32, bool, [u8; 3]);
+/// A change of one host.
+#[derive(Clone, Debug)]
+struct Change {
+    slot: u32,
+    is_feasible: bool,
+    /// By column: the new value.
+    values: [u8; 3],
+}
 
 fn change_lists() -> impl Strategy<Value = Vec<Change>> {
-    prop::collection::vec(
-        (0u32..2500, prop::bool::weighted(0.8), any::<[u8; 3]>()),
-        0..40,
-    )
+    let change = (0u32..2500, prop::bool::weighted(0.8), any::<[u8; 3]>());
+    let change = change.prop_map(|(slot, is_feasible, values)| Change {
+        slot,
+        is_feasible,
+        values,
+    });
+    prop::collection::vec(change, 0..40)
 }
 
 /// A [`Feasibility`] by a predicate for the class and one for the single request. Hosts with odd
 /// slots are undecided, so that both kinds of tests are made.
-struct ByPredicates<C, R>(C, R);
+struct ByPredicates<C, R> {
+    is_feasible_for_class: C,
+    is_feasible_for_request: R,
+}
 
 impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> {
     fn test_block_for_class(&self, block: usize) -> BlockFeasibility {
         let start = u32::try_from(block * 64).expect("small");
         let feasible = (0..64).fold(0, |word, bit| {
-            word | u64::from(bit % 2 == 0 && (self.0)(start + bit)) << bit
+            word | u64::from(bit % 2 == 0 && (self.is_feasible_for_class)(start + bit)) << bit
         });
         BlockFeasibility {
             feasible,
@@ -44,23 +56,24 @@ impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> 
     }
 
     fn passes_exact_test_for_class(&self, slot: u32) -> bool {
-        (self.0)(slot)
+        (self.is_feasible_for_class)(slot)
     }
 
     fn is_feasible_for_class(&self, slot: u32) -> bool {
-        (self.0)(slot)
+        (self.is_feasible_for_class)(slot)
     }
 
     fn filter_block_for_request(&self, block: usize, mask: u64) -> u64 {
         let start = u32::try_from(block * 64).expect("small");
-        let passes_mask = |bit: u32| !bit.is_multiple_of(3) || (self.1)(start + bit);
+        let passes_mask =
+            |bit: u32| !bit.is_multiple_of(3) || (self.is_feasible_for_request)(start + bit);
         (0..64).fold(0, |word, bit| {
             word | (mask >> bit & u64::from(passes_mask(bit))) << bit
         })
     }
 
     fn passes_exact_test_for_request(&self, slot: u32) -> bool {
-        (self.1)(slot)
+        (self.is_feasible_for_request)(slot)
     }
 }
 
@@ -125,9 +138,9 @@ proptest! {
         // Coarse values produce many ties.
         let value = |byte: u8| if coarse { f64::from(byte / 64) } else { f64::from(byte) };
         let set = |columns: &mut Vec<Column>, feasible: &mut Vec<bool>, change: &Change| {
-            feasible[change.0 as usize] = change.1;
-            for (column, byte) in columns.iter_mut().zip(change.2) {
-                column.set(change.0, value(byte));
+            feasible[change.slot as usize] = change.is_feasible;
+            for (column, byte) in columns.iter_mut().zip(change.values) {
+                column.set(change.slot, value(byte));
             }
         };
         for change in &start {
@@ -143,8 +156,8 @@ proptest! {
         for (round, (changes, excluded, count, feasible_every)) in rounds.iter().enumerate() {
             for change in changes {
                 set(&mut columns, &mut feasible, change);
-                let kind = if change.1 { ChangeKind::Room } else { ChangeKind::LessRoom };
-                log.append(std::iter::once(HostChange { slot: change.0, kind }));
+                let kind = if change.is_feasible { ChangeKind::CapacityChange } else { ChangeKind::CapacityLoss };
+                log.append(std::iter::once(HostChange { slot: change.slot, kind }));
             }
             // One host in `feasible_every` is feasible for the request, except for some that it excludes.
             let is_feasible_for_request = |slot: u32| slot.is_multiple_of(*feasible_every) && !excluded.contains(&slot);
@@ -152,7 +165,7 @@ proptest! {
             let is_feasible_for_class = |slot: u32| {
                 feasible.get(slot as usize).copied().unwrap_or(false) && !(is_second_class && slot.is_multiple_of(5))
             };
-            let feasibility = ByPredicates(is_feasible_for_class, is_feasible_for_request);
+            let feasibility = ByPredicates { is_feasible_for_class, is_feasible_for_request };
             let index = &mut indexes[usize::from(is_second_class)];
             let fleet = Fleet { log: &log, columns: &columns, hosts: &hosts };
             let current = index.take().and_then(|mut index| {

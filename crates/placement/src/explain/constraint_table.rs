@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::constraint::{ConstraintList, Part};
+use super::constraint::{ConstraintList, ResolvedConstraint};
 use super::lineage::Lineage;
 use super::relaxed::RelaxedQuery;
 use super::tree_classes::{TreeClass, TreeClasses};
@@ -16,13 +16,13 @@ use crate::state::State;
 /// The number of tree searches that each part of an explanation may run.
 ///
 /// One tree of each tree class is searched, so this bounds the number of classes, not of trees.
-const SEARCHES: u32 = 1_000;
+const SEARCHES_MAX: u32 = 1_000;
 
 /// For every root, the constraints that it can serve.
 pub(super) struct ConstraintTable<'a> {
     pub(super) state: &'a State,
     pub(super) query: &'a CandidateQuery,
-    pub(super) parts: &'a ConstraintList,
+    pub(super) constraint_list: &'a ConstraintList,
     /// Bit mask of flat hosts (no tree, no sharing provider in reach): for them the constraints
     /// are independent.
     pub(super) hosts: Vec<u64>,
@@ -46,7 +46,7 @@ pub(super) struct JointInfeasibility {
     /// A representative of these trees.
     pub(super) example: ProviderId,
     /// The number of trees of this tree class.
-    pub(super) roots: usize,
+    pub(super) tree_count: usize,
     /// The first constraint that they cannot serve together with all before it.
     pub(super) first_failed: usize,
 }
@@ -83,7 +83,7 @@ impl<'a> ConstraintTable<'a> {
     pub(super) fn new(
         state: &'a State,
         query: &'a CandidateQuery,
-        parts: &'a ConstraintList,
+        constraint_list: &'a ConstraintList,
         fleet_index: &'a FleetIndex,
     ) -> Self {
         let words = state.provider_slots().div_ceil(64);
@@ -98,7 +98,7 @@ impl<'a> ConstraintTable<'a> {
         let mut table = Self {
             state,
             query,
-            parts,
+            constraint_list,
             hosts: (0..words)
                 .map(|word| roots(word) & !is_tree(word))
                 .collect(),
@@ -109,9 +109,9 @@ impl<'a> ConstraintTable<'a> {
             lineage: &fleet_index.lineage,
             shared: &fleet_index.shared,
             tree_classes: RefCell::new(None),
-            searches: Cell::new(SEARCHES),
+            searches: Cell::new(SEARCHES_MAX),
         };
-        for index in 0..parts.parts.len() {
+        for index in 0..constraint_list.resolved.len() {
             let served = match table.equal_constraint(index) {
                 Some(other) => table.serving[other].clone(),
                 None => table.serving_alone(index),
@@ -130,7 +130,7 @@ impl<'a> ConstraintTable<'a> {
 
     /// Resets the budget for the next part of the explanation.
     pub(super) fn reset_budget(&self) {
-        self.searches.set(SEARCHES);
+        self.searches.set(SEARCHES_MAX);
     }
 
     /// Whether the budget is used up.
@@ -140,7 +140,7 @@ impl<'a> ConstraintTable<'a> {
 
     /// The query reduced to the constraints that `includes` selects.
     pub(super) fn relaxed(&self, includes: impl Fn(usize) -> bool) -> Option<RelaxedQuery<'a>> {
-        RelaxedQuery::new(self.state, self.query, self.parts, includes)
+        RelaxedQuery::new(self.state, self.query, self.constraint_list, includes)
     }
 
     /// The equivalence class of a tree; see [`TreeClasses`].
@@ -150,7 +150,7 @@ impl<'a> ConstraintTable<'a> {
             TreeClasses::new(
                 self.state,
                 self.query,
-                self.parts,
+                self.constraint_list,
                 self.lineage,
                 self.shared,
             )
@@ -160,19 +160,22 @@ impl<'a> ConstraintTable<'a> {
 
     /// Whether roots that can serve each constraint of a set can serve all of them together.
     pub(super) fn are_independent(&self, includes: impl Fn(usize) -> bool) -> bool {
-        self.parts.are_independent(self.query, includes)
+        self.constraint_list.are_independent(self.query, includes)
     }
 
     /// An earlier constraint that is equal except for the suffixed group.
     fn equal_constraint(&self, index: usize) -> Option<usize> {
-        let part = &self.parts.parts[index];
-        let (Part::Resource(group, _, _) | Part::Required(group, _)) = part else {
+        let resolved = &self.constraint_list.resolved[index];
+        let (ResolvedConstraint::Resource(group, _, _) | ResolvedConstraint::Required(group, _)) =
+            resolved
+        else {
             return None;
         };
         let is_suffixed = |group: &usize| !self.query.groups[*group].suffix.is_empty();
-        let condition = part.without_group();
-        (0..index).find(|other| match &self.parts.parts[*other] {
-            earlier @ (Part::Resource(of, _, _) | Part::Required(of, _)) => {
+        let condition = resolved.without_group();
+        (0..index).find(|other| match &self.constraint_list.resolved[*other] {
+            earlier @ (ResolvedConstraint::Resource(of, _, _)
+            | ResolvedConstraint::Required(of, _)) => {
                 is_suffixed(of) && is_suffixed(group) && earlier.without_group() == condition
             }
             _ => false,
@@ -183,9 +186,9 @@ impl<'a> ConstraintTable<'a> {
     /// served by all.
     fn serving_alone(&self, index: usize) -> Vec<u64> {
         let words = self.hosts.len();
-        let is_relation = match &self.parts.parts[index] {
-            Part::Unsatisfiable => return vec![0; words],
-            Part::Together(class, amount) => {
+        let is_relation = match &self.constraint_list.resolved[index] {
+            ResolvedConstraint::Unsatisfiable => return vec![0; words],
+            ResolvedConstraint::Together(class, amount) => {
                 return (0..words)
                     .map(|word| {
                         let hosts = self.hosts[word];
@@ -194,7 +197,9 @@ impl<'a> ConstraintTable<'a> {
                     })
                     .collect();
             }
-            Part::Isolate | Part::SameSubtree(_) | Part::OneProviderOfTree => true,
+            ResolvedConstraint::Isolate
+            | ResolvedConstraint::SameSubtree(_)
+            | ResolvedConstraint::OneProviderOfTree => true,
             _ => false,
         };
         let Some(alone) = self.relaxed(|other| other == index) else {
@@ -228,7 +233,7 @@ impl<'a> ConstraintTable<'a> {
 
     /// Applies the constraints in order and records which roots remain.
     pub(super) fn apply_in_order(&mut self) -> FleetOutcome {
-        let count = self.parts.parts.len();
+        let count = self.constraint_list.resolved.len();
         let mut found = FleetOutcome {
             removed: vec![0; count],
             left: 0,
@@ -242,17 +247,17 @@ impl<'a> ConstraintTable<'a> {
         }
         // As long as no two constraints can concern the same provider, masks are exact for trees
         // too.
-        let independent = (1..=count)
+        let independent_length = (1..=count)
             .take_while(|length| self.are_independent(|index| index < *length))
             .last()
             .unwrap_or(0);
         let mut trees = Vec::with_capacity(self.trees.len());
         for (word, trees_of_word) in self.trees.iter().enumerate() {
-            let length = (independent + 1).min(count);
+            let length = (independent_length + 1).min(count);
             trees.push(self.apply_to_word(word, *trees_of_word, length, &mut found.removed));
         }
-        if independent < count {
-            self.search_trees(&trees, independent, &mut found);
+        if independent_length < count {
+            self.search_trees(&trees, independent_length, &mut found);
         } else {
             for (serving, trees) in found.serving.iter_mut().zip(&trees) {
                 found.left += trees.count_ones() as usize;
@@ -275,34 +280,34 @@ impl<'a> ConstraintTable<'a> {
 
     /// Decides which trees, of those that can serve each constraint alone, serve all together,
     /// with one search for each tree class.
-    fn search_trees(&mut self, trees: &[u64], independent: usize, found: &mut FleetOutcome) {
-        let count = self.parts.parts.len();
+    fn search_trees(&mut self, trees: &[u64], independent_length: usize, found: &mut FleetOutcome) {
+        let count = self.constraint_list.resolved.len();
         let mut prefixes = Prefixes {
             table: self,
             queries: (0..=count).map(|_| None).collect(),
             last_result: count,
-            independent,
+            independent_length,
         };
-        let mut numbers: Map<(TreeClass, usize), usize> = Map::default();
+        let mut outcome_indexes: Map<(TreeClass, usize), usize> = Map::default();
         let mut outcomes: Vec<TreeClassOutcome> = Vec::new();
         for (word, trees) in trees.iter().enumerate() {
             for root in bits(*trees, word).map(ProviderId) {
                 let first_failed_alone =
-                    (independent..count).find(|index| !self.serves(*index, root));
+                    (independent_length..count).find(|index| !self.serves(*index, root));
                 let first_failed_alone = first_failed_alone.unwrap_or(count);
-                let number = numbers
+                let index = outcome_indexes
                     .entry((self.class_of_tree(root), first_failed_alone))
                     .or_insert_with(|| {
                         outcomes.push(TreeClassOutcome {
                             example: root,
-                            roots: 0,
+                            tree_count: 0,
                             first_failed_alone,
                             first_failed: prefixes.first_failed(root, first_failed_alone),
                         });
                         outcomes.len() - 1
                     });
-                let outcome = &mut outcomes[*number];
-                outcome.roots += 1;
+                let outcome = &mut outcomes[*index];
+                outcome.tree_count += 1;
                 let bit = 1 << (root.0 % 64);
                 match outcome.first_failed {
                     Some(end) if end == count => found.serving[word] |= bit,
@@ -313,18 +318,18 @@ impl<'a> ConstraintTable<'a> {
         }
         for outcome in outcomes {
             match outcome.first_failed {
-                Some(end) if end == count => found.left += outcome.roots,
+                Some(end) if end == count => found.left += outcome.tree_count,
                 Some(end) => {
-                    found.removed[end] += outcome.roots;
+                    found.removed[end] += outcome.tree_count;
                     if outcome.first_failed_alone == count {
                         self.joint_infeasibilities.push(JointInfeasibility {
                             example: outcome.example,
-                            roots: outcome.roots,
+                            tree_count: outcome.tree_count,
                             first_failed: end,
                         });
                     }
                 }
-                None => self.unsearched += outcome.roots,
+                None => self.unsearched += outcome.tree_count,
             }
         }
     }
@@ -333,7 +338,7 @@ impl<'a> ConstraintTable<'a> {
 /// The outcome of the trees of one tree class.
 struct TreeClassOutcome {
     example: ProviderId,
-    roots: usize,
+    tree_count: usize,
     /// The first constraint that they cannot serve even alone; the number of constraints if there
     /// is none.
     first_failed_alone: usize,
@@ -349,7 +354,7 @@ struct Prefixes<'l, 'a> {
     /// The result for the previous tree, the first guess for the next: many trees are alike.
     last_result: usize,
     /// The length of the prefix for which serving each alone means serving all.
-    independent: usize,
+    independent_length: usize,
 }
 
 impl Prefixes<'_, '_> {
@@ -369,7 +374,7 @@ impl Prefixes<'_, '_> {
     /// `first_failed_alone` is the first that it cannot serve even alone.
     fn first_failed(&mut self, root: ProviderId, first_failed_alone: usize) -> Option<usize> {
         // Binary search: the first `low` constraints can be served, the first `high` cannot.
-        let (mut low, mut high) = (self.independent, first_failed_alone);
+        let (mut low, mut high) = (self.independent_length, first_failed_alone);
         if high <= low || self.fits(root, high)? {
             self.last_result = high;
             return Some(high);

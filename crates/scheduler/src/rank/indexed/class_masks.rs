@@ -1,11 +1,11 @@
-//! The hosts that may be feasible for a request class.
+//! The masks of the hosts that may be feasible for a request class.
 
 use super::feasibility_cache::FeasibilityCache;
 use crate::rank::feasibility::Feasibility;
 
 /// Supersets of the feasible hosts of the class.
 #[derive(Debug, Default)]
-pub(super) struct Candidates {
+pub(super) struct ClassMasks {
     /// A superset of the eligible hosts. A host that gains capacity is added to `feasible` only if
     /// it is eligible.
     pub(super) eligible: Vec<u64>,
@@ -16,7 +16,7 @@ pub(super) struct Candidates {
     pub(super) narrows_eligible: bool,
 }
 
-impl Candidates {
+impl ClassMasks {
     /// Removes the hosts of a block that are infeasible now, and returns the remaining ones.
     pub(super) fn retain_feasible<F: Feasibility>(
         &mut self,
