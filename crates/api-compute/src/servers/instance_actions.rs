@@ -183,19 +183,21 @@ pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let entry = actions.iter().find(|entry| entry.id == wanted_id);
     let entry = entry.ok_or_else(|| error::missing("action", wanted_id))?;
     let mut value = action_json(request, &context, entry);
-    let sees_all = request.is_allowed(Rule::InstanceActionsEvents);
-    if sees_all || request.version.since(51) {
-        value["events"] = events(request, &context, entry, sees_all);
+    // From version 2.51 on everybody sees the events, but without hosts and tracebacks.
+    let sees_hosts = request.is_allowed(Rule::InstanceActionsEvents);
+    if sees_hosts || request.version.since(51) {
+        value["events"] = events(request, &context, entry, sees_hosts);
     }
     Reply::value(200, &json!({"instanceAction": value}))
 }
 
-/// The events of an action: the search for a host, then the steps of hosts.
+/// The events of an action: the search for a host, then the steps of hosts. `sees_hosts` says whether the
+/// names of hosts and tracebacks are shown.
 fn events(
     request: &RoutedRequest<'_>,
     context: &ActionContext,
     entry: &ActionWithId,
-    sees_all: bool,
+    sees_hosts: bool,
 ) -> Value {
     let action = &entry.action;
     let sees_details =
@@ -212,7 +214,7 @@ fn events(
             "finish_time": until.map(time::format_micros),
             "result": result,
         });
-        if sees_all {
+        if sees_hosts {
             value["traceback"] = json!(failure);
         }
         if sees_details {
@@ -233,7 +235,7 @@ fn events(
             let host = context.hosts.iter().find(|(id, _)| *id == attempt.host);
             let host = host.map_or("", |(_, name)| name.as_str());
             value["hostId"] = json!(host_id(&context.project, host));
-            if sees_all {
+            if sees_hosts {
                 value["host"] = json!(host);
             }
         }
@@ -256,7 +258,7 @@ fn events(
         );
         if request.version.since(62) {
             value["hostId"] = json!("");
-            if sees_all {
+            if sees_hosts {
                 value["host"] = json!(null);
             }
         }

@@ -16,7 +16,8 @@ use crate::routed_request::RoutedRequest;
 use crate::slices::SliceResult;
 use crate::{error, page, time};
 
-/// A migration with those data of its server and hosts that are shown.
+/// A migration with those data of its server and hosts that are shown: hosts by their names, flavors
+/// by their ids.
 struct MigrationRow {
     id: MigrationId,
     migration: Migration,
@@ -39,7 +40,7 @@ impl MigrationRow {
     ) -> Option<Self> {
         let conductor = &control.conductor;
         let server = ServerView::find(control, views, migration.instance)?;
-        let name = |host: Option<HostId>| {
+        let host_name = |host: Option<HostId>| {
             let host = host?;
             Some(conductor.hosts().get(&host)?.name.clone())
         };
@@ -55,8 +56,8 @@ impl MigrationRow {
             user: server.mapping.user.clone(),
             status: status(migration, &server),
             is_under_way: move_under_way.is_some(),
-            source: name(migration.source),
-            target: name(migration.target),
+            source: host_name(migration.source),
+            target: host_name(migration.target),
             new_flavor: new_flavor.unwrap_or_else(|| flavor.clone()),
             old_flavor: flavor,
         })
@@ -182,7 +183,9 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         SliceResult::collect(
             migrations.map(|(id, migration)| (*id, migration)),
             |id, migration| {
-                is_listed(migration).then_some(())?;
+                if !is_listed(migration) {
+                    return None;
+                }
                 let row = MigrationRow::new(control, views, *id, migration)?;
                 is_wanted(&row).then_some(row)
             },

@@ -117,14 +117,14 @@ impl<'s> ServerView<'s> {
         let Some(under_way) = latest_id.and_then(|latest_id| moves.get(latest_id)) else {
             return status;
         };
-        let (status_word, task_state) = match under_way.kind {
+        let (status_name, task_state) = match under_way.kind {
             MoveKind::ColdMigrate | MoveKind::Resize => ("RESIZE", "resize_prep"),
             MoveKind::LiveMigrate => ("MIGRATING", "migrating"),
             MoveKind::Evacuate => ("REBUILD", "rebuilding"),
             MoveKind::Unshelve => (status.status, "unshelving"),
         };
         Status {
-            status: status_word,
+            status: status_name,
             task_state: Some(task_state),
             ..status
         }
