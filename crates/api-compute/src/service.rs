@@ -29,7 +29,7 @@ const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-reques
 
 /// How often the handler of a GET request is run at most, if the store fails to make durable what
 /// it has read.
-const READS_MAX: usize = 3;
+const GET_TRIES_MAX: usize = 3;
 
 /// The compute API without sockets: it takes requests and returns responses.
 pub struct ComputeService {
@@ -284,6 +284,7 @@ impl Api for ComputeService {
         error: &ApiError,
         context: &RequestContext<Version>,
     ) -> (Vec<u8>, Option<&'static str>) {
+        // The pages that every service has, such as `/metrics`, have errors in plain text.
         if context.is_page() {
             return (error.detail().as_bytes().to_vec(), None);
         }
@@ -319,16 +320,13 @@ async fn run_handler(request: &mut RoutedRequest<'_>, operation: &Operation) -> 
     if operation.method != "GET" {
         return (operation.handler)(request).await;
     }
-    for _ in 0..READS_MAX {
+    for _ in 0..GET_TRIES_MAX {
         request.reading = Some(Mutex::default());
         let response = (operation.handler)(request).await;
         let reading = request.reading.take().map(Mutex::into_inner);
-        if request
-            .api_state
-            .control
-            .wait_durable(reading.unwrap_or_default())
-            .await
-        {
+        let control = &request.api_state.control;
+        let is_durable = control.wait_durable(reading.unwrap_or_default()).await;
+        if is_durable {
             return response;
         }
     }
@@ -343,6 +341,7 @@ fn find_operation(
     version: Version,
 ) -> ApiResult<&'static Operation> {
     let (operation, has_method) = route.operation(method.as_str(), version);
+    // As in Nova, a method that only other versions have is answered as if the path did not exist.
     operation.ok_or_else(|| match has_method {
         true => error::path_not_found(),
         false => ApiError::new(405, "The method is not allowed here."),

@@ -24,9 +24,9 @@ struct ActionContext {
     hosts: Vec<(placewright_conductor::HostId, String)>,
 }
 
-/// An action with the id that the API shows.
+/// An action with the request id that the API shows.
 struct ActionWithId {
-    id: String,
+    request_id: String,
     action: Action,
 }
 
@@ -108,7 +108,7 @@ async fn load_actions(
         .drain(..)
         .enumerate()
         .map(|(number, action)| ActionWithId {
-            id: request_id(context.id, number),
+            request_id: request_id(context.id, number),
             action,
         });
     let mut actions: Vec<ActionWithId> = actions.collect();
@@ -133,7 +133,7 @@ fn action_json(
     let mut value = json!({
         "action": action.name,
         "instance_uuid": context.id,
-        "request_id": entry.id,
+        "request_id": entry.request_id,
         "user_id": context.user,
         "project_id": context.project,
         "start_time": time::format_micros(action.started_at),
@@ -160,7 +160,7 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             let time = changed_at(&entry.action);
             since.is_none_or(|since| time >= since) && before.is_none_or(|before| time <= before)
         });
-        actions = page::paginate(request, actions, |entry, marker| entry.id == marker)?;
+        actions = page::paginate(request, actions, |entry, marker| entry.request_id == marker)?;
     }
     let values: Vec<Value> = actions
         .iter()
@@ -169,7 +169,7 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let mut body = json!({"instanceActions": values});
     if request.version.since(58) {
         let path = format!("/servers/{}/os-instance-actions", context.id);
-        let last_id = actions.last().map_or("", |entry| entry.id.as_str());
+        let last_id = actions.last().map_or("", |entry| entry.request_id.as_str());
         if let Some(links) = page::next_link(request, &path, actions.len(), last_id)? {
             body["links"] = links;
         }
@@ -180,7 +180,7 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (context, actions) = load_actions(request, Rule::InstanceActionsShow).await?;
     let wanted_id = request.parameter("request_id");
-    let entry = actions.iter().find(|entry| entry.id == wanted_id);
+    let entry = actions.iter().find(|entry| entry.request_id == wanted_id);
     let entry = entry.ok_or_else(|| error::missing("action", wanted_id))?;
     let mut value = action_json(request, &context, entry);
     // From version 2.51 on everybody sees the events, but without hosts and tracebacks.
