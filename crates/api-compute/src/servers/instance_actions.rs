@@ -151,14 +151,15 @@ fn action_json(
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (context, mut actions) = load_actions(request, Rule::InstanceActionsList).await?;
     if request.version.since(58) {
-        let since = request.query.time("changes-since")?;
-        let before = match request.version.since(66) {
+        let changed_since = request.query.time("changes-since")?;
+        let changed_before = match request.version.since(66) {
             true => request.query.time("changes-before")?,
             false => None,
         };
         actions.retain(|entry| {
             let time = changed_at(&entry.action);
-            since.is_none_or(|since| time >= since) && before.is_none_or(|before| time <= before)
+            changed_since.is_none_or(|since| time >= since)
+                && changed_before.is_none_or(|before| time <= before)
         });
         actions = page::paginate(request, actions, |entry, marker| entry.request_id == marker)?;
     }

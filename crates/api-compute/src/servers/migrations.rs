@@ -45,7 +45,7 @@ impl MigrationRow {
             Some(conductor.hosts().get(&host)?.name.clone())
         };
         let move_under_way = conductor.moves().get(&id);
-        let flavor = body::decode_or_default(server.stored).server.flavor_id;
+        let flavor = body::decode_or_default(server.stored_spec).server.flavor_id;
         let new_flavor = move_under_way
             .and_then(|row| row.spec.as_ref())
             .map(|spec| body::decode_or_default(spec).server.flavor_id);
@@ -148,11 +148,11 @@ fn is_listed(migration: &Migration) -> bool {
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::MigrationsIndex)?;
     let query = &request.query;
-    let since = match request.version.since(59) {
+    let changed_since = match request.version.since(59) {
         true => query.time("changes-since")?,
         false => None,
     };
-    let before = match request.version.since(66) {
+    let changed_before = match request.version.since(66) {
         true => query.time("changes-before")?,
         false => None,
     };
@@ -171,8 +171,8 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             && matches_query("source_compute", row.source.as_deref())
             && matches_query("instance_uuid", Some(&row.migration.instance.to_string()))
             && matches_query("migration_type", Some(row.kind()))
-            && since.is_none_or(|since| row.migration.updated_at >= since)
-            && before.is_none_or(|before| row.migration.updated_at <= before)
+            && changed_since.is_none_or(|since| row.migration.updated_at >= since)
+            && changed_before.is_none_or(|before| row.migration.updated_at <= before)
     };
     let rows = request.collect_slices(|control, views, after: Option<&MigrationId>| {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);

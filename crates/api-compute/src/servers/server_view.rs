@@ -21,7 +21,7 @@ pub(crate) struct ServerView<'s> {
     pub(crate) id: InstanceId,
     pub(crate) mapping: &'s Mapping,
     /// The specification that control has stored. [`Self::spec`] is the one that is shown.
-    pub(crate) stored: &'s Spec,
+    pub(crate) stored_spec: &'s Spec,
     pub(crate) labels: Option<&'s Labels>,
     build: Option<&'s BuildRequest>,
     /// The rebuild under way, if there is one.
@@ -51,7 +51,7 @@ impl<'s> ServerView<'s> {
         mapping: &'s Mapping,
     ) -> Option<Self> {
         let conductor = &control.conductor;
-        let stored = conductor.specs().get(&id)?;
+        let stored_spec = conductor.specs().get(&id)?;
         let cell = mapping.cell.filter(|cell| *cell != CellId::CELL0);
         let view = cell.and_then(|cell| views.instance(cell, id));
         let rebuild = conductor.rebuilds().get(&id);
@@ -60,7 +60,7 @@ impl<'s> ServerView<'s> {
             views,
             id,
             mapping,
-            stored,
+            stored_spec,
             labels: conductor.labels().get(&id),
             build: conductor.builds().get(&id),
             rebuild: rebuild.filter(|rebuild| {
@@ -145,7 +145,7 @@ impl<'s> ServerView<'s> {
         let moved = under_way.filter(|_| is_resized);
         moved
             .and_then(|row| row.spec.as_ref())
-            .unwrap_or(self.stored)
+            .unwrap_or(self.stored_spec)
     }
 
     /// The decoded body of the specification that is shown.
@@ -155,7 +155,9 @@ impl<'s> ServerView<'s> {
 
     pub(crate) fn name(&self) -> &'s str {
         self.labels
-            .map_or(self.stored.name.as_str(), |labels| labels.name.as_str())
+            .map_or(self.stored_spec.name.as_str(), |labels| {
+                labels.name.as_str()
+            })
     }
 
     /// The description that its owner gave it.
@@ -190,12 +192,12 @@ impl<'s> ServerView<'s> {
 
     /// The reason of the server's error state.
     pub(crate) fn fault(&self) -> Option<&'s Fault> {
-        let cell0_row = self.control.conductor.buried().get(&self.id);
+        let buried = self.control.conductor.buried().get(&self.id);
         let reported_fault = self.view.and_then(|view| view.fault.as_ref());
-        cell0_row.map(|row| &row.fault).or(reported_fault)
+        buried.map(|row| &row.fault).or(reported_fault)
     }
 
-    /// The cell that has the server; none before it is placed.
+    /// The cell that has the server; none before it is placed, and for a server in cell0.
     pub(crate) fn cell(&self) -> Option<CellId> {
         self.mapping.cell.filter(|cell| *cell != CellId::CELL0)
     }

@@ -68,7 +68,7 @@ pub(crate) fn full_json(
         detailed_json(request, server, visibility)
     };
     if request.version.since(71) {
-        value["server_groups"] = json!(server.stored.group.iter().collect::<Vec<_>>());
+        value["server_groups"] = json!(server.stored_spec.group.iter().collect::<Vec<_>>());
     }
     value
 }

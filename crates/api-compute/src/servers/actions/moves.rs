@@ -41,7 +41,7 @@ async fn start_move(
         .submit_with_retry(|control, views| {
             let server = find_unlocked(request, control, views, rule)?;
             check_state(&server, kind)?;
-            let mut spec = server.stored.clone();
+            let mut spec = server.stored_spec.clone();
             let mut body = for_move(body::decode(&spec)?);
             prepare(&server, &mut body)?;
             let translation = translate(&body.request, request.api_state.translate_options());
@@ -54,7 +54,7 @@ async fn start_move(
             let command = Command::Guarded {
                 expected: vec![Change::Spec(
                     server.id,
-                    Some(Box::new(server.stored.clone())),
+                    Some(Box::new(server.stored_spec.clone())),
                 )],
                 command: Box::new(Command::StartMove {
                     migration,

@@ -123,10 +123,19 @@ struct RebuildPlan {
     cell: CellId,
     spec: Spec,
     /// The time of the server's latest change that its cell has reported.
-    reported_at: Timestamp,
-    /// The server's host, the request with the present image, and the same request with the new
-    /// image. None if the image does not change.
-    image_change: Option<(HostId, RequestSpec, RequestSpec)>,
+    view_updated_at: Timestamp,
+    /// None if the image does not change.
+    image_change: Option<ImageChange>,
+}
+
+/// What the scheduler needs to check that the server's host can run the new image.
+#[derive(Clone)]
+struct ImageChange {
+    host: HostId,
+    /// The request with the present image.
+    before: RequestSpec,
+    /// The same request with the new image.
+    after: RequestSpec,
 }
 
 impl RebuildPlan {
@@ -144,9 +153,13 @@ impl RebuildPlan {
             cell: server.cell().ok_or_else(error::path_not_found)?,
             image_change: guest
                 .zip(requests)
-                .map(|(guest, (before, after))| (guest.host, before, after)),
+                .map(|(guest, (before, after))| ImageChange {
+                    host: guest.host,
+                    before,
+                    after,
+                }),
             spec,
-            reported_at: server.view.map_or(Timestamp(0), |view| view.updated_at),
+            view_updated_at: server.view.map_or(Timestamp(0), |view| view.updated_at),
         })
     }
 
@@ -157,7 +170,7 @@ impl RebuildPlan {
         let record_event = |event| request.execute(Command::Rebuild { instance, event });
         let begun = RebuildEvent::Begun {
             spec: Box::new(self.spec.clone()),
-            view_updated_at: self.reported_at,
+            view_updated_at: self.view_updated_at,
         };
         let begin = Command::Bounded {
             bounds: vec![request.project_bytes_bound(&self.spec.project, spec_bytes(&self.spec))],
@@ -183,7 +196,11 @@ impl RebuildPlan {
     /// Asks the scheduler whether the host is feasible for the new image. Returns the fault if it
     /// is not. The server's allocations do not change, so nothing is claimed.
     async fn check_host(&self, request: &RoutedRequest<'_>) -> Option<Fault> {
-        let (host, before, after) = self.image_change.clone()?;
+        let ImageChange {
+            host,
+            before,
+            after,
+        } = self.image_change.clone()?;
         let (instance, scheduler_handle) = (self.id.0, request.api_state.scheduler.clone());
         // The scheduler is locked meanwhile, so this must not run on a thread that serves connections.
         let checking = tokio::task::spawn_blocking(move || {
@@ -214,7 +231,7 @@ fn new_specification(
     server: &ServerView<'_>,
     rebuild_request: &RebuildRequest,
 ) -> ApiResult<(Spec, Option<(RequestSpec, RequestSpec)>)> {
-    let mut spec = server.stored.clone();
+    let mut spec = server.stored_spec.clone();
     let mut body = body::decode(&spec)?;
     let mut requests = None;
     if body.server.image.as_ref() != Some(&rebuild_request.image) {
