@@ -39,6 +39,7 @@ pub(crate) fn parse_certificates(parser: &mut ObjectParser<'_>) -> ApiResult<Opt
     }
 }
 
+/// Parses user data, which is checked to be base 64 and kept encoded. None if it is missing or null.
 pub(crate) fn parse_user_data(parser: &mut ObjectParser<'_>) -> ApiResult<Option<Secret<String>>> {
     let data = parser
         .nullable_text("user_data", 0..=USER_DATA_CHARS_MAX)?

@@ -36,7 +36,7 @@ struct CreateRequest<'a> {
     name: &'a str,
     flavor_id: String,
     zone: Option<&'a str>,
-    /// `host` or `host:node`.
+    /// `host`, `host:node` or `:node`.
     forced_host: Option<&'a str>,
     count_min: Option<u32>,
     count: u32,
@@ -209,16 +209,16 @@ fn accepted_response(
     Ok(reply.with_location(request.link(&path)))
 }
 
-/// Checks the total size of the records: each cell stores a complete record of each of its servers.
-fn check_size(request: &RoutedRequest<'_>, count: u32, bytes: usize) -> ApiResult<()> {
+/// Checks the total size of the records of `count` servers: each cell stores a complete record of each of its servers.
+fn check_size(request: &RoutedRequest<'_>, count: u32, bytes_each: usize) -> ApiResult<()> {
     let bytes_max = request.api_state.limits().reservation_bytes_max;
-    if bytes.saturating_mul(count as usize) <= bytes_max {
+    if bytes_each.saturating_mul(count as usize) <= bytes_max {
         return Ok(());
     }
     Err(ApiError::new(
         413,
         format!(
-            "{count} servers of {bytes} bytes each are too much for one request; \
+            "{count} servers of {bytes_each} bytes each are too much for one request; \
              compute.reservation_bytes_max allows {bytes_max} bytes."
         ),
     ))
@@ -453,7 +453,7 @@ fn parse_other_fields(
     Ok(())
 }
 
-/// The requested zone, the forced host (`host` or `host:node`), and the requested destination.
+/// The requested zone, the forced host (see [`CreateRequest`]), and the requested destination.
 type RequestedDestination<'a> = (Option<&'a str>, Option<&'a str>, Option<Destination>);
 
 /// Parses the requested zone, forced host and destination.

@@ -66,7 +66,7 @@ impl<'s> ServerView<'s> {
             rebuild: rebuild.filter(|rebuild| {
                 let cell = cell.and_then(|cell| views.cells.get(&cell));
                 view.zip(cell)
-                    .is_some_and(|(view, cell)| is_under_way(rebuild, view, cell))
+                    .is_some_and(|(view, cell)| is_rebuild_under_way(rebuild, view, cell))
             }),
             view,
             is_out_of_reach: cell.is_some_and(|cell| is_cell_out_of_reach(control, views, cell)),
@@ -114,10 +114,10 @@ impl<'s> ServerView<'s> {
         }
         let moves = self.control.conductor.moves();
         let latest_id = self.mapping.migrations.last();
-        let Some(under_way) = latest_id.and_then(|latest_id| moves.get(latest_id)) else {
+        let Some(move_under_way) = latest_id.and_then(|latest_id| moves.get(latest_id)) else {
             return status;
         };
-        let (status_name, task_state) = match under_way.kind {
+        let (status_name, task_state) = match move_under_way.kind {
             MoveKind::ColdMigrate | MoveKind::Resize => ("RESIZE", "resize_prep"),
             MoveKind::LiveMigrate => ("MIGRATING", "migrating"),
             MoveKind::Evacuate => ("REBUILD", "rebuilding"),
@@ -141,9 +141,9 @@ impl<'s> ServerView<'s> {
             .is_some_and(|view| view.vm_state == VmState::Resized);
         let moves = self.control.conductor.moves();
         let latest_id = self.mapping.migrations.last();
-        let under_way = latest_id.and_then(|latest_id| moves.get(latest_id));
-        let moved = under_way.filter(|_| is_resized);
-        moved
+        let move_under_way = latest_id.and_then(|latest_id| moves.get(latest_id));
+        let resize = move_under_way.filter(|_| is_resized);
+        resize
             .and_then(|row| row.spec.as_ref())
             .unwrap_or(self.stored_spec)
     }
@@ -208,7 +208,7 @@ impl<'s> ServerView<'s> {
 const REPORT_DELAY_MAX_US: i64 = 10_000_000;
 
 /// Whether a rebuild is under way, according to its cell.
-fn is_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool {
+fn is_rebuild_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool {
     if view
         .job
         .as_ref()

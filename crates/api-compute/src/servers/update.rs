@@ -91,6 +91,8 @@ pub(crate) fn remove_newer_fields(value: &mut serde_json::Value) {
     }
 }
 
+/// Changes the body of the specification of the server in the path, unless the server is being moved or
+/// rebuilt: that has a specification of its own.
 async fn change_body(
     request: &RoutedRequest<'_>,
     change: impl Fn(&mut ServerBody) + Send + Sync,
