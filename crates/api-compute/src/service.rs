@@ -38,9 +38,11 @@ pub struct ComputeService {
 }
 
 /// What a request is for, found from its path, method and version.
-pub struct MatchedRequest(RequestTarget);
+pub struct MatchedRequest {
+    target: RequestTarget,
+}
 
-/// The kinds of [`MatchedRequest`].
+/// What a [`MatchedRequest`] is for.
 enum RequestTarget {
     /// The list of versions.
     Versions { origin: String },
@@ -200,10 +202,12 @@ impl Api for ComputeService {
         let (Some(identity), Some(version)) = (identity, context.version()) else {
             let origin = self.origin(parts);
             return Ok(Routed {
-                request: MatchedRequest(match parts.uri.path() {
-                    "" | "/" => RequestTarget::Versions { origin },
-                    _ => RequestTarget::Version { origin },
-                }),
+                request: MatchedRequest {
+                    target: match parts.uri.path() {
+                        "" | "/" => RequestTarget::Versions { origin },
+                        _ => RequestTarget::Version { origin },
+                    },
+                },
                 body_bytes_max: None,
             });
         };
@@ -211,12 +215,14 @@ impl Api for ComputeService {
         let (_, bytes_max) = self.body_limit(matched.route);
         Ok(Routed {
             body_bytes_max: matched.operation.takes_body().then_some(bytes_max),
-            request: MatchedRequest(RequestTarget::Operation(Box::new(matched))),
+            request: MatchedRequest {
+                target: RequestTarget::Operation(Box::new(matched)),
+            },
         })
     }
 
     fn body_too_large(&self, request: &MatchedRequest, error: ApiError) -> ApiError {
-        let RequestTarget::Operation(matched) = &request.0 else {
+        let RequestTarget::Operation(matched) = &request.target else {
             return error;
         };
         let (option, bytes_max) = self.body_limit(matched.route);
@@ -226,7 +232,7 @@ impl Api for ComputeService {
     }
 
     fn is_costly(&self, request: &MatchedRequest, body: &[u8]) -> bool {
-        match &request.0 {
+        match &request.target {
             RequestTarget::Operation(matched) => {
                 cost::is_costly(matched.route.path, matched.operation.method, body)
             }
@@ -235,7 +241,7 @@ impl Api for ComputeService {
     }
 
     fn instances(&self, request: &MatchedRequest, body: &[u8]) -> u32 {
-        match &request.0 {
+        match &request.target {
             RequestTarget::Operation(matched) => {
                 cost::instances(matched.route.path, matched.operation.method, body)
             }
@@ -251,7 +257,7 @@ impl Api for ComputeService {
         body: &'a [u8],
     ) -> Running<'a> {
         Box::pin(async move {
-            let (matched, identity) = match (&request.0, identity) {
+            let (matched, identity) = match (&request.target, identity) {
                 (RequestTarget::Versions { origin }, _) => {
                     return Reply::value(300, &discovery::version_list(origin));
                 }

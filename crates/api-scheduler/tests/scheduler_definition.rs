@@ -130,7 +130,7 @@ impl Fleet {
             (-1.0, f64::from(host.io_ops), Some(0.0)),
             (1.0, group_value, None),
             (-1e6, f64::from(host.failed_builds), None),
-            (1.0, f64::from(host.version), None),
+            (1.0, f64::from(host.hypervisor_version), None),
             (1.0, self.topology.soft_rules_value(request, uuid), None),
         ];
         raw_values

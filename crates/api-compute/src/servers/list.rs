@@ -61,17 +61,17 @@ async fn list_response(
     };
     let ids = find_page(request, &filter, &order, marker, limit).await?;
     let visibility = Visibility::of_caller(request);
-    let page = write_page(request, &ids, |server| show(request, server, visibility)).await?;
-    let last_id = page
+    let written = write_page(request, &ids, |server| show(request, server, visibility)).await?;
+    let last_id = written
         .last_id
         .map(|last_id| last_id.to_string())
         .unwrap_or_default();
-    let links = if page.is_cut {
+    let links = if written.is_cut {
         Some(page::link_after(request, path, &last_id))
     } else {
         page::next_link(request, path, ids.len(), &last_id)?
     };
-    let mut text = page.text;
+    let mut text = written.text;
     text.push(b"]");
     if let Some(links) = links {
         text.push(b",\"servers_links\":");
@@ -172,6 +172,7 @@ async fn write_page(
             }
             written_count += 1;
             page.last_id = Some(id);
+            // A server that was deleted after it was found is left out.
             let Some(value) = value else { continue };
             if page.text.len > OPENING.len() {
                 page.text.push(b",");
@@ -192,10 +193,11 @@ async fn find_page(
     marker: Option<InstanceId>,
     limit: usize,
 ) -> ApiResult<Vec<InstanceId>> {
-    let marker = match marker {
-        None => None,
+    // The keys of the marker in the requested order, and in the index.
+    let (sort_key, list_key) = match marker {
+        None => (None, None),
         Some(id) => {
-            let key = request.try_read(|control, views| {
+            let reading = request.try_read(|control, views| {
                 let server = ServerView::find(control, views, id);
                 // A server that the caller may not see is treated as missing.
                 let server = server.filter(|server| {
@@ -204,7 +206,8 @@ async fn find_page(
                 let server = server.ok_or_else(|| page::unknown_marker(&id.to_string()))?;
                 Ok((order.key(&server), (server.mapping.created_at, id)))
             });
-            Some(key.await?)
+            let (sort_key, list_key) = reading.await?;
+            (Some(sort_key), Some(list_key))
         }
     };
     if filter.matches_nothing() || limit == 0 {
@@ -212,9 +215,8 @@ async fn find_page(
     }
     let mut budget = MatchBudget::new(request);
     if let Some(youngest_first) = order.is_youngest_first() {
-        let after = marker.as_ref().map(|(_, list_key)| *list_key);
         let start = ScanPosition::Age {
-            after,
+            after: list_key,
             youngest_first,
         };
         let ids = find_by_age(request, filter, start, limit, &mut budget).await?;
@@ -222,8 +224,15 @@ async fn find_page(
             return Ok(ids);
         }
     }
-    let marker = marker.map(|(key, _)| key);
-    find_sorted(request, filter, order, marker.as_ref(), limit, &mut budget).await
+    find_sorted(
+        request,
+        filter,
+        order,
+        sort_key.as_ref(),
+        limit,
+        &mut budget,
+    )
+    .await
 }
 
 /// A position after which a scan of servers continues.
