@@ -238,7 +238,7 @@ async fn find_page(
 /// A position after which a scan of servers continues.
 #[derive(Clone, Copy)]
 enum ScanPosition {
-    /// A position in order of age; none before the first server.
+    /// A position in order of age. `after` is none before the first server.
     Age {
         after: Option<ListKey>,
         youngest_first: bool,
