@@ -27,10 +27,10 @@ const LISTS: [&str; 18] = [
 /// The end of `min_count` and `max_count`, the fields with which a body requests several servers.
 const COUNT_FIELD_END: &[u8] = b"_count\"";
 
-/// More servers than this are not built for one request.
+/// The maximum number of servers of one request; a larger number is refused when the body is parsed.
 const INSTANCES_MAX: u32 = 1000;
 
-/// Whether a request is costly.
+/// Whether a request is costly: a long listing, a large body, or several servers to build.
 pub(crate) fn is_costly(path: &str, method: &str, body: &[u8]) -> bool {
     match method {
         "GET" => LISTS.contains(&path),
@@ -55,14 +55,14 @@ pub(crate) fn instances(path: &str, method: &str, body: &[u8]) -> u32 {
         .enumerate()
         .filter(|(_, window)| *window == COUNT_FIELD_END)
         .map(|(start, _)| start + COUNT_FIELD_END.len());
-    let counts = ends.map(|end| number_after(&body[end..]));
+    let counts = ends.map(|end| leading_number(&body[end..]));
     counts.max().unwrap_or(1).clamp(1, INSTANCES_MAX)
 }
 
-/// The number behind the name of a field; 0 if it is none.
-fn number_after(text: &[u8]) -> u32 {
-    let is_before = |byte: &&u8| byte.is_ascii_whitespace() || matches!(byte, b':' | b'"');
-    let digits = text.iter().skip_while(is_before);
+/// The number with which a text begins, after blanks, a colon and quotation marks; 0 if there is none.
+fn leading_number(text: &[u8]) -> u32 {
+    let is_separator = |byte: &&u8| byte.is_ascii_whitespace() || matches!(byte, b':' | b'"');
+    let digits = text.iter().skip_while(is_separator);
     let digits = digits.take_while(|byte| byte.is_ascii_digit());
     digits.fold(0, |number: u32, digit| {
         number

@@ -93,15 +93,15 @@ impl<'a> ObjectParser<'a> {
         // A text has at most as many characters as bytes, and at least a quarter as many. So the
         // characters of most texts need not be counted.
         let (bytes, chars_min) = (text.len(), *length.start());
-        let fits_in_bytes = bytes <= *length.end() && bytes.div_ceil(4) >= chars_min;
-        if fits_in_bytes || length.contains(&text.chars().count()) {
+        let surely_fits = bytes <= *length.end() && bytes.div_ceil(4) >= chars_min;
+        if surely_fits || length.contains(&text.chars().count()) {
             return Ok(());
         }
         let (min, max) = (length.start(), length.end());
         Err(self.field_error(key, format!("it must have {min} to {max} characters")))
     }
 
-    /// Takes a text that may also be null: `Some(None)`.
+    /// Takes a text that may also be null: null is `Some(None)`, a missing field none.
     pub(crate) fn nullable_text(
         &mut self,
         key: &'a str,
@@ -243,12 +243,13 @@ pub(crate) fn check_name(path: &str, name: &str) -> ApiResult<()> {
     Ok(())
 }
 
-/// Parses an object whose values are texts: metadata or extra specs.
+/// Parses an object whose values are texts: metadata or extra specs. Keys that `is_valid_key` does not accept
+/// are rejected.
 pub(crate) fn parse_texts(
     path: &str,
     value: &Value,
-    check_key: impl Fn(&str) -> bool,
-    value_max: usize,
+    is_valid_key: impl Fn(&str) -> bool,
+    value_chars_max: usize,
 ) -> ApiResult<Vec<(String, String)>> {
     let Value::Object(map) = value else {
         return Err(type_error(path, "an object", value));
@@ -256,15 +257,15 @@ pub(crate) fn parse_texts(
     let mut texts = Vec::with_capacity(map.len());
     for (key, value) in map {
         let path = || format!("{path}[{key:?}]");
-        if !check_key(key) {
+        if !is_valid_key(key) {
             let message = "a key has 1 to 255 letters, digits, blanks and - _ : .";
             return Err(ApiError::field(&path(), message));
         }
         let text = value
             .as_str()
             .ok_or_else(|| type_error(&path(), "a text", value))?;
-        if text.chars().count() > value_max {
-            let message = format!("it must have at most {value_max} characters");
+        if text.chars().count() > value_chars_max {
+            let message = format!("it must have at most {value_chars_max} characters");
             return Err(ApiError::field(&path(), message));
         }
         texts.push((key.clone(), text.to_owned()));

@@ -118,6 +118,7 @@ struct ImageEntry {
     disk_format: Option<String>,
     #[serde(default)]
     properties: BTreeMap<String, Value>,
+    /// The keys beside these: attributes, and properties.
     #[serde(flatten)]
     other_keys: BTreeMap<String, Value>,
 }
@@ -167,11 +168,11 @@ impl ImageCache {
             return;
         }
         self.checked_at = Some(Instant::now());
-        let current = file_version(path);
-        if current == self.file_version {
+        let current_version = file_version(path);
+        if current_version == self.file_version {
             return;
         }
-        self.file_version = current;
+        self.file_version = current_version;
         match read(path) {
             Ok(images) => {
                 tracing::info!(images = images.len(), "images were read again");
@@ -210,11 +211,11 @@ fn read(path: &Path) -> Result<BTreeMap<Uuid, Image>, ImagesError> {
 
 impl ImageEntry {
     fn into_image(self) -> Result<Image, String> {
-        let beside_attributes = self.other_keys.into_iter();
-        let beside_attributes =
-            beside_attributes.filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()));
+        let other_keys = self.other_keys.into_iter();
+        let top_level_properties =
+            other_keys.filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()));
         // A null value means that the property is not set.
-        let set_properties = beside_attributes
+        let set_properties = top_level_properties
             .chain(self.properties)
             .filter(|(_, value)| !value.is_null());
         let properties_json = Value::Object(set_properties.collect());

@@ -36,6 +36,7 @@ pub(crate) fn paginate<T>(
     Ok(items)
 }
 
+/// A 400 about a marker that no item has.
 pub(crate) fn unknown_marker(marker: &str) -> ApiError {
     ApiError::field("marker", format!("nothing in the list has it: {marker}"))
 }

@@ -19,7 +19,7 @@ use crate::query::Query;
 use crate::version::Version;
 
 /// How often a change is tried when concurrent changes conflict with it.
-const TRIES_MAX: usize = 16;
+const CHANGE_TRIES_MAX: usize = 16;
 
 /// An authenticated and routed request, as handlers receive it.
 pub(crate) struct RoutedRequest<'a> {
@@ -36,8 +36,8 @@ pub(crate) struct RoutedRequest<'a> {
     pub(crate) project_prefix: &'a str,
     /// The time at which the request was received.
     pub(crate) now: Timestamp,
-    /// For requests that change nothing: the newest journal entry that any read has seen. The
-    /// response is sent once that entry is durable. If none, each read waits until what it has seen
+    /// For requests that change nothing: the newest journal entry that any of the handler's reads has seen.
+    /// The response is sent once that entry is durable. If none, each read waits until what it has seen
     /// is durable.
     pub(crate) reading: Option<Mutex<Reading>>,
 }
@@ -94,7 +94,7 @@ impl RoutedRequest<'_> {
         })
     }
 
-    /// Whether a policy rule allows the operation to the caller.
+    /// Whether a policy rule allows the operation to the caller, for an object of its own.
     pub(crate) fn is_allowed(&self, rule: Rule) -> bool {
         self.authorize(rule).is_ok()
     }
@@ -104,7 +104,7 @@ impl RoutedRequest<'_> {
         self.is_allowed(Rule::ServersDetailAllProjects)
     }
 
-    /// The URL of an object at this path, with the version of the API.
+    /// The URL of an object at this path, with the version of the API (`/v2.1`).
     pub(crate) fn link(&self, path: &str) -> String {
         format!("{}/v2.1{}{path}", self.origin, self.project_prefix)
     }
@@ -172,8 +172,8 @@ impl RoutedRequest<'_> {
 
     /// Submits a command to control; the inner result is control's decision.
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
-        let answer = self.api_state.control.submit(command).await;
-        answer.map_err(|error| {
+        let decision = self.api_state.control.submit(command).await;
+        decision.map_err(|error| {
             let text = format!("The change was not made: {}", chain(&error));
             if matches!(error, SubmitError::TooLarge { .. }) {
                 // The request is too large, which is not a failure of the store.
@@ -228,7 +228,7 @@ impl RoutedRequest<'_> {
         &self,
         prepare: impl Fn(&ControlState, &Views) -> ApiResult<(Command, T)> + Send + Sync,
     ) -> ApiResult<T> {
-        for _ in 0..TRIES_MAX {
+        for _ in 0..CHANGE_TRIES_MAX {
             let (command, value) = self.read(|control, views| prepare(control, views)).await?;
             match self.submit(command).await? {
                 Ok(_) => return Ok(value),

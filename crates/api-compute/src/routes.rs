@@ -24,6 +24,7 @@ pub(crate) type HandlerFuture<'c> = Pin<Box<dyn Future<Output = ApiResult<Reply>
 /// One method of a path within a range of versions.
 pub(crate) struct Operation {
     pub(crate) method: &'static str,
+    /// The first and the last microversion that have the operation: the numbers after the dot.
     pub(crate) since: u16,
     pub(crate) until: u16,
     pub(crate) handler: for<'c> fn(&'c RoutedRequest<'c>) -> HandlerFuture<'c>,
@@ -73,6 +74,8 @@ impl Route {
     }
 }
 
+/// Makes the table: each path with its methods, their range of versions if not all have them, and their
+/// handlers.
 macro_rules! table {
     ($( $path:literal { $( $method:ident $([ $since:literal .. $until:expr ])? $handler:path; )+ } )+) => {
         &[ $( Route {
@@ -87,6 +90,7 @@ macro_rules! table {
     };
 }
 
+/// The end of a range of versions, which a line of the table may leave out.
 macro_rules! until {
     () => {
         NEWEST

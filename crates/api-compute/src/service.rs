@@ -29,7 +29,7 @@ const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-reques
 
 /// How often the handler of a GET request is run at most, if the store fails to make durable what
 /// it has read.
-const READS_MAX: usize = 3;
+const GET_TRIES_MAX: usize = 3;
 
 /// The compute API without sockets: it takes requests and returns responses.
 pub struct ComputeService {
@@ -38,9 +38,11 @@ pub struct ComputeService {
 }
 
 /// What a request is for, found from its path, method and version.
-pub struct MatchedRequest(RequestTarget);
+pub struct MatchedRequest {
+    target: RequestTarget,
+}
 
-/// The kinds of [`MatchedRequest`].
+/// What a [`MatchedRequest`] is for.
 enum RequestTarget {
     /// The list of versions.
     Versions { origin: String },
@@ -200,10 +202,12 @@ impl Api for ComputeService {
         let (Some(identity), Some(version)) = (identity, context.version()) else {
             let origin = self.origin(parts);
             return Ok(Routed {
-                request: MatchedRequest(match parts.uri.path() {
-                    "" | "/" => RequestTarget::Versions { origin },
-                    _ => RequestTarget::Version { origin },
-                }),
+                request: MatchedRequest {
+                    target: match parts.uri.path() {
+                        "" | "/" => RequestTarget::Versions { origin },
+                        _ => RequestTarget::Version { origin },
+                    },
+                },
                 body_bytes_max: None,
             });
         };
@@ -211,12 +215,14 @@ impl Api for ComputeService {
         let (_, bytes_max) = self.body_limit(matched.route);
         Ok(Routed {
             body_bytes_max: matched.operation.takes_body().then_some(bytes_max),
-            request: MatchedRequest(RequestTarget::Operation(Box::new(matched))),
+            request: MatchedRequest {
+                target: RequestTarget::Operation(Box::new(matched)),
+            },
         })
     }
 
     fn body_too_large(&self, request: &MatchedRequest, error: ApiError) -> ApiError {
-        let RequestTarget::Operation(matched) = &request.0 else {
+        let RequestTarget::Operation(matched) = &request.target else {
             return error;
         };
         let (option, bytes_max) = self.body_limit(matched.route);
@@ -226,7 +232,7 @@ impl Api for ComputeService {
     }
 
     fn is_costly(&self, request: &MatchedRequest, body: &[u8]) -> bool {
-        match &request.0 {
+        match &request.target {
             RequestTarget::Operation(matched) => {
                 cost::is_costly(matched.route.path, matched.operation.method, body)
             }
@@ -235,7 +241,7 @@ impl Api for ComputeService {
     }
 
     fn instances(&self, request: &MatchedRequest, body: &[u8]) -> u32 {
-        match &request.0 {
+        match &request.target {
             RequestTarget::Operation(matched) => {
                 cost::instances(matched.route.path, matched.operation.method, body)
             }
@@ -251,7 +257,7 @@ impl Api for ComputeService {
         body: &'a [u8],
     ) -> Running<'a> {
         Box::pin(async move {
-            let (matched, identity) = match (&request.0, identity) {
+            let (matched, identity) = match (&request.target, identity) {
                 (RequestTarget::Versions { origin }, _) => {
                     return Reply::value(300, &discovery::version_list(origin));
                 }
@@ -284,6 +290,7 @@ impl Api for ComputeService {
         error: &ApiError,
         context: &RequestContext<Version>,
     ) -> (Vec<u8>, Option<&'static str>) {
+        // The pages that every service has, such as `/metrics`, have errors in plain text.
         if context.is_page() {
             return (error.detail().as_bytes().to_vec(), None);
         }
@@ -319,16 +326,13 @@ async fn run_handler(request: &mut RoutedRequest<'_>, operation: &Operation) -> 
     if operation.method != "GET" {
         return (operation.handler)(request).await;
     }
-    for _ in 0..READS_MAX {
+    for _ in 0..GET_TRIES_MAX {
         request.reading = Some(Mutex::default());
         let response = (operation.handler)(request).await;
         let reading = request.reading.take().map(Mutex::into_inner);
-        if request
-            .api_state
-            .control
-            .wait_durable(reading.unwrap_or_default())
-            .await
-        {
+        let control = &request.api_state.control;
+        let is_durable = control.wait_durable(reading.unwrap_or_default()).await;
+        if is_durable {
             return response;
         }
     }
@@ -343,6 +347,7 @@ fn find_operation(
     version: Version,
 ) -> ApiResult<&'static Operation> {
     let (operation, has_method) = route.operation(method.as_str(), version);
+    // As in Nova, a method that only other versions have is answered as if the path did not exist.
     operation.ok_or_else(|| match has_method {
         true => error::path_not_found(),
         false => ApiError::new(405, "The method is not allowed here."),

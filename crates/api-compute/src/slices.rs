@@ -78,7 +78,7 @@ impl RoutedRequest<'_> {
             let mut slice = slice.await;
             all.append(&mut slice.items);
             match slice.continue_after {
-                Some(next) => last_key = Some(next),
+                Some(key) => last_key = Some(key),
                 None => return all,
             }
             tokio::task::yield_now().await;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::fields::{self, ObjectParser};
 use crate::routed_request::RoutedRequest;
 
-/// The name of the scheduler hint, and of the key in the rules of a server group.
+/// The name of the scheduler hint with topology rules, and of the key in the rules of a server group.
 pub(crate) const NAME: &str = "placewright:topology";
 
 /// The maximum number of rules of a request or a server group.
@@ -33,14 +33,14 @@ pub(crate) fn parse_rules(path: &str, value: &Value) -> ApiResult<Vec<TopologyRu
     };
     let mut rules = Vec::new();
     for item in items {
-        let texts = item.as_str().map(|text| text.split(';'));
-        for text in texts.into_iter().flatten() {
-            let path = format!("{path}[{}]", rules.len());
-            rules.push(parse_rule(&path, &rule_from_text(&path, text)?)?);
-        }
-        if !item.is_string() {
+        let Some(rule_texts) = item.as_str() else {
             let path = format!("{path}[{}]", rules.len());
             rules.push(parse_rule(&path, item)?);
+            continue;
+        };
+        for text in rule_texts.split(';') {
+            let path = format!("{path}[{}]", rules.len());
+            rules.push(parse_rule(&path, &rule_from_text(&path, text)?)?);
         }
     }
     if rules.len() > RULES_MAX {

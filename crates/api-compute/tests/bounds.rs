@@ -290,7 +290,7 @@ async fn servers_of_other_projects_look_as_if_they_did_not_exist() {
     let message = response.expect_error(403, "forbidden");
     assert_eq!(message, "Only administrators can sort servers by host.");
     api.get("/servers?sort_key=host").await.expect(200);
-    // Another project's server counts as missing: without the filter it is ignored.
+    // In a hint, another project's server counts as missing: the filters ignore it.
     for hint in ["same_host", "different_host"] {
         for hinted in [id.clone(), id.replace('-', ""), unknown.to_owned()] {
             for _ in 0..3 {

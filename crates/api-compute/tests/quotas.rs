@@ -31,6 +31,7 @@ async fn send_as_member(api: &Api, method: &str, path: &str, body: Value) -> Api
         .await
 }
 
+/// The instances, cores and RAM that are in use.
 async fn usage(api: &Api) -> Value {
     let path = format!("/os-quota-sets/{ADMIN_PROJECT}/detail");
     let set = api.get(&path).await.expect(200)["quota_set"].clone();
@@ -338,8 +339,12 @@ async fn with_unified_limits_keystone_decides() {
     let api = Api::start(1, 2).await;
     api.create_flavor("1", 2).await;
     let control = &api.site.conductor;
-    control.configure_quotas(Limits::new(), true).await.unwrap();
-    // Nothing is known yet.
+    let is_unified = true;
+    control
+        .configure_quotas(Limits::new(), is_unified)
+        .await
+        .unwrap();
+    // No limit was read from Keystone yet.
     api.create_server("a", json!({}))
         .await
         .expect_error(403, "forbidden");

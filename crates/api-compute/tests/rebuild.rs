@@ -61,7 +61,8 @@ fn rebuild(image: &str) -> Value {
     json!({"rebuild": {"imageRef": image, "name": "renamed"}})
 }
 
-async fn allow_trait(api: &Api) {
+/// Gives the only host the trait that [`REQUIRES_TRAIT`] requires.
+async fn set_host_trait(api: &Api) {
     let engine = api.site.conductor.engine();
     let host = placewright_testing::site::host(0, 0).0;
     let set = Command::SetTraits {
@@ -105,7 +106,7 @@ async fn a_server_is_rebuilt_where_it_is_from_an_image_that_its_host_can_run() {
     api.create_flavor("2", 16).await;
     let id = api.create_active("a", json!({"flavorRef": "2"})).await;
     let before = holdings(&api, &id).await;
-    allow_trait(&api).await;
+    set_host_trait(&api).await;
     for image in [REQUIRES_TRAIT, WITHOUT_PROPERTIES] {
         api.run_action(&id, rebuild(image)).await.expect(202);
         let server = api.wait_for_status(&id, "ACTIVE").await;
@@ -132,7 +133,7 @@ async fn an_image_decides_where_a_server_is_built() {
     let server = api.wait_for_status(&id, "ERROR").await;
     let message = server["fault"]["message"].as_str().unwrap();
     assert!(message.contains("No valid host"), "{message}");
-    allow_trait(&api).await;
+    set_host_trait(&api).await;
     api.create_active("b", json!({"imageRef": REQUIRES_TRAIT}))
         .await;
     api.site.rest().await;

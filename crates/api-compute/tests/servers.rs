@@ -388,17 +388,22 @@ async fn members_see_and_change_only_servers_of_their_project() {
         .send("POST", "/v2.1/servers", &member, Some(body))
         .await
         .expect(202);
-    let foreign_id = created["server"]["id"].as_str().unwrap();
+    let member_server_id = created["server"]["id"].as_str().unwrap();
     let server = api
-        .send("GET", &format!("/v2.1/servers/{foreign_id}"), &member, None)
+        .send(
+            "GET",
+            &format!("/v2.1/servers/{member_server_id}"),
+            &member,
+            None,
+        )
         .await
         .expect(200);
     assert!(server["server"].get("OS-EXT-SRV-ATTR:host").is_none());
 
-    api.run_action(foreign_id, json!({"lock": {"locked_reason": "r"}}))
+    api.run_action(member_server_id, json!({"lock": {"locked_reason": "r"}}))
         .await
         .expect(202);
-    let path = format!("/v2.1/servers/{foreign_id}");
+    let path = format!("/v2.1/servers/{member_server_id}");
     let response = api.send("DELETE", &path, &member, None).await;
     response.expect_error(409, "conflictingRequest");
     let unlock = Some(json!({"unlock": null}));
@@ -406,11 +411,11 @@ async fn members_see_and_change_only_servers_of_their_project() {
         .send("POST", &format!("{path}/action"), &member, unlock)
         .await;
     response.expect_error(403, "forbidden");
-    api.run_action(foreign_id, json!({"unlock": null}))
+    api.run_action(member_server_id, json!({"unlock": null}))
         .await
         .expect(202);
     api.send("DELETE", &path, &member, None).await.expect(204);
-    api.wait_until_deleted(foreign_id).await;
+    api.wait_until_deleted(member_server_id).await;
 }
 
 /// The ids of a complete listing, read page by page.

@@ -19,6 +19,9 @@ const HINT: &str = "placewright:topology";
 /// The number of hosts in a rack, and in a room.
 const RACK_HOSTS: u32 = 2;
 const ROOM_HOSTS: u32 = 4;
+/// The first part of the UUIDs of racks, and of rooms.
+const RACK_KIND: u128 = 1;
+const ROOM_KIND: u128 = 2;
 
 /// An installation with one cell, whose hosts are in racks of two and rooms of two racks.
 async fn start(hosts: u32) -> Api {
@@ -32,21 +35,24 @@ async fn start(hosts: u32) -> Api {
             provider: host(0, number).0,
             generation: None,
             aggregates: vec![
-                aggregate(1, number / RACK_HOSTS),
-                aggregate(2, number / ROOM_HOSTS),
+                aggregate(RACK_KIND, number / RACK_HOSTS),
+                aggregate(ROOM_KIND, number / ROOM_HOSTS),
             ],
             at: Timestamp(1),
         };
         submit_placement(engine, command).await.unwrap().unwrap();
     }
-    let level = |name: &str, kind, size: u32| Level {
+    let level = |name: &str, kind, hosts_in_each: u32| Level {
         name: name.to_owned(),
-        aggregates: (0..hosts.div_ceil(size))
+        aggregates: (0..hosts.div_ceil(hosts_in_each))
             .map(|number| aggregate(kind, number))
             .collect(),
     };
     let levels = Command::SetLevels {
-        levels: vec![level("rack", 1, RACK_HOSTS), level("room", 2, ROOM_HOSTS)],
+        levels: vec![
+            level("rack", RACK_KIND, RACK_HOSTS),
+            level("room", ROOM_KIND, ROOM_HOSTS),
+        ],
         distances: Vec::new(),
     };
     submit_placement(engine, levels).await.unwrap().unwrap();
@@ -156,7 +162,7 @@ async fn hints_relate_a_server_to_the_hosts_of_others() {
     let api = start(8).await;
     let first_id = api.create_active("first", json!({})).await;
     let first_host = active_host_number(&api, &first_id).await;
-    let text = |relation: &str, level: &str| {
+    let hint_relative_to_first = |relation: &str, level: &str| {
         hints(json!({HINT: format!("relation={relation},level={level},to={first_id}")}))
     };
     for (number, relation) in ["same", "different"]
@@ -166,7 +172,10 @@ async fn hints_relate_a_server_to_the_hosts_of_others() {
         .enumerate()
     {
         let id = api
-            .create_active(&format!("vm-{number}"), text(relation, "room"))
+            .create_active(
+                &format!("vm-{number}"),
+                hint_relative_to_first(relation, "room"),
+            )
             .await;
         let host = active_host_number(&api, &id).await;
         assert_eq!(

@@ -49,7 +49,7 @@ struct TopologyBody {
     distances: Vec<DistanceBody>,
 }
 
-/// The distance between two groups of hosts of one level, in the operator's own unit.
+/// The distance between two aggregates of one level, in the operator's own unit.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct DistanceBody {

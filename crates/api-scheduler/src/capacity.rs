@@ -32,10 +32,13 @@ fn default_limit() -> usize {
 /// The body of the response to `POST /v1/capacity`.
 #[derive(Serialize)]
 struct CapacityResponse {
+    /// The number of instances that fit.
     count: usize,
     /// Whether more than `limit` would fit.
     more: bool,
+    /// The number of hosts that got at least one instance.
     hosts: usize,
+    /// The number of instances by cell.
     by_cell: BTreeMap<Uuid, usize>,
 }
 

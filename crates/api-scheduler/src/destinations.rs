@@ -12,11 +12,11 @@ use response::DestinationsResponse;
 
 pub(crate) async fn select(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
     let destinations_request = request::validate(request.parse_body()?)?;
-    let claims = destinations_request.claim;
+    let is_claimed = destinations_request.claim;
     let destinations = request
         .api_state
         .destinations
         .select(destinations_request)
         .await?;
-    json_reply(200, &DestinationsResponse::new(&destinations, claims))
+    json_reply(200, &DestinationsResponse::new(&destinations, is_claimed))
 }

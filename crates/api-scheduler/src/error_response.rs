@@ -108,7 +108,7 @@ impl ErrorResponse {
         }
     }
 
-    /// A 409: the request is valid, but it cannot be placed, for this reason.
+    /// A 409: the request is valid, but it cannot be placed; `cause` says why, if that is known.
     pub(crate) fn no_capacity(detail: impl Into<String>, cause: Option<RefusalReason>) -> Self {
         Self {
             explanation: cause.map(|cause| Explanation::Cause(Box::new(cause))),
@@ -206,10 +206,10 @@ impl From<CommitError> for ErrorResponse {
 }
 
 impl From<RequestParseError> for ErrorResponse {
-    fn from(unreadable: RequestParseError) -> Self {
+    fn from(parse_error: RequestParseError) -> Self {
         // An empty name means the whole body.
-        let field = Some(unreadable.field).filter(|field| !field.is_empty());
-        Self::field(field.unwrap_or_else(|| ".".to_owned()), unreadable.message)
+        let field = Some(parse_error.field).filter(|field| !field.is_empty());
+        Self::field(field.unwrap_or_else(|| ".".to_owned()), parse_error.message)
     }
 }
 

@@ -85,6 +85,8 @@ fn host_body<'a>(
     state: &'a HostState,
     now: Timestamp,
 ) -> HostBody<'a> {
+    // Timestamps are in microseconds.
+    let age_ms = (now.0 - state.reported_at.0).max(0) / 1_000;
     HostBody {
         uuid: state.uuid,
         cell: state.names.cell,
@@ -96,7 +98,7 @@ fn host_body<'a>(
         enabled: state.disabled.is_none(),
         disabled_reason: state.disabled.as_deref(),
         forced_down: state.is_forced_down,
-        age_ms: (now.0 - state.reported_at.0).max(0) / 1_000,
+        age_ms,
         load: state.load,
         instances: state.instances.len(),
         instances_expected: state.pending_count(),
@@ -127,7 +129,8 @@ pub(crate) fn list(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
         .map(str::parse)
         .transpose()
         .map_err(|_| ErrorResponse::field("after", "after: the UUID of a host"))?;
-    // The scheduler observes the latest changes. The state is not locked while the response is written.
+    // The scheduler observes the latest changes before anything is computed, here nothing: only the host
+    // table is locked while the response is written, not the state of placement.
     request.api_state.with_scheduler(|_, _| ());
     request
         .api_state
@@ -164,10 +167,11 @@ pub(crate) fn show(request: &RoutedRequest<'_>, uuid: Uuid) -> HandlerResult<Rep
         let host = hosts.state(uuid).ok_or_else(|| host_not_found(uuid))?;
         let provider = slot.and_then(|slot| state.provider(ProviderId(slot)));
         let aggregates = provider.map_or(&[][..], |provider| &provider.aggregates);
+        let (incarnation, sequence) = host.position;
         let body = HostDetailsBody {
             host: host_body(hosts, slot, host, now()),
-            incarnation: host.position.0,
-            sequence: host.position.1,
+            incarnation,
+            sequence,
             platform: &host.platform,
             stats: &host.stats,
             metrics: &host.metrics,

@@ -29,6 +29,7 @@ pub(crate) struct Operation {
     /// The policy rule of the corresponding operation of the Placement API.
     pub(crate) rule: Rule,
     pub(crate) has_body: bool,
+    /// Whether the cost grows with the fleet, or only with the body.
     pub(crate) cost: Cost,
 }
 

@@ -440,8 +440,8 @@ async fn capacity_is_what_would_be_placed_and_changes_nothing() {
     let path = format!("/v1/hosts/{}", host(1));
     assert_eq!(fleet.get(&path).await.status, 200);
     let hosts_after = fleet.get("/v1/hosts").await.json();
-    let instance_counts = |capacity: &Value| {
-        let hosts = capacity["hosts"].as_array().unwrap().iter();
+    let instance_counts = |listing: &Value| {
+        let hosts = listing["hosts"].as_array().unwrap().iter();
         let hosts = hosts.map(|host| (host["uuid"].clone(), host["instances"].clone()));
         hosts.collect::<Vec<_>>()
     };

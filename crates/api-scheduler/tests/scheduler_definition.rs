@@ -23,6 +23,14 @@ use placewright_testing::random::Rng;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+/// The raw value of a weigher for one host.
+struct RawValue {
+    multiplier: f64,
+    value: f64,
+    /// The lower end of the weigher's range, if the weigher declares it.
+    declared_min: Option<f64>,
+}
+
 impl Fleet {
     /// The candidates of each host, from the Placement API.
     async fn candidates(&self, request: &RequestSpec) -> BTreeMap<Uuid, Vec<Value>> {
@@ -79,8 +87,8 @@ impl Fleet {
             && self.topology.satisfies_hard_rules(request, uuid)
     }
 
-    /// The raw value of each weigher for a host, with the weigher's multiplier and declared minimum.
-    async fn raw_values(&self, request: &RequestSpec, uuid: Uuid) -> Vec<(f64, f64, Option<f64>)> {
+    /// The raw value of each weigher for a host.
+    async fn raw_values(&self, request: &RequestSpec, uuid: Uuid) -> Vec<RawValue> {
         let host = &self.hosts[&uuid];
         let (mut memory, mut disk, mut cpus, mut used_cpus, mut ratio) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for provider in std::iter::once(&uuid).chain(&host.children) {
@@ -115,16 +123,23 @@ impl Fleet {
             "soft-anti-affinity" => -(members_on_host as f64),
             _ => 0.0,
         };
-        vec![
+        let raw_values = [
             (1.0, memory, Some(0.0)),
             (1.0, cpus * ratio - used_cpus, Some(0.0)),
             (1.0, disk, Some(0.0)),
             (-1.0, f64::from(host.io_ops), Some(0.0)),
             (1.0, group_value, None),
             (-1e6, f64::from(host.failed_builds), None),
-            (1.0, f64::from(host.version), None),
+            (1.0, f64::from(host.hypervisor_version), None),
             (1.0, self.topology.soft_rules_value(request, uuid), None),
-        ]
+        ];
+        raw_values
+            .map(|(multiplier, value, declared_min)| RawValue {
+                multiplier,
+                value,
+                declared_min,
+            })
+            .into()
     }
 
     /// The scores of hosts, which are all feasible ones.
@@ -137,10 +152,11 @@ impl Fleet {
         if hosts.len() < 2 {
             return scores;
         }
-        for (weigher, (_, _, declared_min)) in raw_values[0].iter().enumerate() {
+        for (weigher, of_first_host) in raw_values[0].iter().enumerate() {
+            let declared_min = of_first_host.declared_min;
             let clamped_value = |host: usize| {
-                let (_, number, low) = raw_values[host][weigher];
-                low.map_or(number, |low| number.max(low))
+                let value = raw_values[host][weigher].value;
+                declared_min.map_or(value, |declared_min| value.max(declared_min))
             };
             let indexes = 0..hosts.len();
             let high = indexes.clone().map(clamped_value).fold(f64::MIN, f64::max);
@@ -150,8 +166,7 @@ impl Fleet {
                 continue;
             }
             for host in indexes {
-                let share =
-                    raw_values[host][weigher].0 * (clamped_value(host) - low) / (high - low);
+                let share = of_first_host.multiplier * (clamped_value(host) - low) / (high - low);
                 *scores.get_mut(&hosts[host]).unwrap() += share;
             }
         }

@@ -71,8 +71,8 @@ fn find<'s>(
         Ok(uuid) => rows.find(|(row_uuid, _)| **row_uuid == uuid),
         Err(_) => rows.find(|(row_uuid, _)| legacy_id(**row_uuid).to_string() == text),
     };
-    let row = row.ok_or_else(|| error::missing("aggregate", text))?;
-    Ok((*row.0, row.1))
+    let (uuid, aggregate) = row.ok_or_else(|| error::missing("aggregate", text))?;
+    Ok((*uuid, aggregate))
 }
 
 async fn reply(request: &RoutedRequest<'_>, uuid: Uuid, aggregate: Aggregate) -> ApiResult<Reply> {
@@ -115,9 +115,11 @@ fn check_zone(path: &str, zone: &str) -> ApiResult<()> {
     Ok(())
 }
 
-fn check_name(control: &ControlState, except: Option<Uuid>, name: &str) -> ApiResult<()> {
+/// Rejects a name that another aggregate has. `own` is the aggregate to which the name is given; none if it
+/// is new.
+fn check_name_is_free(control: &ControlState, own: Option<Uuid>, name: &str) -> ApiResult<()> {
     let mut rows = control.conductor.aggregates().iter();
-    if rows.any(|(uuid, aggregate)| Some(*uuid) != except && aggregate.name == name) {
+    if rows.any(|(uuid, aggregate)| Some(*uuid) != own && aggregate.name == name) {
         let message = format!("There is an aggregate with the name {name} already.");
         return Err(ApiError::conflict(message));
     }
@@ -131,13 +133,14 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let zone = zone.flatten();
     let (uuid, aggregate) = request
         .submit_with_retry(|control, _| {
-            check_name(control, None, &name)?;
+            check_name_is_free(control, None, &name)?;
             let mut uuid = Uuid::new_v4();
-            let is_taken = |uuid: Uuid| {
+            let is_legacy_id_taken = |uuid: Uuid| {
                 let mut uuids = control.conductor.aggregates().keys();
                 uuids.any(|other| legacy_id(*other) == legacy_id(uuid))
             };
-            while is_taken(uuid) {
+            // Paths name aggregates by this id, so it has to be unique.
+            while is_legacy_id_taken(uuid) {
                 uuid = Uuid::new_v4();
             }
             let metadata = zone
@@ -157,6 +160,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     reply(request, uuid, aggregate).await
 }
 
+/// The command that sets an aggregate. It is refused if the aggregate is no longer as `before`.
 fn set_command(uuid: Uuid, before: Option<&Aggregate>, aggregate: &Aggregate) -> Command {
     Command::Guarded {
         expected: vec![Change::Aggregate(uuid, before.cloned().map(Box::new))],
@@ -198,21 +202,24 @@ fn check_single_zone(
         return Ok(());
     };
     for (uuid, other) in control.conductor.aggregates() {
-        let differs = other
+        let zone_differs = other
             .metadata
             .get(zones::METADATA_KEY)
             .is_some_and(|other_zone| other_zone != zone);
-        let shared = aggregate
+        let shared_host = aggregate
             .hosts
             .iter()
             .find(|host| other.hosts.contains(host));
-        if let Some(host) = shared
-            && differs
+        if let Some(host) = shared_host
+            && zone_differs
             && *uuid != aggregate_uuid
         {
             let mapping = control.conductor.hosts().get(host);
-            let host = mapping.map_or("", |mapping| mapping.name.as_str());
-            let message = format!("Host {host} is in another zone already, by {}.", other.name);
+            let host_name = mapping.map_or("", |mapping| mapping.name.as_str());
+            let message = format!(
+                "Host {host_name} is in another zone already, by {}.",
+                other.name
+            );
             return Err(ApiError::conflict(message));
         }
     }
@@ -227,7 +234,7 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     }
     change_aggregate(request, |control, uuid, aggregate| {
         if let Some(name) = &name {
-            check_name(control, Some(uuid), name)?;
+            check_name_is_free(control, Some(uuid), name)?;
             aggregate.name.clone_from(name);
         }
         match &zone {

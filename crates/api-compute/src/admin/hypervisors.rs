@@ -39,6 +39,7 @@ impl HostCapacity {
             };
             for row in &provider.inventories {
                 let total = i64::from(row.inventory.total);
+                // CPUs that are dedicated to instances count like shared ones.
                 let (capacity_sum, used_sum) = match placement.class_name(row.class) {
                     "VCPU" | "PCPU" => (&mut capacity.vcpus, &mut capacity.vcpus_used),
                     "MEMORY_MB" => (&mut capacity.memory_mb, &mut capacity.memory_mb_used),
@@ -132,6 +133,7 @@ fn detailed_json(
     value
 }
 
+/// Adds the servers of a hypervisor to its JSON. Before version 2.75 an empty list is left out.
 fn add_servers(
     request: &RoutedRequest<'_>,
     value: &mut Value,
@@ -153,12 +155,14 @@ fn add_servers(
 
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::HypervisorsList)?;
-    list_response(request, "/os-hypervisors", false).await
+    let is_detailed = false;
+    list_response(request, "/os-hypervisors", is_detailed).await
 }
 
 pub(crate) async fn detail(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::HypervisorsDetail)?;
-    list_response(request, "/os-hypervisors/detail", true).await
+    let is_detailed = true;
+    list_response(request, "/os-hypervisors/detail", is_detailed).await
 }
 
 /// Whether the query asks for the servers of each hypervisor, from version 2.53 on.
@@ -298,28 +302,31 @@ pub(crate) async fn statistics(request: &RoutedRequest<'_>) -> ApiResult<Reply> 
 /// Lists the hypervisors whose name contains the text in the path, before version 2.53.
 pub(crate) async fn search(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::HypervisorsSearch)?;
-    matching_response(request, false).await
+    let with_servers = false;
+    matching_response(request, with_servers).await
 }
 
 /// Lists the same hypervisors with the servers of each.
 pub(crate) async fn servers(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::HypervisorsServers)?;
-    matching_response(request, true).await
+    let with_servers = true;
+    matching_response(request, with_servers).await
 }
 
-async fn matching_response(request: &RoutedRequest<'_>, wants_servers: bool) -> ApiResult<Reply> {
-    let pattern = request.parameter("hypervisor_id");
+/// The hypervisors whose name contains the text in the path, which is the parameter of the id.
+async fn matching_response(request: &RoutedRequest<'_>, with_servers: bool) -> ApiResult<Reply> {
+    let name_part = request.parameter("hypervisor_id");
     let values = request.read(|control, views| {
-        let servers_by_host = if wants_servers {
+        let servers_by_host = if with_servers {
             servers_by_host(views)
         } else {
             ServersByHost::new()
         };
         let rows = HostRow::all(control, views).into_iter();
-        let rows = rows.filter(|row| row.name.contains(pattern));
+        let rows = rows.filter(|row| row.name.contains(name_part));
         let values = rows.map(|row| {
             let mut value = brief_json(request, &row);
-            if wants_servers {
+            if with_servers {
                 add_servers(request, &mut value, control, servers_by_host.get(&row.id));
             }
             value
@@ -328,7 +335,7 @@ async fn matching_response(request: &RoutedRequest<'_>, wants_servers: bool) -> 
     });
     let values = values.await;
     if values.is_empty() {
-        return Err(error::missing("hypervisor whose name contains", pattern));
+        return Err(error::missing("hypervisor whose name contains", name_part));
     }
     Reply::value(200, &json!({"hypervisors": values}))
 }

@@ -53,8 +53,8 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         .map(|(name, keypair)| json!({"keypair": keypair_json(request, name, keypair)}));
     let mut body = json!({"keypairs": values.collect::<Vec<_>>()});
     if request.version.since(35) {
-        let last = rows.last().map_or("", |(name, _)| name.as_str());
-        if let Some(links) = page::next_link(request, "/os-keypairs", rows.len(), last)? {
+        let last_name = rows.last().map_or("", |(name, _)| name.as_str());
+        if let Some(links) = page::next_link(request, "/os-keypairs", rows.len(), last_name)? {
             body["keypairs_links"] = links;
         }
     }
@@ -64,8 +64,8 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (user, name) = (owner(request), request.parameter("name"));
     request.authorize_for(Rule::KeypairsShow, request.project(), user)?;
-    let key = (user.to_owned(), name.to_owned());
-    let keypair = request.read(|control, _| control.conductor.keypairs().get(&key).cloned());
+    let keypair_id = (user.to_owned(), name.to_owned());
+    let keypair = request.read(|control, _| control.conductor.keypairs().get(&keypair_id).cloned());
     let keypair = keypair
         .await
         .ok_or_else(|| error::missing("key pair", name))?;

@@ -10,33 +10,52 @@ use serde_json::{Value, json};
 use crate::error;
 use crate::fields::ObjectParser;
 use crate::routed_request::RoutedRequest;
+use crate::version::Version;
 
 /// The largest limit, as in Nova.
 const LIMIT_MAX: i64 = i32::MAX as i64;
 
-/// Quotas that nothing counts, so that their limits are constant: the last microversion that has them,
-/// their names, and the limit of each project.
-const CONSTANT_QUOTAS: [(u16, &[&str], i64); 3] = [
-    (u16::MAX, &["metadata_items"], 128),
-    (
-        56,
-        &[
+/// Quotas that nothing counts, so that their limit is constant.
+struct ConstantQuotas {
+    names: &'static [&'static str],
+    /// The limit of each project.
+    limit: i64,
+    /// The microversion that no longer has them, if they were removed.
+    removed_in: Option<u16>,
+}
+
+impl ConstantQuotas {
+    fn exist_in(&self, version: Version) -> bool {
+        self.removed_in
+            .is_none_or(|removed_in| !version.since(removed_in))
+    }
+}
+
+const CONSTANT_QUOTAS: [ConstantQuotas; 3] = [
+    ConstantQuotas {
+        names: &["metadata_items"],
+        limit: 128,
+        removed_in: None,
+    },
+    ConstantQuotas {
+        names: &[
             "injected_files",
             "injected_file_content_bytes",
             "injected_file_path_bytes",
         ],
-        0,
-    ),
-    (
-        35,
-        &[
+        limit: 0,
+        removed_in: Some(57),
+    },
+    ConstantQuotas {
+        names: &[
             "fixed_ips",
             "floating_ips",
             "security_groups",
             "security_group_rules",
         ],
-        UNLIMITED,
-    ),
+        limit: UNLIMITED,
+        removed_in: Some(36),
+    },
 ];
 
 /// The resources of which each project has a quota, in the order in which they are shown.
@@ -98,10 +117,14 @@ fn quota_set(
     for resource in RESOURCES.iter().chain(resource_classes) {
         set[&*resource.name()] = show(&Quota::new(state, project, resource));
     }
-    for (until, names, limit) in CONSTANT_QUOTAS {
-        if !request.version.since(until.saturating_add(1)) {
-            for name in names {
-                set[*name] = show(&Quota { limit, used: 0 });
+    for quotas in CONSTANT_QUOTAS {
+        if quotas.exist_in(request.version) {
+            let quota = Quota {
+                limit: quotas.limit,
+                used: 0,
+            };
+            for name in quotas.names {
+                set[*name] = show(&quota);
             }
         }
     }
@@ -167,12 +190,12 @@ pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 /// The quotas of a quota class: the default quotas, whatever the name of the class.
 fn class_set(request: &RoutedRequest<'_>, control: &ControlState) -> Value {
     let mut set = quota_set(request, control, None, Quota::limit_json);
-    let Some(members) = set.as_object_mut() else {
+    let Some(quotas) = set.as_object_mut() else {
         return set;
     };
     if !request.version.since(50) {
         for resource in [Resource::ServerGroups, Resource::ServerGroupMembers] {
-            members.remove(&*resource.name());
+            quotas.remove(&*resource.name());
         }
     }
     set
@@ -196,7 +219,10 @@ pub(crate) async fn update_class(request: &RoutedRequest<'_>) -> ApiResult<Reply
     check_settable(request).await?;
     let body = request.json()?;
     let (limits, _) = parse_limits(request, &body, "quota_class_set")?;
-    set_quota(request, QuotaScope::Class(class.to_owned()), limits, true).await?;
+    // The usage of projects is not compared with the limits of a class.
+    let force = true;
+    let scope = QuotaScope::Class(class.to_owned());
+    set_quota(request, scope, limits, force).await?;
     let set = request.read(|control, _| class_set(request, control)).await;
     Reply::value(200, &json!({"quota_class_set": set}))
 }
@@ -217,6 +243,7 @@ async fn check_settable(request: &RoutedRequest<'_>) -> ApiResult<()> {
     Ok(())
 }
 
+/// Sets the limits of a scope. Unless `force` is set, limits lower than the usage are refused.
 async fn set_quota(
     request: &RoutedRequest<'_>,
     scope: QuotaScope,
@@ -259,7 +286,7 @@ fn parse_limits(
     for name in names.filter(|name| !(key == "quota_set" && *name == "force")) {
         let constant = CONSTANT_QUOTAS
             .iter()
-            .find(|(_, names, _)| names.contains(&name.as_str()));
+            .find(|quotas| quotas.names.contains(&name.as_str()));
         let resource = Resource::parse(name);
         if constant.is_none() && resource.is_none() {
             // `parser.finish` refuses names that are not taken.
@@ -271,11 +298,10 @@ fn parse_limits(
             parser.field_error(name, message)
         })?;
         match (constant, resource) {
-            (Some((until, _, constant_limit)), _) => {
-                let has_quota = !request.version.since(until.saturating_add(1));
-                if !has_quota || limit != *constant_limit {
+            (Some(constant), _) => {
+                if !constant.exist_in(request.version) || limit != constant.limit {
                     let message =
-                        format!("there is no such quota; only {constant_limit} can be set");
+                        format!("there is no such quota; only {} can be set", constant.limit);
                     return Err(parser.field_error(name, message));
                 }
             }

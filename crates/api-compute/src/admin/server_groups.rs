@@ -19,21 +19,22 @@ use crate::topology;
 /// The maximum value of `max_server_per_host`.
 const SERVERS_PER_HOST_MAX: i64 = i32::MAX as i64;
 
-/// The server group in the form of a request to the scheduler.
+/// The server group in the form of a request to the scheduler. Its members are left out, because placement
+/// knows them.
 pub(crate) fn for_scheduler(
     control: &ControlState,
     uuid: Uuid,
     group: &ServerGroup,
 ) -> RequestedGroup {
     let topology = control.conductor.group_topologies().get(&uuid);
-    let topology = topology.map(|topology| topology.rules.clone());
+    let topology_rules = topology.map(|topology| topology.rules.clone());
     RequestedGroup {
         uuid,
         policy: parse_policy(&group.policy),
         max_server_per_host: group.max_server_per_host,
         members: std::collections::BTreeSet::new(),
         hosts: std::collections::BTreeSet::new(),
-        topology_rules: topology.unwrap_or_default(),
+        topology_rules: topology_rules.unwrap_or_default(),
     }
 }
 
@@ -88,15 +89,15 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             .query
             .reject_unknown(&["all_projects", "limit", "offset"])?;
     }
-    let wants_all = request.query.boolean("all_projects")?.unwrap_or(false);
-    if wants_all {
+    let wants_all_projects = request.query.boolean("all_projects")?.unwrap_or(false);
+    if wants_all_projects {
         request.authorize(Rule::ServerGroupsIndexAllProjects)?;
     }
     let offset = request.query.number("offset")?.unwrap_or(0);
     let limit = page::limit(request)?;
     let ids = request.read(|control, _| {
         let conductor = &control.conductor;
-        if wants_all {
+        if wants_all_projects {
             let groups = conductor.groups().keys().copied();
             return groups.skip(offset).take(limit).collect::<Vec<_>>();
         }
@@ -146,7 +147,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let mut parser = body_parser.object("server_group")?;
     let name = parser.name("name")?;
     let name = name.ok_or_else(|| parser.field_error("name", "it is missing"))?;
-    let (policy_name, per_host, rules) = if request.version.since(64) {
+    let (policy_name, per_host, topology_rules) = if request.version.since(64) {
         parse_policy_fields(&mut parser)?
     } else {
         (parse_policies(&mut parser)?, None, Vec::new())
@@ -159,7 +160,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     })?;
     parser.finish()?;
     body_parser.finish()?;
-    check_topology(request, &rules).await?;
+    check_topology(request, &topology_rules).await?;
     let uuid = Uuid::new_v4();
     request.note_created([uuid]);
     let requested_group = RequestedGroup {
@@ -168,7 +169,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         max_server_per_host: per_host,
         members: std::collections::BTreeSet::new(),
         hosts: std::collections::BTreeSet::new(),
-        topology_rules: rules,
+        topology_rules,
     };
     let group = ServerGroup {
         name: name.to_owned(),
@@ -230,19 +231,19 @@ fn parse_policy_fields<'a>(parser: &mut ObjectParser<'a>) -> ApiResult<ParsedPol
     let Some(rules) = parser.take("rules") else {
         return Ok((policy, None, Vec::new()));
     };
-    let mut rules = ObjectParser::new(parser.path_of("rules"), rules)?;
-    let per_host = rules.integer("max_server_per_host", 1..=SERVERS_PER_HOST_MAX)?;
-    let topology = match rules.take(topology::NAME) {
-        Some(value) => topology::parse_rules(&rules.path_of(topology::NAME), value)?,
+    let mut rules_parser = ObjectParser::new(parser.path_of("rules"), rules)?;
+    let per_host = rules_parser.integer("max_server_per_host", 1..=SERVERS_PER_HOST_MAX)?;
+    let topology_rules = match rules_parser.take(topology::NAME) {
+        Some(value) => topology::parse_rules(&rules_parser.path_of(topology::NAME), value)?,
         None => Vec::new(),
     };
-    rules.finish()?;
+    rules_parser.finish()?;
     if per_host.is_some() && policy != "anti-affinity" {
         let message = "only the policy anti-affinity has max_server_per_host";
         return Err(parser.field_error("rules", message));
     }
     let per_host = per_host.and_then(|per_host| u32::try_from(per_host).ok());
-    Ok((policy, per_host, topology))
+    Ok((policy, per_host, topology_rules))
 }
 
 /// Parses a list with one policy, before version 2.64.

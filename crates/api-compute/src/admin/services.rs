@@ -15,6 +15,7 @@ use crate::fields::ObjectParser;
 use crate::routed_request::RoutedRequest;
 use crate::time;
 
+/// The binary of all services, under which clients of OpenStack know compute services.
 const BINARY: &str = "nova-compute";
 
 /// The JSON representation of a service.
@@ -141,6 +142,7 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"service": service.await?}))
 }
 
+/// In place of the 404 of an unknown host, one that names the service.
 fn service_not_found(error: ApiError, host: HostId) -> ApiError {
     match error.status() {
         404 => error::missing("service", &host.to_string()),
@@ -165,8 +167,8 @@ async fn update_by_name(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         _ => return Err(error::path_not_found()),
     }
     parser.finish()?;
-    let host = request.read(|control, _| control.conductor.host_names().get(name).copied());
-    let host = host.await.filter(|_| binary == BINARY);
+    let reading = request.read(|control, _| control.conductor.host_names().get(name).copied());
+    let host = reading.await.filter(|_| binary == BINARY);
     let host = host.ok_or_else(|| error::missing("service", &format!("{binary} on {name}")))?;
     change_service(request, host, |service| {
         match forced_down {
@@ -202,7 +204,7 @@ async fn update_by_name(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::ServicesDelete)?;
     let text = request.parameter("service_id");
-    let service = request.read(|control, views| {
+    let reading = request.read(|control, views| {
         let rows = HostRow::all(control, views);
         let has_id = |row: &HostRow<'_>| match request.version.since(53) {
             true => row.id.to_string() == text,
@@ -211,8 +213,8 @@ pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         let row = rows.into_iter().find(has_id);
         row.map(|row| (row.id, row.cell, row.name.to_owned(), row.is_up()))
     });
-    let service = service.await;
-    let (host, cell, name, is_up) = service.ok_or_else(|| error::missing("service", text))?;
+    let host_row = reading.await;
+    let (host, cell, name, is_up) = host_row.ok_or_else(|| error::missing("service", text))?;
     if is_up {
         let message = format!("Host {name} is up: its agent would bring the service back.");
         return Err(ApiError::conflict(message));

@@ -58,12 +58,14 @@ struct Zone {
 
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::ZonesList)?;
-    list_zones(request, false).await
+    let with_hosts = false;
+    list_zones(request, with_hosts).await
 }
 
 pub(crate) async fn detail(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::ZonesDetail)?;
-    list_zones(request, true).await
+    let with_hosts = true;
+    list_zones(request, with_hosts).await
 }
 
 async fn list_zones(request: &RoutedRequest<'_>, with_hosts: bool) -> ApiResult<Reply> {

@@ -70,7 +70,7 @@ pub(crate) async fn detail(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 }
 
 /// The conditions and the order of a listing.
-struct Filter {
+struct ListOptions {
     /// Whether public or private flavors are listed; both if none.
     is_public: Option<bool>,
     min_ram: usize,
@@ -79,7 +79,7 @@ struct Filter {
     sort_key: String,
 }
 
-impl Filter {
+impl ListOptions {
     fn parse(request: &RoutedRequest<'_>) -> ApiResult<Self> {
         let is_administrator = request.is_allowed(Rule::FlavorAccessList);
         let is_public = match request.query.get("is_public") {
@@ -135,8 +135,9 @@ impl Filter {
             && is_visible(request, flavor)
     }
 
+    /// Compares two flavors, each with its id.
     fn compare(&self, left: &(String, Flavor), right: &(String, Flavor)) -> Ordering {
-        let (a, b) = (&left.1, &right.1);
+        let ((left_id, a), (right_id, b)) = (left, right);
         let order = match self.sort_key.as_str() {
             "name" => a.name.cmp(&b.name),
             "vcpus" => a.vcpus.cmp(&b.vcpus),
@@ -148,7 +149,7 @@ impl Filter {
             "description" => a.description.cmp(&b.description),
             _ => Ordering::Equal,
         };
-        let order = order.then_with(|| left.0.cmp(&right.0));
+        let order = order.then_with(|| left_id.cmp(right_id));
         if self.descending {
             order.reverse()
         } else {
@@ -162,7 +163,7 @@ async fn list_response(
     path: &str,
     show: fn(&RoutedRequest<'_>, &str, &Flavor) -> Value,
 ) -> ApiResult<Reply> {
-    let filter = Filter::parse(request)?;
+    let options = ListOptions::parse(request)?;
     let flavors = request.collect_slices(|control, _, after: Option<&String>| {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = control
@@ -172,13 +173,13 @@ async fn list_response(
         SliceResult::collect(
             rows.map(|(id, flavor)| (id.clone(), flavor)),
             |id, flavor| {
-                let is_listed = filter.accepts(request, flavor);
+                let is_listed = options.accepts(request, flavor);
                 is_listed.then(|| (id.clone(), flavor.clone()))
             },
         )
     });
     let mut flavors = flavors.await;
-    flavors.sort_by(|left, right| filter.compare(left, right));
+    flavors.sort_by(|left, right| options.compare(left, right));
     let page = page::paginate(request, flavors, |(id, _), marker| id == marker)?;
     let flavors: Vec<Value> = page
         .iter()

@@ -17,7 +17,7 @@ use crate::routed_request::RoutedRequest;
 const CERTIFICATES_MAX: usize = 50;
 
 /// The maximum length of user data, in characters of base 64.
-const USER_DATA_MAX: usize = 65_535;
+const USER_DATA_CHARS_MAX: usize = 65_535;
 
 /// Parses the ids of the certificates with which the image has to be signed. They are only stored
 /// and passed on.
@@ -39,9 +39,10 @@ pub(crate) fn parse_certificates(parser: &mut ObjectParser<'_>) -> ApiResult<Opt
     }
 }
 
+/// Parses user data, which is checked to be base 64 and kept encoded. None if it is missing or null.
 pub(crate) fn parse_user_data(parser: &mut ObjectParser<'_>) -> ApiResult<Option<Secret<String>>> {
     let data = parser
-        .nullable_text("user_data", 0..=USER_DATA_MAX)?
+        .nullable_text("user_data", 0..=USER_DATA_CHARS_MAX)?
         .flatten();
     let Some(data) = data else { return Ok(None) };
     let without_blanks = Zeroizing::new(data.split_whitespace().collect::<String>());
@@ -63,12 +64,12 @@ pub(crate) fn parse_address<'a>(
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(Some(None));
     };
-    let has_version = match text.parse() {
+    let is_of_family = match text.parse() {
         Ok(IpAddr::V4(_)) => key == "accessIPv4",
         Ok(IpAddr::V6(_)) => key == "accessIPv6",
         Err(_) => false,
     };
-    if !has_version {
+    if !is_of_family {
         return Err(parser.field_error(key, format!("{text:?} is no such address")));
     }
     Ok(Some(Some(text.to_owned())))

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::body;
 use super::common_fields::{check_hostname, parse_address, parse_certificates, parse_disk_config};
-use super::devices::{PARTS_MAX, boots_from_volume, is_boot_device, parse_devices};
+use super::devices::{LIST_ITEMS_MAX, boots_from_volume, is_boot_device, parse_devices};
 use super::hints::Hints;
 use super::{metadata, secrets, tags};
 use crate::admin::zones;
@@ -34,15 +34,16 @@ const COUNT_MAX: i64 = 1000;
 /// A parsed create request. The objects that it refers to are not looked up yet.
 struct CreateRequest<'a> {
     name: &'a str,
-    flavor: String,
+    flavor_id: String,
     zone: Option<&'a str>,
-    /// `host` or `host:node`.
+    /// `host`, `host:node` or `:node`.
     forced_host: Option<&'a str>,
     count_min: Option<u32>,
     count: u32,
     wants_reservation: bool,
     hints: Hints,
     destination: Option<Destination>,
+    /// Whether the server boots from a volume.
     is_bfv: bool,
     hostname: Option<String>,
     server: ServerFields,
@@ -60,10 +61,10 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         Ok(translation) => usage_of(&request_spec.flavor, &translation),
         Err(error) => return Err(ApiError::bad_request(format!("{error}."))),
     };
-    let is_empty_disk = request_spec.flavor.root_gb == 0
+    let has_zero_disk = request_spec.flavor.root_gb == 0
         && !create_request.is_bfv
         && create_request.server.image.is_some();
-    if is_empty_disk && !request.is_allowed(Rule::ServersCreateZeroDisk) {
+    if has_zero_disk && !request.is_allowed(Rule::ServersCreateZeroDisk) {
         let message = "With a flavor whose disk is 0, servers must boot from a volume.";
         return Err(ApiError::forbidden(message));
     }
@@ -80,7 +81,8 @@ async fn accept(
 ) -> ApiResult<Reply> {
     let new_id = |_| InstanceId(Uuid::new_v4());
     let instances: Vec<InstanceId> = (0..create_request.count).map(new_id).collect();
-    let rules = create_request.hints.bind(&mut request_spec, &instances);
+    let hints = &create_request.hints;
+    let rules = hints.resolve_rules(&mut request_spec, &instances);
     let reservation = Uuid::new_v4();
     let reservation_id = format!("r-{:08x}", reservation.as_fields().0);
     let mut body = ServerBody {
@@ -122,7 +124,7 @@ async fn accept(
             name,
             project: request.project().to_owned(),
             user: request.user().to_owned(),
-            group: create_request.hints.group,
+            group: hints.group,
             rules: rules.clone(),
             body: SpecBody::Row(SharedRow::from_parts(Arc::clone(&common_part), own_part)),
             created_at: request.now,
@@ -134,7 +136,7 @@ async fn accept(
     }
     let first_id = builds.first().map_or(Uuid::nil(), |build| build.instance.0);
     request.note_created(builds.iter().map(|build| build.instance));
-    submit(request, create_request.hints.group, reservation, builds).await?;
+    submit(request, hints.group, reservation, builds).await?;
     accepted_response(request, create_request, first_id, &reservation_id)
 }
 
@@ -189,16 +191,16 @@ fn accepted_response(
         return Reply::value(202, &json!({"reservation_id": reservation_id}));
     }
     let path = format!("/servers/{first_id}");
-    let groups = &create_request.server.security_groups;
-    let groups: Vec<Value> = match groups.is_empty() {
+    let names = &create_request.server.security_groups;
+    let security_groups: Vec<Value> = match names.is_empty() {
         true => vec![json!({"name": "default"})],
-        false => groups.iter().map(|name| json!({"name": name})).collect(),
+        false => names.iter().map(|name| json!({"name": name})).collect(),
     };
     let mut server = json!({
         "id": first_id,
         "links": request.links(&path),
         "OS-DCF:diskConfig": create_request.server.disk_config,
-        "security_groups": groups,
+        "security_groups": security_groups,
     });
     if let Some(password) = &create_request.secrets.admin_pass {
         server["adminPass"] = json!(password.expose());
@@ -207,16 +209,16 @@ fn accepted_response(
     Ok(reply.with_location(request.link(&path)))
 }
 
-/// Checks the total size of the records: each cell stores a complete record of each of its servers.
-fn check_size(request: &RoutedRequest<'_>, count: u32, bytes: usize) -> ApiResult<()> {
+/// Checks the total size of the records of `count` servers: each cell stores a complete record of each of its servers.
+fn check_size(request: &RoutedRequest<'_>, count: u32, bytes_each: usize) -> ApiResult<()> {
     let bytes_max = request.api_state.limits().reservation_bytes_max;
-    if bytes.saturating_mul(count as usize) <= bytes_max {
+    if bytes_each.saturating_mul(count as usize) <= bytes_max {
         return Ok(());
     }
     Err(ApiError::new(
         413,
         format!(
-            "{count} servers of {bytes} bytes each are too much for one request; \
+            "{count} servers of {bytes_each} bytes each are too much for one request; \
              compute.reservation_bytes_max allows {bytes_max} bytes."
         ),
     ))
@@ -229,11 +231,10 @@ fn look_up(
     control: &ControlState,
     create_request: &CreateRequest<'_>,
 ) -> ApiResult<(RequestSpec, Option<String>)> {
-    let conductor = &control.conductor;
-    let flavor = flavors::find(request, control, &create_request.flavor).map_err(|_| {
+    let flavor = flavors::find(request, control, &create_request.flavor_id).map_err(|_| {
         ApiError::field(
             "server.flavorRef",
-            format!("there is no flavor {}", create_request.flavor),
+            format!("there is no flavor {}", create_request.flavor_id),
         )
     })?;
     let mut request_spec = RequestSpec::new(flavors::for_scheduler(flavor));
@@ -250,18 +251,18 @@ fn look_up(
     let image = create_request.server.image.as_deref();
     request_spec.image = image.and_then(|image| request.api_state.images().find(image));
     look_up_destination(control, create_request, &mut request_spec)?;
-    let key = match &create_request.server.key_name {
+    let public_key = match &create_request.server.key_name {
         None => None,
         Some(name) => {
-            let key = (request.user().to_owned(), name.clone());
-            let row = conductor.keypairs().get(&key);
-            let row = row.ok_or_else(|| {
+            let keypair_id = (request.user().to_owned(), name.clone());
+            let keypair = control.conductor.keypairs().get(&keypair_id);
+            let keypair = keypair.ok_or_else(|| {
                 ApiError::field("server.key_name", format!("there is no key pair {name}"))
             })?;
-            Some(row.public_key.clone())
+            Some(keypair.public_key.clone())
         }
     };
-    Ok((request_spec, key))
+    Ok((request_spec, public_key))
 }
 
 /// Looks up the zone and the hosts that the request names.
@@ -270,7 +271,6 @@ fn look_up_destination(
     create_request: &CreateRequest<'_>,
     request_spec: &mut RequestSpec,
 ) -> ApiResult<()> {
-    let conductor = &control.conductor;
     if let Some(zone) = create_request.zone {
         if !zones::exists(control, zone) {
             let message = format!("there is no zone {zone}");
@@ -279,7 +279,7 @@ fn look_up_destination(
         request_spec.availability_zone = Some(zone.to_owned());
     }
     let check_host_exists = |field, host: &str| {
-        if conductor.host_names().contains_key(host) {
+        if control.conductor.host_names().contains_key(host) {
             return Ok(());
         }
         Err(ApiError::field(field, format!("there is no host {host}")))
@@ -316,9 +316,9 @@ fn parse<'a>(request: &RoutedRequest<'_>, body_json: &'a Value) -> ApiResult<Cre
     let version = request.version;
     let name = parser.name("name")?;
     let name = name.ok_or_else(|| parser.field_error("name", "it is missing"))?;
-    let flavor = parse_flavor_ref(&mut parser)?;
+    let flavor_id = parse_flavor_ref(&mut parser)?;
     let mut server = ServerFields {
-        flavor_id: flavor.clone(),
+        flavor_id: flavor_id.clone(),
         ..ServerFields::default()
     };
     parse_devices(request, &mut parser, &mut server)?;
@@ -359,7 +359,7 @@ fn parse<'a>(request: &RoutedRequest<'_>, body_json: &'a Value) -> ApiResult<Cre
     body_parser.finish()?;
     Ok(CreateRequest {
         name,
-        flavor,
+        flavor_id,
         zone,
         forced_host,
         count_min: count_min.and_then(|count_min| u32::try_from(count_min).ok()),
@@ -435,7 +435,7 @@ fn parse_other_fields(
         .clone_into(&mut server.disk_config);
     if let Some(value) = parser.take("security_groups") {
         let path = parser.path_of("security_groups");
-        let items = fields::parse_list(&path, value, PARTS_MAX)?;
+        let items = fields::parse_list(&path, value, LIST_ITEMS_MAX)?;
         for (index, item) in items.iter().enumerate() {
             let mut group = ObjectParser::new(format!("{path}[{index}]"), item)?;
             let name = group.required_text("name", 1..=255)?;
@@ -453,7 +453,7 @@ fn parse_other_fields(
     Ok(())
 }
 
-/// The requested zone, the forced host (`host` or `host:node`), and the requested destination.
+/// The requested zone, the forced host (see [`CreateRequest`]), and the requested destination.
 type RequestedDestination<'a> = (Option<&'a str>, Option<&'a str>, Option<Destination>);
 
 /// Parses the requested zone, forced host and destination.

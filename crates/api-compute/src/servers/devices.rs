@@ -11,7 +11,7 @@ use crate::fields::{self, ObjectParser};
 use crate::routed_request::RoutedRequest;
 
 /// The maximum number of networks, of block devices and of security groups of a server.
-pub(super) const PARTS_MAX: usize = 128;
+pub(super) const LIST_ITEMS_MAX: usize = 128;
 
 /// The maximum number of fields of a block device.
 const DEVICE_FIELDS_MAX: usize = 32;
@@ -43,7 +43,7 @@ pub(super) fn parse_devices(
     ] {
         let Some(value) = value else { continue };
         let path = parser.path_of(key);
-        let items = fields::parse_list(&path, value, PARTS_MAX)?;
+        let items = fields::parse_list(&path, value, LIST_ITEMS_MAX)?;
         for (index, item) in items.iter().enumerate() {
             check_device(&format!("{path}[{index}]"), item)?;
         }
@@ -133,7 +133,7 @@ pub(super) fn text<'d>(device: &'d BlockDevice, name: &str) -> Option<&'d str> {
 
 fn check_networks(request: &RoutedRequest<'_>, path: &str, value: &Value) -> ApiResult<()> {
     let items = match value {
-        Value::Array(_) => fields::parse_list(path, value, PARTS_MAX)?,
+        Value::Array(_) => fields::parse_list(path, value, LIST_ITEMS_MAX)?,
         Value::String(word)
             if request.version.since(37) && matches!(word.as_str(), "auto" | "none") =>
         {

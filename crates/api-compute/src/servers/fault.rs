@@ -21,8 +21,10 @@ const OTHER_FAULT: &str = "The server could not be made what it was asked to be.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Explanation {
+    /// The constraints of the placement query that no host satisfies.
     impossible: Vec<String>,
     filters: Vec<FilterEffect>,
+    /// How many hosts the hard rules removed after the filters, and how many they left.
     removed_by_rules: usize,
     left: usize,
     /// Why the last claim was refused, if that is known.
@@ -69,14 +71,14 @@ fn unsatisfied_parts(explanation: &Explanation) -> BTreeSet<&'static str> {
     if !parts.is_empty() {
         return parts;
     }
-    let last_filter = explanation
+    let filter_that_left_none = explanation
         .filters
         .iter()
         .find(|effect| effect.removed > 0 && effect.left == 0);
     if explanation.reason == "rule" {
         parts.insert(RULES);
     }
-    match last_filter {
+    match filter_that_left_none {
         Some(effect) => parts.extend(part_of_filter(&effect.filter)),
         None if explanation.removed_by_rules > 0 && explanation.left == 0 => {
             parts.insert(RULES);

@@ -145,21 +145,22 @@ impl Filter {
         if let Some(key) = request.query.find_repeated(&REPEATABLE_PARAMETERS) {
             return Err(ApiError::field(key, "it may be there once only"));
         }
-        let wants_all = request.query.boolean("all_tenants")?.unwrap_or(false);
-        if wants_all {
+        let wants_all_projects = request.query.boolean("all_tenants")?.unwrap_or(false);
+        if wants_all_projects {
             request.authorize(all_projects_rule)?;
             filter.project = None;
         }
-        let may_use_all = request.is_allowed(Rule::ServersAllFilters);
+        let may_use_all_parameters = request.is_allowed(Rule::ServersAllFilters);
         for (key, value) in request.query.iter() {
             if PAGE_PARAMETERS.contains(&key) {
                 continue;
             }
-            let since = PUBLIC_PARAMETERS.iter().find(|(name, _)| *name == key);
+            let public_parameter = PUBLIC_PARAMETERS.iter().find(|(name, _)| *name == key);
             let is_for_administrators = ADMINISTRATOR_PARAMETERS.contains(&key);
-            match since {
-                Some((_, since)) if request.version.since(*since) || may_use_all => {}
-                _ if is_for_administrators && may_use_all => {}
+            match public_parameter {
+                Some((_, added_in))
+                    if request.version.since(*added_in) || may_use_all_parameters => {}
+                _ if is_for_administrators && may_use_all_parameters => {}
                 None if !is_for_administrators && request.version.since(75) => {
                     let message = "there is no such query parameter";
                     return Err(ApiError::field(key, message));
@@ -292,7 +293,7 @@ impl Filter {
             self.conditions.push(Condition::Status(statuses));
         }
         let is_allowed = request.version.since(83) || request.is_allowed(Rule::ServersAllFilters);
-        for (key, make) in [
+        for (key, make_condition) in [
             (
                 "vm_state",
                 Condition::VmState as fn(Vec<String>) -> Condition,
@@ -304,7 +305,7 @@ impl Filter {
         ] {
             let values = values_of(key);
             if is_allowed && !values.is_empty() {
-                self.conditions.push(make(values));
+                self.conditions.push(make_condition(values));
             }
         }
         Ok(())
@@ -325,7 +326,7 @@ impl Filter {
     }
 
     /// The texts that the patterns are matched with, in the patterns' order.
-    pub(crate) fn texts(&self, server: &ServerView<'_>) -> Vec<String> {
+    pub(crate) fn pattern_texts(&self, server: &ServerView<'_>) -> Vec<String> {
         let text = |field: &PatternField| match field {
             PatternField::Name => server.name().to_owned(),
             PatternField::Description => server.description().unwrap_or_default(),
@@ -334,7 +335,7 @@ impl Filter {
     }
 
     /// Whether all patterns match their texts.
-    pub(crate) fn matches(&self, texts: &[String]) -> bool {
+    pub(crate) fn patterns_match(&self, texts: &[String]) -> bool {
         let mut pairs = self.patterns.iter().zip(texts);
         pairs.all(|((_, pattern), text)| pattern.is_in(text))
     }
@@ -360,15 +361,17 @@ impl Filter {
 
 impl Condition {
     fn accepts(&self, server: &ServerView<'_>) -> bool {
-        let contains = |words: &[String], word: &str| words.iter().any(|listed| listed == word);
+        let contains = |values: &[String], wanted: &str| values.iter().any(|value| value == wanted);
         match self {
             Self::User(user) => *user == server.mapping.user,
             Self::Id(id) => server.id.to_string() == *id,
-            Self::Status(words) => contains(words, server.status().status),
-            Self::VmState(words) => contains(words, server.status().vm_state),
-            Self::Task(words) => match server.status().task_state {
-                Some(task) => contains(words, task),
-                None => words.iter().any(|word| word.is_empty() || word == "None"),
+            Self::Status(statuses) => contains(statuses, server.status().status),
+            Self::VmState(states) => contains(states, server.status().vm_state),
+            Self::Task(states) => match server.status().task_state {
+                Some(task_state) => contains(states, task_state),
+                None => states
+                    .iter()
+                    .any(|state| state.is_empty() || state == "None"),
             },
             Self::Power(state) => server.status().power_state == *state,
             Self::Host(host) => server.host().is_some_and(|(_, name)| name == host),

@@ -32,8 +32,8 @@ pub(super) struct Hints {
     filter_hints: FilterHints,
     /// The UUID of the server group.
     pub(super) group: Option<Uuid>,
-    /// Hard rules about the servers that hints name, which the claim has to satisfy.
-    rules: Vec<HardRule>,
+    /// The hard rules of the hints `same_host` and `different_host`, which the claim has to satisfy.
+    host_rules: Vec<HardRule>,
     /// The topology rules, hard and soft.
     topology_rules: Vec<TopologyRule>,
 }
@@ -48,19 +48,19 @@ impl Hints {
     ) -> ApiResult<Self> {
         let (filter_hints, topology_rules) = parse_hints(request, parser)?;
         let group = parse_uuids(&filter_hints, "group")?.first().copied();
-        let mut rules = Vec::new();
+        let mut host_rules = Vec::new();
         let same_host = parse_uuids(&filter_hints, "same_host")?;
         // If the hint has several servers, the host of any of them is allowed. Only the filter can
         // check that.
         if same_host.len() == 1 {
-            rules.push(host_rule(Relation::Same, same_host));
+            host_rules.push(host_rule(Relation::Same, same_host));
         }
         let different_hosts = parse_uuids(&filter_hints, "different_host")?;
         if !different_hosts.is_empty() {
-            rules.push(host_rule(Relation::FewerThan(1), different_hosts));
+            host_rules.push(host_rule(Relation::FewerThan(1), different_hosts));
         }
-        let concerns_all = topology_rules.iter().any(|rule| rule.to.is_empty());
-        if concerns_all && group.is_none() && server_count as usize > RULE_SERVERS_MAX {
+        let names_no_servers = topology_rules.iter().any(|rule| rule.to.is_empty());
+        if names_no_servers && group.is_none() && server_count as usize > RULE_SERVERS_MAX {
             let message = format!(
                 "a rule without \"to\" is about all servers of the request: for more than \
                  {RULE_SERVERS_MAX} make a server group"
@@ -70,7 +70,7 @@ impl Hints {
         Ok(Self {
             filter_hints,
             group,
-            rules,
+            host_rules,
             topology_rules,
         })
     }
@@ -112,12 +112,13 @@ impl Hints {
         Ok(())
     }
 
-    /// The rules that the claim of each of these instances has to satisfy. Topology rules that name
-    /// no servers concern the members of the server group or, without a group, these instances.
+    /// Returns the hard rules that the claim of each of these instances has to satisfy. Topology rules that
+    /// name no servers concern the members of the server group; without a group, these instances are added
+    /// to such rules of `request_spec`.
     ///
-    /// [`Self::look_up`] has replaced servers that the caller may not see by the nil UUID in the
-    /// request. Here they are replaced in the rules.
-    pub(super) fn bind(
+    /// [`Self::look_up`] has replaced servers that the caller may not see by the nil UUID in the hints of
+    /// `request_spec`. Here they are replaced in the returned rules.
+    pub(super) fn resolve_rules(
         &self,
         request_spec: &mut RequestSpec,
         instances: &[InstanceId],
@@ -129,20 +130,20 @@ impl Hints {
             .flatten()
             .filter_map(|text| Uuid::try_parse(text).ok())
             .collect();
-        let mut rules = self.rules.clone();
-        for server in rules.iter_mut().flat_map(|rule| &mut rule.others) {
+        let mut host_rules = self.host_rules.clone();
+        for server in host_rules.iter_mut().flat_map(|rule| &mut rule.others) {
             if !visible.contains(server) {
                 *server = Uuid::nil();
             }
         }
         if self.group.is_none() && instances.len() > 1 {
-            let rules_for_all = request_spec.topology_rules.iter_mut();
-            for rule in rules_for_all.filter(|rule| rule.to.is_empty()) {
+            let topology_rules = request_spec.topology_rules.iter_mut();
+            for rule in topology_rules.filter(|rule| rule.to.is_empty()) {
                 rule.to = instances.iter().map(|instance| instance.0).collect();
             }
         }
         let hard_topology_rules = topology::hard_rules(&request_spec.topology_rules);
-        rules.into_iter().chain(hard_topology_rules).collect()
+        host_rules.into_iter().chain(hard_topology_rules).collect()
     }
 }
 

@@ -24,9 +24,9 @@ struct ActionContext {
     hosts: Vec<(placewright_conductor::HostId, String)>,
 }
 
-/// An action with the id that the API shows.
+/// An action with the request id that the API shows.
 struct ActionWithId {
-    id: String,
+    request_id: String,
     action: Action,
 }
 
@@ -108,7 +108,7 @@ async fn load_actions(
         .drain(..)
         .enumerate()
         .map(|(number, action)| ActionWithId {
-            id: request_id(context.id, number),
+            request_id: request_id(context.id, number),
             action,
         });
     let mut actions: Vec<ActionWithId> = actions.collect();
@@ -133,7 +133,7 @@ fn action_json(
     let mut value = json!({
         "action": action.name,
         "instance_uuid": context.id,
-        "request_id": entry.id,
+        "request_id": entry.request_id,
         "user_id": context.user,
         "project_id": context.project,
         "start_time": time::format_micros(action.started_at),
@@ -151,16 +151,17 @@ fn action_json(
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (context, mut actions) = load_actions(request, Rule::InstanceActionsList).await?;
     if request.version.since(58) {
-        let since = request.query.time("changes-since")?;
-        let before = match request.version.since(66) {
+        let changed_since = request.query.time("changes-since")?;
+        let changed_before = match request.version.since(66) {
             true => request.query.time("changes-before")?,
             false => None,
         };
         actions.retain(|entry| {
             let time = changed_at(&entry.action);
-            since.is_none_or(|since| time >= since) && before.is_none_or(|before| time <= before)
+            changed_since.is_none_or(|since| time >= since)
+                && changed_before.is_none_or(|before| time <= before)
         });
-        actions = page::paginate(request, actions, |entry, marker| entry.id == marker)?;
+        actions = page::paginate(request, actions, |entry, marker| entry.request_id == marker)?;
     }
     let values: Vec<Value> = actions
         .iter()
@@ -169,7 +170,7 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let mut body = json!({"instanceActions": values});
     if request.version.since(58) {
         let path = format!("/servers/{}/os-instance-actions", context.id);
-        let last_id = actions.last().map_or("", |entry| entry.id.as_str());
+        let last_id = actions.last().map_or("", |entry| entry.request_id.as_str());
         if let Some(links) = page::next_link(request, &path, actions.len(), last_id)? {
             body["links"] = links;
         }
@@ -180,22 +181,24 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let (context, actions) = load_actions(request, Rule::InstanceActionsShow).await?;
     let wanted_id = request.parameter("request_id");
-    let entry = actions.iter().find(|entry| entry.id == wanted_id);
+    let entry = actions.iter().find(|entry| entry.request_id == wanted_id);
     let entry = entry.ok_or_else(|| error::missing("action", wanted_id))?;
     let mut value = action_json(request, &context, entry);
-    let sees_all = request.is_allowed(Rule::InstanceActionsEvents);
-    if sees_all || request.version.since(51) {
-        value["events"] = events(request, &context, entry, sees_all);
+    // From version 2.51 on everybody sees the events, but without hosts and tracebacks.
+    let sees_hosts = request.is_allowed(Rule::InstanceActionsEvents);
+    if sees_hosts || request.version.since(51) {
+        value["events"] = events(request, &context, entry, sees_hosts);
     }
     Reply::value(200, &json!({"instanceAction": value}))
 }
 
-/// The events of an action: the search for a host, then the steps of hosts.
+/// The events of an action: the search for a host, then the steps of hosts. `sees_hosts` says whether the
+/// names of hosts and tracebacks are shown.
 fn events(
     request: &RoutedRequest<'_>,
     context: &ActionContext,
     entry: &ActionWithId,
-    sees_all: bool,
+    sees_hosts: bool,
 ) -> Value {
     let action = &entry.action;
     let sees_details =
@@ -212,7 +215,7 @@ fn events(
             "finish_time": until.map(time::format_micros),
             "result": result,
         });
-        if sees_all {
+        if sees_hosts {
             value["traceback"] = json!(failure);
         }
         if sees_details {
@@ -233,7 +236,7 @@ fn events(
             let host = context.hosts.iter().find(|(id, _)| *id == attempt.host);
             let host = host.map_or("", |(_, name)| name.as_str());
             value["hostId"] = json!(host_id(&context.project, host));
-            if sees_all {
+            if sees_hosts {
                 value["host"] = json!(host);
             }
         }
@@ -256,7 +259,7 @@ fn events(
         );
         if request.version.since(62) {
             value["hostId"] = json!("");
-            if sees_all {
+            if sees_hosts {
                 value["host"] = json!(null);
             }
         }

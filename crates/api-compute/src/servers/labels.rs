@@ -20,9 +20,9 @@ pub(crate) fn of_server(server: &ServerView<'_>) -> Labels {
         server: server_fields,
         own,
         ..
-    } = body::decode_or_default(server.stored);
+    } = body::decode_or_default(server.stored_spec);
     Labels {
-        name: server.stored.name.clone(),
+        name: server.stored_spec.name.clone(),
         description: server_fields.description,
         metadata: server_fields.metadata,
         tags: server_fields.tags,

@@ -61,17 +61,17 @@ async fn list_response(
     };
     let ids = find_page(request, &filter, &order, marker, limit).await?;
     let visibility = Visibility::of_caller(request);
-    let page = write_page(request, &ids, |server| show(request, server, visibility)).await?;
-    let last_id = page
-        .last
+    let written = write_page(request, &ids, |server| show(request, server, visibility)).await?;
+    let last_id = written
+        .last_id
         .map(|last_id| last_id.to_string())
         .unwrap_or_default();
-    let links = if page.is_cut {
+    let links = if written.is_cut {
         Some(page::link_after(request, path, &last_id))
     } else {
         page::next_link(request, path, ids.len(), &last_id)?
     };
-    let mut text = page.text;
+    let mut text = written.text;
     text.push(b"]");
     if let Some(links) = links {
         text.push(b",\"servers_links\":");
@@ -91,8 +91,10 @@ async fn list_response(
 /// for new ones.
 #[derive(Default)]
 struct TextPieces {
-    pieces: Vec<Bytes>,
-    last: Vec<u8>,
+    full_pieces: Vec<Bytes>,
+    /// The piece that is being written.
+    current: Vec<u8>,
+    /// The length of all pieces together.
     len: usize,
 }
 
@@ -101,28 +103,28 @@ impl TextPieces {
 
     fn push(&mut self, bytes: &[u8]) {
         self.len += bytes.len();
-        self.last.extend_from_slice(bytes);
+        self.current.extend_from_slice(bytes);
     }
 
     fn write(&mut self, value: &Value) -> ApiResult<()> {
-        let before = self.last.len();
-        serde_json::to_writer(&mut self.last, value).map_err(|error| {
+        let before = self.current.len();
+        serde_json::to_writer(&mut self.current, value).map_err(|error| {
             ApiError::new(500, format!("The answer cannot be written: {error}"))
         })?;
-        self.len += self.last.len() - before;
-        if self.last.len() >= Self::PIECE_BYTES {
-            let next = Vec::with_capacity(Self::PIECE_BYTES);
-            let piece = std::mem::replace(&mut self.last, next);
-            self.pieces.push(piece.into());
+        self.len += self.current.len() - before;
+        if self.current.len() >= Self::PIECE_BYTES {
+            let empty = Vec::with_capacity(Self::PIECE_BYTES);
+            let full = std::mem::replace(&mut self.current, empty);
+            self.full_pieces.push(full.into());
         }
         Ok(())
     }
 
     fn finish(mut self) -> Vec<Bytes> {
-        if !self.last.is_empty() {
-            self.pieces.push(self.last.into());
+        if !self.current.is_empty() {
+            self.full_pieces.push(self.current.into());
         }
-        self.pieces
+        self.full_pieces
     }
 }
 
@@ -134,8 +136,8 @@ const OPENING: &[u8] = b"{\"servers\":[";
 struct Page {
     /// The body of the response as far as it is written. There is only one copy of it.
     text: TextPieces,
-    /// The last server that was read.
-    last: Option<InstanceId>,
+    /// The last server that was read, which may have been deleted meanwhile.
+    last_id: Option<InstanceId>,
     /// Whether the page was cut because of its size, and more servers follow.
     is_cut: bool,
 }
@@ -169,7 +171,8 @@ async fn write_page(
                 break;
             }
             written_count += 1;
-            page.last = Some(id);
+            page.last_id = Some(id);
+            // A server that was deleted after it was found is left out.
             let Some(value) = value else { continue };
             if page.text.len > OPENING.len() {
                 page.text.push(b",");
@@ -190,10 +193,11 @@ async fn find_page(
     marker: Option<InstanceId>,
     limit: usize,
 ) -> ApiResult<Vec<InstanceId>> {
-    let marker = match marker {
-        None => None,
+    // The keys of the marker in the requested order, and in the index.
+    let (sort_key, list_key) = match marker {
+        None => (None, None),
         Some(id) => {
-            let key = request.try_read(|control, views| {
+            let reading = request.try_read(|control, views| {
                 let server = ServerView::find(control, views, id);
                 // A server that the caller may not see is treated as missing.
                 let server = server.filter(|server| {
@@ -202,30 +206,43 @@ async fn find_page(
                 let server = server.ok_or_else(|| page::unknown_marker(&id.to_string()))?;
                 Ok((order.key(&server), (server.mapping.created_at, id)))
             });
-            Some(key.await?)
+            let (sort_key, list_key) = reading.await?;
+            (Some(sort_key), Some(list_key))
         }
     };
     if filter.matches_nothing() || limit == 0 {
         return Ok(Vec::new());
     }
     let mut budget = MatchBudget::new(request);
-    if let Some(youngest_first) = order.age_order() {
-        let after = marker.as_ref().map(|(_, list_key)| *list_key);
-        let start = ScanPosition::Age(after, youngest_first);
+    if let Some(youngest_first) = order.is_youngest_first() {
+        let start = ScanPosition::Age {
+            after: list_key,
+            youngest_first,
+        };
         let ids = find_by_age(request, filter, start, limit, &mut budget).await?;
         if let Some(ids) = ids {
             return Ok(ids);
         }
     }
-    let marker = marker.map(|(key, _)| key);
-    find_sorted(request, filter, order, marker.as_ref(), limit, &mut budget).await
+    find_sorted(
+        request,
+        filter,
+        order,
+        sort_key.as_ref(),
+        limit,
+        &mut budget,
+    )
+    .await
 }
 
 /// A position after which a scan of servers continues.
 #[derive(Clone, Copy)]
 enum ScanPosition {
-    /// A position in order of age; the flag is true for the youngest first.
-    Age(Option<ListKey>, bool),
+    /// A position in order of age. `after` is none before the first server.
+    Age {
+        after: Option<ListKey>,
+        youngest_first: bool,
+    },
     /// A position in order of id. Listings have no such order, but rows with near ids are near in
     /// memory, too.
     Id(Option<InstanceId>),
@@ -242,11 +259,19 @@ impl ScanPosition {
     ) -> Box<dyn Iterator<Item = (Self, Option<ServerView<'s>>)> + 's> {
         let conductor = &control.conductor;
         match self {
-            Self::Age(after, youngest_first) => {
+            Self::Age {
+                after,
+                youngest_first,
+            } => {
                 let list_keys = conductor.listing().after(project, after, youngest_first);
                 Box::new(list_keys.map(move |list_key| {
-                    let server = ServerView::find(control, views, list_key.1);
-                    (Self::Age(Some(list_key), youngest_first), server)
+                    let (_, id) = list_key;
+                    let server = ServerView::find(control, views, id);
+                    let position = Self::Age {
+                        after: Some(list_key),
+                        youngest_first,
+                    };
+                    (position, server)
                 }))
             }
             Self::Id(after) => {
@@ -265,11 +290,12 @@ impl ScanPosition {
 
 /// The result of one time slice of a scan.
 struct ScanPart<T> {
-    /// The selected values of servers, each with the texts that the patterns are matched with.
-    matches: Vec<(T, Vec<String>)>,
+    /// The values of servers that satisfy the conditions, each with the texts that the patterns have yet
+    /// to be matched with.
+    values_with_texts: Vec<(T, Vec<String>)>,
     rows_read: usize,
     /// The position after which the scan continues; none at its end.
-    next: Option<ScanPosition>,
+    continue_after: Option<ScanPosition>,
 }
 
 impl<T> ScanPart<T> {
@@ -282,15 +308,15 @@ impl<T> ScanPart<T> {
         select: impl Fn(&ServerView<'_>) -> Option<T>,
     ) -> Self {
         let mut part = Self {
-            matches: Vec::new(),
+            values_with_texts: Vec::new(),
             rows_read: 0,
-            next: None,
+            continue_after: None,
         };
         let mut slice = TimeSlice::begin();
         let mut last_position = None;
         for (position, server) in start.servers(control, views, filter.project()) {
-            if part.matches.len() == count_max || slice.is_over() {
-                part.next = last_position;
+            if part.values_with_texts.len() == count_max || slice.is_over() {
+                part.continue_after = last_position;
                 return part;
             }
             last_position = Some(position);
@@ -298,7 +324,8 @@ impl<T> ScanPart<T> {
             if let Some(server) = server.filter(|server| filter.accepts(server))
                 && let Some(selected) = select(&server)
             {
-                part.matches.push((selected, filter.texts(&server)));
+                part.values_with_texts
+                    .push((selected, filter.pattern_texts(&server)));
             }
         }
         part
@@ -307,10 +334,14 @@ impl<T> ScanPart<T> {
     /// The values whose texts match the patterns. They are matched while no lock is held.
     async fn retain_matching(self, filter: &Filter, budget: &mut MatchBudget) -> ApiResult<Vec<T>> {
         if !filter.has_patterns() {
-            return Ok(self.matches.into_iter().map(|(value, _)| value).collect());
+            return Ok(self
+                .values_with_texts
+                .into_iter()
+                .map(|(value, _)| value)
+                .collect());
         }
         budget
-            .retain(self.matches, |texts| filter.matches(texts))
+            .retain(self.values_with_texts, |texts| filter.patterns_match(texts))
             .await
     }
 }
@@ -335,10 +366,10 @@ async fn find_by_age(
         });
         let part = part.await;
         rows_read += part.rows_read;
-        let next = part.next;
+        let continue_after = part.continue_after;
         ids.append(&mut part.retain_matching(filter, budget).await?);
-        match next {
-            Some(next) if ids.len() < limit => position = next,
+        match continue_after {
+            Some(last_read) if ids.len() < limit => position = last_read,
             _ => return Ok(Some(ids)),
         }
         tokio::task::yield_now().await;
@@ -364,7 +395,10 @@ async fn find_sorted(
             let listing = control.conductor.listing();
             let is_small = listing.count(filter.project()) < listing.count(None) / 4;
             if is_small {
-                ScanPosition::Age(None, false)
+                ScanPosition::Age {
+                    after: None,
+                    youngest_first: false,
+                }
             } else {
                 ScanPosition::Id(None)
             }
@@ -376,15 +410,15 @@ async fn find_sorted(
             ScanPart::scan((control, views), filter, position, usize::MAX, key)
         });
         let part = part.await;
-        let next = part.next;
+        let continue_after = part.continue_after;
         keys.append(&mut part.retain_matching(filter, budget).await?);
         if keys.len() > limit.saturating_mul(2) {
-            // A server that is after the page now cannot get into it by further servers.
+            // A server that comes after the first `limit` ones is not on the page, whatever is read later.
             keys.select_nth_unstable_by(limit, |left, right| order.compare(left, right));
             keys.truncate(limit);
         }
-        match next {
-            Some(next) => position = next,
+        match continue_after {
+            Some(last_read) => position = last_read,
             None => break,
         }
         tokio::task::yield_now().await;

@@ -16,7 +16,8 @@ use crate::routed_request::RoutedRequest;
 use crate::slices::SliceResult;
 use crate::{error, page, time};
 
-/// A migration with those data of its server and hosts that are shown.
+/// A migration with those data of its server and hosts that are shown: hosts by their names, flavors
+/// by their ids.
 struct MigrationRow {
     id: MigrationId,
     migration: Migration,
@@ -39,12 +40,12 @@ impl MigrationRow {
     ) -> Option<Self> {
         let conductor = &control.conductor;
         let server = ServerView::find(control, views, migration.instance)?;
-        let name = |host: Option<HostId>| {
+        let host_name = |host: Option<HostId>| {
             let host = host?;
             Some(conductor.hosts().get(&host)?.name.clone())
         };
         let move_under_way = conductor.moves().get(&id);
-        let flavor = body::decode_or_default(server.stored).server.flavor_id;
+        let flavor = body::decode_or_default(server.stored_spec).server.flavor_id;
         let new_flavor = move_under_way
             .and_then(|row| row.spec.as_ref())
             .map(|spec| body::decode_or_default(spec).server.flavor_id);
@@ -55,8 +56,8 @@ impl MigrationRow {
             user: server.mapping.user.clone(),
             status: status(migration, &server),
             is_under_way: move_under_way.is_some(),
-            source: name(migration.source),
-            target: name(migration.target),
+            source: host_name(migration.source),
+            target: host_name(migration.target),
             new_flavor: new_flavor.unwrap_or_else(|| flavor.clone()),
             old_flavor: flavor,
         })
@@ -147,11 +148,11 @@ fn is_listed(migration: &Migration) -> bool {
 pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     request.authorize(Rule::MigrationsIndex)?;
     let query = &request.query;
-    let since = match request.version.since(59) {
+    let changed_since = match request.version.since(59) {
         true => query.time("changes-since")?,
         false => None,
     };
-    let before = match request.version.since(66) {
+    let changed_before = match request.version.since(66) {
         true => query.time("changes-before")?,
         false => None,
     };
@@ -170,8 +171,8 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             && matches_query("source_compute", row.source.as_deref())
             && matches_query("instance_uuid", Some(&row.migration.instance.to_string()))
             && matches_query("migration_type", Some(row.kind()))
-            && since.is_none_or(|since| row.migration.updated_at >= since)
-            && before.is_none_or(|before| row.migration.updated_at <= before)
+            && changed_since.is_none_or(|since| row.migration.updated_at >= since)
+            && changed_before.is_none_or(|before| row.migration.updated_at <= before)
     };
     let rows = request.collect_slices(|control, views, after: Option<&MigrationId>| {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -182,7 +183,9 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         SliceResult::collect(
             migrations.map(|(id, migration)| (*id, migration)),
             |id, migration| {
-                is_listed(migration).then_some(())?;
+                if !is_listed(migration) {
+                    return None;
+                }
                 let row = MigrationRow::new(control, views, *id, migration)?;
                 is_wanted(&row).then_some(row)
             },

@@ -60,17 +60,20 @@ impl Pattern {
         builder.build().map(Self)
     }
 
+    /// Whether the expression matches some part of a text.
     pub(crate) fn is_in(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 }
 
-/// The time that one listing has spent on matching.
+/// The time that one listing may spend on matching, and has spent.
 #[derive(Debug)]
 pub(crate) struct MatchBudget {
     spent: Duration,
     limit: Duration,
-    since_yield: Duration,
+    /// The time spent since the task last yielded.
+    spent_since_yield: Duration,
+    /// The number of servers whose texts were matched.
     server_count: usize,
 }
 
@@ -79,7 +82,7 @@ impl MatchBudget {
         Self {
             spent: Duration::ZERO,
             limit: request.api_state.limits().match_time_max,
-            since_yield: Duration::ZERO,
+            spent_since_yield: Duration::ZERO,
             server_count: 0,
         }
     }
@@ -100,7 +103,7 @@ impl MatchBudget {
             let is_match = matches(&texts);
             let elapsed = started_at.elapsed();
             self.spent += elapsed;
-            self.since_yield += elapsed;
+            self.spent_since_yield += elapsed;
             self.server_count += 1;
             if is_match {
                 matching.push(item);
@@ -114,8 +117,8 @@ impl MatchBudget {
                     self.server_count
                 )));
             }
-            if self.since_yield > YIELD_AFTER {
-                self.since_yield = Duration::ZERO;
+            if self.spent_since_yield > YIELD_AFTER {
+                self.spent_since_yield = Duration::ZERO;
                 tokio::task::yield_now().await;
             }
         }

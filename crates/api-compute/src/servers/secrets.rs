@@ -21,12 +21,15 @@ pub(super) fn parse(parser: &mut ObjectParser<'_>) -> ApiResult<SecretFields> {
 }
 
 /// Seals the secrets of a request.
-pub(crate) fn seal(request: &RoutedRequest<'_>, parser: SecretFields) -> ApiResult<RequestSecrets> {
+pub(crate) fn seal(
+    request: &RoutedRequest<'_>,
+    secrets: SecretFields,
+) -> ApiResult<RequestSecrets> {
     request
         .api_state
         .control
         .sealer()
-        .seal(parser)
+        .seal(secrets)
         .map_err(not_sealed)
 }
 
@@ -56,7 +59,7 @@ pub(crate) fn user_data(
         .sealer()
         .open_fields(server.id, spec)
     {
-        Ok(parser) => parser.user_data,
+        Ok(secrets) => secrets.user_data,
         Err(why) => {
             tracing::warn!(instance = %server.id, %why, "secrets of a server cannot be opened");
             None

@@ -21,7 +21,7 @@ pub(crate) struct ServerView<'s> {
     pub(crate) id: InstanceId,
     pub(crate) mapping: &'s Mapping,
     /// The specification that control has stored. [`Self::spec`] is the one that is shown.
-    pub(crate) stored: &'s Spec,
+    pub(crate) stored_spec: &'s Spec,
     pub(crate) labels: Option<&'s Labels>,
     build: Option<&'s BuildRequest>,
     /// The rebuild under way, if there is one.
@@ -51,7 +51,7 @@ impl<'s> ServerView<'s> {
         mapping: &'s Mapping,
     ) -> Option<Self> {
         let conductor = &control.conductor;
-        let stored = conductor.specs().get(&id)?;
+        let stored_spec = conductor.specs().get(&id)?;
         let cell = mapping.cell.filter(|cell| *cell != CellId::CELL0);
         let view = cell.and_then(|cell| views.instance(cell, id));
         let rebuild = conductor.rebuilds().get(&id);
@@ -60,13 +60,13 @@ impl<'s> ServerView<'s> {
             views,
             id,
             mapping,
-            stored,
+            stored_spec,
             labels: conductor.labels().get(&id),
             build: conductor.builds().get(&id),
             rebuild: rebuild.filter(|rebuild| {
                 let cell = cell.and_then(|cell| views.cells.get(&cell));
                 view.zip(cell)
-                    .is_some_and(|(view, cell)| is_under_way(rebuild, view, cell))
+                    .is_some_and(|(view, cell)| is_rebuild_under_way(rebuild, view, cell))
             }),
             view,
             is_out_of_reach: cell.is_some_and(|cell| is_cell_out_of_reach(control, views, cell)),
@@ -114,17 +114,17 @@ impl<'s> ServerView<'s> {
         }
         let moves = self.control.conductor.moves();
         let latest_id = self.mapping.migrations.last();
-        let Some(under_way) = latest_id.and_then(|latest_id| moves.get(latest_id)) else {
+        let Some(move_under_way) = latest_id.and_then(|latest_id| moves.get(latest_id)) else {
             return status;
         };
-        let (status_word, task_state) = match under_way.kind {
+        let (status_name, task_state) = match move_under_way.kind {
             MoveKind::ColdMigrate | MoveKind::Resize => ("RESIZE", "resize_prep"),
             MoveKind::LiveMigrate => ("MIGRATING", "migrating"),
             MoveKind::Evacuate => ("REBUILD", "rebuilding"),
             MoveKind::Unshelve => (status.status, "unshelving"),
         };
         Status {
-            status: status_word,
+            status: status_name,
             task_state: Some(task_state),
             ..status
         }
@@ -141,11 +141,11 @@ impl<'s> ServerView<'s> {
             .is_some_and(|view| view.vm_state == VmState::Resized);
         let moves = self.control.conductor.moves();
         let latest_id = self.mapping.migrations.last();
-        let under_way = latest_id.and_then(|latest_id| moves.get(latest_id));
-        let moved = under_way.filter(|_| is_resized);
-        moved
+        let move_under_way = latest_id.and_then(|latest_id| moves.get(latest_id));
+        let resize = move_under_way.filter(|_| is_resized);
+        resize
             .and_then(|row| row.spec.as_ref())
-            .unwrap_or(self.stored)
+            .unwrap_or(self.stored_spec)
     }
 
     /// The decoded body of the specification that is shown.
@@ -155,7 +155,9 @@ impl<'s> ServerView<'s> {
 
     pub(crate) fn name(&self) -> &'s str {
         self.labels
-            .map_or(self.stored.name.as_str(), |labels| labels.name.as_str())
+            .map_or(self.stored_spec.name.as_str(), |labels| {
+                labels.name.as_str()
+            })
     }
 
     /// The description that its owner gave it.
@@ -190,12 +192,12 @@ impl<'s> ServerView<'s> {
 
     /// The reason of the server's error state.
     pub(crate) fn fault(&self) -> Option<&'s Fault> {
-        let cell0_row = self.control.conductor.buried().get(&self.id);
+        let buried = self.control.conductor.buried().get(&self.id);
         let reported_fault = self.view.and_then(|view| view.fault.as_ref());
-        cell0_row.map(|row| &row.fault).or(reported_fault)
+        buried.map(|row| &row.fault).or(reported_fault)
     }
 
-    /// The cell that has the server; none before it is placed.
+    /// The cell that has the server; none before it is placed, and for a server in cell0.
     pub(crate) fn cell(&self) -> Option<CellId> {
         self.mapping.cell.filter(|cell| *cell != CellId::CELL0)
     }
@@ -206,7 +208,7 @@ impl<'s> ServerView<'s> {
 const REPORT_DELAY_MAX_US: i64 = 10_000_000;
 
 /// Whether a rebuild is under way, according to its cell.
-fn is_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool {
+fn is_rebuild_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool {
     if view
         .job
         .as_ref()

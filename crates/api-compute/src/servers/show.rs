@@ -21,7 +21,9 @@ use crate::time;
 /// Which parts of servers the caller may see.
 #[derive(Clone, Copy)]
 pub(crate) struct Visibility {
+    /// Whether the fields `OS-EXT-SRV-ATTR:…` are shown.
     extended_attributes: bool,
+    /// Whether the field `host_status` is shown.
     host_status: bool,
     /// Whether faults are shown with their details.
     fault_details: bool,
@@ -39,11 +41,11 @@ impl Visibility {
 
 pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let visibility = Visibility::of_caller(request);
-    let value = request.try_read(|control, views| {
+    let reading = request.try_read(|control, views| {
         let server = find(request, control, views, Rule::ServersShow)?;
         Ok(full_json(request, &server, visibility))
     });
-    Reply::value(200, &json!({"server": value.await?}))
+    Reply::value(200, &json!({"server": reading.await?}))
 }
 
 /// The JSON of a single server, with fields that listings do not have.
@@ -66,7 +68,7 @@ pub(crate) fn full_json(
         detailed_json(request, server, visibility)
     };
     if request.version.since(71) {
-        value["server_groups"] = json!(server.stored.group.iter().collect::<Vec<_>>());
+        value["server_groups"] = json!(server.stored_spec.group.iter().collect::<Vec<_>>());
     }
     value
 }
@@ -111,7 +113,7 @@ pub(crate) fn detailed_json(
     let metadata: &BTreeMap<String, String> =
         labels.map_or(&server_fields.metadata, |labels| &labels.metadata);
     let host = server.host().map(|(_, name)| name);
-    let groups = server_fields
+    let security_groups = server_fields
         .security_groups
         .iter()
         .map(|name| json!({"name": name}));
@@ -150,7 +152,7 @@ pub(crate) fn detailed_json(
     }
     // A server that has no host yet has no security groups but the requested ones.
     if status != Status::SCHEDULING || !server_fields.security_groups.is_empty() {
-        value["security_groups"] = json!(groups.collect::<Vec<_>>());
+        value["security_groups"] = json!(security_groups.collect::<Vec<_>>());
     }
     if status.status == "ERROR"
         && let Some(fault) = server.fault()

@@ -171,6 +171,8 @@ impl Order {
                 Some("desc") => true,
                 Some(other) => return Err(direction_error(other)),
             };
+            // No two servers have the same id, so further columns have no effect. Ids are compared after the
+            // columns, whatever these are.
             if columns.is_empty() && column == Column::Id {
                 columns.push((Column::Constant, descending));
                 break;
@@ -194,9 +196,9 @@ impl Order {
         })
     }
 
-    /// The direction if servers are sorted by age alone: true for the youngest first. None for
-    /// other orders.
-    pub(crate) fn age_order(&self) -> Option<bool> {
+    /// Whether the youngest server is the first, if servers are sorted by age alone. None for other
+    /// orders.
+    pub(crate) fn is_youngest_first(&self) -> Option<bool> {
         match self.columns[..] {
             [(Column::Created, descending)] => Some(descending),
             _ => None,

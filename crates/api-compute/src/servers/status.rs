@@ -44,19 +44,19 @@ impl Status {
             VmState::Active => status_of_active(job),
             VmState::Error => {
                 let task_state = job.and_then(task_state);
-                let is_rebuilt = job.is_some_and(|job| {
+                let is_being_rebuilt = job.is_some_and(|job| {
                     is_move(job, MoveKind::Evacuate) || job.kind == JobKind::Rebuild
                 });
-                let status_word = if is_rebuilt { "REBUILD" } else { "ERROR" };
-                new_status(status_word, "error", task_state, 0)
+                let status_name = if is_being_rebuilt { "REBUILD" } else { "ERROR" };
+                new_status(status_name, "error", task_state, 0)
             }
             VmState::Resized => {
                 let task_state = job.and_then(task_state);
-                let status_word = match task_state {
+                let status_name = match task_state {
                     Some("resize_reverting") => "REVERT_RESIZE",
                     _ => "VERIFY_RESIZE",
                 };
-                new_status(status_word, "resized", task_state, 1)
+                new_status(status_name, "resized", task_state, 1)
             }
             VmState::ShelvedOffloaded => new_status(
                 "SHELVED_OFFLOADED",
@@ -90,7 +90,7 @@ fn status_of_active(job: Option<&JobView>) -> Status {
     let Some(job) = job else {
         return new_status("ACTIVE", "active", None, 1);
     };
-    let status_word = match job.kind {
+    let status_name = match job.kind {
         JobKind::Move(MoveKind::ColdMigrate | MoveKind::Resize) => "RESIZE",
         JobKind::Move(MoveKind::LiveMigrate) => "MIGRATING",
         JobKind::Move(MoveKind::Evacuate) | JobKind::Rebuild => "REBUILD",
@@ -98,7 +98,7 @@ fn status_of_active(job: Option<&JobView>) -> Status {
             "ACTIVE"
         }
     };
-    new_status(status_word, "active", task_state(job), 1)
+    new_status(status_name, "active", task_state(job), 1)
 }
 
 fn is_move(job: &JobView, kind: MoveKind) -> bool {
@@ -183,7 +183,7 @@ mod tests {
         let resize = JobKind::Move(MoveKind::Resize);
         let live = JobKind::Move(MoveKind::LiveMigrate);
         let settle = Stage::AwaitDestroyed(Continuation::Settle(MoveSide::Target));
-        for (vm_state, job, status_word, task_state) in [
+        for (vm_state, job, status_name, task_state) in [
             (VmState::Active, None, "ACTIVE", None),
             (VmState::Building, None, "BUILD", Some("spawning")),
             (VmState::Error, None, "ERROR", None),
@@ -234,7 +234,7 @@ mod tests {
             let status = Status::from_view(&view(vm_state, job));
             assert_eq!(
                 (status.status, status.task_state),
-                (status_word, task_state),
+                (status_name, task_state),
                 "{vm_state:?} {job:?}"
             );
             assert!(STATUSES.contains(&status.status));

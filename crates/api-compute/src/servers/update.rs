@@ -91,6 +91,8 @@ pub(crate) fn remove_newer_fields(value: &mut serde_json::Value) {
     }
 }
 
+/// Changes the body of the specification of the server in the path, unless the server is being moved or
+/// rebuilt: that has a specification of its own.
 async fn change_body(
     request: &RoutedRequest<'_>,
     change: impl Fn(&mut ServerBody) + Send + Sync,
@@ -98,9 +100,9 @@ async fn change_body(
     request
         .submit_with_retry(|control, views| {
             let server = find_unlocked(request, control, views, Rule::ServersUpdate)?;
-            let latest_move = server.mapping.migrations.last();
+            let latest_id = server.mapping.migrations.last();
             let moves = control.conductor.moves();
-            if latest_move.is_some_and(|latest_move| moves.contains_key(latest_move)) {
+            if latest_id.is_some_and(|latest_id| moves.contains_key(latest_id)) {
                 let message = format!("Server {} is being moved.", server.id);
                 return Err(ApiError::conflict(message));
             }
@@ -108,14 +110,14 @@ async fn change_body(
                 let message = format!("Server {} is being rebuilt.", server.id);
                 return Err(ApiError::conflict(message));
             }
-            let mut spec = server.stored.clone();
+            let mut spec = server.stored_spec.clone();
             let mut body = body::decode(&spec)?;
             change(&mut body);
             spec.body = server_forms::write(&body);
             let command = Command::Guarded {
                 expected: vec![Change::Spec(
                     server.id,
-                    Some(Box::new(server.stored.clone())),
+                    Some(Box::new(server.stored_spec.clone())),
                 )],
                 command: Box::new(Command::SetSpec {
                     instance: server.id,

@@ -38,10 +38,10 @@ pub struct ApiResponse {
 
 impl ApiResponse {
     /// Checks that this is an error response with this status and error key, and returns its message.
-    pub fn expect_error(&self, status: u16, name: &str) -> &str {
+    pub fn expect_error(&self, status: u16, error_key: &str) -> &str {
         assert_eq!(self.status, status, "{self:?}");
-        assert_eq!(self.body[name]["code"], status, "{self:?}");
-        self.body[name]["message"].as_str().unwrap()
+        assert_eq!(self.body[error_key]["code"], status, "{self:?}");
+        self.body[error_key]["message"].as_str().unwrap()
     }
 
     /// Checks the status, and returns the body.
@@ -52,12 +52,13 @@ impl ApiResponse {
 }
 
 impl Api {
-    pub async fn start(cells: u32, hosts: u32) -> Self {
-        Self::start_with(cells, hosts, ComputeOptions::default()).await
+    /// Starts an installation with `hosts_per_cell` hosts in each cell.
+    pub async fn start(cells: u32, hosts_per_cell: u32) -> Self {
+        Self::start_with(cells, hosts_per_cell, ComputeOptions::default()).await
     }
 
-    pub async fn start_with(cells: u32, hosts: u32, options: ComputeOptions) -> Self {
-        let site = Site::start(Stores::Memory, cells, hosts, Arc::default()).await;
+    pub async fn start_with(cells: u32, hosts_per_cell: u32, options: ComputeOptions) -> Self {
+        let site = Site::start(Stores::Memory, cells, hosts_per_cell, Arc::default()).await;
         let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
         let (policy, _) = Policy::load(&PolicyConfig::default()).unwrap();
         let mut registry = Registry::default();

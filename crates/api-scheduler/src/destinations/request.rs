@@ -29,13 +29,17 @@ const NAME_BYTES_MAX: usize = 255;
 pub(super) struct DestinationsBody {
     request: RequestSpec,
     instances: Vec<Uuid>,
+    /// How many alternates each instance is to have.
     #[serde(default)]
     alternates: usize,
+    /// Whether the selected hosts are claimed.
     claim: bool,
     #[serde(default)]
     minimum: Minimum,
+    /// Whether the response explains the selections.
     #[serde(default)]
     explain: bool,
+    /// The names or UUIDs of further hosts to explain.
     #[serde(default)]
     explain_hosts: Vec<String>,
 }

@@ -24,9 +24,9 @@ pub(super) struct DestinationsResponse<'a> {
 }
 
 impl<'a> DestinationsResponse<'a> {
-    pub(super) fn new(destinations: &'a Destinations, claimed: bool) -> Self {
+    pub(super) fn new(destinations: &'a Destinations, is_claimed: bool) -> Self {
         Self {
-            claimed,
+            claimed: is_claimed,
             kept_ms: u64::try_from(destinations.expires_after.as_millis()).unwrap_or(u64::MAX),
             selections: destinations
                 .selections
@@ -72,6 +72,7 @@ impl<'a> From<&'a Selection> for InstanceBody<'a> {
 /// A [`ScoreExplanation`] in the response.
 #[derive(Serialize)]
 struct ScoreExplanationBody<'a> {
+    /// How many hosts were feasible, and were compared.
     compared: usize,
     ranking: Vec<ScoredHostBody<'a>>,
     /// The hosts of `explain_hosts`.
@@ -110,10 +111,17 @@ enum StandingBody<'a> {
 #[derive(Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 enum ExclusionBody<'a> {
+    /// No host of this name is known.
     Unknown,
-    Placement { constraint: &'a str },
-    Filter { filter: &'a str },
+    Placement {
+        constraint: &'a str,
+    },
+    Filter {
+        filter: &'a str,
+    },
+    /// A hard rule of the server group or of the topology.
     Rule,
+    /// The scope of this search: its cell, or the hosts of the request's other instances.
     Search,
 }
 
@@ -133,38 +141,41 @@ struct ScoredHostBody<'a> {
 #[derive(Serialize)]
 struct ContributionBody<'a> {
     weigher: &'a str,
+    /// The raw value of the host.
     number: f64,
+    /// The raw value after scaling to 0 to 1.
     normalised: f64,
     multiplier: f64,
+    /// What the weigher adds to the score.
     share: f64,
 }
 
 impl<'a> ScoreExplanationBody<'a> {
     /// The explanation with the best hosts and, whatever its rank, the selected host.
-    fn new(score_explanation: &'a ScoreExplanation, selected: u32) -> Self {
+    fn new(score_explanation: &'a ScoreExplanation, selected_slot: u32) -> Self {
         let shown_hosts = score_explanation.hosts.iter().enumerate();
         let shown_hosts = shown_hosts
-            .filter(|(index, scored)| *index < EXPLAINED_MAX || scored.host.slot == selected);
+            .filter(|(index, scored)| *index < EXPLAINED_MAX || scored.host.slot == selected_slot);
         let ranking = shown_hosts.map(|(_, scored)| ScoredHostBody {
             provider: scored.host.provider,
             host: &scored.host.service_host,
             node: &scored.host.node,
             score: scored.score,
-            selected: scored.host.slot == selected,
+            selected: scored.host.slot == selected_slot,
             weights: scored.weights.iter().map(ContributionBody::from).collect(),
         });
         Self {
             compared: score_explanation.compared,
             ranking: ranking.collect(),
             hosts: (score_explanation.requested.iter())
-                .map(|requested| RequestedHostBody::new(requested, selected))
+                .map(|requested| RequestedHostBody::new(requested, selected_slot))
                 .collect(),
         }
     }
 }
 
 impl<'a> RequestedHostBody<'a> {
-    fn new(requested: &'a RequestedHost, selected: u32) -> Self {
+    fn new(requested: &'a RequestedHost, selected_slot: u32) -> Self {
         let host = requested.host.as_ref();
         Self {
             asked: &requested.name,
@@ -179,7 +190,7 @@ impl<'a> RequestedHostBody<'a> {
                 } => StandingBody::Ranked {
                     rank: *rank,
                     score: *score,
-                    selected: host.is_some_and(|host| host.slot == selected),
+                    selected: host.is_some_and(|host| host.slot == selected_slot),
                     weights: weights.iter().map(ContributionBody::from).collect(),
                 },
                 HostStanding::Excluded(exclusion) => StandingBody::Excluded {

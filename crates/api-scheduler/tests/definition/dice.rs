@@ -20,6 +20,7 @@ impl Dice {
     }
 }
 
+/// The UUID of an object. `kind` tells hosts, cells, aggregates and so on apart.
 pub(crate) fn uuid(kind: u32, number: u64) -> Uuid {
     format!("{kind:08x}-0000-4000-8000-{number:012x}")
         .parse()

@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use dice::{Dice, uuid};
 
-/// The levels, the smallest first: the name of each, the kind of its aggregates' UUIDs, and their
-/// number.
+/// The levels, the smallest first: the name of each, the kind of its aggregates' UUIDs (see `dice::uuid`),
+/// and how many aggregates it has.
 const LEVELS: [(&str, u32, u64); 2] = [("rack", 0xb0, 4), ("room", 0xb1, 2)];
 /// The number of hops between hosts that are in no common aggregate.
 const HOPS_MAX: u32 = 6;
@@ -50,6 +50,7 @@ impl Topology {
                 for to in aggregates(kind, count).filter(|to| *to >= from) {
                     if dice.one_in(2) {
                         let distance = u32::try_from(dice.below(12)).unwrap();
+                        // A distance holds in both directions, in whichever it is sent.
                         distances.push(json!({"from": to, "to": from, "distance": distance}));
                         self.distances.insert((from, to), distance);
                         self.distances.insert((to, from), distance);
@@ -200,7 +201,7 @@ impl Topology {
         if from == to {
             return 0;
         }
-        for (number, (level, ..)) in (1u32..).zip(LEVELS) {
+        for (levels_up, (level, ..)) in (1u32..).zip(LEVELS) {
             let places = (
                 self.place_at_level(level, from),
                 self.place_at_level(level, to),
@@ -210,7 +211,7 @@ impl Topology {
                 return *distance;
             }
             if a == b {
-                return 2 * number;
+                return 2 * levels_up;
             }
         }
         HOPS_MAX

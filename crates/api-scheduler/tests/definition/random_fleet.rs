@@ -37,7 +37,7 @@ pub(crate) struct Host {
     /// The reported number, plus one for each pending instance.
     pub(crate) io_ops: u32,
     pub(crate) failed_builds: u32,
-    pub(crate) version: u32,
+    pub(crate) hypervisor_version: u32,
     pub(crate) children: Vec<Uuid>,
 }
 
@@ -174,12 +174,13 @@ impl Fleet {
 
     pub(crate) async fn add_host(&mut self, dice: &mut Dice, number: u64, has_shared_disk: bool) {
         let uuid = host_uuid(number);
-        let zone = dice.below(3);
+        // A host with the number 2 is in no zone.
+        let zone_number = dice.below(3);
         let mut root_inventories = json!({"MEMORY_MB": {
             "total": 1024 * (1 + dice.below(8)), "reserved": 256 * dice.below(2),
             "allocation_ratio": dice.pick(&[1.0, 1.5]),
         }});
-        if !(has_shared_disk && zone == 0 && dice.one_in(2)) {
+        if !(has_shared_disk && zone_number == 0 && dice.one_in(2)) {
             root_inventories["DISK_GB"] = json!({"total": 5 + dice.below(20)});
         }
         let cpus = |dice: &mut Dice| {
@@ -201,7 +202,7 @@ impl Fleet {
         }
         let traits: Vec<&str> = TRAITS.into_iter().filter(|_| dice.one_in(2)).collect();
         let mut aggregates = self.topology.draw_host(dice, uuid);
-        aggregates.extend((zone < 2).then(|| zone_uuid(zone)));
+        aggregates.extend((zone_number < 2).then(|| zone_uuid(zone_number)));
         self.set_traits_and_aggregates(uuid, &traits, &aggregates)
             .await;
         let host = Host {
@@ -209,7 +210,7 @@ impl Fleet {
             is_usable: !dice.one_in(6),
             io_ops: u32::try_from(dice.below(4)).unwrap(),
             failed_builds: u32::try_from(dice.below(12).saturating_sub(9)).unwrap(),
-            version: dice.pick(&[1_000, 2_000]),
+            hypervisor_version: dice.pick(&[1_000, 2_000]),
             children,
         };
         let disabled = (!host.is_usable).then_some("why");
@@ -217,7 +218,7 @@ impl Fleet {
             "facts": {
                 "names": {"service_host": format!("host-{uuid}"), "node": format!("node-{uuid}"),
                     "cell": cell_uuid(host.cell)},
-                "platform": {"hypervisor_version": host.version},
+                "platform": {"hypervisor_version": host.hypervisor_version},
             },
             "load": {"io_ops": host.io_ops, "failed_builds": host.failed_builds},
             "disabled": disabled,

@@ -22,10 +22,12 @@ pub(crate) const GROUP: &str = "60000000-0000-0000-0000-000000000001";
 pub(crate) const RACK_1: &str = "ac000000-0000-0000-0000-000000000001";
 pub(crate) const RACK_2: &str = "ac000000-0000-0000-0000-000000000002";
 
+/// The UUID of a host, which is that of its root provider.
 pub(crate) fn host(number: u32) -> String {
     format!("40000000-0000-0000-0000-{number:012}")
 }
 
+/// The UUID of an instance.
 pub(crate) fn instance(number: u32) -> String {
     format!("10000000-0000-0000-0000-{number:012}")
 }

@@ -21,12 +21,14 @@ pub(super) async fn lock(request: &RoutedRequest<'_>, arguments: &Value) -> ApiR
     request
         .submit_with_retry(|control, views| {
             let server = find(request, control, views, Rule::ServersLock)?;
-            let by_owner =
+            let is_owner =
                 server.mapping.project == request.project() && !request.sees_all_projects();
             let mut labels = labels::of_server(&server);
-            let was_by_other = labels.lock.as_ref().is_some_and(|lock| !lock.by_owner);
+            let is_locked_by_administrator =
+                labels.lock.as_ref().is_some_and(|lock| !lock.by_owner);
+            // When the owner locks it again, the lock of an administrator stays one.
             labels.lock = Some(Lock {
-                by_owner: by_owner && !was_by_other,
+                by_owner: is_owner && !is_locked_by_administrator,
                 reason: reason.clone(),
             });
             labels.updated_at = request.now;

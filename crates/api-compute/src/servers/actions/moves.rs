@@ -41,7 +41,7 @@ async fn start_move(
         .submit_with_retry(|control, views| {
             let server = find_unlocked(request, control, views, rule)?;
             check_state(&server, kind)?;
-            let mut spec = server.stored.clone();
+            let mut spec = server.stored_spec.clone();
             let mut body = for_move(body::decode(&spec)?);
             prepare(&server, &mut body)?;
             let translation = translate(&body.request, request.api_state.translate_options());
@@ -54,7 +54,7 @@ async fn start_move(
             let command = Command::Guarded {
                 expected: vec![Change::Spec(
                     server.id,
-                    Some(Box::new(server.stored.clone())),
+                    Some(Box::new(server.stored_spec.clone())),
                 )],
                 command: Box::new(Command::StartMove {
                     migration,
@@ -138,25 +138,28 @@ fn set_destination(
 
 pub(super) async fn resize(request: &RoutedRequest<'_>, arguments: &Value) -> ApiResult<Reply> {
     let mut parser = ObjectParser::new("resize", arguments)?;
-    let id = parse_flavor_ref(&mut parser)?;
-    let disk = parse_disk_config(&mut parser)?;
+    let flavor_id = parse_flavor_ref(&mut parser)?;
+    let disk_config = parse_disk_config(&mut parser)?;
     parser.finish()?;
     start_move(
         request,
         Rule::ServersResize,
         MoveKind::Resize,
         |server, body| {
-            let flavor = flavors::find(request, server.control, &id).map_err(|_| {
-                ApiError::field("resize.flavorRef", format!("there is no flavor {id}"))
+            let flavor = flavors::find(request, server.control, &flavor_id).map_err(|_| {
+                ApiError::field(
+                    "resize.flavorRef",
+                    format!("there is no flavor {flavor_id}"),
+                )
             })?;
-            if body.server.flavor_id == id {
+            if body.server.flavor_id == flavor_id {
                 let message = "it is the flavor that the server has already";
                 return Err(ApiError::field("resize.flavorRef", message));
             }
             body.request.flavor = flavors::for_scheduler(flavor);
-            body.server.flavor_id.clone_from(&id);
-            if let Some(disk) = disk {
-                disk.clone_into(&mut body.server.disk_config);
+            body.server.flavor_id.clone_from(&flavor_id);
+            if let Some(disk_config) = disk_config {
+                disk_config.clone_into(&mut body.server.disk_config);
             }
             Ok(())
         },
@@ -194,6 +197,7 @@ pub(super) async fn live_migrate(
     arguments: &Value,
 ) -> ApiResult<Reply> {
     let mut parser = ObjectParser::new("os-migrateLive", arguments)?;
+    // Before version 2.25 the field is required, but may be null.
     let host = parser.nullable_text("host", 1..=255)?;
     if host.is_none() && !request.version.since(25) {
         return Err(parser.field_error("host", "it is missing"));
@@ -212,7 +216,7 @@ pub(super) async fn live_migrate(
     if !request.version.since(25) {
         parser.boolean("disk_over_commit")?;
     }
-    read_force(request, &mut parser, 30)?;
+    parse_force(request, &mut parser, 30)?;
     parser.finish()?;
     let host = host.flatten();
     let kind = MoveKind::LiveMigrate;
@@ -230,7 +234,7 @@ pub(super) async fn live_migrate(
 }
 
 /// Parses the flag `force`, which the versions from `since` to 2.67 allow. It has no effect here.
-fn read_force(
+fn parse_force(
     request: &RoutedRequest<'_>,
     parser: &mut ObjectParser<'_>,
     since: u16,
@@ -246,12 +250,12 @@ pub(super) async fn evacuate(request: &RoutedRequest<'_>, arguments: &Value) -> 
     let host = parser.nullable_text("host", 1..=255)?.flatten();
     let password = parser.text("adminPass", 0..=255)?;
     if !request.version.since(14) {
-        let shared = parser.boolean("onSharedStorage")?;
-        if shared.is_none() {
+        let on_shared_storage = parser.boolean("onSharedStorage")?;
+        if on_shared_storage.is_none() {
             return Err(parser.field_error("onSharedStorage", "it is missing"));
         }
     }
-    read_force(request, &mut parser, 29)?;
+    parse_force(request, &mut parser, 29)?;
     parser.finish()?;
     start_move(
         request,
@@ -261,11 +265,11 @@ pub(super) async fn evacuate(request: &RoutedRequest<'_>, arguments: &Value) -> 
             if let Some((id, name)) = server.host() {
                 let view = server.cell().and_then(|cell| server.views.host(cell, id));
                 if view.is_none_or(|view| view.is_up) {
-                    let name = match request.sees_all_projects() {
+                    let subject = match request.sees_all_projects() {
                         true => format!("Host {name}"),
                         false => "The host".to_owned(),
                     };
-                    let message = format!("{name} of the server is up: migrate it instead.");
+                    let message = format!("{subject} of the server is up: migrate it instead.");
                     return Err(ApiError::bad_request(message));
                 }
             }
@@ -314,6 +318,7 @@ pub(super) async fn shelve_offload(request: &RoutedRequest<'_>) -> ApiResult<Rep
 
 pub(super) async fn unshelve(request: &RoutedRequest<'_>, arguments: &Value) -> ApiResult<Reply> {
     let arguments = object_or_empty(arguments);
+    // A zone that is null is `Some(None)`: the server is no longer restricted to a zone.
     let (mut zone, mut host) = (None, None);
     if request.version.since(77) {
         let mut parser = ObjectParser::new("unshelve", &arguments)?;
@@ -368,22 +373,19 @@ async fn end_move(
     rule: Rule,
     decision: MoveDecision,
 ) -> ApiResult<()> {
-    let find = |control: &ControlState, views: &Views| {
+    let find_migration = |control: &ControlState, views: &Views| {
         let server = find_unlocked(request, control, views, rule)?;
         let status = server.status();
-        let latest_move = server.mapping.migrations.last().copied();
-        let latest_move =
-            latest_move.filter(|latest_move| control.conductor.moves().contains_key(latest_move));
-        match latest_move {
-            Some(latest_move)
-                if status.status == "VERIFY_RESIZE" && status.task_state.is_none() =>
-            {
-                Ok(latest_move)
+        let moves = control.conductor.moves();
+        let latest_id = server.mapping.migrations.last().copied();
+        match latest_id.filter(|latest_id| moves.contains_key(latest_id)) {
+            Some(migration) if status.status == "VERIFY_RESIZE" && status.task_state.is_none() => {
+                Ok(migration)
             }
             _ => Err(state_conflict(&server, "confirmed or reverted")),
         }
     };
-    let migration = request.read(find).await?;
+    let migration = request.read(find_migration).await?;
     request
         .execute(Command::ConfirmOrRevert {
             migration,

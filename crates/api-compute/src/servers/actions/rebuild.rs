@@ -23,7 +23,7 @@ use crate::error;
 use crate::fields::ObjectParser;
 use crate::routed_request::RoutedRequest;
 
-/// A parsed rebuild request: the fields that change.
+/// A parsed rebuild request: the fields that change. `Some(None)` removes the value of a field.
 struct RebuildRequest {
     image: String,
     name: Option<String>,
@@ -49,8 +49,8 @@ fn parse(request: &RoutedRequest<'_>, arguments: &Value) -> ApiResult<RebuildReq
         None => None,
         Some(value) => Some(metadata::parse("rebuild.metadata", value)?),
     };
-    let mut text_since = |key, since: u16, length_max: usize| {
-        if !version.since(since) {
+    let mut text_since = |key, added_in: u16, length_max: usize| {
+        if !version.since(added_in) {
             return Ok(None);
         }
         let text = parser.nullable_text(key, 0..=length_max)?;
@@ -123,10 +123,19 @@ struct RebuildPlan {
     cell: CellId,
     spec: Spec,
     /// The time of the server's latest change that its cell has reported.
-    reported_at: Timestamp,
-    /// The server's host, the request with the present image, and the same request with the new
-    /// image. None if the image does not change.
-    image_change: Option<(HostId, RequestSpec, RequestSpec)>,
+    view_updated_at: Timestamp,
+    /// None if the image does not change.
+    image_change: Option<ImageChange>,
+}
+
+/// What the scheduler needs to check that the server's host can run the new image.
+#[derive(Clone)]
+struct ImageChange {
+    host: HostId,
+    /// The request with the present image.
+    before: RequestSpec,
+    /// The same request with the new image.
+    after: RequestSpec,
 }
 
 impl RebuildPlan {
@@ -137,16 +146,20 @@ impl RebuildPlan {
         rebuild_request: &RebuildRequest,
     ) -> ApiResult<Self> {
         let server = find_rebuildable(request, control, views)?;
-        let (spec, image) = new_specification(request, control, &server, rebuild_request)?;
+        let (spec, requests) = new_specification(request, control, &server, rebuild_request)?;
         let guest = server.view.and_then(|view| view.guest);
         Ok(Self {
             id: server.id,
             cell: server.cell().ok_or_else(error::path_not_found)?,
             image_change: guest
-                .zip(image)
-                .map(|(guest, (before, after))| (guest.host, before, after)),
+                .zip(requests)
+                .map(|(guest, (before, after))| ImageChange {
+                    host: guest.host,
+                    before,
+                    after,
+                }),
             spec,
-            reported_at: server.view.map_or(Timestamp(0), |view| view.updated_at),
+            view_updated_at: server.view.map_or(Timestamp(0), |view| view.updated_at),
         })
     }
 
@@ -157,7 +170,7 @@ impl RebuildPlan {
         let record_event = |event| request.execute(Command::Rebuild { instance, event });
         let begun = RebuildEvent::Begun {
             spec: Box::new(self.spec.clone()),
-            view_updated_at: self.reported_at,
+            view_updated_at: self.view_updated_at,
         };
         let begin = Command::Bounded {
             bounds: vec![request.project_bytes_bound(&self.spec.project, spec_bytes(&self.spec))],
@@ -183,7 +196,11 @@ impl RebuildPlan {
     /// Asks the scheduler whether the host is feasible for the new image. Returns the fault if it
     /// is not. The server's allocations do not change, so nothing is claimed.
     async fn check_host(&self, request: &RoutedRequest<'_>) -> Option<Fault> {
-        let (host, before, after) = self.image_change.clone()?;
+        let ImageChange {
+            host,
+            before,
+            after,
+        } = self.image_change.clone()?;
         let (instance, scheduler_handle) = (self.id.0, request.api_state.scheduler.clone());
         // The scheduler is locked meanwhile, so this must not run on a thread that serves connections.
         let checking = tokio::task::spawn_blocking(move || {
@@ -214,7 +231,7 @@ fn new_specification(
     server: &ServerView<'_>,
     rebuild_request: &RebuildRequest,
 ) -> ApiResult<(Spec, Option<(RequestSpec, RequestSpec)>)> {
-    let mut spec = server.stored.clone();
+    let mut spec = server.stored_spec.clone();
     let mut body = body::decode(&spec)?;
     let mut requests = None;
     if body.server.image.as_ref() != Some(&rebuild_request.image) {
@@ -230,27 +247,27 @@ fn new_specification(
     if let Some(address) = &rebuild_request.access_ip_v6 {
         server_fields.access_ip_v6.clone_from(address);
     }
-    if let Some(disk) = rebuild_request.disk_config {
-        disk.clone_into(&mut server_fields.disk_config);
+    if let Some(disk_config) = rebuild_request.disk_config {
+        disk_config.clone_into(&mut server_fields.disk_config);
     }
     if let Some(certificates) = &rebuild_request.certificates {
         server_fields
             .trusted_image_certificates
             .clone_from(certificates);
     }
-    if let Some(key) = &rebuild_request.key_name {
-        server_fields.public_key = match key {
+    if let Some(key_name) = &rebuild_request.key_name {
+        server_fields.public_key = match key_name {
             None => None,
             Some(name) => {
-                let key = (server.mapping.user.clone(), name.clone());
-                let row = control.conductor.keypairs().get(&key);
-                let row = row.ok_or_else(|| {
+                let keypair_id = (server.mapping.user.clone(), name.clone());
+                let keypair = control.conductor.keypairs().get(&keypair_id);
+                let keypair = keypair.ok_or_else(|| {
                     ApiError::field("rebuild.key_name", format!("there is no key pair {name}"))
                 })?;
-                Some(row.public_key.clone())
+                Some(keypair.public_key.clone())
             }
         };
-        server_fields.key_name.clone_from(key);
+        server_fields.key_name.clone_from(key_name);
     }
     replace_secrets(request, server, rebuild_request, (&mut spec, &mut body))?;
     spec.body = server_forms::write(&body);
