@@ -249,7 +249,7 @@ impl State {
                 candidates: job.alternates.clone(),
             }),
             Stage::AwaitClaim(Continuation::Release) => request_claim(ClaimChange::Release {
-                last: job.kind == JobKind::Delete,
+                is_deleted: job.kind == JobKind::Delete,
             }),
             Stage::AwaitClaim(Continuation::Settle(keep)) => request_claim(ClaimChange::Settle {
                 migration: job.migration?,

@@ -412,7 +412,7 @@ pub fn claim_requests() -> Vec<ClaimRequest> {
         ClaimChange::Swap {
             candidates: vec![candidate()],
         },
-        ClaimChange::Release { last: true },
+        ClaimChange::Release { is_deleted: true },
         ClaimChange::Settle {
             migration: MIGRATION,
             keep: MoveSide::Target,
