@@ -537,10 +537,10 @@ fn changes_that_were_replaced_have_no_effects_any_more() {
             may_retry: true,
         }),
     };
-    let answered = |number, answer| Event::ClaimAnswered {
+    let answered = |number, response| Event::ClaimAnswered {
         instance: instance(1),
         number,
-        answer,
+        response,
     };
     let requests = happen(&mut state, &failed, &world);
     let number = state.instances()[&instance(1)].claim_number;
