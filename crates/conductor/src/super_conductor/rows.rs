@@ -80,7 +80,7 @@ pub struct Mapping {
     pub is_deleting: bool,
     /// The number of the last claim or claim request; see [`crate::claim_request`].
     pub claim_number: u64,
-    /// The response to that claim request; `None` if it was a claim, which control makes itself.
+    /// The response to that claim request; `None` if control advanced the number itself.
     pub claim_response: Option<ClaimResponse>,
     /// The number of moves so far, which is the number of the latest move.
     pub move_number: u32,

@@ -245,8 +245,8 @@ impl UnitOfWork<'_> {
             return false;
         }
         match (stage, response) {
-            // Control has made a claim itself, and advanced the number by it. The claim request is
-            // repeated with a later number.
+            // Control has advanced the number itself meanwhile, so the claim request is repeated with a
+            // later one.
             (_, ClaimResponse::Stale) => {
                 self.row.claim_number = self.row.claim_number.saturating_add(1);
             }

@@ -18,8 +18,8 @@ impl<'a> DecisionContext<'a> {
         let Some(mapping) = self.state.mappings.get(&request.instance) else {
             return ClaimResponse::Gone;
         };
-        // A repeated request gets its response again. If there is none, the number is that of a claim
-        // that control made itself.
+        // A repeated request gets its response again. If there is none, control has advanced the
+        // number itself.
         if request.number == mapping.claim_number {
             return mapping.claim_response.unwrap_or(ClaimResponse::Stale);
         }
