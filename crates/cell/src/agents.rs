@@ -88,7 +88,7 @@ impl Connection {
                 if let ToCell::Alive { hosts } = message {
                     for host in hosts {
                         let session_check = read_model.check_session(host, self.number, at);
-                        self.is_valid_or_restart(host, session_check);
+                        self.check_or_restart(host, session_check);
                     }
                     continue;
                 }
@@ -96,7 +96,7 @@ impl Connection {
                     continue;
                 };
                 let session_check = read_model.check_session(host, self.number, at);
-                if !self.is_valid_or_restart(host, session_check) {
+                if !self.check_or_restart(host, session_check) {
                     continue;
                 }
                 match message {
@@ -139,7 +139,7 @@ impl Connection {
             return;
         }
         if start.session <= after {
-            self.is_valid_or_restart(start.host, SessionCheck::MustRestart(after));
+            self.check_or_restart(start.host, SessionCheck::MustRestart(after));
             return;
         }
         let is_name_valid = !start.name.is_empty() && start.name.len() <= NAME_BYTES_MAX;
@@ -167,7 +167,7 @@ impl Connection {
 
     /// Returns whether a message belongs to a valid session. If it does not, the agent is ordered to
     /// begin a new one.
-    fn is_valid_or_restart(&self, host: HostId, session_check: SessionCheck) -> bool {
+    fn check_or_restart(&self, host: HostId, session_check: SessionCheck) -> bool {
         match session_check {
             SessionCheck::Valid => true,
             SessionCheck::MustRestart(after) => {

@@ -128,6 +128,7 @@ impl<'a> DecisionContext<'a> {
         cell.is_some_and(crate::super_conductor::Cell::accepts_instances)
     }
 
+    /// Records that the candidate at this index is claimed for a waiting build request.
     fn record_placement(&mut self, ranked: &RankedCandidates, index: usize) -> Result<(), Refusal> {
         let selection = ranked.candidates[index].clone();
         let cell = self.cell_of(selection.host);
