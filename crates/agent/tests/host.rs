@@ -233,10 +233,10 @@ impl Simulation {
     fn deliver(&mut self, packet: Packet) {
         match packet {
             Packet::ToCell(event) => self.handle_event(&event),
-            Packet::Claim(instance, number, answer) => self.handle_event(&Event::ClaimAnswered {
+            Packet::Claim(instance, number, response) => self.handle_event(&Event::ClaimAnswered {
                 instance,
                 number,
-                answer,
+                response,
             }),
             Packet::ToHost(effect) => {
                 let mut actions = Vec::new();

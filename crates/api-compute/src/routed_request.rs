@@ -3,7 +3,7 @@
 
 use parking_lot::Mutex;
 use placewright_auth::{Identity, Rule, Target};
-use placewright_conductor::super_conductor::{Bound, Command, Outcome, Refusal};
+use placewright_conductor::super_conductor::{Command, LimitCheck, Outcome, Refusal};
 use placewright_conductor::{CellId, ControlState, Reply as CellReply};
 use placewright_control::Views;
 use placewright_engine::{Reading, SubmitError};
@@ -146,13 +146,13 @@ impl RoutedRequest<'_> {
         self.read(compute).await
     }
 
-    /// The condition that the stored records of the project's servers stay within the limit when they
+    /// The check that the stored records of the project's servers stay within the limit when they
     /// grow by `bytes`.
-    pub(crate) fn project_bytes_bound(&self, project: &str, bytes: u64) -> Bound {
-        Bound::InstanceBytes {
+    pub(crate) fn project_bytes_check(&self, project: &str, bytes: u64) -> LimitCheck {
+        LimitCheck::InstanceBytes {
             project: project.to_owned(),
-            more: bytes,
-            most: self.api_state.limits().project_bytes_max,
+            added: bytes,
+            max: self.api_state.limits().project_bytes_max,
         }
     }
 

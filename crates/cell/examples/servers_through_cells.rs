@@ -34,7 +34,10 @@ use uuid::Uuid;
 
 /// The number of messages in one delivery.
 const BATCH: u128 = 64;
+/// The number of concurrent deliveries to one cell.
+const LANES: u128 = 4;
 
+/// A placement that no cell calls, because no build fails.
 struct NoPlacement;
 
 impl PlacementLink for NoPlacement {
@@ -90,8 +93,8 @@ fn create(cell: u128, number: u128, hosts: u128) -> Envelope {
 /// Runs all agents of a cell on one connection.
 async fn run_agents(cell: Arc<Cell>, number: u128, hosts: u128) {
     let mut connection = cell.connect().await.unwrap();
-    for one in 0..hosts {
-        let host = host(number, one);
+    for host_number in 0..hosts {
+        let host = host(number, host_number);
         let start = ToCell::Started(Box::new(SessionStart {
             host,
             name: host.to_string(),
@@ -198,15 +201,15 @@ async fn main() {
     let mut waits = Vec::new();
     for (number, cell) in (0..).zip(&opened) {
         waits.push(tokio::spawn(wait_active(Arc::clone(cell), servers)));
-        for lane in 0..4u128 {
+        for lane in 0..LANES {
             let cell = Arc::clone(cell);
             waits.push(tokio::spawn(async move {
-                let mut next = lane * BATCH;
-                while next < servers {
-                    let batch = next..(next + BATCH).min(servers);
-                    let batch = batch.map(|one| create(number, one, hosts)).collect();
+                let mut first = lane * BATCH;
+                while first < servers {
+                    let batch = first..(first + BATCH).min(servers);
+                    let batch = batch.map(|server| create(number, server, hosts)).collect();
                     cell.deliver(batch).await.unwrap();
-                    next += 4 * BATCH;
+                    first += LANES * BATCH;
                 }
             }));
         }

@@ -42,6 +42,7 @@ pub(crate) fn connect(shared: &Arc<Shared>) -> AgentConnection {
 /// The cell's end of one agent's connection, which may carry many hosts.
 struct Connection {
     shared: Arc<Shared>,
+    /// The number of the connection, unique since the start of the cell.
     number: u64,
     to_agent: mpsc::Sender<ToAgent>,
     /// The hosts that have begun a session on this connection.
@@ -87,7 +88,7 @@ impl Connection {
                 if let ToCell::Alive { hosts } = message {
                     for host in hosts {
                         let session_check = read_model.check_session(host, self.number, at);
-                        self.ensure_valid(host, session_check);
+                        self.check_or_restart(host, session_check);
                     }
                     continue;
                 }
@@ -95,7 +96,7 @@ impl Connection {
                     continue;
                 };
                 let session_check = read_model.check_session(host, self.number, at);
-                if !self.ensure_valid(host, session_check) {
+                if !self.check_or_restart(host, session_check) {
                     continue;
                 }
                 match message {
@@ -109,21 +110,18 @@ impl Connection {
         }
         if !starts.is_empty() {
             let undecided = starts.iter().map(|start| (start.host, start.session));
-            let starting = PendingSessions {
+            let pending = PendingSessions {
                 undecided: undecided.collect(),
                 shared: Arc::clone(&self.shared),
                 connection: self.number,
                 to_agent: self.to_agent.clone(),
             };
-            spawn_contained(
-                ContainedWork::SessionStarts,
-                submit_starts(starting, starts),
-            );
+            spawn_contained(ContainedWork::SessionStarts, submit_starts(pending, starts));
         }
     }
 
-    /// Begins a host's session. A session with a greater number than the host's known sessions
-    /// takes the host over.
+    /// Begins a host's session, if its number is greater than those of all known sessions of the host;
+    /// the host is then reached by this connection. `starts` collects the sessions to submit.
     fn start_session(
         &mut self,
         read_model: &mut crate::read_model::ReadModel,
@@ -134,11 +132,14 @@ impl Connection {
             .find_host(start.host)
             .map_or(0, |host| host.session());
         if start.session >= NUMBER_END {
-            tracing::warn!(host = %start.host, session = start.session, "a session that nobody can count further is ignored");
+            tracing::warn!(
+                host = %start.host, session = start.session,
+                "a session with a number that cannot be incremented is ignored"
+            );
             return;
         }
         if start.session <= after {
-            self.ensure_valid(start.host, SessionCheck::MustRestart(after));
+            self.check_or_restart(start.host, SessionCheck::MustRestart(after));
             return;
         }
         let is_name_valid = !start.name.is_empty() && start.name.len() <= NAME_BYTES_MAX;
@@ -166,11 +167,11 @@ impl Connection {
 
     /// Returns whether a message belongs to a valid session. If it does not, the agent is ordered to
     /// begin a new one.
-    fn ensure_valid(&self, host: HostId, session_check: SessionCheck) -> bool {
+    fn check_or_restart(&self, host: HostId, session_check: SessionCheck) -> bool {
         match session_check {
             SessionCheck::Valid => true,
             SessionCheck::MustRestart(after) => {
-                // If the queue is full, the agent is told with its next message.
+                // If the queue is full, the order is repeated when the agent sends its next message.
                 let _ = self.to_agent.try_send(ToAgent::StartAgain { host, after });
                 false
             }
@@ -237,6 +238,7 @@ pub(crate) fn restart_session(shared: &Shared, host: HostId) -> Reply {
 /// panic too, agents are ordered to begin the undecided sessions again, because they announce each
 /// only once.
 struct PendingSessions {
+    /// The number of each session that is not decided yet.
     undecided: BTreeMap<HostId, u64>,
     shared: Arc<Shared>,
     connection: u64,
@@ -245,52 +247,52 @@ struct PendingSessions {
 
 impl Drop for PendingSessions {
     fn drop(&mut self) {
-        for (host, session) in std::mem::take(&mut self.undecided) {
-            let after = session;
-            // If the queue is full, the host falls silent and is marked down in time.
+        for (host, after) in std::mem::take(&mut self.undecided) {
+            // If the queue is full, the agent does not begin a session, and the host is marked down after
+            // a time-out.
             let _ = self.to_agent.try_send(ToAgent::StartAgain { host, after });
         }
     }
 }
 
 /// Submits the starts of sessions until they are decided.
-async fn submit_starts(mut starting: PendingSessions, mut starts: Vec<SessionStart>) {
-    let shared = Arc::clone(&starting.shared);
+async fn submit_starts(mut pending: PendingSessions, mut starts: Vec<SessionStart>) {
+    let shared = Arc::clone(&pending.shared);
     loop {
         let submitted: Vec<_> = starts
             .into_iter()
             .map(|start| {
-                let submitted_start = shared.submit(Event::AgentStarted {
+                let decided = shared.submit(Event::AgentStarted {
                     host: start.host,
                     session: start.session,
                     guests: start.guests.clone(),
                 });
-                (start, submitted_start)
+                (start, decided)
             })
             .collect();
         let mut failed = Vec::new();
-        for (start, submitted_start) in submitted {
+        for (start, decided) in submitted {
             let host = start.host;
-            match submitted_start.await {
+            match decided.await {
                 Ok(Ok(_)) => {}
                 Ok(Err(Refusal::OldSession(_))) => {
                     let after = shared.engine.read_now(|machine| {
                         let row = machine.0.hosts().get(&host);
                         row.map_or(0, |row| row.session)
                     });
-                    // If the queue is full, the agent is told with its next message.
-                    let _ = starting
+                    // If the queue is full, the order is repeated when the agent sends its next message.
+                    let _ = pending
                         .to_agent
                         .try_send(ToAgent::StartAgain { host, after });
                 }
                 Ok(Err(refusal)) => tracing::error!(%host, %refusal, "a session was refused"),
-                Err(_) if is_current(&shared, starting.connection, &start) => {
+                Err(_) if is_current(&shared, pending.connection, &start) => {
                     failed.push(start);
                     continue;
                 }
                 Err(_) => {}
             }
-            starting.undecided.remove(&host);
+            pending.undecided.remove(&host);
         }
         if failed.is_empty() {
             return;
@@ -307,8 +309,7 @@ async fn submit_starts(mut starting: PendingSessions, mut starts: Vec<SessionSta
 /// Whether a session is still the host's present one.
 fn is_current(shared: &Shared, connection: u64, start: &SessionStart) -> bool {
     let read_model = shared.read_model.lock();
-    let route = read_model
-        .find_host(start.host)
-        .and_then(|host| host.route.clone());
+    let host = read_model.find_host(start.host);
+    let route = host.and_then(|host| host.route.as_ref());
     route.is_some_and(|route| route.connection == connection && route.session == start.session)
 }

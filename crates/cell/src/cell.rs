@@ -183,8 +183,8 @@ impl Cell {
             .map(|event| self.shared.submit(event))
             .collect();
         let mut replies = Vec::with_capacity(submitted.len());
-        for decision in submitted {
-            let decided = decision
+        for decided in submitted {
+            let decided = decided
                 .await
                 .map_err(|error| self.shared.unavailable(&error))?;
             replies.push(decided.unwrap_or_else(|refusal| Reply::Refused(refusal.to_string())));
@@ -266,15 +266,15 @@ impl CellLink for Cell {
     fn follow(&self) -> LinkFuture<'_, mpsc::Receiver<CellEvent>> {
         Box::pin(async {
             self.check_running()?;
-            let (to, from) = mpsc::channel(CHANNEL_EVENTS);
+            let (to_follower, events) = mpsc::channel(CHANNEL_EVENTS);
             let (follower, wake) = self.shared.read_model.lock().follow();
             let shared = Arc::clone(&self.shared);
             let subscription = follow::Subscription { shared, follower };
             spawn_contained(
                 ContainedWork::Follower,
-                follow::send_stream(subscription, wake, to),
+                follow::send_stream(subscription, wake, to_follower),
             );
-            Ok(from)
+            Ok(events)
         })
     }
 }

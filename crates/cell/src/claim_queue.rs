@@ -17,7 +17,7 @@ pub(crate) struct ClaimQueue {
 #[derive(Default)]
 struct QueueState {
     waiting: BTreeMap<InstanceId, ClaimRequest>,
-    /// The numbers of the requests under way.
+    /// The numbers of the requests that a call has taken and not ended.
     in_flight: BTreeMap<InstanceId, u64>,
 }
 
@@ -53,7 +53,7 @@ impl ClaimQueue {
         claim_requests
     }
 
-    /// Waits until there are requests after there were none.
+    /// Waits until requests are queued after the queue was empty.
     pub(crate) async fn filled(&self) {
         self.wake.notified().await;
     }

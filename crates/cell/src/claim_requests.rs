@@ -18,6 +18,7 @@ const BACK_OFF_MIN: Duration = Duration::from_millis(100);
 /// again.
 struct InFlightRequests {
     shared: Arc<Shared>,
+    /// The instance and the number of each request.
     numbers: Vec<(InstanceId, u64)>,
     unanswered: Vec<ClaimRequest>,
 }
@@ -72,9 +73,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     () = shared.stopped() => return,
                 }
                 back_off = (back_off * 2).min(shared.options.placement_retry_max);
-                // Calls that ended meanwhile had begun before the wait. Their failures are the
-                // failure that was waited for, but an answer among them means that placement is
-                // available again.
+                // Calls that ended meanwhile had begun before the wait. Their failures belong to the
+                // same outage and do not lengthen the next wait, but an answer among them means that
+                // placement is available again.
                 while let Some(ended) = calls.try_join_next() {
                     if was_answered(&ended) {
                         back_off = BACK_OFF_MIN;
@@ -95,23 +96,23 @@ fn was_answered<F, E>(ended: &Result<Result<bool, F>, E>) -> bool {
 async fn call(mut in_flight: InFlightRequests) -> bool {
     let shared = Arc::clone(&in_flight.shared);
     let request_count = in_flight.numbers.len();
-    let responding = shared
+    let call = shared
         .placement
         .request_claims(in_flight.unanswered.clone());
-    let answered = tokio::time::timeout(shared.options.placement_timeout, responding).await;
+    let answered = tokio::time::timeout(shared.options.placement_timeout, call).await;
     let answered = answered.unwrap_or(Err(LinkError::TimedOut {
         peer: "placement".into(),
     }));
     let why = match answered {
-        Ok(answers) if answers.len() == request_count => {
+        Ok(responses) if responses.len() == request_count => {
             count(&shared.counts.claim_requests, request_count);
-            handle_responses(&shared, &in_flight.numbers, answers);
+            handle_responses(&shared, &in_flight.numbers, responses);
             in_flight.unanswered.clear();
             return true;
         }
-        Ok(answers) => format!(
+        Ok(responses) => format!(
             "{} answers to {request_count} claim requests",
-            answers.len()
+            responses.len()
         ),
         Err(error) => error.to_string(),
     };
@@ -120,12 +121,12 @@ async fn call(mut in_flight: InFlightRequests) -> bool {
     false
 }
 
-fn handle_responses(shared: &Shared, numbers: &[(InstanceId, u64)], answers: Vec<ClaimResponse>) {
-    for ((instance, number), answer) in numbers.iter().zip(answers) {
+fn handle_responses(shared: &Shared, numbers: &[(InstanceId, u64)], responses: Vec<ClaimResponse>) {
+    for ((instance, number), response) in numbers.iter().zip(responses) {
         shared.submit_and_forget(Event::ClaimAnswered {
             instance: *instance,
             number: *number,
-            answer,
+            response,
         });
     }
 }

@@ -11,7 +11,8 @@ use crate::shared::{Shared, count};
 /// The most events that are taken under one lock.
 const EVENTS_AT_ONCE: usize = 256;
 
-/// The registration of a follower. However sending ends, by a panic too, its queue is removed.
+/// The registration of a follower by its number. However sending ends, by a panic too, the follower's
+/// queue is removed.
 pub(crate) struct Subscription {
     pub(crate) shared: Arc<Shared>,
     pub(crate) follower: u64,
@@ -31,30 +32,39 @@ impl Drop for Subscription {
 pub(crate) async fn send_stream(
     subscription: Subscription,
     wake: Arc<Notify>,
-    to: mpsc::Sender<CellEvent>,
+    to_follower: mpsc::Sender<CellEvent>,
 ) {
     tokio::select! {
-        () = send_events(&subscription.shared, subscription.follower, &wake, &to) => {}
-        () = to.closed() => {}
+        () = send_events(&subscription.shared, subscription.follower, &wake, &to_follower) => {}
+        () = to_follower.closed() => {}
         () = subscription.shared.stopped() => {}
     }
 }
 
-async fn send_events(shared: &Shared, follower: u64, wake: &Notify, to: &mpsc::Sender<CellEvent>) {
+async fn send_events(
+    shared: &Shared,
+    follower: u64,
+    wake: &Notify,
+    to_follower: &mpsc::Sender<CellEvent>,
+) {
     loop {
-        let Some(events) = shared.read_model.lock().events(follower, EVENTS_AT_ONCE) else {
+        let Some(events) = shared
+            .read_model
+            .lock()
+            .take_events(follower, EVENTS_AT_ONCE)
+        else {
             return;
         };
         if events.is_empty() {
             wake.notified().await;
         }
         for event in events {
-            let event = match to.try_send(event) {
+            let event = match to_follower.try_send(event) {
                 Ok(()) => continue,
                 Err(TrySendError::Closed(_)) => return,
                 Err(TrySendError::Full(event)) => event,
             };
-            let sent = to
+            let sent = to_follower
                 .send_timeout(event, shared.options.follower_timeout)
                 .await;
             if sent.is_err() {

@@ -16,7 +16,8 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(crate) struct FollowerQueues {
     queues: BTreeMap<u64, FollowerQueue>,
-    last: u64,
+    /// The number of the last follower that was added.
+    last_number: u64,
     /// The length at which a queue is replaced by marks.
     queue_max: usize,
 }
@@ -25,14 +26,15 @@ pub(crate) struct FollowerQueues {
 #[derive(Default)]
 struct FollowerQueue {
     queue: VecDeque<CellEvent>,
-    instances: BTreeSet<InstanceId>,
-    hosts: BTreeSet<HostId>,
-    states: BTreeSet<HostId>,
+    marked_instances: BTreeSet<InstanceId>,
+    marked_hosts: BTreeSet<HostId>,
+    /// The hosts whose soft state is marked.
+    marked_states: BTreeSet<HostId>,
     /// The hosts whose agents sent anything since the follower's last heartbeat.
     alive: BTreeSet<HostId>,
     is_heartbeat_due: bool,
-    /// Whether the initial listing is not complete yet.
-    is_new: bool,
+    /// Whether the initial listing is still being sent.
+    is_listing: bool,
     wake: Arc<Notify>,
 }
 
@@ -43,6 +45,7 @@ pub(crate) struct EventBatch {
     pub(crate) events: Vec<CellEvent>,
     pub(crate) instances: Vec<InstanceId>,
     pub(crate) hosts: Vec<HostId>,
+    /// The hosts whose newest soft state is to be sent.
     pub(crate) states: Vec<HostId>,
     /// Whether the initial listing is complete with this batch.
     pub(crate) is_complete: bool,
@@ -57,25 +60,26 @@ impl FollowerQueues {
         self.queues.len()
     }
 
-    /// Adds a follower with an initial listing of these objects, and every change after it.
+    /// Adds a follower, which receives an initial listing of these objects and every change after it.
+    /// Returns its number, and the wake-up for its next events.
     pub(crate) fn add(
         &mut self,
         instances: BTreeSet<InstanceId>,
         hosts: BTreeSet<HostId>,
     ) -> (u64, Arc<Notify>) {
-        self.last += 1;
+        self.last_number += 1;
         let queue = FollowerQueue {
-            instances,
-            states: hosts.clone(),
-            hosts,
-            is_new: true,
+            marked_instances: instances,
+            marked_states: hosts.clone(),
+            marked_hosts: hosts,
+            is_listing: true,
             is_heartbeat_due: true,
             ..FollowerQueue::default()
         };
         let wake = Arc::clone(&queue.wake);
         wake.notify_one();
-        self.queues.insert(self.last, queue);
-        (self.last, wake)
+        self.queues.insert(self.last_number, queue);
+        (self.last_number, wake)
     }
 
     pub(crate) fn remove(&mut self, follower: u64) {
@@ -84,7 +88,7 @@ impl FollowerQueues {
 
     pub(crate) fn queue_instance(&mut self, instance: InstanceId, view: Option<&InstanceView>) {
         for queue in self.queues.values_mut() {
-            if !queue.instances.contains(&instance) {
+            if !queue.marked_instances.contains(&instance) {
                 let view = view.cloned().map(Box::new);
                 queue.push(self.queue_max, CellEvent::Instance { instance, view });
             }
@@ -93,7 +97,7 @@ impl FollowerQueues {
 
     pub(crate) fn queue_host(&mut self, host: HostId, view: Option<&HostView>) {
         for queue in self.queues.values_mut() {
-            if !queue.hosts.contains(&host) {
+            if !queue.marked_hosts.contains(&host) {
                 let view = view.cloned();
                 queue.push(self.queue_max, CellEvent::Host { host, view });
             }
@@ -102,7 +106,7 @@ impl FollowerQueues {
 
     pub(crate) fn queue_state(&mut self, host: HostId, update: &NumberedUpdate) {
         for queue in self.queues.values_mut() {
-            if !queue.states.contains(&host) {
+            if !queue.marked_states.contains(&host) {
                 let update = Box::new(update.clone());
                 queue.push(self.queue_max, CellEvent::State { host, update });
             }
@@ -117,7 +121,8 @@ impl FollowerQueues {
         }
     }
 
-    /// Takes a follower's next batch of about `count` items; none if the follower was removed.
+    /// Takes a follower's next batch, of at most `count` changes and marked objects; `None` if the
+    /// follower was removed.
     pub(crate) fn next_batch(&mut self, follower: u64, count: usize) -> Option<EventBatch> {
         self.queues
             .get_mut(&follower)
@@ -139,13 +144,13 @@ impl FollowerQueue {
         for event in std::mem::take(&mut self.queue) {
             match event {
                 CellEvent::Instance { instance, .. } => {
-                    self.instances.insert(instance);
+                    self.marked_instances.insert(instance);
                 }
                 CellEvent::Host { host, .. } => {
-                    self.hosts.insert(host);
+                    self.marked_hosts.insert(host);
                 }
                 CellEvent::State { host, .. } => {
-                    self.states.insert(host);
+                    self.marked_states.insert(host);
                 }
                 CellEvent::Alive { .. } | CellEvent::Complete | CellEvent::Heartbeat => {}
             }
@@ -164,13 +169,18 @@ impl FollowerQueue {
         let queued = self.queue.len().min(count);
         batch.events.extend(self.queue.drain(..queued));
         let mut remaining = count - queued;
-        move_up_to(&mut self.hosts, &mut remaining, &mut batch.hosts);
-        move_up_to(&mut self.states, &mut remaining, &mut batch.states);
-        move_up_to(&mut self.instances, &mut remaining, &mut batch.instances);
-        let has_marked =
-            !(self.instances.is_empty() && self.hosts.is_empty() && self.states.is_empty());
-        if self.is_new && !has_marked {
-            self.is_new = false;
+        move_up_to(&mut self.marked_hosts, &mut remaining, &mut batch.hosts);
+        move_up_to(&mut self.marked_states, &mut remaining, &mut batch.states);
+        move_up_to(
+            &mut self.marked_instances,
+            &mut remaining,
+            &mut batch.instances,
+        );
+        let has_marked = !(self.marked_instances.is_empty()
+            && self.marked_hosts.is_empty()
+            && self.marked_states.is_empty());
+        if self.is_listing && !has_marked {
+            self.is_listing = false;
             batch.is_complete = true;
         }
         batch

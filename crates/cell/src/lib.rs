@@ -1,20 +1,20 @@
 //! The runtime of a cell: it stores the cell's instances, orders their builds and moves from the
-//! hosts' agents, and requests their claims from placement, which is all that it calls.
+//! hosts' agents, and requests their claims from placement. It calls nothing else of control.
 //!
 //! The rules are in `placewright_conductor::cell_conductor`, a pure state machine. This crate runs
 //! it:
 //!
 //! ```text
-//! control ─CellLink─▶ ┌───────────────────────┐ ─▶ orders, by the host's connection ─▶ agents
-//! agents ─AgentLink─▶ │ events ─▶ engine      │ ─▶ claims, many at once ─▶ placement
-//! placement's answers │ durable changes ─▶ out│ ─▶ events ─▶ followers
-//!                     └───────────────────────┘
+//! control ──CellLink──▶ ┌───────────────────────────┐ ─▶ orders, by the host's connection ─▶ agents
+//! agents ──AgentLink──▶ │ events ─▶ engine          │ ─▶ claim requests, many at once ─▶ placement
+//! placement's responses │ durable changes ─▶ outbox │ ─▶ changed views ─▶ followers
+//!                       └───────────────────────────┘
 //! ```
 //!
 //! - No message is sent before the change that causes it is durable (`outbox`).
 //! - Every message may be lost: what stays unanswered is repeated (`timers`).
-//! - Events from agents are submitted without waiting for the result: if the store fails, the request
-//!   to the agent is repeated and answered again.
+//! - Events from agents are submitted without waiting for the result: if the store fails, the order
+//!   to the agent is repeated, and the agent answers it again.
 //! - A slow peer does not delay others: what an agent does not receive in time is dropped and
 //!   repeated, events for a slow follower are merged, and a follower that receives nothing is
 //!   disconnected.

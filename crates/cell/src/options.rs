@@ -36,7 +36,7 @@ pub struct Options {
     pub agent_queue: usize,
     /// The most messages of one connection of agents that wait to be handled. Default 1,024.
     pub cell_queue: usize,
-    /// The longest queue of one follower; beyond that, changes of one object are merged. Default
+    /// The longest queue of one follower; when it is full, the changes of each object are merged. Default
     /// 4,096.
     pub follower_queue: usize,
     /// A follower that receives nothing for this long is disconnected. Default 10 s.
@@ -50,8 +50,8 @@ pub struct Options {
     pub sealer: Sealer,
 }
 
-/// The most memory for recent entries of a cell's engine: they are followed by the cell alone, which is
-/// seldom behind, and by no readers of a change stream.
+/// The most memory for recent entries of a cell's engine. A small amount is enough, because only the
+/// cell itself follows them, and it is seldom behind; a cell has no change stream for clients.
 pub const RECENT_BYTES_MAX: usize = 4 << 20;
 
 impl Options {

@@ -1,4 +1,5 @@
-//! Sends what durable changes call for: orders, requests to placement, and events to followers.
+//! Sends the messages that durable changes require: orders to agents, claim requests to placement, and
+//! changes to followers.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::read_model::ReadModel;
 use crate::secrets;
 use crate::shared::{Shared, count, now};
 
-/// The most journal records that are handled under one lock of the state.
+/// The most journal entries that are handled under one lock of the state.
 const ENTRIES_AT_ONCE: usize = 128;
 
 /// Follows the durable changes until the cell ends.
@@ -56,8 +57,8 @@ fn effects_of(machine: &CellMachine, entries: &[Vec<Change>]) -> Vec<Effect> {
     entries.iter().flat_map(effects).collect()
 }
 
-/// Hands effects to those who carry them out. It never waits: what cannot be handed over is
-/// repeated later.
+/// Passes orders to the connections of agents and claim requests to their queue. It never waits: orders
+/// that a connection does not accept are repeated later.
 pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
     if effects.is_empty() {
         return;

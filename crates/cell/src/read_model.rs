@@ -1,6 +1,7 @@
 //! The cell's instances and hosts in the form in which followers receive them.
 //!
-//! Only durable state of them is sent. The soft state of hosts comes directly from their agents.
+//! Followers receive only durable changes of instances and hosts. The soft state of hosts is not
+//! stored: followers receive it as soon as the agents have sent it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -33,16 +34,17 @@ pub(crate) struct KnownHost {
     row: Option<cell_conductor::Host>,
     /// The name that the agent has reported since the cell's start.
     pub(crate) name: Option<String>,
-    pub(crate) heard_at: Timestamp,
+    /// The time of the last message of its agent, for followers.
+    pub(crate) last_contact_at: Timestamp,
     /// The same on the monotonic clock, for time-outs.
-    pub(crate) heard: Instant,
+    pub(crate) last_contact: Instant,
     /// Whether its agent sent anything since the last heartbeat to followers.
-    was_heard: bool,
+    has_sent_since_heartbeat: bool,
     pub(crate) route: Option<Route>,
     window: Window,
     report: MergedReport,
-    /// The earliest time at which a full report is requested from the agent; none if no update is
-    /// missing.
+    /// The earliest time at which a full report is requested from the agent; `None` until a gap is
+    /// found.
     report_due: Option<Instant>,
 }
 
@@ -61,9 +63,9 @@ impl KnownHost {
         Self {
             row: None,
             name: None,
-            heard_at: at,
-            heard: Instant::now(),
-            was_heard: false,
+            last_contact_at: at,
+            last_contact: Instant::now(),
+            has_sent_since_heartbeat: false,
             route: None,
             window: Window::default(),
             report: MergedReport::default(),
@@ -73,7 +75,8 @@ impl KnownHost {
 
     /// The greatest known session number of the host, durable or not.
     ///
-    /// A number beyond the limit, which an earlier release accepted, counts as none.
+    /// A durable number from [`NUMBER_END`] on, which an earlier release accepted, is ignored: it could
+    /// not be incremented.
     pub(crate) fn session(&self) -> u64 {
         let durable = self.row.as_ref().map_or(0, |row| row.session);
         let durable = if durable < NUMBER_END { durable } else { 0 };
@@ -95,7 +98,7 @@ impl KnownHost {
         Some(HostView {
             name: self.name.clone(),
             is_up: self.row.as_ref()?.is_up,
-            heard_at: self.heard_at,
+            heard_at: self.last_contact_at,
         })
     }
 }
@@ -138,14 +141,15 @@ impl ReadModel {
         let mut hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
         hosts.extend(state.hosts().keys());
         for host in &hosts {
-            let known_host = self.host(*host, at);
+            let known_host = self.host_or_new(*host, at);
             known_host.row = state.hosts().get(host).cloned();
         }
         instances.into_iter().for_each(|id| self.queue_instance(id));
         hosts.into_iter().for_each(|id| self.queue_host(id));
     }
 
-    fn host(&mut self, id: HostId, at: Timestamp) -> &mut KnownHost {
+    /// A host, which is added if it is not known.
+    fn host_or_new(&mut self, id: HostId, at: Timestamp) -> &mut KnownHost {
         let host = self.hosts.entry(id);
         host.or_insert_with(|| KnownHost::new(at))
     }
@@ -198,7 +202,7 @@ impl ReadModel {
                     }
                 }
                 Change::Host(id, row) => {
-                    let host = self.host(*id, at);
+                    let host = self.host_or_new(*id, at);
                     host.row = row.as_deref().cloned();
                     if row.is_none() {
                         // The host was removed: if its agent still exists, it has to begin a new
@@ -237,9 +241,9 @@ impl ReadModel {
         self.follower_queues.queue_host(id, view.as_ref());
     }
 
-    /// Registers a session that a host's agent began on a connection.
+    /// Records the session that a host's agent began on a connection, which is not durable yet.
     pub(crate) fn start_session(&mut self, id: HostId, name: &str, route: Route, at: Timestamp) {
-        let host = self.host(id, at);
+        let host = self.host_or_new(id, at);
         if host.name.as_deref() != Some(name) {
             host.name = Some(name.to_owned());
         }
@@ -270,9 +274,9 @@ impl ReadModel {
 
     fn record_contact(&mut self, id: HostId, at: Timestamp) {
         if let Some(host) = self.hosts.get_mut(&id) {
-            host.heard_at = at;
-            host.heard = Instant::now();
-            host.was_heard = true;
+            host.last_contact_at = at;
+            host.last_contact = Instant::now();
+            host.has_sent_since_heartbeat = true;
         }
     }
 
@@ -282,17 +286,18 @@ impl ReadModel {
             return;
         };
         let (report, follower_queues) = (&mut host.report, &mut self.follower_queues);
-        host.window.receive(update, |next| {
-            report.apply(&next.update);
-            follower_queues.queue_state(id, &next);
+        host.window.receive(update, |numbered| {
+            report.apply(&numbered.update);
+            follower_queues.queue_state(id, &numbered);
         });
         if !host.window.has_gap() {
             host.report_due = None;
         }
     }
 
-    /// Requests full reports from agents where updates are missing: with the second call that finds
-    /// a gap, because the updates may only be late, and then at intervals.
+    /// Requests full reports from agents where updates are missing. The first call that finds a gap
+    /// requests none, because the updates may only be late; the next one does, and further ones after
+    /// each `retry_after`.
     pub(crate) fn request_full_reports(&mut self, retry_after: std::time::Duration) {
         let now = Instant::now();
         for (id, host) in &mut self.hosts {
@@ -329,7 +334,7 @@ impl ReadModel {
     pub(crate) fn queue_heartbeat(&mut self) {
         let mut alive = Vec::new();
         for (id, host) in &mut self.hosts {
-            if std::mem::take(&mut host.was_heard) {
+            if std::mem::take(&mut host.has_sent_since_heartbeat) {
                 alive.push(*id);
             }
         }
@@ -343,8 +348,8 @@ impl ReadModel {
             .add(self.instances.keys().copied().collect(), hosts)
     }
 
-    /// Takes the next events for a follower; none if it was removed.
-    pub(crate) fn events(&mut self, follower: u64, count: usize) -> Option<Vec<CellEvent>> {
+    /// Takes the next events for a follower; `None` if it was removed.
+    pub(crate) fn take_events(&mut self, follower: u64, count: usize) -> Option<Vec<CellEvent>> {
         let (instances, hosts) = (&self.instances, &self.hosts);
         let batch = self.follower_queues.next_batch(follower, count)?;
         let mut events = batch.events;

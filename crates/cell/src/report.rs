@@ -14,7 +14,8 @@ pub struct MergedReport {
 }
 
 impl MergedReport {
-    /// Applies the next update.
+    /// Applies an update, which has to be the next one in order. Before the first full report, others are
+    /// ignored.
     pub fn apply(&mut self, update: &HostUpdate) {
         if let HostUpdate::Full(report) = update {
             let mut rest = report.clone();

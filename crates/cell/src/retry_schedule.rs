@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use placewright_placement::Timestamp;
 
-/// A schedule of repetitions: after a first interval, which doubles up to a maximum, and at the
-/// maximum from then on.
+/// A schedule of repetitions: the first one at an age of `first_us`; then at twice the age of the one
+/// before, until that age is `longest_us` or more; and then at intervals of `longest_us`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetrySchedule {
     first_us: i64,
@@ -30,13 +30,15 @@ impl RetrySchedule {
 
     /// The number of repetitions up to an age in microseconds.
     fn count(self, age_us: i64) -> i64 {
-        let (mut next, mut count) = (self.first_us, 0);
-        while next <= age_us && next < self.longest_us {
+        // The age at which the next repetition is due.
+        let mut due_us = self.first_us;
+        let mut count = 0;
+        while due_us <= age_us && due_us < self.longest_us {
             count += 1;
-            next = next.saturating_mul(2);
+            due_us = due_us.saturating_mul(2);
         }
-        if next <= age_us {
-            count += 1 + (age_us - next) / self.longest_us;
+        if due_us <= age_us {
+            count += 1 + (age_us - due_us) / self.longest_us;
         }
         count
     }

@@ -41,10 +41,10 @@ pub(crate) fn seal_spec(
     instance: InstanceId,
     spec: &mut Spec,
 ) -> Result<(), LinkError> {
-    // What others have sealed cannot be opened here.
+    // Control sends secrets in the clear. Sealed ones would be under a key that the cell does not have.
     spec.forget_secrets();
-    let taken = shared.options.sealer.seal_spec(instance, spec);
-    taken.map(drop).map_err(|why| LinkError::Unavailable {
+    let sealed = shared.options.sealer.seal_spec(instance, spec);
+    sealed.map(drop).map_err(|why| LinkError::Unavailable {
         peer: shared.peer(),
         why: format!("secrets cannot be sealed: {why}"),
     })
@@ -61,7 +61,7 @@ pub(crate) fn open_for_agents(
         Effect::RequestStep { order, .. } => !order.spec.has_secrets(),
         Effect::Destroy { .. } | Effect::RequestClaim(_) => true,
     };
-    // This is so for nearly all batches of effects.
+    // Nearly all batches of effects have no secrets.
     if effects.iter().all(has_no_secrets) {
         return effects;
     }
@@ -94,8 +94,9 @@ fn open(shared: &Shared, order: &mut Order) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Waits for a key that is missing: the order is repeated until its time is over. With anything else
-/// the step fails at once, and everywhere.
+/// Handles an order whose secrets cannot be opened. If their key is missing, nothing is done: the
+/// order is repeated until the deadline of its step. With any other reason the step fails at once,
+/// and is not tried on another host.
 fn handle_unopened(
     shared: &Shared,
     (host, session): (HostId, u64),
@@ -119,11 +120,11 @@ fn handle_unopened(
     });
 }
 
-/// Keeps secrets under the current key, as long as the task lives. At the start it seals what an
-/// earlier release left in the clear.
+/// Keeps all secrets sealed with the current key, until the cell ends. The first pass also seals the
+/// secrets that an earlier release left in the clear in the bodies of specifications.
 pub(crate) async fn keep_sealed(shared: Arc<Shared>) {
     let mut last_pass = Instant::now();
-    let (mut is_due, mut with_bodies) = (true, true);
+    let (mut is_pass_due, mut with_bodies) = (true, true);
     loop {
         let sealer = shared.options.sealer.clone();
         let read = tokio::task::spawn_blocking(move || sealer.refresh(COMMAND_INTERVAL));
@@ -131,17 +132,17 @@ pub(crate) async fn keep_sealed(shared: Arc<Shared>) {
             Ok(Ok(true)) => {
                 let current = shared.options.sealer.keyring().current().id();
                 tracing::info!(%current, "other keys for secrets are used from now on");
-                is_due = true;
+                is_pass_due = true;
             }
             Ok(Err(error)) => tracing::error!(%error, "the keys for secrets stay as they are"),
             Ok(Ok(false)) | Err(_) => {}
         }
-        if is_due || last_pass.elapsed() >= FULL_PASS_INTERVAL {
-            let replaced = seal_again(&shared, with_bodies).await;
+        if is_pass_due || last_pass.elapsed() >= FULL_PASS_INTERVAL {
+            let replaced = reseal_all(&shared, with_bodies).await;
             if replaced > 0 {
                 tracing::info!(replaced, "secrets were sealed with the current key");
             }
-            (last_pass, is_due, with_bodies) = (Instant::now(), false, false);
+            (last_pass, is_pass_due, with_bodies) = (Instant::now(), false, false);
         }
         tokio::select! {
             () = tokio::time::sleep(KEY_CHECK_INTERVAL) => {}
@@ -150,19 +151,21 @@ pub(crate) async fn keep_sealed(shared: Arc<Shared>) {
     }
 }
 
-async fn seal_again(shared: &Shared, with_bodies: bool) -> usize {
+/// Seals all secrets that are not sealed with the current key, and those in bodies if `with_bodies`.
+/// Returns the number of specifications that were replaced.
+async fn reseal_all(shared: &Shared, with_bodies: bool) -> usize {
     let sealer = &shared.options.sealer;
-    let mut held = SecretCounts::default();
+    let mut counts = SecretCounts::default();
     let mut after = None;
     let mut replaced = 0;
     loop {
         let (specs, next) = shared
             .engine
-            .read_now(|machine| slice(&machine.0, after, with_bodies));
+            .read_now(|machine| specs_after(&machine.0, after, with_bodies));
         for (instance, spec) in specs {
             match sealer.resealed(instance, &spec, with_bodies) {
                 Ok(Some(new)) => {
-                    sealer.count(&new, &mut held);
+                    sealer.count(&new, &mut counts);
                     let event = Event::Reseal {
                         instance,
                         from: Box::new(spec),
@@ -173,7 +176,7 @@ async fn seal_again(shared: &Shared, with_bodies: bool) -> usize {
                         replaced += 1;
                     }
                 }
-                Ok(None) | Err(_) => sealer.count(&spec, &mut held),
+                Ok(None) | Err(_) => sealer.count(&spec, &mut counts),
             }
         }
         match next {
@@ -182,12 +185,13 @@ async fn seal_again(shared: &Shared, with_bodies: bool) -> usize {
         }
         tokio::task::yield_now().await;
     }
-    sealer.set_secret_counts(held);
+    sealer.set_secret_counts(counts);
     replaced
 }
 
-/// Specifications that have secrets, or may have, of some instances; and the last of these.
-fn slice(
+/// The specifications with secrets of up to [`INSTANCES_AT_ONCE`] instances after one, or all their
+/// specifications if secrets may be in bodies; and the last of these instances, or `None` at the end.
+fn specs_after(
     state: &State,
     after: Option<InstanceId>,
     with_bodies: bool,

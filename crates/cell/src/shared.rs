@@ -57,17 +57,18 @@ pub struct CellMetrics {
     pub connections: u64,
     /// Orders sent to agents.
     pub orders: u64,
-    /// Orders that found no connection, or a full one; they are repeated.
+    /// Orders that were not sent, because there was no connection or its queue was full; they are
+    /// repeated.
     pub orders_dropped: u64,
-    /// Requests that placement answered.
+    /// Claim requests that placement answered.
     pub claim_requests: u64,
-    /// Requests that placement did not answer; they are repeated.
+    /// Claim requests that placement did not answer; they are repeated.
     pub claim_requests_failed: u64,
     /// Effects that were repeated because there was no answer.
     pub repeated: u64,
     /// The present number of followers.
     pub followers: u64,
-    /// Followers that were disconnected because they took nothing.
+    /// Followers that were disconnected because they received nothing for too long.
     pub followers_cut_off: u64,
     /// Events that wait to be decided.
     pub queued: u64,
@@ -85,7 +86,8 @@ pub(crate) fn now() -> Timestamp {
 }
 
 impl Shared {
-    /// Submits an event; the future returns its result once that is durable, and may be dropped.
+    /// Submits an event. The future returns the decision once it is durable; dropping the future does
+    /// not withdraw the event.
     pub(crate) fn submit(
         &self,
         event: Event,
@@ -97,7 +99,7 @@ impl Shared {
         })
     }
 
-    /// Submits an event that will occur again if it is lost.
+    /// Submits an event without waiting for its decision. For events that occur again if they are lost.
     pub(crate) fn submit_and_forget(&self, event: Event) {
         drop(self.submit(event));
     }

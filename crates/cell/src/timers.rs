@@ -15,7 +15,7 @@ use crate::shared::{Shared, count, now};
 const FORGET_TICKS: u64 = 3600;
 /// How often a part of the state is searched for unanswered requests.
 const SCAN_INTERVAL: Duration = Duration::from_millis(250);
-/// The rows of the state that are searched each time.
+/// The number of rows of the state that are searched each time.
 const ROWS_AT_ONCE: usize = 2000;
 /// The interval at which a full report is requested from an agent again.
 const FULL_REPORT_RETRY: Duration = Duration::from_secs(5);
@@ -25,8 +25,8 @@ const FULL_REPORT_RETRY: Duration = Duration::from_secs(5);
 pub(crate) async fn tick(shared: Arc<Shared>) {
     let mut interval = tokio::time::interval(Duration::from_secs(1));
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut last = Instant::now();
-    let mut silent_since = last;
+    let mut last_tick = Instant::now();
+    let mut silence_counts_from = last_tick;
     let mut ticks = 0u64;
     loop {
         tokio::select! {
@@ -35,13 +35,13 @@ pub(crate) async fn tick(shared: Arc<Shared>) {
         }
         // A process that was suspended received no messages, so silence during that time is no reason
         // to mark hosts down.
-        let since_last = last.elapsed();
-        last = Instant::now();
+        let since_last = last_tick.elapsed();
+        last_tick = Instant::now();
         if since_last > shared.options.host_timeout / 4 + Duration::from_secs(1) {
-            silent_since = last;
+            silence_counts_from = last_tick;
         }
         shared.submit_and_forget(Event::Tick);
-        mark_silent_hosts_down(&shared, silent_since);
+        mark_silent_hosts_down(&shared, silence_counts_from);
         {
             let mut read_model = shared.read_model.lock();
             read_model.request_full_reports(FULL_REPORT_RETRY);
@@ -58,14 +58,14 @@ pub(crate) async fn tick(shared: Arc<Shared>) {
     }
 }
 
-/// Marks hosts down that were silent for too long, counted from `silent_since` at the earliest.
-fn mark_silent_hosts_down(shared: &Shared, silent_since: Instant) {
+/// Marks hosts down that were silent for too long. Silence before `counts_from` does not count.
+fn mark_silent_hosts_down(shared: &Shared, counts_from: Instant) {
     let mut silent = Vec::new();
     {
         let read_model = shared.read_model.lock();
         for (id, host) in read_model.hosts() {
-            let heard = host.heard.max(silent_since);
-            if host.is_up() && heard.elapsed() > shared.options.host_timeout {
+            let last_contact = host.last_contact.max(counts_from);
+            if host.is_up() && last_contact.elapsed() > shared.options.host_timeout {
                 silent.push((id, host.name.clone()));
             }
         }
@@ -76,35 +76,36 @@ fn mark_silent_hosts_down(shared: &Shared, silent_since: Instant) {
     }
 }
 
-/// Repeats what was not answered, for a part of the state at a time.
+/// Repeats the effects of the state that no answer has ended, for a part of the state at a time.
 pub(crate) async fn resend_unanswered(shared: Arc<Shared>) {
     let schedule = RetrySchedule::new(shared.options.resend_after, shared.options.resend_max);
     let mut interval = tokio::time::interval(SCAN_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut position = EffectPosition::Start;
-    // The first round repeats everything: what was under way when the cell ended was lost.
-    let mut last_round: Option<Timestamp> = None;
-    let mut round = now();
+    // A round is one scan of the whole state. The first one repeats everything, because messages that
+    // were under way when the cell ended may be lost.
+    let mut last_round_at: Option<Timestamp> = None;
+    let mut round_at = now();
     loop {
         tokio::select! {
             _ = interval.tick() => {}
             () = shared.stopped() => return,
         }
         let is_due = |since: Timestamp| {
-            last_round.is_none_or(|last_round| schedule.is_due(since, last_round, round))
+            last_round_at.is_none_or(|last| schedule.is_due(since, last, round_at))
         };
         let (effects, next) = shared
             .engine
             .read(|machine| machine.0.effects_from(position, ROWS_AT_ONCE, is_due))
             .await;
-        if last_round.is_some() {
+        if last_round_at.is_some() {
             count(&shared.counts.repeated, effects.len());
         }
         carry_out(&shared, effects);
         position = next.unwrap_or_default();
         if next.is_none() {
-            last_round = Some(round);
-            round = now();
+            last_round_at = Some(round_at);
+            round_at = now();
         }
     }
 }

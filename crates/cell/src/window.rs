@@ -1,7 +1,8 @@
 //! Puts the numbered updates of one host in order, after loss, duplication and reordering.
 //!
-//! The next update is applied, an early one is buffered, an old one is dropped. A full update needs no
-//! earlier one. If an update stays missing, a full one has to be requested from the agent.
+//! The update with the next number is applied, a later one is buffered, an earlier one is dropped. A
+//! full update is applied whatever precedes it. If an update stays missing, a full one has to be
+//! requested from the agent.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ pub struct Window {
     /// Updates that arrived before their predecessor.
     early: BTreeMap<Position, HostUpdate>,
     /// Whether an update was dropped because the window was full.
-    has_lost: bool,
+    has_dropped: bool,
 }
 
 impl Window {
@@ -34,40 +35,41 @@ impl Window {
     /// Whether an update is missing. If it stays missing, the caller has to request a full report.
     #[must_use]
     pub fn has_gap(&self) -> bool {
-        self.has_lost || !self.early.is_empty()
+        self.has_dropped || !self.early.is_empty()
     }
 
     /// Receives an update, and applies those that can be applied now, in their order.
     pub fn receive(&mut self, numbered: NumberedUpdate, mut apply: impl FnMut(NumberedUpdate)) {
-        let at = (numbered.incarnation, numbered.sequence);
-        if self.position.is_some_and(|position| at <= position) {
+        let received = (numbered.incarnation, numbered.sequence);
+        if self.position.is_some_and(|applied| received <= applied) {
             return;
         }
         if matches!(numbered.update, HostUpdate::Full(_)) {
-            self.has_lost = false;
-        } else if self.position.and_then(next) != Some(at) {
+            self.has_dropped = false;
+        } else if self.position.and_then(successor) != Some(received) {
             if self.early.len() >= EARLY_MAX {
-                self.has_lost = true;
+                self.has_dropped = true;
             } else {
-                self.early.insert(at, numbered.update);
+                self.early.insert(received, numbered.update);
             }
             return;
         }
-        self.position = Some(at);
+        self.position = Some(received);
         apply(numbered);
         self.apply_early(&mut apply);
     }
 
-    /// Applies early updates that are next now, and drops those that a full update made obsolete.
+    /// Applies the early updates whose predecessors are applied now, and drops those that a full update
+    /// made obsolete.
     fn apply_early(&mut self, apply: &mut impl FnMut(NumberedUpdate)) {
         while let Some(first) = self.early.first_entry() {
-            let at = *first.key();
-            if self.position >= Some(at) {
+            let position = *first.key();
+            if self.position >= Some(position) {
                 first.remove();
-            } else if self.position.and_then(next) == Some(at) {
+            } else if self.position.and_then(successor) == Some(position) {
                 let update = first.remove();
-                self.position = Some(at);
-                let (incarnation, sequence) = at;
+                self.position = Some(position);
+                let (incarnation, sequence) = position;
                 apply(NumberedUpdate {
                     incarnation,
                     sequence,
@@ -80,6 +82,7 @@ impl Window {
     }
 }
 
-fn next((incarnation, sequence): Position) -> Option<Position> {
+/// The position of the next update in the same incarnation.
+fn successor((incarnation, sequence): Position) -> Option<Position> {
     Some((incarnation, sequence.checked_add(1)?))
 }

@@ -44,6 +44,7 @@ struct View {
     full_updates: usize,
     is_complete: bool,
     heartbeats: usize,
+    /// The number of hosts that were reported alive, each time counted.
     alive: usize,
 }
 
@@ -293,8 +294,8 @@ async fn hosts_without_a_valid_session_have_to_begin_a_new_one() {
         !world.cells[&cell(0)].hosts()[&host(0, 0)].is_up
     })
     .await;
-    // Connections learn of it a moment after the state has changed, so the agent sends more
-    // heartbeats.
+    // A connection treats the session as ended only a moment after the state has changed, so the agent
+    // sends more heartbeats.
     let reply = async {
         loop {
             second.to_cell.send(alive()).await.unwrap();

@@ -15,7 +15,8 @@ use uuid::Uuid;
 /// An agent: its updates, and its state after each.
 struct Agent {
     report: HostReport,
-    at: Position,
+    /// The position of the last update that was sent.
+    position: Position,
     history: BTreeMap<Position, HostReport>,
 }
 
@@ -23,17 +24,18 @@ impl Agent {
     fn new() -> Self {
         Self {
             report: HostReport::default(),
-            at: (0, 0),
+            position: (0, 0),
             history: BTreeMap::new(),
         }
     }
 
     fn send(&mut self, update: HostUpdate) -> NumberedUpdate {
-        self.at.1 += 1;
-        self.history.insert(self.at, self.report.clone());
+        let (incarnation, sequence) = (self.position.0, self.position.1 + 1);
+        self.position = (incarnation, sequence);
+        self.history.insert(self.position, self.report.clone());
         NumberedUpdate {
-            incarnation: self.at.0,
-            sequence: self.at.1,
+            incarnation,
+            sequence,
             update,
         }
     }
@@ -44,7 +46,8 @@ impl Agent {
     }
 
     fn restart(&mut self) -> NumberedUpdate {
-        self.at = (self.at.0 + 1, 0);
+        let (incarnation, _) = self.position;
+        self.position = (incarnation + 1, 0);
         self.full()
     }
 
@@ -114,27 +117,32 @@ struct Cell {
 impl Cell {
     fn receive(&mut self, update: NumberedUpdate) {
         let mut last = self.window.position();
-        self.window.receive(update, |next| {
-            let at = (next.incarnation, next.sequence);
-            assert!(last < Some(at), "{last:?} {at:?}");
-            last = Some(at);
-            self.merged.apply(&next.update);
-            self.relayed.apply(&next.update);
+        self.window.receive(update, |numbered| {
+            let position = (numbered.incarnation, numbered.sequence);
+            assert!(last < Some(position), "{last:?} {position:?}");
+            last = Some(position);
+            self.merged.apply(&numbered.update);
+            self.relayed.apply(&numbered.update);
         });
     }
 
     fn check(&self, agent: &Agent) {
-        let Some(at) = self.window.position() else {
+        let Some(position) = self.window.position() else {
             return;
         };
-        let expected = HostUpdate::Full(Box::new(agent.history[&at].clone()));
+        let expected = HostUpdate::Full(Box::new(agent.history[&position].clone()));
         assert_eq!(self.merged.full(), expected);
         assert_eq!(self.relayed.full(), expected);
     }
 }
 
-/// What the network does to a message: how long it is delayed, and how often it is delivered.
-type Fate = (usize, usize);
+/// What the network does to a message.
+struct Fate {
+    /// The number of later messages that are sent before it arrives.
+    delay: usize,
+    /// How often it is delivered: not at all, once or twice.
+    deliveries: usize,
+}
 
 proptest! {
     #[test]
@@ -144,26 +152,34 @@ proptest! {
         let mut agent = Agent::new();
         let mut cell = Cell::default();
         let mut in_transit: Vec<(Fate, NumberedUpdate)> = Vec::new();
-        in_transit.push(((0, 1), agent.restart()));
-        for (kind, value, fate) in steps {
+        let at_once = Fate {
+            delay: 0,
+            deliveries: 1,
+        };
+        in_transit.push((at_once, agent.restart()));
+        for (kind, value, (delay, deliveries)) in steps {
             let update = match kind {
                 18 => agent.restart(),
                 19 => agent.full(),
                 kind => agent.change(kind, value),
             };
-            in_transit.push((fate, update));
-            let due: Vec<usize> = (0..in_transit.len()).rev().filter(|at| in_transit[*at].0.0 == 0).collect();
-            for at in due {
-                let ((_, times), update) = in_transit.remove(at);
-                for _ in 0..times {
+            in_transit.push((Fate { delay, deliveries }, update));
+            let is_due = |index: &usize| {
+                let (fate, _) = &in_transit[*index];
+                fate.delay == 0
+            };
+            let due: Vec<usize> = (0..in_transit.len()).rev().filter(is_due).collect();
+            for index in due {
+                let (fate, update) = in_transit.remove(index);
+                for _ in 0..fate.deliveries {
                     cell.receive(update.clone());
                     cell.check(&agent);
                 }
             }
-            in_transit.iter_mut().for_each(|(fate, _)| fate.0 -= 1);
+            in_transit.iter_mut().for_each(|(fate, _)| fate.delay -= 1);
         }
-        for ((_, times), update) in in_transit.drain(..).rev() {
-            for _ in 0..times {
+        for (fate, update) in in_transit.drain(..).rev() {
+            for _ in 0..fate.deliveries {
                 cell.receive(update.clone());
                 cell.check(&agent);
             }
@@ -172,7 +188,7 @@ proptest! {
         let last = agent.full();
         cell.receive(last);
         cell.check(&agent);
-        prop_assert_eq!(cell.window.position(), Some(agent.at));
+        prop_assert_eq!(cell.window.position(), Some(agent.position));
         prop_assert!(!cell.window.has_gap());
     }
 
@@ -188,11 +204,11 @@ proptest! {
         let mut seed = seed;
         while !updates.is_empty() {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let at = usize::try_from(seed >> 33).unwrap() % updates.len();
-            cell.receive(updates.remove(at));
+            let index = usize::try_from(seed >> 33).unwrap() % updates.len();
+            cell.receive(updates.remove(index));
             cell.check(&agent);
         }
-        prop_assert_eq!(cell.window.position(), Some(agent.at));
+        prop_assert_eq!(cell.window.position(), Some(agent.position));
         prop_assert!(!cell.window.has_gap());
     }
 }
@@ -214,7 +230,7 @@ fn a_lost_update_is_a_gap_until_a_full_update_arrives() {
     assert!(!cell.window.has_gap());
     cell.receive(agent.change(0, 7));
     cell.check(&agent);
-    assert_eq!(cell.window.position(), Some(agent.at));
+    assert_eq!(cell.window.position(), Some(agent.position));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Requests of a cell to placement, the only calls from a cell to control.
 //!
 //! The claim requests for one instance are numbered in one sequence with the claims that control
-//! makes for it. Control stores the number of the last one and its answer. A repeated number gets the same
-//! answer, a smaller one gets [`ClaimResponse::Stale`]: a claim request takes effect once, however
+//! makes for it. Control stores the number of the last one and its response. A repeated number gets the
+//! same response, a smaller one gets [`ClaimResponse::Stale`]: a claim request takes effect once, however
 //! often it is delivered (idempotence).
 
 use crate::fault::Fault;
@@ -32,7 +32,7 @@ pub enum ClaimChange {
     /// Release all allocations of the instance.
     Release {
         /// Whether the instance is deleted: then no record of it remains.
-        last: bool,
+        is_deleted: bool,
     },
     /// End a move on one of its sides.
     Settle {
@@ -54,7 +54,7 @@ pub enum MoveSide {
     Target,
 }
 
-/// The answer to a claim request.
+/// The response to a claim request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimResponse {
     /// The instance holds the candidate at this index, and nothing else.

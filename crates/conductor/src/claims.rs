@@ -16,7 +16,8 @@ pub const INSTANCE: &str = "INSTANCE";
 /// The consumer type of migrations.
 pub const MIGRATION: &str = "MIGRATION";
 
-/// The intent with which placement claims one of the candidates for an instance.
+/// The intent with which placement claims one of the candidates for an instance. The claims
+/// `alongside` are made in the same step.
 #[must_use]
 pub fn intent(
     state: &State,
@@ -25,15 +26,15 @@ pub fn intent(
     candidates: &[&Candidate],
     alongside: Vec<ConsumerClaim>,
 ) -> Intent {
-    let rules = spec.rules.iter().map(|one| IntentRule {
-        rule: one.rule.clone(),
-        others: one
+    let rules = spec.rules.iter().map(|hard| IntentRule {
+        rule: hard.rule.clone(),
+        others: hard
             .others
             .iter()
             .copied()
             .map(ConsumerUuid::from_uuid)
             .collect(),
-        includes_group: one.others.is_empty(),
+        includes_group: hard.others.is_empty(),
     });
     Intent {
         consumer: instance.consumer(),
@@ -55,12 +56,12 @@ pub fn intent(
     }
 }
 
-/// Claims the first candidate that fits in place of the instance's allocations. In a move, the
-/// migration takes over the former allocations in the same step.
+/// Claims the first candidate that fits in place of the instance's allocations, and returns its index.
+/// In a move, the migration takes over the former allocations in the same step.
 ///
 /// # Errors
 ///
-/// Why the first candidate does not fit.
+/// If no candidate fits: why the first one does not, or `None` if there is none.
 pub fn claim_first(
     state: &State,
     (instance, spec): (InstanceId, &Spec),
@@ -112,47 +113,49 @@ pub fn claim_first(
 
 /// The allocations that a migration keeps so that the instance can go back from a candidate.
 ///
-/// These are all allocations of the old host. Of a provider outside of the host that the candidate
-/// uses too (shared storage), only what the candidate does not include: it is one disk, not two.
+/// These are all allocations from trees of hosts. From a sharing provider, such as shared storage, the
+/// migration keeps only what the candidate does not claim there too: the instance has one disk, not
+/// two.
 fn allocations_of_migration(
     state: &State,
     held: &[Amounts],
     candidate: &Candidate,
 ) -> Vec<Amounts> {
-    let is_of_a_host = |provider| {
+    let is_in_tree_of_host = |provider| {
         let provider = state.provider_by_uuid(provider);
         let root = provider.and_then(|provider| state.provider(provider.root));
         let sharing = state.sharing_trait();
         root.is_some_and(|root| !sharing.is_some_and(|sharing| root.has_trait(sharing)))
     };
-    let taken = |provider, class: &str| -> i64 {
-        let of_it = candidate
+    let claimed_by_candidate = |provider, class: &str| -> i64 {
+        let of_provider = candidate
             .amounts
             .iter()
-            .filter(|one| one.provider == provider);
-        let resources = of_it.flat_map(|one| &one.resources);
+            .filter(|amounts| amounts.provider == provider);
+        let resources = of_provider.flat_map(|amounts| &amounts.resources);
         let amounts = resources.filter(|(name, _)| name == class);
         amounts.map(|(_, amount)| amount).sum()
     };
-    let mut rest = Vec::with_capacity(held.len());
-    for one in held {
-        if is_of_a_host(one.provider) {
-            rest.push(one.clone());
+    let mut kept = Vec::with_capacity(held.len());
+    for amounts in held {
+        let provider = amounts.provider;
+        if is_in_tree_of_host(provider) {
+            kept.push(amounts.clone());
             continue;
         }
-        let resources = one.resources.iter().map(|(class, amount)| {
-            let more = amount.saturating_sub(taken(one.provider, class));
-            (class.clone(), more)
+        let resources = amounts.resources.iter().map(|(class, amount)| {
+            let excess = amount.saturating_sub(claimed_by_candidate(provider, class));
+            (class.clone(), excess)
         });
-        let resources: Vec<(String, i64)> = resources.filter(|(_, more)| *more > 0).collect();
+        let resources: Vec<(String, i64)> = resources.filter(|(_, excess)| *excess > 0).collect();
         if !resources.is_empty() {
-            rest.push(Amounts {
-                provider: one.provider,
+            kept.push(Amounts {
+                provider,
                 resources,
             });
         }
     }
-    rest
+    kept
 }
 
 /// The allocations of an instance, by provider.
@@ -160,17 +163,17 @@ fn allocations_of_migration(
 pub fn held_allocations(state: &State, instance: InstanceId) -> Vec<Amounts> {
     let mut held: Vec<Amounts> = Vec::new();
     let consumer = state.consumer(instance.consumer());
-    for one in consumer.iter().flat_map(|consumer| &consumer.allocations) {
-        let Some(provider) = state.provider(one.provider) else {
+    for allocation in consumer.iter().flat_map(|consumer| &consumer.allocations) {
+        let Some(provider) = state.provider(allocation.provider) else {
             continue;
         };
-        let class = state.class_name(one.class).to_owned();
-        let amount = (class, i64::from(one.amount));
+        let class = state.class_name(allocation.class).to_owned();
+        let amount = (class, i64::from(allocation.amount));
         match held
             .iter_mut()
-            .find(|other| other.provider == provider.uuid)
+            .find(|amounts| amounts.provider == provider.uuid)
         {
-            Some(other) => other.resources.push(amount),
+            Some(amounts) => amounts.resources.push(amount),
             None => held.push(Amounts {
                 provider: provider.uuid,
                 resources: vec![amount],
@@ -185,8 +188,8 @@ pub fn held_allocations(state: &State, instance: InstanceId) -> Vec<Amounts> {
 pub fn has_allocations_on(state: &State, instance: InstanceId, host: HostId) -> bool {
     let consumer = state.consumer(instance.consumer());
     let mut held = consumer.iter().flat_map(|consumer| &consumer.allocations);
-    held.any(|one| {
-        let root = state.provider(one.provider).map(|found| found.root);
+    held.any(|allocation| {
+        let root = state.provider(allocation.provider).map(|found| found.root);
         let root = root.and_then(|root| state.provider(root));
         root.is_some_and(|root| root.uuid == host.0)
     })
@@ -208,7 +211,8 @@ pub fn release(state: &State, consumer: ConsumerUuid, changes: &mut Vec<Change>)
     }
 }
 
-/// Returns the allocations from before a move to the instance, and releases its others.
+/// Gives an instance back the allocations that it had before a move, and releases all others of the
+/// instance and the migration.
 ///
 /// Capacity is not checked: instance and migration already hold at least as much, and inventories
 /// may have shrunk meanwhile. A move must always be able to end.
@@ -221,14 +225,14 @@ pub fn restore_allocations(
 ) {
     release(state, migration.consumer(), changes);
     let mut allocations = Vec::new();
-    for one in held {
-        if state.provider_id(one.provider).is_none() {
+    for amounts in held {
+        if state.provider_id(amounts.provider).is_none() {
             continue;
         }
-        for (class, amount) in &one.resources {
+        for (class, amount) in &amounts.resources {
             if let Some(class) = state.class_id(class) {
                 allocations.push(AllocationFact {
-                    provider: one.provider,
+                    provider: amounts.provider,
                     class,
                     amount: u32::try_from(*amount).unwrap_or(u32::MAX),
                 });

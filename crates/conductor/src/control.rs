@@ -65,7 +65,7 @@ pub enum Outcome {
     Conductor(super_conductor::Outcome),
 }
 
-/// A typed refusal of one of the two.
+/// A typed refusal by placement or the conductor.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// Placement refuses the command.
@@ -100,12 +100,16 @@ impl ControlState {
                 outcome.map(Outcome::Placement).map_err(Refusal::Placement)
             }
             Command::Conductor { command, at } => {
-                let mut facts = (Vec::new(), Vec::new());
-                let (conductor, placement) = (&self.conductor, &self.placement);
-                let outcome =
-                    super_conductor::decide(conductor, placement, command, *at, &mut facts);
-                changes.extend(facts.0.into_iter().map(Change::Placement));
-                changes.extend(facts.1.into_iter().map(Change::Conductor));
+                let (mut of_placement, mut of_conductor) = (Vec::new(), Vec::new());
+                let outcome = super_conductor::decide(
+                    &self.conductor,
+                    &self.placement,
+                    command,
+                    *at,
+                    (&mut of_placement, &mut of_conductor),
+                );
+                changes.extend(of_placement.into_iter().map(Change::Placement));
+                changes.extend(of_conductor.into_iter().map(Change::Conductor));
                 outcome.map(Outcome::Conductor).map_err(Refusal::Conductor)
             }
         }
@@ -130,10 +134,10 @@ impl ControlState {
     /// The effects of changes that were just applied.
     #[must_use]
     pub fn effects_of(&self, changes: &[Change]) -> Vec<super_conductor::Effect> {
-        let own = changes.iter().filter_map(|change| match change {
+        let of_conductor = changes.iter().filter_map(|change| match change {
             Change::Conductor(change) => Some(change),
             Change::Placement(_) => None,
         });
-        self.conductor.effects_of(own)
+        self.conductor.effects_of(of_conductor)
     }
 }

@@ -95,7 +95,7 @@ pub enum MoveKind {
     Unshelve,
 }
 
-/// The decision on a move that waits for it.
+/// The decision of the owner about a move that waits for confirmation or reversal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MoveDecision {
     /// The instance stays on the target.
@@ -107,9 +107,9 @@ pub enum MoveDecision {
 /// The reply of a cell to a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The cell has the message in its journal (possibly for a long time).
+    /// The cell has the message in its journal, from this delivery or an earlier one.
     Accepted,
-    /// The cell refuses, now and later, for this reason.
+    /// The cell refuses the message for this reason, and would refuse it again.
     Refused(String),
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Keystone's names for resources that have others here. All others are the same in both.
+/// The resources that Keystone names differently from Nova, with Keystone's names.
 const UNIFIED: [(&str, Resource); 2] = [
     ("servers", Resource::Instances),
     ("server_key_pairs", Resource::KeyPairs),
@@ -19,8 +19,8 @@ const UNIFIED: [(&str, Resource); 2] = [
 /// The limit of a resource that is not limited.
 pub const UNLIMITED: i64 = -1;
 
-/// What a name of a resource class begins with.
-const CLASS: &str = "class:";
+/// The prefix of resource classes in the names of resources.
+const CLASS_PREFIX: &str = "class:";
 /// The most characters of the name of a resource class, as in placement.
 const CLASS_CHARS_MAX: usize = 255;
 
@@ -43,7 +43,7 @@ pub enum Resource {
     Class(Box<str>),
 }
 
-/// The resources with names of their own.
+/// The resources that are not resource classes, with their names in Nova.
 const NAMED: [(Resource, &str); 6] = [
     (Resource::Instances, "instances"),
     (Resource::Cores, "cores"),
@@ -58,7 +58,7 @@ impl Resource {
     #[must_use]
     pub fn name(&self) -> Cow<'static, str> {
         if let Self::Class(class) = self {
-            return Cow::Owned(format!("{CLASS}{class}"));
+            return Cow::Owned(format!("{CLASS_PREFIX}{class}"));
         }
         let known = NAMED.iter().find(|(resource, _)| resource == self);
         Cow::Borrowed(known.map_or("", |(_, name)| name))
@@ -67,24 +67,25 @@ impl Resource {
     /// The resource of a name in Keystone; `None` if no resource has it.
     #[must_use]
     pub fn parse_unified(name: &str) -> Option<Self> {
-        let known = UNIFIED.iter().find(|(known, _)| *known == name);
-        let own = known.map(|(_, resource)| resource.clone());
-        own.or_else(|| {
-            // Keystone has other names for these: `class:` names for the amounts of flavors.
-            let is_own = |resource: &Self| {
+        let unified = UNIFIED.iter().find(|(unified, _)| *unified == name);
+        let resource = unified.map(|(_, resource)| resource.clone());
+        resource.or_else(|| {
+            // Nova's names of these do not exist in Keystone: instances and key pairs have names of
+            // `UNIFIED`, and the amounts of flavors are `class:VCPU` and `class:MEMORY_MB`.
+            let has_same_name = |resource: &Self| {
                 !matches!(
                     resource,
                     Self::Instances | Self::KeyPairs | Self::Cores | Self::Ram
                 )
             };
-            Self::parse(name).filter(is_own)
+            Self::parse(name).filter(has_same_name)
         })
     }
 
     /// The resource of a name; `None` if no resource has it.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        if let Some(class) = name.strip_prefix(CLASS) {
+        if let Some(class) = name.strip_prefix(CLASS_PREFIX) {
             let is_allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
             let is_class = (1..=CLASS_CHARS_MAX).contains(&class.len());
             return (is_class && class.chars().all(is_allowed)).then(|| Self::Class(class.into()));
@@ -100,8 +101,8 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Limits by resource. [`UNLIMITED`] decides that a resource is not limited; a resource without an
-/// entry is decided by the next scope.
+/// Limits by resource. [`UNLIMITED`] means that a resource is not limited. The limit of a resource
+/// without an entry is that of the next scope.
 pub type Limits = BTreeMap<Resource, i64>;
 
 /// Whom limits are for.
@@ -124,11 +125,12 @@ pub enum QuotaScope {
 /// The limits of a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaSet {
-    /// The limits that the scope decides.
+    /// The limits of the scope; other resources have the limit of the next scope.
     pub limits: Limits,
 }
 
-/// What an instance counts for, besides being one. Shared among the specs of one request.
+/// The amounts that an instance counts for in quotas; the instance itself is counted apart. Shared
+/// among the specs of one request.
 ///
 /// The default means that the usage is not known, because a release without quotas wrote the spec.
 #[derive(Clone, Debug, Default)]
@@ -164,7 +166,8 @@ impl Usage {
         self.0.is_some()
     }
 
-    /// The amounts by which this usage exceeds another, resource by resource.
+    /// The amounts by which this usage exceeds another, resource by resource; the default if it
+    /// exceeds in none.
     #[must_use]
     pub fn excess_over(&self, other: &Self) -> Self {
         if self == other {
@@ -224,7 +227,8 @@ pub struct ProjectUsage {
 }
 
 impl ProjectUsage {
-    /// The amount of a resource that instances hold; 0 for one that is not theirs.
+    /// The amount of a resource that the instances hold; 0 for resources that do not belong to
+    /// instances, such as key pairs.
     #[must_use]
     pub fn amount(&self, resource: &Resource) -> u64 {
         match resource {
@@ -271,7 +275,13 @@ impl ProjectUsage {
         }
     }
 
-    /// Takes amounts back that were counted.
+    /// Takes back the count of an instance.
+    pub(crate) fn subtract_instance(&mut self, usage: &Usage) {
+        self.instances = self.instances.saturating_sub(1);
+        self.subtract(usage);
+    }
+
+    /// Takes back amounts that were counted.
     pub(crate) fn subtract(&mut self, usage: &Usage) {
         let Some(amounts) = usage.amounts() else {
             return;
@@ -290,14 +300,14 @@ impl ProjectUsage {
 
     /// The amount of each resource, in the order in which refusals name the resources.
     pub(crate) fn resources(&self) -> impl Iterator<Item = (Resource, u64)> + '_ {
-        let plain = [
+        let of_flavors = [
             (Resource::Instances, self.instances),
             (Resource::Cores, self.cores),
             (Resource::Ram, self.ram_mb),
         ];
         let classes = self.classes.iter();
         let classes = classes.map(|(class, amount)| (Resource::Class(class.clone()), *amount));
-        plain.into_iter().chain(classes)
+        of_flavors.into_iter().chain(classes)
     }
 }
 
@@ -341,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resources_have_names_that_are_read_again() {
+    fn the_name_of_a_resource_is_parsed_to_the_same_resource() {
         for (resource, name) in NAMED {
             assert_eq!(resource.name(), name);
             assert_eq!(Resource::parse(name), Some(resource));
@@ -362,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn more_is_counted_resource_by_resource() {
+    fn the_excess_of_usage_is_computed_for_each_resource() {
         let usage = |cores, ram_mb, gpus| {
             let classes = vec![("CUSTOM_GPU".to_owned(), gpus)];
             Usage::new(UsageAmounts {

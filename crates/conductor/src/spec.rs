@@ -26,7 +26,7 @@ pub struct Spec {
     pub user: String,
     /// The server group that it is a member of.
     pub group: Option<Uuid>,
-    /// Hard rules relative to other instances.
+    /// The hard rules between its place and those of other instances.
     pub rules: Rules,
     /// Everything else (flavor, image, networks, hints, …), in the form in which its creator wrote
     /// it.
@@ -43,19 +43,19 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Whether there is anything sealed.
+    /// Whether the spec has sealed secrets.
     #[must_use]
     pub fn has_secrets(&self) -> bool {
         !self.build_secrets.is_empty() || !self.secrets.is_empty()
     }
 
-    /// Drops everything sealed.
+    /// Removes all sealed secrets.
     pub fn forget_secrets(&mut self) {
         self.build_secrets = SharedText::default();
         self.secrets = SharedText::default();
     }
 
-    /// Drops the secrets for a build that is over. Returns whether there were any.
+    /// Removes the secrets for a build that is over. Returns whether there were any.
     pub fn forget_build_secrets(&mut self) -> bool {
         let had_any = !self.build_secrets.is_empty();
         if had_any {
@@ -64,13 +64,12 @@ impl Spec {
         had_any
     }
 
-    /// A 64-bit prefix of a hash, by which a cell and control verify that they have the same spec.
+    /// The first 64 bits of a hash, by which a cell and control verify that they have the same spec.
     ///
     /// They may be of different releases, and an older one does not have a field that was added
     /// later. So what is hashed never changes: these fields, as a tuple in postcard's encoding. A
     /// body is hashed as it is stored, including fields that only other releases know. Sealed secrets
-    /// are not
-    /// hashed: each role seals them with a key of its own.
+    /// are not hashed, because each role seals them with a key of its own.
     #[must_use]
     pub fn digest(&self) -> u64 {
         match &self.body {
@@ -112,9 +111,9 @@ impl Spec {
 /// The part of a spec that conductors do not decide by. Whoever does not need its fields passes it
 /// on as it is, so that an older release in between loses nothing of what a newer one added.
 ///
-/// Specs that were created together share its beginning, which is in memory, in the journal and in a
-/// snapshot only once. A
-/// creator who splits a body has to put everything that influences placement into the shared part.
+/// Specs that were created together share the first part of their bodies, which is in memory, in the
+/// journal and in a snapshot only once. Whoever splits a body has to put everything that influences
+/// placement into the shared part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpecBody {
     /// A typed row; `placewright-records` knows its fields.
@@ -139,7 +138,7 @@ impl SpecBody {
         self.len() == 0
     }
 
-    /// Whether both share their beginning in memory. Equal bodies need not.
+    /// Whether both have the same shared part in memory, which equal ones need not have.
     #[must_use]
     pub fn shares_prefix(&self, other: &Self) -> bool {
         match (self, other) {
@@ -173,8 +172,8 @@ impl From<&str> for SpecBody {
 pub struct SharedRow {
     common: Arc<[u8]>,
     own: Box<[u8]>,
-    /// Whether it has secrets in the clear: it is not shown then, and overwritten when the last copy
-    /// is dropped.
+    /// Whether it has secrets in the clear: then `Debug` does not show it, and its memory is
+    /// overwritten when the last copy is dropped.
     is_hidden: bool,
 }
 
@@ -198,13 +197,13 @@ impl SharedRow {
         row
     }
 
-    /// The part that is shared with other bodies.
+    /// The part that other specs share.
     #[must_use]
     pub fn common(&self) -> &Arc<[u8]> {
         &self.common
     }
 
-    /// The part that belongs to this body alone.
+    /// The part that belongs to this spec alone.
     #[must_use]
     pub fn own(&self) -> &[u8] {
         &self.own
@@ -248,13 +247,13 @@ impl Drop for SharedRow {
 pub struct SharedText {
     common: Arc<str>,
     own: Box<str>,
-    /// Whether it has secrets in the clear: it is not shown then, and overwritten when it is
-    /// dropped.
+    /// Whether it has secrets in the clear: then `Debug` does not show it, and its memory is
+    /// overwritten when it is dropped.
     is_hidden: bool,
 }
 
 impl SharedText {
-    /// A body with a shared beginning.
+    /// A text whose first part is shared.
     #[must_use]
     pub fn from_parts(common: Arc<str>, own: impl Into<Box<str>>) -> Self {
         let own = own.into();
@@ -275,13 +274,13 @@ impl SharedText {
         }
     }
 
-    /// The part that is shared with other bodies.
+    /// The part that other specs share.
     #[must_use]
     pub fn common(&self) -> &Arc<str> {
         &self.common
     }
 
-    /// The part that belongs to this body alone.
+    /// The part that belongs to this spec alone.
     #[must_use]
     pub fn own(&self) -> &str {
         &self.own
@@ -311,7 +310,7 @@ impl SharedText {
         self.len() == 0
     }
 
-    /// Whether both share their beginning in memory. Equal bodies need not.
+    /// Whether both have the same shared part in memory, which equal ones need not have.
     #[must_use]
     pub fn shares_prefix(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.common, &other.common)
@@ -340,7 +339,7 @@ impl Default for SharedText {
     }
 }
 
-/// Compares the text, regardless of where it is split.
+/// Compares the whole texts, wherever each of them is split.
 impl PartialEq for SharedText {
     fn eq(&self, other: &Self) -> bool {
         if self.shares_prefix(other) {
@@ -428,7 +427,7 @@ pub struct Candidate {
     pub amounts: Vec<Amounts>,
 }
 
-/// Amounts of one provider.
+/// Amounts of the resources of one provider, to be allocated or allocated already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amounts {
     /// The UUID of the resource provider.

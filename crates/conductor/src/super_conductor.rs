@@ -18,7 +18,9 @@ mod record_sizes;
 mod rows;
 mod state;
 
-pub use command::{Bound, Command, NewBuild, Outcome, RankedCandidates, RebuildEvent, Refusal};
+pub use command::{
+    Command, LimitCheck, NewBuild, Outcome, RankedCandidates, RebuildEvent, Refusal,
+};
 pub use decide::decide;
 pub use effect::Effect;
 pub use listing::{ListKey, Listing};

@@ -7,7 +7,7 @@
 use crate::ids::InstanceId;
 use crate::spec::Spec;
 
-/// A kind of fact that includes specs.
+/// A kind of fact, some of which write the spec of an instance.
 pub trait SpecRow: Sized {
     /// The spec that the fact writes, if it writes one.
     fn spec(&self) -> Option<(InstanceId, &Spec)>;
@@ -41,8 +41,8 @@ impl<C> Index<C> for () {
     fn update(&mut self, _before: &C, _after: &C) {}
 }
 
-/// Declares a state, its facts, their undo data, and the derived index. One of its tables has to
-/// be `specs: Spec(InstanceId => Spec)`.
+/// Declares a state, its facts, their undo data, and the derived index, whose type follows `with`;
+/// `()` is none. One of the tables has to be `specs: Spec(InstanceId => Spec)`.
 macro_rules! tables {
     (
         $(#[$doc:meta])* tables with $index:ty;
@@ -122,11 +122,11 @@ macro_rules! tables {
             type Change = Change;
 
             fn rows(&self) -> impl Iterator<Item = Change> + '_ {
-                let none = std::iter::empty();
-                $( let none = none.chain(self.$table.iter().map(|(key, row)| {
+                let rows = std::iter::empty();
+                $( let rows = rows.chain(self.$table.iter().map(|(key, row)| {
                     Change::$fact(key.clone(), Some(Box::new(row.clone())))
                 })); )*
-                none
+                rows
             }
 
             fn all_specs(&self) -> impl Iterator<Item = &crate::spec::Spec> {

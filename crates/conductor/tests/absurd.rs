@@ -59,7 +59,7 @@ fn an_instance_with_the_greatest_numbers_is_deleted() {
         claim_number: u64::MAX,
         attempt: u32::MAX,
         move_number: u32::MAX,
-        actions: u32::MAX,
+        action_count: u32::MAX,
         fault: None,
         created_at: AT,
         updated_at: AT,

@@ -8,7 +8,7 @@ use placewright_conductor::super_conductor::{Command, MigrationStatus};
 use placewright_conductor::{CellId, MoveDecision, MoveKind};
 use placewright_testing::world::{World, cell, host, instance, migration, spec};
 
-/// Delivery messages are delivered.
+/// How messages are delivered.
 #[derive(Clone, Copy)]
 enum Delivery {
     /// Each once, in order.
@@ -16,12 +16,13 @@ enum Delivery {
     /// Each twice in succession.
     Twice,
     /// All roles are killed after this many deliveries.
-    Killed(usize),
+    KilledAfter(usize),
 }
 
 struct Scenario {
     world: World,
     delivery: Delivery,
+    /// The number of messages that were delivered so far.
     delivered: usize,
 }
 
@@ -41,14 +42,15 @@ impl Scenario {
             }
             self.world.deliver(packet);
             self.delivered += 1;
-            if matches!(self.delivery, Delivery::Killed(at) if at == self.delivered) {
+            if matches!(self.delivery, Delivery::KilledAfter(count) if count == self.delivered) {
                 self.world.crash();
             }
             self.world.check();
         }
     }
 
-    fn start(&mut self, number: usize, kind: MoveKind) {
+    /// Starts a move of the instance, with this number, and carries it out.
+    fn start_move(&mut self, number: usize, kind: MoveKind) {
         let at = self.world.at;
         let resized = (kind == MoveKind::Resize).then(|| spec(at));
         self.world.conduct(Command::StartMove {
@@ -69,12 +71,13 @@ impl Scenario {
         self.settle();
     }
 
-    fn check_state(&self, state: VmState, at: Option<u32>) {
+    /// Checks the state of the instance, and the number of its host.
+    fn check_state(&self, state: VmState, host_number: Option<u32>) {
         let row = &self.world.cells[&cell(0)].instances()[&instance(1)];
         let guest_host = row.guest.map(|guest| guest.host);
         assert_eq!(
             (row.vm_state, guest_host),
-            (state, at.map(|at| host(0, at)))
+            (state, host_number.map(|number| host(0, number)))
         );
         self.world.check_at_rest();
     }
@@ -85,8 +88,8 @@ impl Scenario {
     }
 }
 
-/// The life of an instance: built on an alternate, moved in every way, deleted. Returns the
-/// digests along the way.
+/// The life of an instance: built on an alternate, moved in every way, deleted. Returns the digests of
+/// control and of the cell after each of these, and the number of messages.
 fn run_lifecycle(delivery: Delivery) -> (Vec<(u128, u128)>, usize) {
     let mut scenario = Scenario {
         world: World::new(1, 4, 8),
@@ -107,33 +110,33 @@ fn run_lifecycle(delivery: Delivery) -> (Vec<(u128, u128)>, usize) {
     scenario.check_state(VmState::Active, Some(1));
     record(&scenario);
     scenario.world.failing = vec![host(0, 2)];
-    scenario.start(1, MoveKind::ColdMigrate);
+    scenario.start_move(1, MoveKind::ColdMigrate);
     scenario.check_state(VmState::Resized, Some(0));
     scenario.confirm_or_revert(1, MoveDecision::Confirm);
     scenario.check_state(VmState::Active, Some(0));
     scenario.check_status(1, MigrationStatus::Confirmed);
     record(&scenario);
-    scenario.start(2, MoveKind::Resize);
+    scenario.start_move(2, MoveKind::Resize);
     scenario.check_state(VmState::Resized, Some(0));
     scenario.confirm_or_revert(2, MoveDecision::Revert);
     scenario.check_state(VmState::Active, Some(0));
     scenario.check_status(2, MigrationStatus::Reverted);
     record(&scenario);
-    scenario.start(3, MoveKind::Resize);
+    scenario.start_move(3, MoveKind::Resize);
     scenario.confirm_or_revert(3, MoveDecision::Confirm);
     scenario.check_state(VmState::Active, Some(0));
     record(&scenario);
     scenario.world.failing = vec![host(0, 1), host(0, 2)];
-    scenario.start(4, MoveKind::LiveMigrate);
+    scenario.start_move(4, MoveKind::LiveMigrate);
     scenario.check_state(VmState::Active, Some(3));
     record(&scenario);
     scenario.world.failing = (0..3).map(|n| host(0, n)).collect();
-    scenario.start(5, MoveKind::LiveMigrate);
+    scenario.start_move(5, MoveKind::LiveMigrate);
     scenario.check_state(VmState::Active, Some(3));
     scenario.check_status(5, MigrationStatus::Error);
     record(&scenario);
     scenario.world.failing = vec![host(0, 3)];
-    scenario.start(6, MoveKind::ColdMigrate);
+    scenario.start_move(6, MoveKind::ColdMigrate);
     scenario.check_state(VmState::Active, Some(3));
     scenario.check_status(6, MigrationStatus::Error);
     record(&scenario);
@@ -157,7 +160,7 @@ fn shelve_and_evacuate(scenario: &mut Scenario, record: &mut dyn FnMut(&Scenario
     scenario.settle();
     scenario.check_state(VmState::ShelvedOffloaded, None);
     record(scenario);
-    scenario.start(7, MoveKind::Unshelve);
+    scenario.start_move(7, MoveKind::Unshelve);
     scenario.check_state(VmState::Active, Some(0));
     record(scenario);
     let rebuild = Event::Rebuild {
@@ -170,7 +173,7 @@ fn shelve_and_evacuate(scenario: &mut Scenario, record: &mut dyn FnMut(&Scenario
     scenario.world.agents.get_mut(&host(0, 0)).unwrap().is_up = false;
     let down = Event::HostDown { host: host(0, 0) };
     scenario.world.happen(cell(0), &down).unwrap();
-    scenario.start(8, MoveKind::Evacuate);
+    scenario.start_move(8, MoveKind::Evacuate);
     scenario
         .world
         .agents
@@ -187,13 +190,11 @@ fn shelve_and_evacuate(scenario: &mut Scenario, record: &mut dyn FnMut(&Scenario
 fn every_step_done_twice_or_interrupted_gives_the_same_result() {
     let (digests, delivered) = run_lifecycle(Delivery::InOrder);
     assert!(delivered > 100, "{delivered}");
-    assert_eq!(run_lifecycle(Delivery::Twice).0, digests);
-    for at in 1..=delivered {
-        assert_eq!(
-            run_lifecycle(Delivery::Killed(at)).0,
-            digests,
-            "killed after {at}"
-        );
+    let (digests_of_twice, _) = run_lifecycle(Delivery::Twice);
+    assert_eq!(digests_of_twice, digests);
+    for count in 1..=delivered {
+        let (digests_after_kill, _) = run_lifecycle(Delivery::KilledAfter(count));
+        assert_eq!(digests_after_kill, digests, "killed after {count}");
     }
 }
 

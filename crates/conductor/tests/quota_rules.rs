@@ -8,7 +8,7 @@ use placewright_conductor::quota::{
     Limits, ProjectUsage, QuotaScope, Resource, Usage, UsageAmounts,
 };
 use placewright_conductor::super_conductor::{
-    Bound, Command, Keypair, NewBuild, Refusal, ServerGroup, State,
+    Command, Keypair, LimitCheck, NewBuild, Refusal, ServerGroup, State,
 };
 use placewright_conductor::{InstanceId, MoveDecision, MoveKind, Spec};
 use placewright_placement::Timestamp;
@@ -255,8 +255,8 @@ fn groups_their_members_and_key_pairs_have_quotas() {
             .contains("Requested 2, but already used 1 of 2")
     );
     world.conduct(join(&[2]));
-    let key = |name: &str| Command::Bounded {
-        bounds: vec![Bound::KeypairQuota {
+    let key = |name: &str| Command::Limited {
+        checks: vec![LimitCheck::KeypairQuota {
             project: "p".into(),
             user: "u".into(),
         }],

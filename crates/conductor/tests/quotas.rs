@@ -73,17 +73,15 @@ fn held(state: &State, project: &str) -> ProjectUsage {
     held.cloned().unwrap_or_default()
 }
 
-/// Whether a project may hold so much more, by the recount.
-fn fits(state: &State, project: &str, more: &ProjectUsage) -> bool {
+/// Whether a project may hold an additional amount, by the recount.
+fn fits(state: &State, project: &str, added: &ProjectUsage) -> bool {
     let held = recount(state).remove(project).unwrap_or_default();
     resources().iter().all(|resource| {
-        let (limit, more) = (
-            state.quota_limit(Some(project), resource),
-            more.amount(resource),
-        );
+        let limit = state.quota_limit(Some(project), resource);
+        let added = added.amount(resource);
         limit == UNLIMITED
-            || more == 0
-            || i64::try_from(held.amount(resource) + more).unwrap() <= limit
+            || added == 0
+            || i64::try_from(held.amount(resource) + added).unwrap() <= limit
     })
 }
 
@@ -255,7 +253,7 @@ impl Simulation {
         }
     }
 
-    /// Raises or lowers limits of a project, of all, or by Keystone.
+    /// Raises or lowers limits of a project or of all, or sets or removes those of Keystone.
     fn change_limit(&mut self) {
         let project = self.some_project().to_owned();
         let resource = resources()[self.world.rng.below(4)].clone();
@@ -314,6 +312,8 @@ impl Simulation {
         self.world.conduct(Command::CountUsage { instances, moves });
     }
 
+    /// Checks the usage of each project after a step. `counts_old` says that the step counted instances
+    /// that were created without being counted, which may exceed a limit.
     fn check(&self, before: &BTreeMap<String, ProjectUsage>, counts_old: bool) {
         let recounted = recount(self.state());
         for project in PROJECTS {
@@ -323,11 +323,12 @@ impl Simulation {
             for resource in resources() {
                 let limit = self.state().quota_limit(Some(project), &resource);
                 let limit = u64::try_from(limit).unwrap_or(u64::MAX);
-                let most = limit.max(before.amount(&resource));
+                // What was held before a limit was lowered may still be held.
+                let max = limit.max(before.amount(&resource));
                 let amount = counted.amount(&resource);
                 assert!(
-                    counts_old || amount <= most,
-                    "{project} holds {amount} {resource}, at most {most} allowed"
+                    counts_old || amount <= max,
+                    "{project} holds {amount} {resource}, at most {max} allowed"
                 );
             }
         }

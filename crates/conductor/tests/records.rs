@@ -79,13 +79,13 @@ fn settle(world: &mut World, number: u64, keep: MoveSide) -> ClaimResponse {
         },
     }));
     match outcome {
-        Ok(Outcome::ClaimAnswered(answer)) => answer,
+        Ok(Outcome::ClaimAnswered(response)) => response,
         other => panic!("{other:?}"),
     }
 }
 
-/// An instance with a disk of so many GiB, under way to another host with another disk.
-fn moved(before_gb: i64, after_gb: i64) -> World {
+/// A world with an instance under way to another host, with disks of so many GiB before and after.
+fn world_with_move(before_gb: i64, after_gb: i64) -> World {
     let mut world = with_storage();
     world.create(&[1]);
     world.conduct(Command::Place {
@@ -118,7 +118,7 @@ fn moved(before_gb: i64, after_gb: i64) -> World {
 fn a_move_holds_both_hosts_but_one_disk_on_shared_storage() {
     for (before, after) in [(10, 10), (10, 30), (30, 10), (60, 60)] {
         for keep in [MoveSide::Source, MoveSide::Target] {
-            let mut world = moved(before, after);
+            let mut world = world_with_move(before, after);
             let both = [host(0, 0), host(0, 1)];
             assert_eq!(both.map(|host| used(&world, host)), [2, 2]);
             assert_eq!(used(&world, STORAGE), before.max(after));
@@ -141,7 +141,7 @@ fn a_move_holds_both_hosts_but_one_disk_on_shared_storage() {
 
 #[test]
 fn a_move_can_be_reverted_though_its_old_host_shrank() {
-    let mut world = moved(10, 10);
+    let mut world = world_with_move(10, 10);
     let at = world.at;
     let provider = world.control.placement.provider_by_uuid(host(0, 0).0);
     let first = provider.unwrap().inventories[0];
@@ -203,7 +203,7 @@ fn groups_aggregates_and_disabled_services_reach_placement_in_the_same_step() {
     assert!(world.control.conductor.group_topologies().is_empty());
 
     let aggregate = Uuid::from_u128(0x7);
-    let of = |world: &World, number| {
+    let aggregates_of = |world: &World, number| {
         let state = &world.control.placement;
         let provider = state.provider_by_uuid(host(0, number).0).unwrap();
         let ids = provider.aggregates.iter();
@@ -218,7 +218,7 @@ fn groups_aggregates_and_disabled_services_reach_placement_in_the_same_step() {
         let row = Some(row);
         world.conduct(Command::SetAggregate { aggregate, row });
         for number in 0..2 {
-            let aggregates: Vec<String> = of(&world, number);
+            let aggregates: Vec<String> = aggregates_of(&world, number);
             assert_eq!(aggregates.len(), usize::from(hosts.contains(&number)));
         }
     }
@@ -362,24 +362,24 @@ fn only_the_rebuild_that_its_cell_completed_takes_effect() {
         body: body.into(),
         ..before.clone()
     };
-    let of = |event| Command::Rebuild {
+    let rebuild = |event| Command::Rebuild {
         instance: id,
         event,
     };
     let begin = |spec: &Spec| {
-        of(RebuildEvent::Begun {
+        rebuild(RebuildEvent::Begun {
             spec: Box::new(spec.clone()),
             view_updated_at: Timestamp(1),
         })
     };
     let digest = Spec::digest;
     let end = |spec: &Spec| {
-        of(RebuildEvent::Done {
+        rebuild(RebuildEvent::Done {
             digest: digest(spec),
         })
     };
     let refuse = |spec: &Spec| {
-        of(RebuildEvent::Refused {
+        rebuild(RebuildEvent::Refused {
             digest: digest(spec),
         })
     };
@@ -463,8 +463,8 @@ fn an_answer_of_an_old_attempt_or_session_is_refused() {
     world.create(&[1]);
     world.settle();
     let state = &world.cells[&cell(0)];
-    let ended = |on, session, attempt| Event::StepEnded {
-        host: host(0, on),
+    let ended = |number, session, attempt| Event::StepEnded {
+        host: host(0, number),
         instance: instance(1),
         session,
         attempt,
@@ -474,8 +474,8 @@ fn an_answer_of_an_old_attempt_or_session_is_refused() {
         }),
     };
     let late = [(0, 1, 1), (1, 1, 2), (1, 0, 2), (1, 1, 3), (0, 1, 2)];
-    for (on, session, attempt) in late {
-        let event = ended(on, session, attempt);
+    for (number, session, attempt) in late {
+        let event = ended(number, session, attempt);
         let mut changes = Vec::new();
         let options = cell_conductor::Options::default();
         let decided = cell_conductor::decide(state, &event, world.at, &options, &mut changes);
@@ -504,17 +504,17 @@ fn a_step_is_ended_only_by_the_host_that_carries_it_out() {
         world.deliver(packet);
     }
     let mut state = world.cells[&cell(0)].clone();
-    let ended = |on| Event::StepEnded {
-        host: host(0, on),
+    let ended_on = |number| Event::StepEnded {
+        host: host(0, number),
         instance: instance(1),
         session: 1,
         attempt: 1,
         failure: None,
     };
     let (at, options) = (world.at, world.options);
-    let refused = cell_conductor::decide(&state, &ended(1), at, &options, &mut Vec::new());
+    let refused = cell_conductor::decide(&state, &ended_on(1), at, &options, &mut Vec::new());
     assert!(matches!(refused, Err(Refusal::Stale { .. })));
-    happen(&mut state, &ended(0), &world);
+    happen(&mut state, &ended_on(0), &world);
     assert_eq!(state.instances()[&instance(1)].vm_state, VmState::Active);
 }
 
@@ -537,10 +537,10 @@ fn changes_that_were_replaced_have_no_effects_any_more() {
             may_retry: true,
         }),
     };
-    let answered = |number, answer| Event::ClaimAnswered {
+    let answered = |number, response| Event::ClaimAnswered {
         instance: instance(1),
         number,
-        answer,
+        response,
     };
     let requests = happen(&mut state, &failed, &world);
     let number = state.instances()[&instance(1)].claim_number;

@@ -251,7 +251,7 @@ fn instance() -> impl Strategy<Value = Instance> {
                 claim_number,
                 attempt,
                 move_number: attempt,
-                actions: attempt,
+                action_count: attempt,
                 fault,
                 created_at,
                 updated_at: created_at,

@@ -57,7 +57,7 @@ fn claim_request() -> ClaimRequest {
     ClaimRequest {
         instance: instance(1),
         number: 7,
-        change: ClaimChange::Release { last: true },
+        change: ClaimChange::Release { is_deleted: true },
     }
 }
 

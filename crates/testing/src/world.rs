@@ -341,11 +341,11 @@ impl World {
                         .push(Packet::ClaimResponse(cell, instance, number, response));
                 }
             }
-            Packet::ClaimResponse(cell, instance, number, answer) => {
+            Packet::ClaimResponse(cell, instance, number, response) => {
                 let event = Event::ClaimAnswered {
                     instance,
                     number,
-                    answer,
+                    response,
                 };
                 self.happen(cell, &event);
             }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use md5::{Digest as _, Md5};
 use placewright_auth::Rule;
-use placewright_conductor::super_conductor::{Bound, Command, Keypair, Refusal};
+use placewright_conductor::super_conductor::{Command, Keypair, LimitCheck, Refusal};
 use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 
@@ -132,8 +132,8 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         created_at: request.now,
     };
     let keypairs_max = request.api_state.limits().keypairs_max;
-    let command = Command::Bounded {
-        bounds: bounds(request, user, keypairs_max),
+    let command = Command::Limited {
+        checks: limit_checks(request, user, keypairs_max),
         command: Box::new(Command::SetKeypair {
             user: user.to_owned(),
             name: name.to_owned(),
@@ -159,18 +159,18 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Reply::value(status, &json!({"keypair": value}))
 }
 
-/// The conditions of a new key pair: the quota of the project, and the limit of the installation.
-fn bounds(request: &RoutedRequest<'_>, user: &str, keypairs_max: usize) -> Vec<Bound> {
+/// The limits of a new key pair: the quota of the project, and the limit of the installation.
+fn limit_checks(request: &RoutedRequest<'_>, user: &str, keypairs_max: usize) -> Vec<LimitCheck> {
     let user = user.to_owned();
-    let quota = Bound::KeypairQuota {
+    let quota = LimitCheck::KeypairQuota {
         project: request.project().to_owned(),
         user: user.clone(),
     };
     vec![
         quota,
-        Bound::Keypairs {
+        LimitCheck::Keypairs {
             user,
-            most: keypairs_max,
+            max: keypairs_max,
         },
     ]
 }

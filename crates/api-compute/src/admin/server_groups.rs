@@ -1,7 +1,9 @@
 //! Server groups: affinity and anti-affinity of servers.
 
 use placewright_auth::Rule;
-use placewright_conductor::super_conductor::{Bound, Command, GroupTopology, Refusal, ServerGroup};
+use placewright_conductor::super_conductor::{
+    Command, GroupTopology, LimitCheck, Refusal, ServerGroup,
+};
 use placewright_conductor::{ControlState, InstanceId};
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_scheduler::request::{GroupPolicy, ServerGroup as RequestedGroup, TopologyRule};
@@ -185,10 +187,10 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         rules: rules.clone(),
     });
     let groups_max = request.api_state.limits().server_groups_max;
-    let command = Command::Bounded {
-        bounds: vec![Bound::Groups {
+    let command = Command::Limited {
+        checks: vec![LimitCheck::Groups {
             project: group.project.clone(),
-            most: groups_max,
+            max: groups_max,
         }],
         command: Box::new(Command::SetGroup {
             group: uuid,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{
-    self, Bound, Command, INSTANCE_BYTES, NewBuild, spec_bytes,
+    self, Command, INSTANCE_BYTES, LimitCheck, NewBuild, spec_bytes,
 };
 use placewright_conductor::{ControlState, InstanceId, Rules, SharedRow, Spec, SpecBody, Usage};
 use placewright_control::usage_of;
@@ -150,14 +150,14 @@ async fn submit(
     let members_max = request.api_state.limits().server_group_members_max;
     let specs = builds.iter().map(|build| &build.spec);
     let bytes: u64 = specs.map(|spec| INSTANCE_BYTES + spec_bytes(spec)).sum();
-    let mut bounds = vec![request.project_bytes_bound(request.project(), bytes)];
-    bounds.extend(group.map(|group| Bound::Members {
+    let mut checks = vec![request.project_bytes_check(request.project(), bytes)];
+    checks.extend(group.map(|group| LimitCheck::Members {
         group,
-        more: builds.len(),
-        most: members_max,
+        added: builds.len(),
+        max: members_max,
     }));
-    let command = Command::Bounded {
-        bounds,
+    let command = Command::Limited {
+        checks,
         command: Box::new(Command::CreateBuilds {
             reservation,
             builds,

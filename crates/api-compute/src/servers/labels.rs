@@ -40,8 +40,8 @@ pub(crate) fn change_command(
 ) -> Command {
     let before = server.labels.map(|labels| Box::new(labels.clone()));
     let added_bytes = labels_bytes(labels).saturating_sub(server.labels.map_or(0, labels_bytes));
-    Command::Bounded {
-        bounds: vec![request.project_bytes_bound(&server.mapping.project, added_bytes)],
+    Command::Limited {
+        checks: vec![request.project_bytes_check(&server.mapping.project, added_bytes)],
         command: Box::new(Command::Guarded {
             expected: vec![Change::Labels(server.id, before)],
             command: Box::new(Command::SetLabels {

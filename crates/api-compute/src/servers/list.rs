@@ -393,7 +393,8 @@ async fn find_sorted(
     let mut position = request
         .read(|control, _| {
             let listing = control.conductor.listing();
-            let is_small = listing.count(filter.project()) < listing.count(None) / 4;
+            let is_small =
+                listing.instance_count(filter.project()) < listing.instance_count(None) / 4;
             if is_small {
                 ScanPosition::Age {
                     after: None,

@@ -40,7 +40,7 @@ pub struct Control {
 pub struct PlacementFaults {
     /// Whether placement cannot be reached.
     pub is_down: bool,
-    /// Of so many calls, one is carried out and its answer lost; 0 for none.
+    /// One of so many calls, at random, is carried out and its response lost; 0 for none.
     pub loses_one_in: usize,
     pub calls: usize,
     pub claim_requests: usize,
@@ -65,13 +65,15 @@ impl PlacementLink for Control {
                 let rng = faults.rng.get_or_insert(Rng(7));
                 loses > 0 && rng.one_in(loses)
             };
-            let mut answers = Vec::new();
+            let mut responses = Vec::new();
             {
                 let mut world = self.world.lock();
                 world.at = now();
                 for request in requests {
                     match world.try_conduct(Command::RequestClaim(request)) {
-                        Ok(super_conductor::Outcome::ClaimAnswered(answer)) => answers.push(answer),
+                        Ok(super_conductor::Outcome::ClaimAnswered(response)) => {
+                            responses.push(response)
+                        }
                         other => panic!("{other:?}"),
                     }
                 }
@@ -79,7 +81,7 @@ impl PlacementLink for Control {
             if is_lost {
                 Err(unreachable())
             } else {
-                Ok(answers)
+                Ok(responses)
             }
         })
     }
@@ -245,7 +247,7 @@ impl Site {
         panic!("the condition never held: {what}");
     }
 
-    /// The present world, including the cells.
+    /// The world in memory, with the present states of the cells.
     pub async fn world_now(&self) -> World {
         let mut cells = BTreeMap::new();
         for (id, cell) in &self.cells {

@@ -44,15 +44,16 @@ pub enum Refusal {
     /// The instance is in a state that does not allow the operation.
     #[error("instance {0} is not in a state for it")]
     WrongState(InstanceId),
-    /// The answer belongs to an attempt or claim request that is over.
+    /// The answer belongs to an attempt or claim request that is over, or to a guest that is not to be
+    /// destroyed.
     #[error("attempt {given} of instance {instance} is over")]
     Stale {
         /// The instance that the answer names.
         instance: InstanceId,
-        /// The attempt or claim request number of the answer.
+        /// The number of the attempt, claim request or guest in the answer.
         given: u64,
     },
-    /// The host is unknown or in a later session.
+    /// The host is not known, or this is not its present session.
     #[error("host {0} is not in this session")]
     OldSession(HostId),
     /// The host has instances, or some are on their way to it.
@@ -68,8 +69,8 @@ struct DecisionContext<'a> {
     options: &'a Options,
 }
 
-/// Decides an event. The facts are appended to `changes`; apply them in that order, make them
-/// durable, then carry out [`State::effects_of`] them.
+/// Decides an event. The facts are appended to `changes`: apply them in that order, make them
+/// durable, then carry out their effects, [`State::effects_of`].
 ///
 /// The reply is for the sender of a message; other events need none.
 ///
@@ -87,20 +88,20 @@ pub fn decide(
     match event {
         Event::Message(envelope) => return Ok(context.message(envelope, changes)),
         Event::Shelve { instance } => {
-            let mut work = context.idle(*instance, &[VmState::Active])?;
-            work.begin("shelve", JobKind::Shelve, Stage::Step(Step::Offload));
+            let mut work = context.load_idle(*instance, &[VmState::Active])?;
+            work.begin_job("shelve", JobKind::Shelve, Stage::Step(Step::Offload));
             work.start_step(Step::Offload);
             work.store(changes);
         }
         Event::Rebuild { instance, spec } => {
-            let mut work = context.idle(*instance, &[VmState::Active, VmState::Error])?;
-            let job = work.begin("rebuild", JobKind::Rebuild, Stage::Step(Step::Rebuild));
+            let mut work = context.load_idle(*instance, &[VmState::Active, VmState::Error])?;
+            let job = work.begin_job("rebuild", JobKind::Rebuild, Stage::Step(Step::Rebuild));
             job.spec = Some(spec.clone());
             work.start_step(Step::Rebuild);
             work.store(changes);
         }
         Event::RebuildRefused { instance, fault } => {
-            let mut work = context.idle(*instance, &[VmState::Active, VmState::Error])?;
+            let mut work = context.load_idle(*instance, &[VmState::Active, VmState::Error])?;
             work.record_refusal("rebuild", fault);
             work.store(changes);
         }
@@ -131,8 +132,8 @@ pub fn decide(
         Event::ClaimAnswered {
             instance,
             number,
-            answer,
-        } => context.claim_answered(*instance, (*number, *answer), changes)?,
+            response,
+        } => context.claim_answered(*instance, (*number, *response), changes)?,
         Event::Reseal { instance, from, to } => context.reseal(*instance, (from, to), changes)?,
         Event::Tick => context.tick(changes),
         Event::Forget { before } => context.forget(*before, changes),
@@ -145,15 +146,15 @@ impl<'a> DecisionContext<'a> {
         UnitOfWork::load(self, instance).ok_or(Refusal::NoInstance(instance))
     }
 
-    /// Takes placement's answer to a numbered claim request.
+    /// Handles placement's response to a numbered claim request.
     fn claim_answered(
         self,
         instance: InstanceId,
-        (number, answer): (u64, ClaimResponse),
+        (number, response): (u64, ClaimResponse),
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
         let mut work = self.load(instance)?;
-        if work.row.claim_number != number || !work.handle_claim_response(answer) {
+        if work.row.claim_number != number || !work.handle_claim_response(response) {
             return Err(Refusal::Stale {
                 instance,
                 given: number,
@@ -176,8 +177,12 @@ impl<'a> DecisionContext<'a> {
         Ok(())
     }
 
-    /// Loads an instance on a host that has no job and is in one of these states.
-    fn idle(self, instance: InstanceId, states: &[VmState]) -> Result<UnitOfWork<'a>, Refusal> {
+    /// Loads an instance that is on a host, in one of these states, and without a job.
+    fn load_idle(
+        self,
+        instance: InstanceId,
+        states: &[VmState],
+    ) -> Result<UnitOfWork<'a>, Refusal> {
         let work = self.load(instance)?;
         if work.job.is_some() {
             return Err(Refusal::Busy(instance));
@@ -193,10 +198,11 @@ impl<'a> DecisionContext<'a> {
             if job.deadline.is_some_and(|deadline| deadline <= self.at)
                 && let Some(mut work) = UnitOfWork::load(self, *instance)
             {
-                work.step_failed("The host did not answer in time.", true);
+                work.host_failed("The host did not answer in time.");
                 work.store(changes);
             }
-            // Its host may have gone down in the same event that made it wait.
+            // The host of an awaited guest may have been marked down in the same event in which the job
+            // began to wait, which then did not end the wait.
             if matches!(job.stage, Stage::AwaitDestroyed(_))
                 && let Some(mut work) = UnitOfWork::load(self, *instance)
             {
@@ -207,8 +213,8 @@ impl<'a> DecisionContext<'a> {
     }
 
     fn forget(self, before: Timestamp, changes: &mut Vec<Change>) {
-        let known = self.state.meta.get(&0).map(|meta| meta.forgotten_before);
-        if known.is_some_and(|known| known >= before) {
+        let present = self.state.meta.get(&0).map(|meta| meta.forgotten_before);
+        if present.is_some_and(|present| present >= before) {
             return;
         }
         let meta = Meta {

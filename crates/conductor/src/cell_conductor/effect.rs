@@ -60,7 +60,7 @@ pub struct Order {
     pub attempt: u32,
     /// The step that is requested.
     pub step: Step,
-    /// The number of the guest concerned.
+    /// The number of the guest on the host that carries out the step.
     pub number: u32,
     /// Whether the guest runs while it is moved.
     pub is_live: bool,
@@ -68,9 +68,9 @@ pub struct Order {
     pub spec: Spec,
     /// The allocations of the instance on the target.
     pub amounts: Vec<Amounts>,
-    /// Where it comes from, in a move.
+    /// The guest that a move starts from; `None` without one.
     pub origin: Option<GuestRef>,
-    /// The guest that is built or moved to.
+    /// The guest that is built, or to which the instance is moved.
     pub target: Option<GuestRef>,
 }
 
@@ -87,9 +87,9 @@ impl State {
         of_jobs.chain(of_doomed).collect()
     }
 
-    /// A slice of [`Self::effects`]: the effects of at most `count` rows after a position, whose
-    /// rows exist since a time that satisfies `is_due`; and the position to continue from, or
-    /// `None` at the end.
+    /// A slice of [`Self::effects`]: of at most `count` rows after a position, the effects of those
+    /// whose time of creation satisfies `is_due`; and the position to continue from, or `None` at the
+    /// end. The time of a job is the beginning of its stage.
     ///
     /// For callers that repeat effects in slices instead of all at once.
     #[must_use]
@@ -135,9 +135,9 @@ impl State {
 
     /// The effects caused by the changes of one event.
     ///
-    /// The changes were applied, and others may have been since; what those replaced is left to
-    /// them. So a caller that waits until changes are durable never carries out what a later, not
-    /// yet durable, change requires.
+    /// Later changes may have been applied already. A row that they have replaced has no effect here:
+    /// its effects come with those changes. So a caller that waits until changes are durable never
+    /// carries out an effect of a later change that is not durable yet.
     #[must_use]
     pub fn effects_of(&self, changes: &[Change]) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -146,11 +146,12 @@ impl State {
                 Change::Job(instance, Some(job)) if self.is_latest(*instance, job, changes) => {
                     effects.extend(self.job_effect(*instance, job));
                 }
-                // A new claim request has a new number.
+                // A claim request that is repeated with a new number changes only the row of its
+                // instance, not the job.
                 Change::Instance(instance, Some(_)) => {
-                    let with_job =
-                        |change: &Change| matches!(change, Change::Job(of, _) if of == instance);
-                    if !changes.iter().any(with_job)
+                    let changes_job =
+                        |change: &Change| matches!(change, Change::Job(id, _) if id == instance);
+                    if !changes.iter().any(changes_job)
                         && let Some(job) = self.jobs.get(instance)
                         && self.is_latest(*instance, job, changes)
                     {
@@ -171,19 +172,20 @@ impl State {
     /// Whether a job, and its instance's row as these changes wrote it, are still current.
     fn is_latest(&self, instance: InstanceId, job: &Job, changes: &[Change]) -> bool {
         let row = changes.iter().rev().find_map(|change| match change {
-            Change::Instance(of, row) if *of == instance => Some(row.as_deref()),
+            Change::Instance(id, row) if *id == instance => Some(row.as_deref()),
             _ => None,
         });
         self.jobs.get(&instance) == Some(job)
             && row.is_none_or(|row| row == self.instances.get(&instance))
     }
 
+    /// The effects that the agent of a host carries out.
     fn effects_on(&self, host: HostId) -> Vec<Effect> {
         let mut effects = Vec::new();
         for instance in self.instances_on(host) {
             if let Some(job) = self.jobs.get(&instance)
                 && let Stage::Step(step) = job.stage
-                && job.host_of(step).is_some_and(|guest| guest.host == host)
+                && job.guest_of(step).is_some_and(|guest| guest.host == host)
             {
                 effects.extend(self.job_effect(instance, job));
             }
@@ -193,8 +195,8 @@ impl State {
         effects
     }
 
-    /// The instances that have guests on a host, or doomed ones, in rising order. Every host that has
-    /// a step requested, or is waited for, has a guest of the instance.
+    /// The instances that have guests on a host, or doomed ones, in rising order. All jobs that have
+    /// requested a step from the host, or wait for it to destroy a guest, are among theirs.
     pub(crate) fn instances_on(&self, host: HostId) -> BTreeSet<InstanceId> {
         let range = (host, InstanceId(uuid::Uuid::nil()), 0)..;
         let expected = self.guests.range(range).map(|(key, _)| *key);
@@ -226,11 +228,13 @@ impl State {
         })
     }
 
+    /// The present session of a host; `None` if it is down.
     fn session(&self, host: HostId) -> Option<u64> {
         let host = self.hosts.get(&host).filter(|host| host.is_up)?;
         Some(host.session)
     }
 
+    /// The effect of a job; `None` if it waits for something else, or its host is down.
     fn job_effect(&self, id: InstanceId, job: &Job) -> Option<Effect> {
         let row = self.instances.get(&id)?;
         let request_claim = |change| {
@@ -249,7 +253,7 @@ impl State {
                 candidates: job.alternates.clone(),
             }),
             Stage::AwaitClaim(Continuation::Release) => request_claim(ClaimChange::Release {
-                last: job.kind == JobKind::Delete,
+                is_deleted: job.kind == JobKind::Delete,
             }),
             Stage::AwaitClaim(Continuation::Settle(keep)) => request_claim(ClaimChange::Settle {
                 migration: job.migration?,
@@ -257,7 +261,7 @@ impl State {
                 fault: job.fault.clone(),
             }),
             Stage::Step(step) => {
-                let guest = job.host_of(step)?;
+                let guest = job.guest_of(step)?;
                 let session = self.session(guest.host)?;
                 let target = job.target.as_ref();
                 let order = Order {

@@ -74,20 +74,20 @@ pub enum Event {
         /// The number of the guest.
         number: u32,
     },
-    /// Placement answered a claim request.
+    /// Control answered a claim request.
     ClaimAnswered {
         /// The instance of the claim request.
         instance: InstanceId,
         /// The number of the claim request.
         number: u64,
-        /// The answer of control.
-        answer: ClaimResponse,
+        /// The response of control.
+        response: ClaimResponse,
     },
     /// The secrets of a specification were sealed with another key. Nothing else of it has changed.
     Reseal {
         /// The instance whose specification it is.
         instance: InstanceId,
-        /// The specification as it was; where the instance has another one meanwhile, that one stays.
+        /// The specification as it was. A specification that has changed meanwhile stays.
         from: Box<Spec>,
         /// The specification with other sealed secrets.
         to: Box<Spec>,

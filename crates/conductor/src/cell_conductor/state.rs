@@ -12,7 +12,7 @@ use crate::table::tables;
 tables! {
     /// The persistent state of a cell.
     tables with ();
-    /// Data of the cell as a whole; only row 0.
+    /// Data of the cell as a whole: a single row, with the key 0.
     meta: Meta(u8 => Meta),
     /// The hosts whose agents have begun a session with the cell.
     hosts: Host(HostId => Host),
@@ -22,9 +22,11 @@ tables! {
     specs: Spec(InstanceId => Spec),
     /// The jobs under way, at most one for each instance.
     jobs: Job(InstanceId => Job),
-    /// The guests that hosts should have, with the time from which on they should.
+    /// The guests that hosts should have, by host, instance and number of the guest; with the time
+    /// from which on they should.
     guests: Guest((HostId, InstanceId, u32) => Timestamp),
-    /// The guests that hosts have to destroy, with the time of that decision.
+    /// The guests that hosts have to destroy, by host, instance and number of the guest; with the time
+    /// of that decision.
     doomed: Doomed((HostId, InstanceId, u32) => Timestamp),
     /// The history of the instances, by instance and number of the action.
     actions: Action((InstanceId, u32) => Action),
@@ -63,8 +65,8 @@ pub struct Instance {
     pub attempt: u32,
     /// The number of the last move that was reserved or refused.
     pub move_number: u32,
-    /// The number of actions in its history.
-    pub actions: u32,
+    /// The number of actions in its history, which is the number of the latest action.
+    pub action_count: u32,
     /// The last failure, if there was any.
     pub fault: Option<Fault>,
     /// The time at which the cell accepted the instance.
@@ -107,7 +109,7 @@ pub struct Job {
     pub migration: Option<MigrationId>,
     /// How far the job has come.
     pub stage: Stage,
-    /// The time at which the current stage began.
+    /// The time at which the present stage began.
     pub since: Timestamp,
     /// When the step fails if the agent has not answered; `None` if no step is under way.
     pub deadline: Option<Timestamp>,
@@ -151,7 +153,8 @@ pub enum Stage {
     Reserved,
     /// An agent is carrying out this step.
     Step(Step),
-    /// A claim request for the next alternate waits for its response.
+    /// The last host failed: a claim request to swap the claim for one of an alternate waits for its
+    /// response.
     Swap,
     /// The user has to confirm or revert the move.
     Verify,
@@ -210,9 +213,9 @@ impl Target {
 }
 
 impl Job {
-    /// The host that carries out a step.
+    /// The guest that a step concerns; the step is carried out on its host.
     #[must_use]
-    pub fn host_of(&self, step: Step) -> Option<GuestRef> {
+    pub fn guest_of(&self, step: Step) -> Option<GuestRef> {
         match step {
             Step::Prepare | Step::Arrive => self.target.as_ref().map(Target::guest),
             Step::Leave | Step::Return | Step::Offload | Step::Rebuild => self.origin,

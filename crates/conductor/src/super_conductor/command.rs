@@ -1,4 +1,4 @@
-//! The commands of the super conductor, and their answers.
+//! The commands of the super conductor, with their outcomes and refusals.
 
 use placewright_placement as placement;
 use placewright_placement::Timestamp;
@@ -71,7 +71,7 @@ pub enum Command {
         /// The reason for their owner, with the explanation.
         fault: Fault,
     },
-    /// A cell has accepted an instance, which is in its journal.
+    /// The cell of an instance has recorded it in its journal, and takes care of it from now on.
     CreateAccepted {
         /// The UUID of the instance.
         instance: InstanceId,
@@ -131,7 +131,7 @@ pub enum Command {
         /// The reason for the owner, with the explanation.
         fault: Fault,
     },
-    /// The cell has accepted the move, which is in its journal.
+    /// The cell has recorded the move in its journal, and carries it out from now on.
     MoveAccepted {
         /// The UUID of the move.
         migration: MigrationId,
@@ -196,8 +196,8 @@ pub enum Command {
         /// The specification that replaces the present one.
         spec: Box<Spec>,
     },
-    /// Replaces a specification by one that differs only in its sealed secrets, wherever the instance
-    /// has it. Where it has another one meanwhile, that one stays.
+    /// Replaces a specification by one that differs only in its sealed secrets: as that of the
+    /// instance, of its rebuild and of its moves. A specification that has changed meanwhile stays.
     Reseal {
         /// The UUID of the instance.
         instance: InstanceId,
@@ -216,15 +216,15 @@ pub enum Command {
     /// Executes a command only if rows have the expected values: a compare-and-swap for callers
     /// that read, modify and write.
     Guarded {
-        /// The rows that must be as these changes would write them.
+        /// Changes that would not change anything now: their rows have the expected content already.
         expected: Vec<Change>,
         /// The command to execute.
         command: Box<Command>,
     },
     /// Executes a command that creates something limited, if no limit is exceeded.
-    Bounded {
-        /// The limits to check.
-        bounds: Vec<Bound>,
+    Limited {
+        /// The limits that must hold after the command.
+        checks: Vec<LimitCheck>,
         /// The command to execute.
         command: Box<Command>,
     },
@@ -234,7 +234,7 @@ pub enum Command {
         scope: QuotaScope,
         /// The limits to set.
         limits: Limits,
-        /// Whether a limit of a project may be less than what it holds.
+        /// Whether the command is carried out even if a limit of a project is less than what it holds.
         force: bool,
     },
     /// Replaces all limits of scopes, or removes them.
@@ -260,24 +260,24 @@ pub enum Command {
     },
 }
 
-/// A limit on the number or size of something.
+/// A check that a command keeps the number or size of something within a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum LimitCheck {
     /// Key pairs of a user, counting the new one.
     Keypairs {
         /// The user who owns them.
         user: String,
         /// How many key pairs the user may have.
-        most: usize,
+        max: usize,
     },
     /// Server groups of a project, counting the new one.
     Groups {
         /// The project that owns them.
         project: String,
         /// How many groups the project may have.
-        most: usize,
+        max: usize,
     },
-    /// The quota of key pairs of a project, counting those of a user and the new one.
+    /// The quota of a project for the key pairs of each user, counting the new one.
     KeypairQuota {
         /// The project whose quota it is.
         project: String,
@@ -289,18 +289,18 @@ pub enum Bound {
         /// The project that owns them.
         project: String,
         /// The number of bytes to be added.
-        more: u64,
+        added: u64,
         /// The maximum number of bytes.
-        most: u64,
+        max: u64,
     },
     /// Members of a server group, counting the new ones.
     Members {
         /// The UUID of the group.
         group: Uuid,
         /// The number of members to be added.
-        more: usize,
+        added: usize,
         /// How many members the group may have.
-        most: usize,
+        max: usize,
     },
 }
 
@@ -353,7 +353,7 @@ pub enum Outcome {
     Done,
     /// The index of the candidate that each instance got.
     Placed(Vec<Option<u32>>),
-    /// The answer to the claim request of a cell.
+    /// The response to the claim request of a cell.
     ClaimAnswered(ClaimResponse),
 }
 

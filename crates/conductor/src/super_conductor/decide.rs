@@ -12,7 +12,7 @@ mod table;
 
 use placewright_placement::{self as placement, Timestamp};
 
-use super::command::{Bound, Command, NewBuild, Outcome, RankedCandidates, Refusal};
+use super::command::{Command, LimitCheck, NewBuild, Outcome, RankedCandidates, Refusal};
 use super::rows::{Cell, Mapping};
 use super::state::{Change, State};
 use crate::ids::{CellId, HostId, InstanceId};
@@ -29,24 +29,26 @@ pub(crate) struct DecidedChanges {
 struct DecisionContext<'a> {
     state: &'a State,
     placement: &'a placement::State,
+    /// The time of the decision.
     at: Timestamp,
+    /// The facts decided so far. The states are those before all of them.
     changes: &'a mut DecidedChanges,
 }
 
 /// Decides a command on the states of control and of placement.
 ///
-/// The facts go to placement's changes and to the conductor's; they belong into one record.
+/// The facts are appended to placement's changes and to the conductor's. Both belong into one journal
+/// entry.
 ///
 /// # Errors
 ///
-/// A [`Refusal`] when the states do not admit the command. The changes may then hold facts of the
-/// abandoned decision: drop them.
+/// A [`Refusal`] when the states do not admit the command. Then nothing is appended.
 pub fn decide(
     state: &State,
     placement: &placement::State,
     command: &Command,
     at: Timestamp,
-    changes: &mut (Vec<placement::Change>, Vec<Change>),
+    (placement_changes, conductor_changes): (&mut Vec<placement::Change>, &mut Vec<Change>),
 ) -> Result<Outcome, Refusal> {
     let mut decided = DecidedChanges::default();
     let mut context = DecisionContext {
@@ -56,8 +58,8 @@ pub fn decide(
         changes: &mut decided,
     };
     let outcome = context.decide(command)?;
-    changes.0.append(&mut decided.placement);
-    changes.1.append(&mut decided.conductor);
+    placement_changes.append(&mut decided.placement);
+    conductor_changes.append(&mut decided.conductor);
     Ok(outcome)
 }
 
@@ -124,7 +126,7 @@ impl<'a> DecisionContext<'a> {
             Command::SetQuota { .. }
             | Command::ReplaceQuotas { .. }
             | Command::CountUsage { .. } => self.decide_quota(command),
-            Command::Bounded { bounds, command } => self.bounded(bounds, command),
+            Command::Limited { checks, command } => self.limited(checks, command),
             Command::Guarded { expected, command } => self.guarded(expected, command),
         }
     }
@@ -137,46 +139,46 @@ impl<'a> DecisionContext<'a> {
         }
     }
 
-    fn bounded(&mut self, bounds: &[Bound], command: &Command) -> Result<Outcome, Refusal> {
-        bounds
+    fn limited(&mut self, checks: &[LimitCheck], command: &Command) -> Result<Outcome, Refusal> {
+        checks
             .iter()
-            .try_for_each(|bound| self.check_bound(bound))?;
+            .try_for_each(|check| self.check_limit(check))?;
         self.decide(command)
     }
 
     /// Refuses a command that would exceed a limit.
-    fn check_bound(&self, bound: &Bound) -> Result<(), Refusal> {
-        let (what, present, more, most) = match bound {
-            Bound::Keypairs { user, most } => {
-                let of_user = self.state.keypairs_of(user).take(*most);
-                ("key pairs", of_user.count(), 1, *most)
+    fn check_limit(&self, check: &LimitCheck) -> Result<(), Refusal> {
+        let (what, present, added, max) = match check {
+            LimitCheck::Keypairs { user, max } => {
+                let of_user = self.state.keypairs_of(user).take(*max);
+                ("key pairs", of_user.count(), 1, *max)
             }
-            Bound::KeypairQuota { project, user } => {
-                return self.keypair_within_quota(project, user);
+            LimitCheck::KeypairQuota { project, user } => {
+                return self.check_keypair_quota(project, user);
             }
-            Bound::Groups { project, most } => {
-                let present = self.state.listing().groups(project);
-                ("server groups", present, 1, *most)
+            LimitCheck::Groups { project, max } => {
+                let present = self.state.listing().group_count(project);
+                ("server groups", present, 1, *max)
             }
-            Bound::InstanceBytes {
+            LimitCheck::InstanceBytes {
                 project,
-                more,
-                most,
+                added,
+                max,
             } => {
-                let present = self.state.listing().bytes(project);
-                if *more > 0 && present.saturating_add(*more) > *most {
-                    return Err(Refusal::TooManyBytes { most: *most });
+                let present = self.state.listing().record_bytes(project);
+                if *added > 0 && present.saturating_add(*added) > *max {
+                    return Err(Refusal::TooManyBytes { most: *max });
                 }
                 return Ok(());
             }
-            Bound::Members { group, more, most } => {
+            LimitCheck::Members { group, added, max } => {
                 let row = self.state.groups.get(group);
                 let present = row.map_or(0, |row| row.members.len());
-                ("members", present, *more, *most)
+                ("members", present, *added, *max)
             }
         };
-        if present.saturating_add(more) > most {
-            return Err(Refusal::TooMany { what, most });
+        if present.saturating_add(added) > max {
+            return Err(Refusal::TooMany { what, most: max });
         }
         Ok(())
     }
@@ -209,10 +211,10 @@ impl<'a> DecisionContext<'a> {
         count: usize,
     ) -> Vec<Candidate> {
         let later = candidates.iter().skip(chosen.saturating_add(1));
-        let of_cell = later.filter(|one| self.cell_of(one.host) == Some(cell));
-        let mut hosts: Vec<HostId> = candidates
+        let of_cell = later.filter(|candidate| self.cell_of(candidate.host) == Some(cell));
+        let mut used_hosts: Vec<HostId> = candidates
             .get(chosen)
-            .map(|one| one.host)
+            .map(|candidate| candidate.host)
             .into_iter()
             .collect();
         let mut alternates = Vec::new();
@@ -220,8 +222,8 @@ impl<'a> DecisionContext<'a> {
             if alternates.len() == count {
                 break;
             }
-            if !hosts.contains(&candidate.host) {
-                hosts.push(candidate.host);
+            if !used_hosts.contains(&candidate.host) {
+                used_hosts.push(candidate.host);
                 alternates.push(candidate.clone());
             }
         }

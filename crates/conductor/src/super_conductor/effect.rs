@@ -15,15 +15,16 @@ use crate::spec::Spec;
 /// and must be idempotent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Rank hosts for these instances: answer with `Place`, and with `Bury` for those without a
-    /// host.
+    /// Rank hosts for these instances. `Command::Place` ends the effect, and `Command::Bury` for
+    /// instances without a host.
     Schedule {
         /// The UUID of the API request that created them.
         reservation: Uuid,
         /// The instances of that request that are waiting, in rising order.
         instances: Vec<InstanceId>,
     },
-    /// Rank targets for a move in the cell of its instance: answer with `PlaceMove` or `FailMove`.
+    /// Rank targets for a move in the cell of its instance. `Command::PlaceMove` or
+    /// `Command::FailMove` ends the effect.
     ScheduleMove {
         /// The UUID of the move.
         migration: MigrationId,
@@ -49,8 +50,8 @@ impl State {
         for instance in self.deletions.keys() {
             effects.extend(self.deletion_effect(*instance));
         }
-        for (migration, one) in &self.moves {
-            effects.extend(self.move_effect(*migration, one));
+        for (migration, row) in &self.moves {
+            effects.extend(self.move_effect(*migration, row));
         }
         scheduled_first(waiting, effects)
     }
@@ -68,8 +69,8 @@ impl State {
                 Change::Deletion(instance, Some(_)) => {
                     effects.extend(self.deletion_effect(*instance));
                 }
-                Change::Move(migration, Some(one)) => {
-                    effects.extend(self.move_effect(*migration, one));
+                Change::Move(migration, Some(row)) => {
+                    effects.extend(self.move_effect(*migration, row));
                 }
                 _ => {}
             }
@@ -77,6 +78,8 @@ impl State {
         scheduled_first(waiting, effects)
     }
 
+    /// Adds the effect of a build request: its instance to those waiting under the same reservation,
+    /// or a message to the effects.
     fn build_effect(
         &self,
         instance: InstanceId,
@@ -118,14 +121,14 @@ impl State {
         )
     }
 
-    fn move_effect(&self, migration: MigrationId, one: &Move) -> Option<Effect> {
-        let instance = one.instance;
-        let message = match &one.stage {
+    fn move_effect(&self, migration: MigrationId, row: &Move) -> Option<Effect> {
+        let instance = row.instance;
+        let message = match &row.stage {
             MoveStage::Requested => Message::Reserve {
                 instance,
                 migration,
-                kind: one.kind,
-                move_number: one.move_number,
+                kind: row.kind,
+                move_number: row.move_number,
             },
             MoveStage::Reserved => return Some(Effect::ScheduleMove { migration }),
             MoveStage::Placed {
@@ -137,7 +140,7 @@ impl State {
                 migration,
                 selection: selection.clone(),
                 alternates: alternates.clone(),
-                spec: one.spec.as_ref().map(for_cell),
+                spec: row.spec.as_ref().map(for_cell),
                 claim_number: *claim_number,
             })),
             MoveStage::Cancelling => Message::Cancel {
@@ -147,7 +150,7 @@ impl State {
             MoveStage::InCell => Message::ConfirmOrRevert {
                 instance,
                 migration,
-                decision: one.decision?,
+                decision: row.decision?,
             },
         };
         self.send(instance, message)
@@ -167,6 +170,7 @@ fn for_cell(spec: &Spec) -> Spec {
     }
 }
 
+/// The effects that schedule the waiting instances of each reservation, followed by the others.
 fn scheduled_first(
     waiting: BTreeMap<Uuid, Vec<InstanceId>>,
     mut effects: Vec<Effect>,

@@ -1,5 +1,5 @@
-//! An index of the instances in list order, so that a page costs no more than its length; and
-//! counts for each project. Derived from the rows and never stored.
+//! The index of control's state: the instances in list order, so that a page costs no more than its
+//! length, and counts for each project. Derived from the rows and never stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -17,7 +17,7 @@ use crate::spec::Spec;
 /// The position of an instance in lists: its time of creation, then its id.
 pub type ListKey = (Timestamp, InstanceId);
 
-/// All instances by age, and those of each project.
+/// All instances by age, and for each project its instances, server groups, record sizes and usage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     all: BTreeSet<ListKey>,
@@ -28,8 +28,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// The instances after a position, of a project or all, from the oldest or from the youngest
-    /// on.
+    /// The instances that follow a position in list order: of a project or all, and from the oldest
+    /// on or, if it descends, from the youngest on. `None` is the position before the first one.
     pub fn after(
         &self,
         project: Option<&str>,
@@ -53,16 +53,16 @@ impl Listing {
 
     /// The number of instances of a project, or of all.
     #[must_use]
-    pub fn count(&self, project: Option<&str>) -> usize {
+    pub fn instance_count(&self, project: Option<&str>) -> usize {
         match project {
             None => self.all.len(),
             Some(project) => self.of_projects.get(project).map_or(0, BTreeSet::len),
         }
     }
 
-    /// The size of the records of a project's instances.
+    /// The size of the records of a project's instances in bytes.
     #[must_use]
-    pub fn bytes(&self, project: &str) -> u64 {
+    pub fn record_bytes(&self, project: &str) -> u64 {
         self.record_sizes.bytes(project)
     }
 
@@ -74,7 +74,7 @@ impl Listing {
 
     /// The number of server groups of a project.
     #[must_use]
-    pub fn groups(&self, project: &str) -> usize {
+    pub fn group_count(&self, project: &str) -> usize {
         self.groups.get(project).map_or(0, BTreeSet::len)
     }
 
@@ -123,9 +123,10 @@ impl Listing {
         self.usages.update_spec(before, after);
     }
 
-    /// Updates the usage of projects for what an instance counts for more while it is moved.
+    /// Updates the usage of projects for the additional usage of an instance while it is moved.
     pub(super) fn update_move(&mut self, before: Option<&Move>, after: Option<&Move>) {
-        let (before, after) = (before.and_then(Move::added), after.and_then(Move::added));
+        let before = before.and_then(Move::project_and_added_usage);
+        let after = after.and_then(Move::project_and_added_usage);
         self.usages.update_move(before, after);
     }
 

@@ -24,14 +24,14 @@ impl ProjectUsages {
             return;
         }
         if let Some(spec) = before {
-            self.subtract(&spec.project, &spec.usage, true);
+            self.subtract(&spec.project, |held| held.subtract_instance(&spec.usage));
         }
         if let Some(spec) = after {
             self.add(&spec.project, |held| held.add_instance(&spec.usage));
         }
     }
 
-    /// Updates the usage for the amounts that an instance counts for additionally while it is moved.
+    /// Updates the usage for the additional usage of an instance while it is moved.
     pub(super) fn update_move(
         &mut self,
         before: Option<(&str, &Usage)>,
@@ -41,7 +41,7 @@ impl ProjectUsages {
             return;
         }
         if let Some((project, usage)) = before {
-            self.subtract(project, usage, false);
+            self.subtract(project, |held| held.subtract(usage));
         }
         if let Some((project, usage)) = after {
             self.add(project, |held| held.add(usage));
@@ -58,14 +58,11 @@ impl ProjectUsages {
         self.projects.insert(project.to_owned(), held);
     }
 
-    fn subtract(&mut self, project: &str, usage: &Usage, is_instance: bool) {
+    fn subtract(&mut self, project: &str, subtract: impl FnOnce(&mut ProjectUsage)) {
         let Some(held) = self.projects.get_mut(project) else {
             return;
         };
-        held.subtract(usage);
-        if is_instance {
-            held.instances = held.instances.saturating_sub(1);
-        }
+        subtract(held);
         if held.is_empty() {
             self.projects.remove(project);
         }

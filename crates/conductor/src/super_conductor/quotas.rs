@@ -1,4 +1,4 @@
-//! Which limit holds for a project.
+//! Which of several quota scopes decides the limit of a project.
 
 use super::state::State;
 use crate::quota::{Limits, QuotaScope, Resource, UNLIMITED};
@@ -7,7 +7,7 @@ use crate::quota::{Limits, QuotaScope, Resource, UNLIMITED};
 pub const DEFAULT_QUOTA_CLASS: &str = "default";
 
 impl State {
-    /// Whether Keystone's limits are in force, and no others.
+    /// Whether Keystone's limits are in force. Then all other limits are ignored.
     #[must_use]
     pub fn has_unified_limits(&self) -> bool {
         self.quotas.contains_key(&QuotaScope::Registered)
@@ -35,32 +35,35 @@ impl State {
         limits
     }
 
-    /// What a project holds of a resource. Key pairs are users', and members are groups': of these
-    /// it holds none.
+    /// What a project holds of a resource. That is 0 for key pairs, which belong to users, and for
+    /// members of server groups, which are limited for each group.
     #[must_use]
     pub fn used(&self, project: &str, resource: &Resource) -> u64 {
         if *resource == Resource::ServerGroups {
-            return self.listing().groups(project) as u64;
+            return self.listing().group_count(project) as u64;
         }
         let held = self.listing().usage(project);
         held.map_or(0, |held| held.amount(resource))
     }
 
-    /// The limits that may hold for a project; the first one that decides a resource holds.
+    /// The limits of all scopes that include a project, the highest precedence first: the first of
+    /// them that has a resource decides its limit.
     fn scopes(&self, project: Option<&str>) -> impl Iterator<Item = &Limits> {
         let is_unified = self.has_unified_limits();
         let own = project.map(|project| match is_unified {
             true => QuotaScope::Unified(project.to_owned()),
             false => QuotaScope::Project(project.to_owned()),
         });
-        let of_all = match is_unified {
+        let for_all_projects = match is_unified {
             true => [Some(QuotaScope::Registered), None],
             false => [
                 Some(QuotaScope::Class(DEFAULT_QUOTA_CLASS.to_owned())),
                 Some(QuotaScope::Configured),
             ],
         };
-        let scopes = own.into_iter().chain(of_all.into_iter().flatten());
+        let scopes = own
+            .into_iter()
+            .chain(for_all_projects.into_iter().flatten());
         scopes.filter_map(|scope| self.quotas.get(&scope).map(|set| &set.limits))
     }
 }

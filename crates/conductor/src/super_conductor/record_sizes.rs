@@ -19,7 +19,8 @@ pub(super) struct RecordSizes {
     instances: BTreeMap<InstanceId, InstanceSize>,
 }
 
-/// The size that one instance counts for. Its rows are added and removed in any order.
+/// The size that one instance counts for. Rows of it may come before the mapping, which names its
+/// project, and stay after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct InstanceSize {
     project: Option<Arc<str>>,
@@ -78,34 +79,31 @@ impl RecordSizes {
         );
     }
 
-    /// Counts the replacement of a row. `project` is set if the instance belongs to it from now
-    /// on.
-    fn change(&mut self, instance: InstanceId, project: Option<&str>, less: u64, more: u64) {
-        if less == more && project.is_none() {
+    /// Counts the replacement of a row of `before` bytes by one of `after` bytes. `project` is set if
+    /// the instance belongs to it from now on.
+    fn change(&mut self, instance: InstanceId, project: Option<&str>, before: u64, after: u64) {
+        if before == after && project.is_none() {
             return;
         }
-        let mut held = self.instances.remove(&instance).unwrap_or_default();
-        self.count(&held, false);
-        held.bytes = (held.bytes + more).saturating_sub(less);
+        let mut size = self.instances.remove(&instance).unwrap_or_default();
+        self.recount(&size, |of_project| of_project.saturating_sub(size.bytes));
+        size.bytes = (size.bytes + after).saturating_sub(before);
         if let Some(project) = project {
             let known = self.projects.get_key_value(project);
-            held.project = Some(known.map_or_else(|| project.into(), |(name, _)| Arc::clone(name)));
+            size.project = Some(known.map_or_else(|| project.into(), |(name, _)| Arc::clone(name)));
         }
-        self.count(&held, true);
-        if held.bytes > 0 {
-            self.instances.insert(instance, held);
+        self.recount(&size, |of_project| of_project + size.bytes);
+        if size.bytes > 0 {
+            self.instances.insert(instance, size);
         }
     }
 
-    fn count(&mut self, held: &InstanceSize, is_added: bool) {
-        let Some(project) = held.project.as_ref().filter(|_| held.bytes > 0) else {
+    /// Changes the bytes of the project of an instance.
+    fn recount(&mut self, size: &InstanceSize, change: impl FnOnce(u64) -> u64) {
+        let Some(project) = size.project.as_ref().filter(|_| size.bytes > 0) else {
             return;
         };
-        let bytes = self.projects.get(project).copied().unwrap_or(0);
-        let bytes = match is_added {
-            true => bytes + held.bytes,
-            false => bytes.saturating_sub(held.bytes),
-        };
+        let bytes = change(self.projects.get(project).copied().unwrap_or(0));
         if bytes == 0 {
             self.projects.remove(project);
         } else {

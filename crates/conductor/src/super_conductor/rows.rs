@@ -80,7 +80,7 @@ pub struct Mapping {
     pub is_deleting: bool,
     /// The number of the last claim or claim request; see [`crate::claim_request`].
     pub claim_number: u64,
-    /// The response to that claim request; `None` for a claim that control made itself.
+    /// The response to that claim request; `None` if control advanced the number itself.
     pub claim_response: Option<ClaimResponse>,
     /// The number of moves so far, which is the number of the latest move.
     pub move_number: u32,
@@ -115,22 +115,22 @@ pub struct Move {
     pub spec: Option<Spec>,
     /// The number of the move within the instance.
     pub move_number: u32,
-    /// The allocations of the instance before the move.
+    /// The allocations of the instance before the move, which the migration holds meanwhile.
     pub held: Vec<Amounts>,
     /// The user's decision, once it is made.
     pub decision: Option<MoveDecision>,
-    /// By how much the instance counts for more in quotas while the move is under way.
+    /// The additional usage for which the instance counts in quotas while the move is under way.
     pub added_usage: Usage,
 }
 
 impl Move {
-    /// The project of the instance, and by how much it counts for more while the move is under
-    /// way; none if it counts for nothing more.
+    /// The project of the instance, and [`Self::added_usage`]; none if that is nothing.
     #[must_use]
-    pub fn added(&self) -> Option<(&str, &Usage)> {
+    pub fn project_and_added_usage(&self) -> Option<(&str, &Usage)> {
         let spec = self.spec.as_ref()?;
-        let is_more = self.added_usage.is_known();
-        is_more.then_some((spec.project.as_str(), &self.added_usage))
+        // Usage that adds nothing is the default, without known amounts.
+        let adds_usage = self.added_usage.is_known();
+        adds_usage.then_some((spec.project.as_str(), &self.added_usage))
     }
 }
 
@@ -152,7 +152,7 @@ pub enum MoveStage {
     },
     /// The cell is carrying out the move.
     InCell,
-    /// No target was found; the cell has not cancelled its reservation yet.
+    /// No target was found; the cell has still to cancel its reservation.
     Cancelling,
 }
 
@@ -216,8 +216,8 @@ pub struct Rebuild {
     pub spec: Spec,
     /// The time of the request.
     pub at: Timestamp,
-    /// The time of the cell's last known change of the instance at the request: a report with this
-    /// time precedes the rebuild.
+    /// The time of the latest change of the instance that its cell had reported when the rebuild was
+    /// requested: a report with this time precedes the rebuild.
     pub view_updated_at: Timestamp,
 }
 

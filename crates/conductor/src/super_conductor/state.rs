@@ -15,7 +15,7 @@ use crate::table::{Index, tables};
 tables! {
     /// The persistent state of control, except for that of placement.
     tables with Listing;
-    /// The cells of the installation.
+    /// The cells of the installation, without cell0.
     cells: Cell(CellId => Cell),
     /// The cell of each host.
     hosts: Host(HostId => HostMapping),
@@ -51,7 +51,7 @@ tables! {
     group_topologies: GroupTopology(Uuid => GroupTopology),
     /// The last requested rebuild of each instance.
     rebuilds: Rebuild(InstanceId => Rebuild),
-    /// The limits that quotas set, by whom they are for.
+    /// The limits of each quota scope.
     quotas: Quota(QuotaScope => QuotaSet),
 }
 
@@ -74,7 +74,7 @@ impl State {
     }
 }
 
-/// The index learns which rows were replaced. It reads no other facts.
+/// The index follows the rows of these tables; changes of the others do not concern it.
 impl Index<Change> for Listing {
     fn update(&mut self, before: &Change, after: &Change) {
         match (before, after) {

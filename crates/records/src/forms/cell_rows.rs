@@ -14,7 +14,7 @@ row!(Instance {
     claim_number,
     attempt,
     move_number,
-    actions,
+    action_count,
     fault,
     created_at,
     updated_at,

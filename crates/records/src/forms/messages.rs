@@ -63,7 +63,7 @@ choice!(Reply {
 
 choice!(ClaimChange {
     0 Swap { candidates },
-    1 Release { last },
+    1 Release { is_deleted },
     2 Settle { migration, keep, fault },
 });
 

@@ -249,7 +249,7 @@ pub fn cell_changes() -> Vec<cell::Change> {
         claim_number: 3,
         attempt: 9,
         move_number: 1,
-        actions: 2,
+        action_count: 2,
         fault: Some(fault()),
         created_at: AT,
         updated_at: AT,
@@ -412,7 +412,7 @@ pub fn claim_requests() -> Vec<ClaimRequest> {
         ClaimChange::Swap {
             candidates: vec![candidate()],
         },
-        ClaimChange::Release { last: true },
+        ClaimChange::Release { is_deleted: true },
         ClaimChange::Settle {
             migration: MIGRATION,
             keep: MoveSide::Target,

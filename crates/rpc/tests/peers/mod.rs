@@ -299,7 +299,7 @@ pub(crate) fn claim_requests(count: u64) -> Vec<ClaimRequest> {
     let message = |number: u64| ClaimRequest {
         instance: instance(number.into()),
         number,
-        change: ClaimChange::Release { last: false },
+        change: ClaimChange::Release { is_deleted: false },
     };
     (0..count).map(message).collect()
 }

@@ -172,8 +172,8 @@ impl RebuildPlan {
             spec: Box::new(self.spec.clone()),
             view_updated_at: self.view_updated_at,
         };
-        let begin = Command::Bounded {
-            bounds: vec![request.project_bytes_bound(&self.spec.project, spec_bytes(&self.spec))],
+        let begin = Command::Limited {
+            checks: vec![request.project_bytes_check(&self.spec.project, spec_bytes(&self.spec))],
             command: Box::new(Command::Rebuild {
                 instance,
                 event: begun,

@@ -1,4 +1,4 @@
-//! Decides the reports of agents, and their silence.
+//! Decides the reports of agents, and what follows when a host is down or removed.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,7 @@ use crate::cell_conductor::state::{Change, GuestRef, Host, Stage, VmState};
 use crate::fault::Fault;
 use crate::ids::{HostId, InstanceId, NUMBER_END};
 
+/// The key of a guest in the cell's tables: host, instance, number of the guest.
 type GuestKey = (HostId, InstanceId, u32);
 
 impl DecisionContext<'_> {
@@ -29,7 +30,8 @@ impl DecisionContext<'_> {
         if session >= NUMBER_END || known.is_some_and(|known| known >= session) {
             return Err(Refusal::OldSession(host));
         }
-        let reported: BTreeSet<GuestKey> = guests.iter().map(|(id, n)| (host, *id, *n)).collect();
+        let reported = guests.iter().map(|(id, number)| (host, *id, *number));
+        let reported: BTreeSet<GuestKey> = reported.collect();
         for key in self.state.doomed_on(host) {
             if !reported.contains(&key) {
                 changes.push(Change::Doomed(key, None));
@@ -72,8 +74,8 @@ impl DecisionContext<'_> {
         work.store(changes);
     }
 
-    /// Continues the jobs that waited for guests of a host to be destroyed and that need not wait
-    /// any more.
+    /// Continues the jobs that wait for guests of a host to be destroyed, if they need not wait for
+    /// these any more.
     fn continue_waiting_jobs(
         self,
         host: HostId,
@@ -84,17 +86,18 @@ impl DecisionContext<'_> {
             let Some(job) = self.state.jobs.get(&instance) else {
                 continue;
             };
-            let gone = |guest: &GuestRef| {
+            let need_not_wait_for = |guest: &GuestRef| {
                 guest.host == host && is_gone(&(guest.host, instance, guest.number))
             };
             if !matches!(job.stage, Stage::AwaitDestroyed(_))
-                || !job.awaited_destructions.iter().any(gone)
+                || !job.awaited_destructions.iter().any(need_not_wait_for)
             {
                 continue;
             }
             if let Some(mut work) = UnitOfWork::load(self, instance) {
                 if let Some(job) = &mut work.job {
-                    job.awaited_destructions.retain(|guest| !gone(guest));
+                    job.awaited_destructions
+                        .retain(|guest| !need_not_wait_for(guest));
                 }
                 work.check_destroyed();
                 work.store(changes);
@@ -122,10 +125,10 @@ impl DecisionContext<'_> {
             let Stage::Step(step) = job.stage else {
                 continue;
             };
-            if job.host_of(step).is_some_and(|guest| guest.host == host)
+            if job.guest_of(step).is_some_and(|guest| guest.host == host)
                 && let Some(mut work) = UnitOfWork::load(self, instance)
             {
-                work.step_failed("The host is down.", true);
+                work.host_failed("The host is down.");
                 work.store(changes);
             }
         }
@@ -157,7 +160,7 @@ impl DecisionContext<'_> {
     ) -> Result<(), Refusal> {
         let mut work = self.load(instance)?;
         let guest = work.job.as_ref().and_then(|job| match job.stage {
-            Stage::Step(step) => job.host_of(step),
+            Stage::Step(step) => job.guest_of(step),
             Stage::Reserved
             | Stage::Swap
             | Stage::Verify

@@ -37,7 +37,7 @@ impl DecisionContext<'_> {
                 if let Some(mut work) = self.load_in_move(*instance, *migration)
                     && work.is_at(Stage::Reserved)
                 {
-                    work.finish();
+                    work.finish_job();
                     work.store(changes);
                 }
                 Reply::Accepted
@@ -50,6 +50,7 @@ impl DecisionContext<'_> {
         }
     }
 
+    /// The row of an instance that the cell did not know.
     fn new_row(self, vm_state: VmState) -> Instance {
         Instance {
             vm_state,
@@ -58,7 +59,7 @@ impl DecisionContext<'_> {
             claim_number: 0,
             attempt: 0,
             move_number: 0,
-            actions: 0,
+            action_count: 0,
             fault: None,
             created_at: self.at,
             updated_at: self.at,
@@ -77,7 +78,7 @@ impl DecisionContext<'_> {
         row.created_at = create.spec.created_at;
         let mut work = UnitOfWork::new(self, create.instance, row);
         work.spec = Some(create.spec.clone());
-        let job = work.begin("create", JobKind::Build, Stage::Reserved);
+        let job = work.begin_job("create", JobKind::Build, Stage::Reserved);
         job.target = Some(Target {
             candidate: create.selection.clone(),
             number: 0,
@@ -89,9 +90,10 @@ impl DecisionContext<'_> {
     }
 
     fn delete(self, instance: InstanceId, claim_number: u64, changes: &mut Vec<Change>) -> Reply {
-        // If the instance is unknown, the delete overtook the create; control still holds the
-        // claim. So it may if the instance was deleted before: control was put back from a backup
-        // and has forgotten that, or this is a late copy, and then the last release changes nothing.
+        // An instance that is not known is deleted like others, because control may still hold its
+        // claim: the delete may have overtaken the create, or control was restored from a backup that
+        // is older than an earlier deletion. If this is a late copy of the message, the release of the
+        // claim changes nothing.
         let work = UnitOfWork::load(self, instance);
         let mut work = work
             .unwrap_or_else(|| UnitOfWork::new(self, instance, self.new_row(VmState::Building)));
@@ -115,12 +117,13 @@ impl DecisionContext<'_> {
                 _ => refused("the move is over"),
             };
         }
-        // Recorded also when it is refused, so that a copy of the message cannot reserve it later.
+        // Recorded even if the move is refused, so that a late copy of the message cannot reserve the
+        // instance.
         work.row.move_number = move_number;
-        let reply = match self.reason_against(&work, kind) {
-            Some(reason_against) => refused(reason_against),
+        let reply = match self.reason_to_refuse(&work, kind) {
+            Some(reason) => refused(reason),
             None => {
-                let job = work.begin(action_name(kind), JobKind::Move(kind), Stage::Reserved);
+                let job = work.begin_job(action_name(kind), JobKind::Move(kind), Stage::Reserved);
                 job.migration = Some(migration);
                 Reply::Accepted
             }
@@ -129,7 +132,7 @@ impl DecisionContext<'_> {
         reply
     }
 
-    fn reason_against(self, work: &UnitOfWork<'_>, kind: MoveKind) -> Option<&'static str> {
+    fn reason_to_refuse(self, work: &UnitOfWork<'_>, kind: MoveKind) -> Option<&'static str> {
         if work.job.is_some() {
             return Some("the instance is busy");
         }
@@ -146,7 +149,7 @@ impl DecisionContext<'_> {
         }
     }
 
-    /// Loads an instance, if this move is its job.
+    /// Loads an instance whose job is this move.
     fn load_in_move(&self, instance: InstanceId, migration: MigrationId) -> Option<UnitOfWork<'_>> {
         let is_of = |job: &Job| job.migration == Some(migration);
         UnitOfWork::load(*self, instance).filter(|work| work.job.as_ref().is_some_and(is_of))

@@ -51,12 +51,12 @@ impl UnitOfWork<'_> {
             target.number = attempt;
             new_guest = Some(target.guest());
         }
-        let host = job.host_of(step).map(|guest| guest.host);
+        let host = job.guest_of(step).map(|guest| guest.host);
         if let Some(guest) = new_guest {
             self.add_guest(guest);
         }
         if host.is_none_or(|host| self.context.state.is_down(host)) {
-            self.step_failed("The host is down.", true);
+            self.host_failed("The host is down.");
         }
     }
 
@@ -80,11 +80,12 @@ impl UnitOfWork<'_> {
                 self.apply_job_spec();
                 self.row.vm_state = VmState::Active;
                 self.row.fault = None;
-                self.finish();
+                self.finish_job();
             }
         }
     }
 
+    /// Continues after the guest has started on the target.
     fn arrived(&mut self, kind: JobKind, origin: Option<GuestRef>, target: Option<Target>) {
         if let Some(target) = target {
             self.row.guest = Some(target.guest());
@@ -93,7 +94,7 @@ impl UnitOfWork<'_> {
         match kind {
             JobKind::Build | JobKind::Shelve | JobKind::Rebuild | JobKind::Delete => {
                 self.row.vm_state = VmState::Active;
-                self.finish();
+                self.finish_job();
             }
             JobKind::Move(MoveKind::ColdMigrate | MoveKind::Resize) => {
                 self.row.vm_state = VmState::Resized;
@@ -113,6 +114,7 @@ impl UnitOfWork<'_> {
         }
     }
 
+    /// Makes the new specification of the job, if it has one, that of the instance.
     fn apply_job_spec(&mut self) {
         if let Some(job) = &mut self.job
             && let Some(spec) = job.spec.take()
@@ -121,7 +123,13 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// Handles the failure of the requested step, or an agent that cannot be reached.
+    /// Handles a host that cannot carry out the requested step. Another host may succeed.
+    pub(super) fn host_failed(&mut self, message: &str) {
+        let may_retry = true;
+        self.step_failed(message, may_retry);
+    }
+
+    /// Handles the failure of the requested step. `may_retry` tells whether another host may succeed.
     pub(super) fn step_failed(&mut self, message: &str, may_retry: bool) {
         let Some(job) = &self.job else { return };
         let Stage::Step(step) = job.stage else { return };
@@ -153,7 +161,7 @@ impl UnitOfWork<'_> {
             Step::Offload | Step::Rebuild => {
                 self.set_fault(message);
                 self.row.vm_state = VmState::Error;
-                self.finish();
+                self.finish_job();
             }
         }
     }
@@ -170,6 +178,7 @@ impl UnitOfWork<'_> {
         }
     }
 
+    /// Records that the state before the job cannot be restored.
     fn set_broken(&mut self, message: &str) {
         self.set_fault(message);
         if let Some(job) = &mut self.job {
@@ -188,7 +197,7 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// Marks a guest for destruction, and continues with `next` when it is gone.
+    /// Marks a guest for destruction, if there is one, and continues with `next` when it is gone.
     pub(super) fn destroy_then(&mut self, guest: Option<GuestRef>, next: Continuation) {
         guest
             .into_iter()
@@ -228,15 +237,15 @@ impl UnitOfWork<'_> {
         self.set_stage(Stage::AwaitClaim(next));
     }
 
-    /// Handles the answer to the current claim request; false if none is under way.
-    pub(super) fn handle_claim_response(&mut self, answer: ClaimResponse) -> bool {
+    /// Handles the response to the present claim request. Returns false if none is under way.
+    pub(super) fn handle_claim_response(&mut self, response: ClaimResponse) -> bool {
         let Some(job) = &self.job else { return false };
         let (kind, stage) = (job.kind, job.stage);
         if !matches!(stage, Stage::Swap | Stage::AwaitClaim(_)) {
             return false;
         }
-        match (stage, answer) {
-            // Control has advanced the number by itself, so the claim request is repeated with a
+        match (stage, response) {
+            // Control has advanced the number itself meanwhile, so the claim request is repeated with a
             // later one.
             (_, ClaimResponse::Stale) => {
                 self.row.claim_number = self.row.claim_number.saturating_add(1);
@@ -247,7 +256,7 @@ impl UnitOfWork<'_> {
                 self.forget();
             }
             // Control has no record of the instance any more, so it is deleted here.
-            (_, ClaimResponse::Gone) => self.delete(0),
+            (_, ClaimResponse::Gone) => self.delete(self.row.claim_number),
             (Stage::Swap, ClaimResponse::Swapped { index }) => self.swapped(index),
             (Stage::Swap, ClaimResponse::NothingFits | ClaimResponse::Done) => {
                 self.fail_job("The build failed, and no alternate has room any more.");
@@ -260,6 +269,7 @@ impl UnitOfWork<'_> {
         true
     }
 
+    /// Tries the alternate at this index, which is claimed now.
     fn swapped(&mut self, index: u32) {
         let Some(job) = &mut self.job else { return };
         let chosen = usize::try_from(index).unwrap_or(usize::MAX);
@@ -288,7 +298,7 @@ impl UnitOfWork<'_> {
                 self.row.guest = None;
             }
         }
-        self.finish();
+        self.finish_job();
     }
 
     fn settled(&mut self, keep: MoveSide) {
@@ -303,10 +313,10 @@ impl UnitOfWork<'_> {
             MoveSide::Source if job.is_broken => *vm_state = VmState::Error,
             MoveSide::Source => *vm_state = job.state_before,
         }
-        self.finish();
+        self.finish_job();
     }
 
-    /// Deletes the instance, interrupting any job.
+    /// Deletes the instance, interrupting any job. `claim_number` is the last one that control knows.
     pub(super) fn delete(&mut self, claim_number: u64) {
         self.row.claim_number = self.row.claim_number.max(claim_number);
         if self.job_kind() == Some(JobKind::Delete) {
@@ -322,7 +332,7 @@ impl UnitOfWork<'_> {
             .collect();
         guests.sort_unstable();
         guests.dedup();
-        self.begin(
+        self.begin_job(
             "delete",
             JobKind::Delete,
             Stage::AwaitDestroyed(Continuation::Release),

@@ -19,6 +19,7 @@ pub(super) struct UnitOfWork<'a> {
     action: Option<Action>,
     /// Changes of guests and of closed actions, which precede those of the other rows.
     early_changes: Vec<Change>,
+    /// The guests that this decision has marked for destruction.
     doomed: Vec<GuestRef>,
     is_forgotten: bool,
 }
@@ -49,9 +50,9 @@ impl<'a> UnitOfWork<'a> {
 
     /// Begins a job that starts from the guest that the instance has now, and an action of this
     /// name in its history.
-    pub(super) fn begin(&mut self, name: &str, kind: JobKind, stage: Stage) -> &mut Job {
+    pub(super) fn begin_job(&mut self, name: &str, kind: JobKind, stage: Stage) -> &mut Job {
         self.close_action();
-        self.row.actions = self.row.actions.saturating_add(1);
+        self.row.action_count = self.row.action_count.saturating_add(1);
         self.action = Some(Action {
             name: name.to_owned(),
             started_at: self.context.at,
@@ -79,7 +80,7 @@ impl<'a> UnitOfWork<'a> {
     /// Records an action that was refused before anything was done. The instance is unchanged.
     pub(super) fn record_refusal(&mut self, name: &str, fault: &Fault) {
         self.close_action();
-        self.row.actions = self.row.actions.saturating_add(1);
+        self.row.action_count = self.row.action_count.saturating_add(1);
         self.action = Some(Action {
             name: name.to_owned(),
             started_at: self.context.at,
@@ -92,7 +93,7 @@ impl<'a> UnitOfWork<'a> {
     /// The latest action, loaded on demand.
     fn action(&mut self) -> Option<&mut Action> {
         if self.action.is_none() {
-            let key = (self.id, self.row.actions);
+            let key = (self.id, self.row.action_count);
             self.action = self.context.state.actions.get(&key).cloned();
         }
         self.action.as_mut()
@@ -106,7 +107,7 @@ impl<'a> UnitOfWork<'a> {
         {
             action.finished_at = Some(at);
             let closed = action.clone();
-            let key = (self.id, self.row.actions);
+            let key = (self.id, self.row.action_count);
             self.early_changes
                 .push(Change::Action(key, Some(Box::new(closed))));
         }
@@ -114,7 +115,7 @@ impl<'a> UnitOfWork<'a> {
 
     pub(super) fn record_attempt(&mut self, step: Step, failure: Option<&str>) {
         let Some(job) = &self.job else { return };
-        let Some(guest) = job.host_of(step) else {
+        let Some(guest) = job.guest_of(step) else {
             return;
         };
         let attempt = Attempt {
@@ -129,8 +130,8 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Ends the job and its action. Secrets for a build are not needed any more.
-    pub(super) fn finish(&mut self) {
+    /// Ends the job and its action, and removes the secrets for its build.
+    pub(super) fn finish_job(&mut self) {
         let at = self.context.at;
         if let Some(spec) = &mut self.spec {
             spec.forget_build_secrets();
@@ -145,7 +146,8 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Replaces a specification wherever the instance has it.
+    /// Replaces a specification by one with other sealed secrets: as that of the instance and of its
+    /// job.
     pub(super) fn reseal(&mut self, from: &Spec, to: &Spec) {
         let of_job = self.job.as_mut().and_then(|job| job.spec.as_mut());
         for spec in self.spec.as_mut().into_iter().chain(of_job) {
@@ -171,7 +173,7 @@ impl<'a> UnitOfWork<'a> {
         self.doomed.push(guest);
     }
 
-    /// Whether a guest, or its host, is gone.
+    /// Whether a guest is destroyed, or counts as such because its host is down.
     pub(super) fn is_destroyed(&self, guest: GuestRef) -> bool {
         let state: &State = self.context.state;
         let key = (guest.host, self.id, guest.number);
@@ -184,7 +186,7 @@ impl<'a> UnitOfWork<'a> {
         self.is_forgotten = true;
     }
 
-    /// Adds the facts for all rows that differ.
+    /// Adds facts for all rows that differ from those of the state.
     pub(super) fn store(mut self, changes: &mut Vec<Change>) {
         let (state, id): (&State, _) = (self.context.state, self.id);
         changes.append(&mut self.early_changes);
@@ -193,7 +195,7 @@ impl<'a> UnitOfWork<'a> {
             return;
         }
         if let Some(action) = self.action.take() {
-            let key = (id, self.row.actions);
+            let key = (id, self.row.action_count);
             if state.actions.get(&key) != Some(&action) {
                 changes.push(Change::Action(key, Some(Box::new(action))));
             }

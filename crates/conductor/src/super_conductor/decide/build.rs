@@ -21,7 +21,7 @@ impl<'a> DecisionContext<'a> {
         reservation: Uuid,
         builds: &[NewBuild],
     ) -> Result<Outcome, Refusal> {
-        self.builds_within_quota(builds)?;
+        self.check_quota_of_builds(builds)?;
         let mut groups: Vec<(Uuid, ServerGroup)> = Vec::new();
         let mut seen = BTreeSet::new();
         for NewBuild { instance, spec } in builds {
@@ -52,7 +52,7 @@ impl<'a> DecisionContext<'a> {
             self.set_mapping(*instance, mapping);
         }
         for (group, row) in groups {
-            self.members_within_quota(&group, &row)?;
+            self.check_quota_of_members(&group, &row)?;
             self.record(Change::Group(group, Some(Box::new(row))));
         }
         Ok(Outcome::Done)
@@ -84,7 +84,8 @@ impl<'a> DecisionContext<'a> {
         least: usize,
     ) -> Result<Outcome, Refusal> {
         let mut intents = Vec::with_capacity(ranked_candidates.len());
-        let mut usable = Vec::with_capacity(ranked_candidates.len());
+        // For each instance, the indexes of the candidates that its intent names.
+        let mut usable_indexes = Vec::with_capacity(ranked_candidates.len());
         for ranked in ranked_candidates {
             self.waiting_build(ranked.instance)?;
             let spec = self.state.specs.get(&ranked.instance);
@@ -103,13 +104,14 @@ impl<'a> DecisionContext<'a> {
                 &candidates,
                 Vec::new(),
             ));
-            usable.push(indexes);
+            usable_indexes.push(indexes);
         }
         let changes = &mut self.changes.placement;
         let chosen = claims::claim_many(self.placement, intents, least, self.at, changes)?;
         let mut placed = Vec::with_capacity(ranked_candidates.len());
-        for ((ranked, indexes), index) in ranked_candidates.iter().zip(&usable).zip(chosen) {
-            let index = index.and_then(|index| indexes.get(index as usize).copied());
+        let usable = ranked_candidates.iter().zip(&usable_indexes);
+        for ((ranked, indexes), chosen) in usable.zip(chosen) {
+            let index = chosen.and_then(|usable| indexes.get(usable as usize).copied());
             if let Some(index) = index {
                 self.record_placement(ranked, index)?;
             }
@@ -118,6 +120,7 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Placed(placed))
     }
 
+    /// Whether the cell of a candidate accepts instances.
     fn accepts_instances(&self, ranked: &RankedCandidates, index: usize) -> bool {
         let host = ranked.candidates.get(index).map(|candidate| candidate.host);
         let cell = host.and_then(|host| self.cell_of(host));
@@ -125,6 +128,7 @@ impl<'a> DecisionContext<'a> {
         cell.is_some_and(crate::super_conductor::Cell::accepts_instances)
     }
 
+    /// Records that the candidate at this index is claimed for a waiting build request.
     fn record_placement(&mut self, ranked: &RankedCandidates, index: usize) -> Result<(), Refusal> {
         let selection = ranked.candidates[index].clone();
         let cell = self.cell_of(selection.host);
@@ -155,7 +159,8 @@ impl<'a> DecisionContext<'a> {
         }
     }
 
-    /// Instances that do not wait any more are skipped: they were deleted or placed.
+    /// Moves instances without a host to cell0. Those that do not wait for a host any more are
+    /// skipped: they were deleted or placed.
     pub(super) fn bury(
         &mut self,
         instances: &[InstanceId],
@@ -178,14 +183,18 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Done)
     }
 
+    /// Ends the build request of an instance that its cell has accepted. A late reply, after which
+    /// the build request is gone or waits for a host, changes nothing.
     pub(super) fn create_accepted(&mut self, instance: InstanceId) -> Outcome {
-        if self.state.builds.contains_key(&instance) && self.waiting_build(instance).is_err() {
+        let build = self.state.builds.get(&instance);
+        if build.is_some_and(|build| build.stage != BuildStage::Waiting) {
             self.record(Change::Build(instance, None));
             self.forget_build_secrets(instance);
         }
         Outcome::Done
     }
 
+    /// Deletes an instance at once if no cell has it; otherwise its cell has to delete it.
     pub(super) fn delete(&mut self, instance: InstanceId) -> Result<Outcome, Refusal> {
         let mapping = self.mapping(instance)?;
         match mapping.cell {
@@ -212,6 +221,7 @@ impl<'a> DecisionContext<'a> {
         Ok(Outcome::Done)
     }
 
+    /// Records in a migration that its move ended because the instance was deleted.
     fn fail_migration_of_deleted(&mut self, migration: crate::ids::MigrationId) {
         if let Some(row) = self.state.migrations.get(&migration) {
             let row = Migration {

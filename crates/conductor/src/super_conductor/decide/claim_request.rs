@@ -9,8 +9,8 @@ use crate::spec::Candidate;
 use crate::super_conductor::rows::{Mapping, Migration, MigrationStatus, Move, MoveStage};
 use crate::super_conductor::state::Change;
 
-/// The maximum lead of a cell's number. A cell may be a few claim requests ahead of what control
-/// knows, never this many.
+/// By how much the number of a claim request may be greater than the last number that control knows.
+/// A cell may be a few claim requests ahead, never this many.
 const AHEAD_MAX: u64 = 1 << 20;
 
 impl<'a> DecisionContext<'a> {
@@ -18,24 +18,25 @@ impl<'a> DecisionContext<'a> {
         let Some(mapping) = self.state.mappings.get(&request.instance) else {
             return ClaimResponse::Gone;
         };
+        // A repeated request gets its response again. If there is none, control has advanced the
+        // number itself.
         if request.number == mapping.claim_number {
             return mapping.claim_response.unwrap_or(ClaimResponse::Stale);
         }
-        // A larger lead cannot come from real claim requests; accepting it would exhaust the
-        // numbers.
+        // No sequence of claim requests gets so far ahead; accepting it would exhaust the numbers.
         if request.number < mapping.claim_number
             || request.number - mapping.claim_number > AHEAD_MAX
         {
             return ClaimResponse::Stale;
         }
-        let answer = match &request.change {
-            ClaimChange::Release { last: true } if mapping.is_deleting => {
+        let response = match &request.change {
+            ClaimChange::Release { is_deleted: true } if mapping.is_deleting => {
                 self.forget(request.instance);
                 return ClaimResponse::Done;
             }
-            // Only control decides that an instance is deleted. If it has not, the instance keeps
-            // its records.
-            ClaimChange::Release { last: _ } => {
+            // Only control decides that an instance is deleted. If it has not, it keeps the records of
+            // the instance.
+            ClaimChange::Release { is_deleted: _ } => {
                 let changes = &mut self.changes.placement;
                 claims::release(self.placement, request.instance.consumer(), changes);
                 ClaimResponse::Done
@@ -49,11 +50,11 @@ impl<'a> DecisionContext<'a> {
         };
         let mapping = Mapping {
             claim_number: request.number,
-            claim_response: Some(answer),
+            claim_response: Some(response),
             ..mapping.clone()
         };
         self.set_mapping(request.instance, mapping);
-        answer
+        response
     }
 
     fn swap(
@@ -80,7 +81,7 @@ impl<'a> DecisionContext<'a> {
             changes,
         ) {
             Ok(index) => {
-                let host = candidates.get(index as usize).map(|one| one.host);
+                let host = candidates.get(index as usize).map(|target| target.host);
                 let row = under_way.and_then(|(id, _)| Some((id, self.state.migrations.get(&id)?)));
                 if let Some((migration, row)) = row {
                     let row = Migration {
@@ -96,6 +97,7 @@ impl<'a> DecisionContext<'a> {
         }
     }
 
+    /// The move that the cell of an instance is carrying out or has to carry out.
     fn move_of(&self, mapping: &Mapping) -> Option<(MigrationId, &'a Move)> {
         let latest = *mapping.migrations.last()?;
         let under_way = self.state.moves.get(&latest)?;
@@ -106,7 +108,7 @@ impl<'a> DecisionContext<'a> {
         is_placed.then_some((latest, under_way))
     }
 
-    /// Ends a move: allocations, record and spec in one step.
+    /// Ends a move with the instance on one of its sides: allocations, migration and spec in one step.
     pub(super) fn settle(
         &mut self,
         instance: InstanceId,

@@ -83,6 +83,7 @@ impl<'a> DecisionContext<'a> {
         Outcome::Done
     }
 
+    /// Records that a move has reached a stage.
     fn advance(&mut self, migration: MigrationId, row: &Move, stage: MoveStage) {
         let row = Move {
             stage,
@@ -91,6 +92,7 @@ impl<'a> DecisionContext<'a> {
         self.record(Change::Move(migration, Some(Box::new(row))));
     }
 
+    /// Ends a move that its cell refuses to reserve or to carry out.
     pub(super) fn move_refused(&mut self, migration: MigrationId, fault: &Fault) -> Outcome {
         let Some(row) = self.state.moves.get(&migration) else {
             return Outcome::Done;
@@ -99,6 +101,8 @@ impl<'a> DecisionContext<'a> {
             MoveStage::Requested => {
                 self.end_move(migration, MigrationStatus::Error, Some(fault));
             }
+            // The cell will not carry out the move. The instance gets its former allocations back, under
+            // a new claim number, so that late claim requests of the cell have no effect.
             MoveStage::Placed { .. } => {
                 let mapping = self.state.mappings.get(&row.instance);
                 if let Some(mapping) = mapping {
@@ -131,7 +135,7 @@ impl<'a> DecisionContext<'a> {
     }
 
     /// Claims the target for the instance and moves the former allocations to the migration, in
-    /// one step.
+    /// one step. The outcome has the index of the chosen candidate in `candidates`.
     pub(super) fn place_move(
         &mut self,
         migration: MigrationId,
@@ -173,7 +177,7 @@ impl<'a> DecisionContext<'a> {
                 ));
             }
         };
-        let target = usable.get(chosen).map(|one| one.host);
+        let target = usable.get(chosen).map(|candidate| candidate.host);
         let mapping = Mapping {
             claim_number: mapping.claim_number.saturating_add(1),
             claim_response: None,

@@ -18,32 +18,32 @@ use crate::super_conductor::rows::{Move, ServerGroup};
 use crate::super_conductor::state::Change;
 
 impl DecisionContext<'_> {
-    /// Whether build requests are within the quotas of their projects, all of them together.
-    pub(super) fn builds_within_quota(&self, builds: &[NewBuild]) -> Result<(), Refusal> {
+    /// Refuses build requests that together would exceed the quota of a project.
+    pub(super) fn check_quota_of_builds(&self, builds: &[NewBuild]) -> Result<(), Refusal> {
         if self.state.quotas().is_empty() {
             return Ok(());
         }
         let mut projects: BTreeMap<&str, ProjectUsage> = BTreeMap::new();
         for NewBuild { spec, .. } in builds {
-            let more = projects.entry(&spec.project).or_default();
-            more.add_instance(&spec.usage);
+            let added = projects.entry(&spec.project).or_default();
+            added.add_instance(&spec.usage);
         }
         let mut projects = projects.into_iter();
-        projects.try_for_each(|(project, more)| self.within_quota(project, &more))
+        projects.try_for_each(|(project, added)| self.check_quota(project, &added))
     }
 
-    /// Whether a project may hold so much more.
-    fn within_quota(&self, project: &str, more: &ProjectUsage) -> Result<(), Refusal> {
+    /// Refuses an addition to what a project holds that would exceed its quotas.
+    fn check_quota(&self, project: &str, added: &ProjectUsage) -> Result<(), Refusal> {
         let held = self.state.listing().usage(project);
-        let over = more.resources().filter_map(|(resource, requested)| {
+        let exceeded = added.resources().filter_map(|(resource, requested)| {
             let used = held.map_or(0, |held| held.amount(&resource));
-            self.exceeded(project, resource, requested, used)
+            self.exceeded_limit(project, resource, requested, used)
         });
-        refuse_if_any(over.collect())
+        refuse_if_any(exceeded.collect())
     }
 
-    /// The limit that a project would exceed with so much more of a resource.
-    fn exceeded(
+    /// The limit of a resource that a project would exceed if it held `requested` more of it.
+    fn exceeded_limit(
         &self,
         project: &str,
         resource: Resource,
@@ -52,7 +52,8 @@ impl DecisionContext<'_> {
     ) -> Option<ExceededLimit> {
         let limit = self.state.quota_limit(Some(project), &resource);
         let is_within = match u64::try_from(limit) {
-            Ok(most) => requested == 0 || used.saturating_add(requested) <= most,
+            Ok(limit) => requested == 0 || used.saturating_add(requested) <= limit,
+            // A negative limit is `UNLIMITED`.
             Err(_) => true,
         };
         (!is_within).then_some(ExceededLimit {
@@ -63,8 +64,8 @@ impl DecisionContext<'_> {
         })
     }
 
-    /// Whether a server group with new members is within the quota of members.
-    pub(super) fn members_within_quota(
+    /// Refuses new members of a server group that would exceed the quota of members.
+    pub(super) fn check_quota_of_members(
         &self,
         group: &Uuid,
         row: &ServerGroup,
@@ -76,32 +77,32 @@ impl DecisionContext<'_> {
         let before = before.map_or(0, |row| row.members.len());
         let requested = row.members.len().saturating_sub(before) as u64;
         let resource = Resource::ServerGroupMembers;
-        let over = self.exceeded(&row.project, resource, requested, before as u64);
-        refuse_if_any(over.into_iter().collect())
+        let exceeded = self.exceeded_limit(&row.project, resource, requested, before as u64);
+        refuse_if_any(exceeded.into_iter().collect())
     }
 
-    /// Whether a project may have another server group.
-    pub(super) fn group_within_quota(&self, project: &str) -> Result<(), Refusal> {
+    /// Refuses another server group that would exceed the quota of its project.
+    pub(super) fn check_group_quota(&self, project: &str) -> Result<(), Refusal> {
         if self.state.quotas().is_empty() {
             return Ok(());
         }
-        let used = self.state.listing().groups(project) as u64;
-        let over = self.exceeded(project, Resource::ServerGroups, 1, used);
-        refuse_if_any(over.into_iter().collect())
+        let used = self.state.listing().group_count(project) as u64;
+        let exceeded = self.exceeded_limit(project, Resource::ServerGroups, 1, used);
+        refuse_if_any(exceeded.into_iter().collect())
     }
 
-    /// Whether a user may have another key pair.
-    pub(super) fn keypair_within_quota(&self, project: &str, user: &str) -> Result<(), Refusal> {
+    /// Refuses another key pair of a user that would exceed the quota of the project.
+    pub(super) fn check_keypair_quota(&self, project: &str, user: &str) -> Result<(), Refusal> {
         if self.state.quotas().is_empty() {
             return Ok(());
         }
         let used = self.state.keypairs_of(user).count() as u64;
-        let over = self.exceeded(project, Resource::KeyPairs, 1, used);
-        refuse_if_any(over.into_iter().collect())
+        let exceeded = self.exceeded_limit(project, Resource::KeyPairs, 1, used);
+        refuse_if_any(exceeded.into_iter().collect())
     }
 
-    /// The specification of a move with what it counts for, and by how much the instance counts for
-    /// more while both flavors are held; refused if that exceeds a quota.
+    /// The new specification of a move with its usage, and the usage that the instance has in
+    /// addition while it holds both flavors; refused if that exceeds a quota.
     pub(super) fn spec_and_added_usage(
         &self,
         instance: InstanceId,
@@ -119,14 +120,14 @@ impl DecisionContext<'_> {
         }
         let added = spec.usage.excess_over(&present.usage);
         if added.is_known() && !self.state.quotas().is_empty() {
-            let mut more = ProjectUsage::default();
-            more.add(&added);
-            self.within_quota(&present.project, &more)?;
+            let mut added_to_project = ProjectUsage::default();
+            added_to_project.add(&added);
+            self.check_quota(&present.project, &added_to_project)?;
         }
         Ok((Some(spec), added))
     }
 
-    /// A specification that replaces that of an instance, and counts for as much.
+    /// A specification that replaces that of an instance, with the usage of the replaced one.
     pub(super) fn with_usage_kept(&self, instance: InstanceId, spec: &Spec) -> Spec {
         let mut spec = spec.clone();
         if let Some(present) = self.state.specs().get(&instance) {
@@ -191,8 +192,11 @@ impl DecisionContext<'_> {
         }
     }
 
-    /// Counts what was not counted when it was created. Nothing is refused: it is held already.
+    /// Records usage that was not recorded when an instance or move was created. No limit is checked,
+    /// because the resources are held already.
     fn count_usage(&mut self, instances: &[(InstanceId, Usage)], moves: &[(MigrationId, Usage)]) {
+        // Moves whose additional usage changes, with the usage of their new specifications if it is
+        // given.
         let mut affected: BTreeMap<MigrationId, Option<&Usage>> = BTreeMap::new();
         let mut counted: BTreeMap<InstanceId, &Usage> = BTreeMap::new();
         for (instance, usage) in instances {
@@ -214,12 +218,13 @@ impl DecisionContext<'_> {
         }
         affected.extend(moves.iter().map(|(id, usage)| (*id, Some(usage))));
         for (migration, usage) in affected {
-            self.count_move(migration, usage, &counted);
+            self.count_usage_of_move(migration, usage, &counted);
         }
     }
 
-    /// Counts by how much the instance of a move counts for more.
-    fn count_move(
+    /// Records the additional usage of a move that is under way. `counted` has the usage of
+    /// instances that the same command records.
+    fn count_usage_of_move(
         &mut self,
         migration: MigrationId,
         usage: Option<&Usage>,
@@ -249,9 +254,9 @@ impl DecisionContext<'_> {
     }
 }
 
-fn refuse_if_any(over: Vec<ExceededLimit>) -> Result<(), Refusal> {
-    if over.is_empty() {
+fn refuse_if_any(exceeded: Vec<ExceededLimit>) -> Result<(), Refusal> {
+    if exceeded.is_empty() {
         return Ok(());
     }
-    Err(Refusal::OverQuota(OverQuota(over)))
+    Err(Refusal::OverQuota(OverQuota(exceeded)))
 }

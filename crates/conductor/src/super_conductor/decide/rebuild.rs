@@ -14,8 +14,8 @@ impl DecisionContext<'_> {
         instance: InstanceId,
         event: &RebuildEvent,
     ) -> Result<Outcome, Refusal> {
-        let known = self.state.rebuilds.get(&instance);
-        let known = |digest: u64| known.filter(|row| row.spec.digest() == digest);
+        let latest = self.state.rebuilds.get(&instance);
+        let latest_with = |digest: u64| latest.filter(|row| row.spec.digest() == digest);
         match event {
             RebuildEvent::Begun {
                 spec,
@@ -35,12 +35,12 @@ impl DecisionContext<'_> {
                 self.record(Change::Rebuild(instance, Some(Box::new(row))));
             }
             RebuildEvent::Refused { digest } => {
-                if known(*digest).is_some() {
+                if latest_with(*digest).is_some() {
                     self.record(Change::Rebuild(instance, None));
                 }
             }
             RebuildEvent::Done { digest } => {
-                if let Some(row) = known(*digest) {
+                if let Some(row) = latest_with(*digest) {
                     let spec = self.with_usage_kept(instance, &row.spec);
                     self.record(Change::Spec(instance, Some(Box::new(spec))));
                     self.record(Change::Rebuild(instance, None));

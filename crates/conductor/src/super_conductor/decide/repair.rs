@@ -35,15 +35,16 @@ impl DecisionContext<'_> {
         }
         let spec = self.state.specs.get(&instance);
         let spec = spec.ok_or_else(|| not_found("instance", &instance))?;
-        let of_host = candidates.iter().filter(|one| one.host == host).cloned();
-        let of_host: Vec<Candidate> = of_host.collect();
-        let (of, at) = ((instance, spec), self.at);
+        let on_host = candidates.iter().filter(|candidate| candidate.host == host);
+        let on_host: Vec<Candidate> = on_host.cloned().collect();
+        let (consumer, at) = ((instance, spec), self.at);
         let changes = &mut self.changes.placement;
-        claims::claim_first(self.placement, of, &of_host, None, at, changes).map_err(|first| {
+        let claimed = claims::claim_first(self.placement, consumer, &on_host, None, at, changes);
+        claimed.map_err(|first_refusal| {
             Refusal::Placement(placement::Refusal::NothingFits {
                 fitting: 0,
                 required: 1,
-                first: first.map(Box::new),
+                first: first_refusal.map(Box::new),
             })
         })?;
         // Invalidates earlier claim requests of the cell.

@@ -1,4 +1,4 @@
-//! Sealed secrets: forgotten when a build is over, and replaced when they were sealed with another key.
+//! Sealed secrets: removed when a build is over, and replaced when they were sealed with another key.
 
 use super::{DecisionContext, Outcome};
 use crate::ids::InstanceId;
@@ -17,7 +17,8 @@ impl DecisionContext<'_> {
         }
     }
 
-    /// Replaces a specification wherever the instance has it.
+    /// Replaces a specification by one with other sealed secrets: as that of the instance, of its
+    /// rebuild and of its moves.
     pub(super) fn reseal(&mut self, instance: InstanceId, from: &Spec, to: &Spec) -> Outcome {
         if self.state.specs.get(&instance) == Some(from) {
             self.record(Change::Spec(instance, Some(Box::new(to.clone()))));

@@ -1,4 +1,5 @@
-//! Flavors, key pairs, server groups, aggregates, services.
+//! Flavors, key pairs, server groups, aggregates, services; and the specifications and labels of
+//! instances.
 
 use placewright_placement as placement;
 use uuid::Uuid;
@@ -102,7 +103,7 @@ impl DecisionContext<'_> {
     ) -> Result<Outcome, Refusal> {
         let known = self.state.groups.get(&group);
         if let Some(row) = row {
-            self.group_within_quota(&row.project)?;
+            self.check_group_quota(&row.project)?;
         }
         let command = match (row, known) {
             (None, None) => return Err(not_found("server group", &group)),
@@ -149,17 +150,17 @@ impl DecisionContext<'_> {
         }
         let before = known.map_or(&[][..], |known| known.hosts.as_slice());
         let after = row.as_ref().map_or(&[][..], |row| row.hosts.as_slice());
-        for host in before.iter().filter(|host| !after.contains(host)) {
-            self.set_aggregate_member(*host, aggregate, false)?;
-        }
-        for host in after.iter().filter(|host| !before.contains(host)) {
-            self.set_aggregate_member(*host, aggregate, true)?;
+        let removed = before.iter().filter(|host| !after.contains(host));
+        let added = after.iter().filter(|host| !before.contains(host));
+        let removed = removed.map(|host| (*host, false));
+        for (host, is_member) in removed.chain(added.map(|host| (*host, true))) {
+            self.set_aggregate_member(host, aggregate, is_member)?;
         }
         self.record(Change::Aggregate(aggregate, row.map(Box::new)));
         Ok(Outcome::Done)
     }
 
-    /// Adds a host's provider to an aggregate of placement, or removes it.
+    /// Adds the provider of a host to an aggregate of placement, or removes it from the aggregate.
     fn set_aggregate_member(
         &mut self,
         host: HostId,
