@@ -74,7 +74,7 @@ impl AuditSearch<'_> {
         let shared = &self.control.shared;
         shared
             .engine
-            .read_now(|machine| compute(&machine.0, &shared.views.read()))
+            .read_now(|machine| compute(&machine.state, &shared.views.read()))
     }
 
     fn add(&mut self, finding: Finding) {

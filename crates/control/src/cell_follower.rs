@@ -258,8 +258,8 @@ impl CellFollower {
             _ => None,
         });
         let done: Vec<(InstanceId, u64)> = self.control().engine().read_now(|machine| {
-            let rebuilds = machine.0.conductor.rebuilds();
-            let mappings = machine.0.conductor.mappings();
+            let rebuilds = machine.state.conductor.rebuilds();
+            let mappings = machine.state.conductor.mappings();
             let is_own = |mapping: &Mapping| mapping.cell == Some(self.cell);
             let own = views.filter(|(instance, _)| mappings.get(instance).is_some_and(is_own));
             let done = own.filter_map(|(instance, view)| {

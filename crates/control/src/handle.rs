@@ -147,7 +147,7 @@ impl ControlHandle {
             let views = &shared.views;
             let read = shared
                 .engine
-                .read(move |machine: &ControlMachine| compute(&machine.0, &views.read()));
+                .read(move |machine: &ControlMachine| compute(&machine.state, &views.read()));
             read.await
         }
     }
@@ -159,7 +159,7 @@ impl ControlHandle {
         compute: impl FnOnce(&ControlState, &Views) -> T,
     ) -> T {
         let Shared { engine, views, .. } = &*self.shared;
-        engine.read_part(reading, |machine| compute(&machine.0, &views.read()))
+        engine.read_part(reading, |machine| compute(&machine.state, &views.read()))
     }
 
     /// Waits until all that the parts of a reading saw is durable; see [`Engine::wait_durable`].

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::handle::ControlHandle;
-use crate::plan::{Attempt, PlanContext, Planner, PlanningWork};
+use crate::plan::{OngoingPlacement, PlanContext, Planner, PlanningWork};
 
 mod submit;
 
@@ -222,11 +222,11 @@ impl Shared {
         }
     }
 
-    fn requeue(&self, attempt: Box<Attempt>) {
+    fn requeue(&self, ongoing: Box<OngoingPlacement>) {
         self.queue
             .lock()
             .work
-            .push_back(PlanningWork::Attempt(attempt));
+            .push_back(PlanningWork::Ongoing(ongoing));
         self.wake.notify_one();
     }
 }

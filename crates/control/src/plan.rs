@@ -33,13 +33,13 @@ pub(crate) enum PlanningWork {
     Builds(Vec<InstanceId>),
     /// A move that waits for a target host.
     Move(MigrationId),
-    /// An attempt that earlier time slices or rounds began.
-    Attempt(Box<Attempt>),
+    /// A placement that earlier time slices or rounds began.
+    Ongoing(Box<OngoingPlacement>),
 }
 
 /// The placement of instances, or of a move, while it is under way.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct OngoingPlacement {
     pub(crate) placing: Placing,
     /// The move that needs the host; none for builds.
     pub(crate) migration: Option<MigrationId>,
@@ -49,7 +49,7 @@ pub(crate) struct Attempt {
 #[derive(Debug)]
 pub(crate) enum PlacementPlan {
     /// Claim the hosts that were found.
-    Claim(Box<Attempt>),
+    Claim(Box<OngoingPlacement>),
     /// Fail builds for which there is no host.
     Bury {
         instances: Vec<InstanceId>,
@@ -68,13 +68,13 @@ impl PlacementPlan {
     /// The number of claims in the command.
     pub(crate) fn claims(&self) -> usize {
         match self {
-            Self::Claim(attempt) => attempt.placing.waiting().len(),
+            Self::Claim(ongoing) => ongoing.placing.waiting().len(),
             _ => 1,
         }
     }
 }
 
-impl Attempt {
+impl OngoingPlacement {
     /// The ids by which instances are busy: their own, or that of their move.
     pub(crate) fn ids_of(&self, instances: Vec<Uuid>) -> Vec<Uuid> {
         match self.migration {
@@ -116,19 +116,19 @@ impl Planner {
 
     /// Continues work until it is complete or the time slice is over.
     pub(crate) fn plan(&mut self, context: &mut PlanContext<'_>, work: PlanningWork) {
-        let attempt = match work {
-            PlanningWork::Attempt(attempt) => Some(attempt),
+        let ongoing = match work {
+            PlanningWork::Ongoing(ongoing) => Some(ongoing),
             PlanningWork::Builds(instances) => self.begin(context, &instances),
             PlanningWork::Move(migration) => match self.begin_move(context, migration) {
-                Ok(attempt) => Some(attempt),
+                Ok(ongoing) => Some(ongoing),
                 Err(plan) => {
                     context.plans.push(plan);
                     None
                 }
             },
         };
-        if let Some(attempt) = attempt {
-            self.find_hosts(context, attempt);
+        if let Some(ongoing) = ongoing {
+            self.find_hosts(context, ongoing);
         }
     }
 
@@ -137,7 +137,7 @@ impl Planner {
         &mut self,
         context: &mut PlanContext<'_>,
         instances: &[InstanceId],
-    ) -> Option<Box<Attempt>> {
+    ) -> Option<Box<OngoingPlacement>> {
         let mut waiting = Vec::with_capacity(instances.len());
         let mut done = Vec::new();
         for instance in instances {
@@ -172,7 +172,7 @@ impl Planner {
         }
         let instances: Vec<Uuid> = same.iter().map(|(instance, _)| instance.0).collect();
         let all = instances.len();
-        Some(Box::new(Attempt {
+        Some(Box::new(OngoingPlacement {
             placing: Placing::new(Demand {
                 least: read.min_count.unwrap_or(all).clamp(1, all),
                 group: first.group,
@@ -194,19 +194,19 @@ impl Planner {
     }
 
     /// Searches for hosts until all are found or the time slice is over.
-    fn find_hosts(&self, context: &mut PlanContext<'_>, mut attempt: Box<Attempt>) {
+    fn find_hosts(&self, context: &mut PlanContext<'_>, mut ongoing: Box<OngoingPlacement>) {
         let control = context.control;
         let state = &control.placement;
-        let migration = attempt.migration;
+        let migration = ongoing.migration;
         let still_waits = |instance| match migration {
             Some(migration) => moves::waits(control, migration),
             None => waiting_spec(control, InstanceId(instance)).is_some(),
         };
-        let gone = attempt
+        let gone = ongoing
             .placing
             .retain(context.scheduler, state, still_waits);
         if !gone.is_empty() {
-            let ids = attempt.ids_of(gone);
+            let ids = ongoing.ids_of(gone);
             context.plans.push(PlacementPlan::Nothing { ids });
         }
         let (mut closed, mut avoided) = (Vec::new(), Vec::new());
@@ -223,31 +223,31 @@ impl Planner {
             excluded_cells: &closed,
             avoided_cells: &avoided,
         };
-        match attempt.placing.find_hosts(&mut search, context.slice) {
-            Ok(SearchResults::Unfinished) => context.rest.push_back(PlanningWork::Attempt(attempt)),
+        match ongoing.placing.find_hosts(&mut search, context.slice) {
+            Ok(SearchResults::Unfinished) => context.rest.push_back(PlanningWork::Ongoing(ongoing)),
             Ok(results @ (SearchResults::Ready | SearchResults::NothingToClaim)) => {
-                let without_host = attempt.placing.remove_without_host();
+                let without_host = ongoing.placing.remove_without_host();
                 if !without_host.is_empty() {
-                    let plan = self.no_host_plan(context, &attempt, without_host);
+                    let plan = self.no_host_plan(context, &ongoing, without_host);
                     context.plans.push(plan);
                 }
                 if results == SearchResults::Ready {
-                    context.plans.push(PlacementPlan::Claim(attempt));
+                    context.plans.push(PlacementPlan::Claim(ongoing));
                 }
             }
-            Ok(SearchResults::NoHost(_)) => {
-                attempt.placing.discard_found(context.scheduler, state);
-                let plan = self.no_host_plan(context, &attempt, attempt.placing.unplaced());
+            Ok(SearchResults::NoHost { .. }) => {
+                ongoing.placing.discard_found(context.scheduler, state);
+                let plan = self.no_host_plan(context, &ongoing, ongoing.placing.unclaimed());
                 context.plans.push(plan);
             }
             Err(SearchRefusal::Prepare(refusal)) => {
                 let fault = PlanFault::Known(unprepared_fault(&refusal));
-                let plan = failed(&attempt, attempt.placing.unplaced(), fault);
+                let plan = failed(&ongoing, ongoing.placing.unclaimed(), fault);
                 context.plans.push(plan);
             }
             // The explanation has the reason.
             Err(SearchRefusal::Select(_)) => {
-                let plan = self.no_host_plan(context, &attempt, attempt.placing.unplaced());
+                let plan = self.no_host_plan(context, &ongoing, ongoing.placing.unclaimed());
                 context.plans.push(plan);
             }
         }
@@ -257,14 +257,14 @@ impl Planner {
     fn no_host_plan(
         &self,
         context: &PlanContext<'_>,
-        attempt: &Attempt,
+        ongoing: &OngoingPlacement,
         instances: Vec<Uuid>,
     ) -> PlacementPlan {
-        let fault = PlanFault::no_host(&attempt.placing, &instances);
+        let fault = PlanFault::no_host(&ongoing.placing, &instances);
         match fault.filter(|_| !self.may_hosts_still_connect(context.scheduler, context.control)) {
-            Some(fault) => failed(attempt, instances, fault),
+            Some(fault) => failed(ongoing, instances, fault),
             None => PlacementPlan::Nothing {
-                ids: attempt.ids_of(instances),
+                ids: ongoing.ids_of(instances),
             },
         }
     }
@@ -276,8 +276,12 @@ impl Planner {
 }
 
 /// The plan for instances that cannot be placed.
-pub(crate) fn failed(attempt: &Attempt, instances: Vec<Uuid>, fault: PlanFault) -> PlacementPlan {
-    match attempt.migration {
+pub(crate) fn failed(
+    ongoing: &OngoingPlacement,
+    instances: Vec<Uuid>,
+    fault: PlanFault,
+) -> PlacementPlan {
+    match ongoing.migration {
         Some(migration) => PlacementPlan::FailMove { migration, fault },
         None => PlacementPlan::Bury {
             instances: instances.into_iter().map(InstanceId).collect(),

@@ -51,7 +51,7 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
     loop {
         let (specs, next) = control
             .engine()
-            .read_now(|machine| slice(&machine.0.conductor, after, with_bodies));
+            .read_now(|machine| slice(&machine.state.conductor, after, with_bodies));
         for (instance, spec) in specs {
             match sealer.resealed(instance, &spec, with_bodies) {
                 Ok(Some(new)) => {

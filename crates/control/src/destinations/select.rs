@@ -84,7 +84,7 @@ impl SelectionRequest {
         loop {
             match self.find_hosts(&mut placing).await? {
                 SearchResults::Ready => {}
-                SearchResults::NoHost(index) => {
+                SearchResults::NoHost { index } => {
                     let refused = self.no_host(index, &placing).await;
                     self.discard_found(&mut placing);
                     return Err(refused);
@@ -103,12 +103,12 @@ impl SelectionRequest {
             match placing.end_round() {
                 RoundEnd::SearchAgain => {}
                 RoundEnd::RoundsExhausted if fitting < self.request.least => {
-                    let unplaced = placing.waiting().first().copied();
+                    let unclaimed = placing.waiting().first().copied();
                     let index = self
                         .request
                         .instances
                         .iter()
-                        .position(|instance| Some(*instance) == unplaced);
+                        .position(|instance| Some(*instance) == unclaimed);
                     return Err(self.no_host(index.unwrap_or(0), &placing).await);
                 }
                 RoundEnd::Done | RoundEnd::RoundsExhausted => return Ok(placing),
@@ -161,7 +161,7 @@ impl SelectionRequest {
             Err(refusal) => return Err(DestinationsError::Claim(Box::new(refusal))),
         };
         self.correct(&corrections);
-        Ok(placing.placed_count())
+        Ok(placing.selected_count())
     }
 
     fn correct(&self, corrections: &[Correction]) {
@@ -181,7 +181,7 @@ impl SelectionRequest {
         let instance = self.request.instances[index];
         let request = &self.request.request_spec;
         match search::explain(&self.shared, request, instance, Some(placing)).await {
-            Ok(why) => self.no_host_error(instance, placing.placed_count(), why),
+            Ok(why) => self.no_host_error(instance, placing.selected_count(), why),
             Err(refused) => refused,
         }
     }
@@ -212,7 +212,7 @@ impl SelectionRequest {
             Vec::with_capacity(self.request.instances.len());
         let mut placed = 0;
         for (index, instance) in demand.instances.iter().enumerate() {
-            let (found, warnings) = search::alone(&self.shared, demand, *instance)?;
+            let (found, warnings) = search::without_siblings(&self.shared, demand, *instance)?;
             self.warnings = warnings;
             let selected = SelectedHost::of(found, 0, demand.rules_of(*instance));
             placed += usize::from(selected.is_some());

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::Shared;
 use crate::handle::CommandAnswer;
-use crate::plan::{Attempt, PlacementPlan, lost_to_other_claims};
+use crate::plan::{OngoingPlacement, PlacementPlan, lost_to_other_claims};
 
 /// A command that was submitted, with the future of its answer.
 pub(crate) struct Submitted {
@@ -23,7 +23,7 @@ pub(crate) struct Submitted {
 /// How the answer to a command is handled.
 pub(super) enum AnswerHandler {
     /// It decides a claim.
-    Claim(Box<Attempt>),
+    Claim(Box<OngoingPlacement>),
     /// These instances and moves are no longer busy.
     End(Vec<Uuid>),
 }
@@ -41,12 +41,12 @@ impl Shared {
                 self.end(&ids);
                 None
             }
-            PlacementPlan::Claim(mut attempt) => {
-                let command = match attempt.migration {
-                    Some(migration) => attempt.placing.place_move(migration),
-                    None => attempt.placing.place_builds(),
+            PlacementPlan::Claim(mut ongoing) => {
+                let command = match ongoing.migration {
+                    Some(migration) => ongoing.placing.place_move(migration),
+                    None => ongoing.placing.place_builds(),
                 };
-                Some(self.submitted(command, AnswerHandler::Claim(attempt), claims))
+                Some(self.submitted(command, AnswerHandler::Claim(ongoing), claims))
             }
             PlacementPlan::Bury { instances, fault } => {
                 let fault = fault.explained(&self.scheduler, planned_at);
@@ -84,16 +84,16 @@ impl Shared {
                 self.end(&ids);
                 None
             }
-            AnswerHandler::Claim(attempt) => self.handle_claim_answer(answer, attempt),
+            AnswerHandler::Claim(ongoing) => self.handle_claim_answer(answer, ongoing),
         }
     }
 
     fn handle_claim_answer(
         &self,
         answer: CommandAnswer,
-        mut attempt: Box<Attempt>,
+        mut ongoing: Box<OngoingPlacement>,
     ) -> Option<Submitted> {
-        let placing = &mut attempt.placing;
+        let placing = &mut ongoing.placing;
         let corrections = match answer {
             Ok(Ok(Outcome::Placed(chosen))) => self
                 .scheduler
@@ -102,40 +102,40 @@ impl Shared {
                 .scheduler
                 .update_contention(|contention| placing.apply_refused(Some(refusal), contention)),
             // One of the instances was deleted meanwhile; hosts are searched again for the others.
-            Ok(Err(_)) if attempt.migration.is_none() => {
-                self.correct(&attempt.placing.reopen_claiming());
-                self.requeue(attempt);
+            Ok(Err(_)) if ongoing.migration.is_none() => {
+                self.correct(&ongoing.placing.reopen_claiming());
+                self.requeue(ongoing);
                 return None;
             }
             Ok(_) | Err(_) => {
-                self.correct(&attempt.placing.reopen_claiming());
-                self.end(&attempt.ids_of(attempt.placing.unplaced()));
+                self.correct(&ongoing.placing.reopen_claiming());
+                self.end(&ongoing.ids_of(ongoing.placing.unclaimed()));
                 return None;
             }
         };
         self.correct(&corrections);
-        let claimed: Vec<Uuid> = attempt.placing.claimed().collect();
+        let claimed: Vec<Uuid> = ongoing.placing.claimed().collect();
         if !claimed.is_empty() {
-            self.end(&attempt.ids_of(claimed));
+            self.end(&ongoing.ids_of(claimed));
         }
-        match attempt.placing.end_round() {
+        match ongoing.placing.end_round() {
             RoundEnd::Done => None,
             RoundEnd::SearchAgain => {
-                self.requeue(attempt);
+                self.requeue(ongoing);
                 None
             }
-            RoundEnd::RoundsExhausted => Some(self.fail_unplaced(&attempt)),
+            RoundEnd::RoundsExhausted => Some(self.fail_unplaced(&ongoing)),
         }
     }
 
     /// Fails the instances that have no host after the last round.
-    fn fail_unplaced(&self, attempt: &Attempt) -> Submitted {
-        let fault = lost_to_other_claims(attempt.placing.cause());
-        if let Some(migration) = attempt.migration {
+    fn fail_unplaced(&self, ongoing: &OngoingPlacement) -> Submitted {
+        let fault = lost_to_other_claims(ongoing.placing.last_refusal());
+        if let Some(migration) = ongoing.migration {
             let then = AnswerHandler::End(vec![migration.0]);
             return self.submitted(Command::FailMove { migration, fault }, then, 1);
         }
-        let left = attempt.placing.unplaced();
+        let left = ongoing.placing.unclaimed();
         self.bury(left.into_iter().map(InstanceId).collect(), fault)
     }
 

@@ -7,7 +7,7 @@ use placewright_conductor::control::ControlState;
 use placewright_conductor::super_conductor::MoveStage;
 use placewright_conductor::{MigrationId, MoveKind};
 
-use super::{Attempt, PlacementPlan, PlanContext, PlanFault, Planner};
+use super::{OngoingPlacement, PlacementPlan, PlanContext, PlanFault, Planner};
 
 /// Whether a move still waits for a target host.
 pub(super) fn waits(control: &ControlState, migration: MigrationId) -> bool {
@@ -21,7 +21,7 @@ impl Planner {
         &mut self,
         context: &PlanContext<'_>,
         migration: MigrationId,
-    ) -> Result<Box<Attempt>, PlacementPlan> {
+    ) -> Result<Box<OngoingPlacement>, PlacementPlan> {
         let state = &context.control.conductor;
         let nothing = || PlacementPlan::Nothing {
             ids: vec![migration.0],
@@ -57,7 +57,7 @@ impl Planner {
         let source = source.and_then(|record| record.source);
         let source = source.filter(|_| !may_stay);
         let source = source.and_then(|source| context.scheduler.hosts().by_uuid(source.0));
-        Ok(Box::new(Attempt {
+        Ok(Box::new(OngoingPlacement {
             placing: Placing::new(Demand {
                 group: spec.group,
                 alternates: self.options.alternates,

@@ -86,7 +86,7 @@ impl SchedulerHandle {
         let mut scheduler = self.shared.scheduler.lock();
         self.engine().read_now(|machine| {
             scheduler.observe(machine.placement(), now());
-            compute(&mut scheduler, &machine.0)
+            compute(&mut scheduler, &machine.state)
         })
     }
 
