@@ -41,7 +41,7 @@ pub(crate) enum PlanningWork {
 #[derive(Debug)]
 pub(crate) struct OngoingPlacement {
     pub(crate) placing: Placing,
-    /// The move that needs the host; none for builds.
+    /// The move that needs the host; `None` for builds.
     pub(crate) migration: Option<MigrationId>,
 }
 
@@ -60,13 +60,14 @@ pub(crate) enum PlacementPlan {
         migration: MigrationId,
         fault: PlanFault,
     },
-    /// Submit nothing; these instances and moves are no longer busy.
+    /// Submit nothing. These instances and moves are no longer being placed, and those that still wait may
+    /// be queued again.
     Nothing { ids: Vec<Uuid> },
 }
 
 impl PlacementPlan {
-    /// The number of claims in the command.
-    pub(crate) fn claims(&self) -> usize {
+    /// The number of claims in the command; a command that claims nothing counts as one.
+    pub(crate) fn claim_count(&self) -> usize {
         match self {
             Self::Claim(ongoing) => ongoing.placing.waiting().len(),
             _ => 1,
@@ -75,7 +76,7 @@ impl PlacementPlan {
 }
 
 impl OngoingPlacement {
-    /// The ids by which instances are busy: their own, or that of their move.
+    /// The ids by which the queue knows these instances: their own, or that of their move.
     pub(crate) fn ids_of(&self, instances: Vec<Uuid>) -> Vec<Uuid> {
         match self.migration {
             Some(migration) => vec![migration.0],
@@ -118,7 +119,7 @@ impl Planner {
     pub(crate) fn plan(&mut self, context: &mut PlanContext<'_>, work: PlanningWork) {
         let ongoing = match work {
             PlanningWork::Ongoing(ongoing) => Some(ongoing),
-            PlanningWork::Builds(instances) => self.begin(context, &instances),
+            PlanningWork::Builds(instances) => self.begin_builds(context, &instances),
             PlanningWork::Move(migration) => match self.begin_move(context, migration) {
                 Ok(ongoing) => Some(ongoing),
                 Err(plan) => {
@@ -132,26 +133,28 @@ impl Planner {
         }
     }
 
-    /// Begins with the instances of a reservation that still wait for a host.
-    fn begin(
+    /// Begins the placement of those instances of a reservation that still wait for a host.
+    fn begin_builds(
         &mut self,
         context: &mut PlanContext<'_>,
         instances: &[InstanceId],
     ) -> Option<Box<OngoingPlacement>> {
         let mut waiting = Vec::with_capacity(instances.len());
-        let mut done = Vec::new();
+        let mut not_waiting = Vec::new();
         for instance in instances {
             match waiting_spec(context.control, *instance) {
                 Some(spec) => waiting.push((*instance, spec)),
-                None => done.push(instance.0),
+                None => not_waiting.push(instance.0),
             }
         }
-        if !done.is_empty() {
-            context.plans.push(PlacementPlan::Nothing { ids: done });
+        if !not_waiting.is_empty() {
+            context
+                .plans
+                .push(PlacementPlan::Nothing { ids: not_waiting });
         }
         let (_, first) = waiting.first().copied()?;
-        let read = match self.bodies.read(&first.body) {
-            Ok(read) => read,
+        let body = match self.bodies.read(&first.body) {
+            Ok(body) => body,
             Err(error) => {
                 let instances = waiting.iter().map(|(instance, _)| *instance).collect();
                 let fault = PlanFault::unreadable(&error);
@@ -162,7 +165,7 @@ impl Planner {
         // Instances of one request need the same kind of host; the others are placed separately.
         let (same, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, spec)| {
             spec.group == first.group
-                && (spec.body.shares_prefix(&first.body) || self.has_request(&read.request, spec))
+                && (spec.body.shares_prefix(&first.body) || self.has_request(&body.request, spec))
         });
         if !others.is_empty() {
             let others = others.into_iter().map(|(instance, _)| instance);
@@ -171,13 +174,13 @@ impl Planner {
                 .push_back(PlanningWork::Builds(others.collect()));
         }
         let instances: Vec<Uuid> = same.iter().map(|(instance, _)| instance.0).collect();
-        let all = instances.len();
+        let count = instances.len();
         Some(Box::new(OngoingPlacement {
             placing: Placing::new(Demand {
-                least: read.min_count.unwrap_or(all).clamp(1, all),
+                least: body.min_count.unwrap_or(count).clamp(1, count),
                 group: first.group,
                 alternates: self.options.alternates,
-                ..Demand::new(read.request, instances)
+                ..Demand::new(body.request, instances)
             }),
             migration: None,
         }))
@@ -189,8 +192,8 @@ impl Planner {
         request: &Arc<placewright_scheduler::request::RequestSpec>,
         spec: &Spec,
     ) -> bool {
-        let read = self.bodies.read(&spec.body);
-        read.is_ok_and(|read| Arc::ptr_eq(&read.request, request) || read.request == *request)
+        let body = self.bodies.read(&spec.body);
+        body.is_ok_and(|body| Arc::ptr_eq(&body.request, request) || body.request == *request)
     }
 
     /// Searches for hosts until all are found or the time slice is over.
@@ -204,7 +207,7 @@ impl Planner {
         };
         let gone = ongoing
             .placing
-            .retain(context.scheduler, state, still_waits);
+            .remove_not_waiting(context.scheduler, state, still_waits);
         if !gone.is_empty() {
             let ids = ongoing.ids_of(gone);
             context.plans.push(PlacementPlan::Nothing { ids });
@@ -242,10 +245,10 @@ impl Planner {
             }
             Err(SearchRefusal::Prepare(refusal)) => {
                 let fault = PlanFault::Known(unprepared_fault(&refusal));
-                let plan = failed(&ongoing, ongoing.placing.unclaimed(), fault);
+                let plan = failure_plan(&ongoing, ongoing.placing.unclaimed(), fault);
                 context.plans.push(plan);
             }
-            // The explanation has the reason.
+            // The reason is found again when the fault is explained.
             Err(SearchRefusal::Select(_)) => {
                 let plan = self.no_host_plan(context, &ongoing, ongoing.placing.unclaimed());
                 context.plans.push(plan);
@@ -262,7 +265,7 @@ impl Planner {
     ) -> PlacementPlan {
         let fault = PlanFault::no_host(&ongoing.placing, &instances);
         match fault.filter(|_| !self.may_hosts_still_connect(context.scheduler, context.control)) {
-            Some(fault) => failed(ongoing, instances, fault),
+            Some(fault) => failure_plan(ongoing, instances, fault),
             None => PlacementPlan::Nothing {
                 ids: ongoing.ids_of(instances),
             },
@@ -275,8 +278,8 @@ impl Planner {
     }
 }
 
-/// The plan for instances that cannot be placed.
-pub(crate) fn failed(
+/// The plan that fails instances, or a move, which cannot be placed.
+pub(crate) fn failure_plan(
     ongoing: &OngoingPlacement,
     instances: Vec<Uuid>,
     fault: PlanFault,

@@ -16,29 +16,30 @@ use crate::plan::{OngoingPlacement, PlacementPlan, lost_to_other_claims};
 /// A command that was submitted, with the future of its answer.
 pub(crate) struct Submitted {
     pub(super) answer: Pin<Box<dyn Future<Output = CommandAnswer> + Send>>,
-    pub(super) then: AnswerHandler,
+    pub(super) handler: AnswerHandler,
+    /// The number of claims in the command; a command that claims nothing counts as one.
     pub(super) claims: usize,
 }
 
 /// How the answer to a command is handled.
 pub(super) enum AnswerHandler {
-    /// It decides a claim.
+    /// It says which hosts this placement got.
     Claim(Box<OngoingPlacement>),
-    /// These instances and moves are no longer busy.
-    End(Vec<Uuid>),
+    /// These instances and moves are no longer busy, whatever the answer is.
+    MarkNotBusy(Vec<Uuid>),
 }
 
 impl Shared {
-    /// Carries out a plan that was made at `planned_at`.
+    /// Submits the command of a plan that was made at `planned_at`, if it has one.
     pub(super) fn submit(
         &self,
         plan: PlacementPlan,
         planned_at: ExplanationTime,
     ) -> Option<Submitted> {
-        let claims = plan.claims();
+        let claims = plan.claim_count();
         match plan {
             PlacementPlan::Nothing { ids } => {
-                self.end(&ids);
+                self.mark_not_busy(&ids);
                 None
             }
             PlacementPlan::Claim(mut ongoing) => {
@@ -46,7 +47,7 @@ impl Shared {
                     Some(migration) => ongoing.placing.place_move(migration),
                     None => ongoing.placing.place_builds(),
                 };
-                Some(self.submitted(command, AnswerHandler::Claim(ongoing), claims))
+                Some(self.submit_command(command, AnswerHandler::Claim(ongoing), claims))
             }
             PlacementPlan::Bury { instances, fault } => {
                 let fault = fault.explained(&self.scheduler, planned_at);
@@ -54,21 +55,22 @@ impl Shared {
             }
             PlacementPlan::FailMove { migration, fault } => {
                 let fault = fault.explained(&self.scheduler, planned_at);
-                let then = AnswerHandler::End(vec![migration.0]);
-                Some(self.submitted(Command::FailMove { migration, fault }, then, 1))
+                let handler = AnswerHandler::MarkNotBusy(vec![migration.0]);
+                Some(self.submit_command(Command::FailMove { migration, fault }, handler, 1))
             }
         }
     }
 
     fn bury(&self, instances: Vec<InstanceId>, fault: Fault) -> Submitted {
-        let then = AnswerHandler::End(instances.iter().map(|instance| instance.0).collect());
-        self.submitted(Command::Bury { instances, fault }, then, 1)
+        let handler =
+            AnswerHandler::MarkNotBusy(instances.iter().map(|instance| instance.0).collect());
+        self.submit_command(Command::Bury { instances, fault }, handler, 1)
     }
 
-    fn submitted(&self, command: Command, then: AnswerHandler, claims: usize) -> Submitted {
+    fn submit_command(&self, command: Command, handler: AnswerHandler, claims: usize) -> Submitted {
         Submitted {
             answer: Box::pin(self.control.submit(command)),
-            then,
+            handler,
             claims,
         }
     }
@@ -77,11 +79,11 @@ impl Shared {
     pub(super) fn handle_answer(
         &self,
         answer: CommandAnswer,
-        then: AnswerHandler,
+        handler: AnswerHandler,
     ) -> Option<Submitted> {
-        match then {
-            AnswerHandler::End(ids) => {
-                self.end(&ids);
+        match handler {
+            AnswerHandler::MarkNotBusy(ids) => {
+                self.mark_not_busy(&ids);
                 None
             }
             AnswerHandler::Claim(ongoing) => self.handle_claim_answer(answer, ongoing),
@@ -109,14 +111,14 @@ impl Shared {
             }
             Ok(_) | Err(_) => {
                 self.correct(&ongoing.placing.reopen_claiming());
-                self.end(&ongoing.ids_of(ongoing.placing.unclaimed()));
+                self.mark_not_busy(&ongoing.ids_of(ongoing.placing.unclaimed()));
                 return None;
             }
         };
         self.correct(&corrections);
         let claimed: Vec<Uuid> = ongoing.placing.claimed().collect();
         if !claimed.is_empty() {
-            self.end(&ongoing.ids_of(claimed));
+            self.mark_not_busy(&ongoing.ids_of(claimed));
         }
         match ongoing.placing.end_round() {
             RoundEnd::Done => None,
@@ -124,19 +126,19 @@ impl Shared {
                 self.requeue(ongoing);
                 None
             }
-            RoundEnd::RoundsExhausted => Some(self.fail_unplaced(&ongoing)),
+            RoundEnd::RoundsExhausted => Some(self.fail_unclaimed(&ongoing)),
         }
     }
 
-    /// Fails the instances that have no host after the last round.
-    fn fail_unplaced(&self, ongoing: &OngoingPlacement) -> Submitted {
+    /// Fails the instances that have no claimed host after the last round.
+    fn fail_unclaimed(&self, ongoing: &OngoingPlacement) -> Submitted {
         let fault = lost_to_other_claims(ongoing.placing.last_refusal());
         if let Some(migration) = ongoing.migration {
-            let then = AnswerHandler::End(vec![migration.0]);
-            return self.submitted(Command::FailMove { migration, fault }, then, 1);
+            let handler = AnswerHandler::MarkNotBusy(vec![migration.0]);
+            return self.submit_command(Command::FailMove { migration, fault }, handler, 1);
         }
-        let left = ongoing.placing.unclaimed();
-        self.bury(left.into_iter().map(InstanceId).collect(), fault)
+        let unclaimed = ongoing.placing.unclaimed();
+        self.bury(unclaimed.into_iter().map(InstanceId).collect(), fault)
     }
 
     fn correct(&self, corrections: &[Correction]) {
