@@ -48,7 +48,7 @@ impl fmt::Debug for ControlHandle {
 }
 
 impl ControlHandle {
-    /// Creates the handle, with a key for secrets that ends with the process. It reaches no cell
+    /// Creates the handle, with a key for secrets that is lost when the process ends. It reaches no cell
     /// before [`Runtime::add_cell`](crate::Runtime::add_cell).
     #[must_use]
     pub fn new(engine: Engine<ControlMachine>, options: Options) -> Self {
@@ -117,9 +117,9 @@ impl ControlHandle {
         let at = self.now();
         let note = placewright_audit_log::current_note();
         let command = control::Command::Conductor { command, at };
-        let answered = self.shared.engine.submit_with_sequence(command);
+        let submitted = self.shared.engine.submit_with_sequence(command);
         async move {
-            let (answer, sequence) = answered.await;
+            let (answer, sequence) = submitted.await;
             if let (Some(note), Some(sequence)) = (note, sequence) {
                 note.add_entry(sequence, []);
             }

@@ -28,7 +28,7 @@ impl RuntimeContext {
     /// Queues all messages to a cell that has come up, also those that were sent to it before.
     pub(crate) fn resend_messages(&self, cell: CellId) {
         if let Some(outbox) = self.outboxes.read().get(&cell) {
-            outbox.forget_sent();
+            outbox.make_all_due();
         }
         self.control.engine().read_now(|machine| {
             self.queue_pending_work(&machine.state, Some(cell));
