@@ -157,7 +157,7 @@ impl AuditSearch<'_> {
 
     /// Compares the guests that hosts report with the instances of their cells.
     fn check_guests(&mut self, scheduler: &SchedulerHandle) {
-        let reported: Vec<(HostId, CellId, bool, BTreeSet<Uuid>)> = scheduler.with_hosts(|hosts| {
+        let reported: Vec<(HostId, CellId, bool, BTreeSet<Uuid>)> = scheduler.read_hosts(|hosts| {
             let known = hosts.slots().iter();
             let hosts = known.filter_map(|slot| {
                 let host = hosts.get(slot)?;

@@ -202,7 +202,7 @@ impl CellFollower {
             return true;
         }
         let mut availability_reports = self.context.availability_reports.lock();
-        self.context.scheduler.with_hosts(|hosts| {
+        self.context.scheduler.change_hosts(|hosts| {
             for event in batch {
                 match event {
                     CellEvent::Host { host, view: None } => {

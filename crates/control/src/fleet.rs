@@ -29,7 +29,7 @@ pub(crate) fn apply_to_scheduler<'a>(
 ) {
     let at = now();
     let mut availability_reports = context.availability_reports.lock();
-    context.scheduler.with_hosts(|hosts| {
+    context.scheduler.change_hosts(|hosts| {
         for change in changes {
             match change {
                 Change::Aggregate(uuid, Some(row)) => {

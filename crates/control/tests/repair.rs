@@ -43,7 +43,7 @@ fn report_guest(site: &Site, host: Uuid, uuid: Uuid) {
     let update = HostUpdate::InstanceCame(came, Load::default());
     site.runtime
         .scheduler()
-        .with_hosts(|hosts| hosts.apply(host, now(), &update));
+        .change_hosts(|hosts| hosts.apply(host, now(), &update));
 }
 
 async fn view(site: &Site, number: usize) -> Option<InstanceView> {
@@ -201,7 +201,7 @@ fn remove_report(site: &Site, host: HostId, number: usize) {
     let gone = HostUpdate::InstanceWent(instance(number).0, Load::default());
     site.runtime
         .scheduler()
-        .with_hosts(|hosts| hosts.apply(host.0, now(), &gone));
+        .change_hosts(|hosts| hosts.apply(host.0, now(), &gone));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -32,7 +32,7 @@ pub(super) fn without_siblings(
     })
 }
 
-/// The best hosts of a cell for an instance, except for some slots.
+/// The best hosts of a cell for an instance, but for excluded ones.
 pub(super) fn in_cell(
     shared: &Shared,
     request: &RequestSpec,
