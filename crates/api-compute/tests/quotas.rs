@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use api::{Api, ApiResponse};
 use placewright_conductor::quota::{Limits, Resource};
-use placewright_control::UnifiedLimits;
+use placewright_control::{LimitSource, UnifiedLimits};
 use serde_json::{Value, json};
 
 /// The project of the administrator, to which the requests of these tests belong.
@@ -338,7 +338,10 @@ async fn with_unified_limits_keystone_decides() {
     let api = Api::start(1, 2).await;
     api.create_flavor("1", 2).await;
     let control = &api.site.conductor;
-    control.configure_quotas(Limits::new(), true).await.unwrap();
+    control
+        .configure_quotas(Limits::new(), LimitSource::Keystone)
+        .await
+        .unwrap();
     // Nothing is known yet.
     api.create_server("a", json!({}))
         .await

@@ -248,7 +248,7 @@ impl Planner {
                 let plan = failure_plan(&ongoing, ongoing.placing.unclaimed(), fault);
                 context.plans.push(plan);
             }
-            // The reason is found again when the fault is explained.
+            // Its fault is explained like that of a request without a feasible host.
             Err(SearchRefusal::Select(_)) => {
                 let plan = self.no_host_plan(context, &ongoing, ongoing.placing.unclaimed());
                 context.plans.push(plan);

@@ -28,6 +28,15 @@ pub struct UnifiedLimits {
     pub projects: BTreeMap<String, Limits>,
 }
 
+/// Where the limits in force come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitSource {
+    /// The configuration.
+    Configuration,
+    /// Keystone, whose limits replace the configured ones.
+    Keystone,
+}
+
 /// What an instance of a request counts for: the processors and the memory of its flavor, and all
 /// that it requests of placement.
 #[must_use]
@@ -46,7 +55,7 @@ pub fn usage_of(flavor: &Flavor, translation: &Translation) -> Usage {
 
 impl ControlHandle {
     /// Puts the configured quotas in force: the default limits, and whether Keystone's limits
-    /// replace them. Before Keystone's were read for the first time there can be no new servers.
+    /// replace them. Until Keystone's have been read for the first time there can be no new servers.
     ///
     /// # Errors
     ///
@@ -54,10 +63,10 @@ impl ControlHandle {
     pub async fn configure_quotas(
         &self,
         defaults: Limits,
-        is_unified: bool,
+        source: LimitSource,
     ) -> Result<(), SubmitError> {
         let sets = self.read(move |control, _| {
-            changes_for_configuration(&control.conductor, &defaults, is_unified)
+            changes_for_configuration(&control.conductor, &defaults, source)
         });
         let sets = sets.await;
         self.replace_quotas(sets).await
@@ -168,8 +177,9 @@ fn uncounted_instances(
 fn changes_for_configuration(
     state: &State,
     defaults: &Limits,
-    is_unified: bool,
+    source: LimitSource,
 ) -> Vec<(QuotaScope, Option<Limits>)> {
+    let is_unified = source == LimitSource::Keystone;
     let mut sets = Vec::new();
     let defaults = (!defaults.is_empty()).then(|| defaults.clone());
     let known = state.quotas().get(&QuotaScope::Configured);

@@ -19,7 +19,7 @@ pub struct DestinationsRequest {
     /// How many alternates each instance is to have.
     pub alternates: usize,
     /// Whether the selected hosts are claimed.
-    pub claim: bool,
+    pub with_claim: bool,
     /// How many instances must find a host, from 1 to all.
     pub least: usize,
     /// Whether the response includes the scores of the best hosts.

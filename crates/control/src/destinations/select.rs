@@ -51,7 +51,7 @@ impl SelectionRequest {
     /// Selects a host for each instance, with alternates, and keeps their candidates.
     pub(super) async fn run(mut self) -> Result<Destinations, DestinationsError> {
         let demand = self.request.demand();
-        let mut selected_hosts = if self.request.claim {
+        let mut selected_hosts = if self.request.with_claim {
             self.shared.check_hold_nothing(&self.request.instances)?;
             let placing = self.claim_all(Placing::new(demand)).await?;
             let instances = self.request.instances.iter();

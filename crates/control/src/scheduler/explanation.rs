@@ -125,7 +125,7 @@ impl NoHostExplanation {
                 count_before = count_after;
             }
         }
-        // Rules that cannot be read are ignored: such a request was refused before any explanation.
+        // A request with invalid rules is explained without them.
         let itself = ConsumerUuid::from_uuid(instance);
         let rules = Rules::bind_with_placed(state, request, itself, siblings.placed);
         let rules = rules.unwrap_or_default();
