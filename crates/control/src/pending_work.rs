@@ -20,7 +20,7 @@ pub(crate) enum MessageKey {
 pub(crate) enum PendingWork {
     /// Select a host for a waiting instance, together with the others of its reservation.
     Schedule {
-        /// What the instances of one request have in common.
+        /// The reservation, which all instances of one request have in common.
         reservation: Uuid,
         instance: InstanceId,
     },

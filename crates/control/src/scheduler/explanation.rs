@@ -105,11 +105,7 @@ impl NoHostExplanation {
         if let Ok(compiled) = scheduler.policy().compile(request, hosts, instance) {
             for filter in compiled.filters.filters() {
                 let verdict = &filter.verdict;
-                for (word, mask) in left_mask
-                    .iter_mut()
-                    .enumerate()
-                    .filter(|(_, mask)| **mask != 0)
-                {
+                for (word, mask) in nonempty_words(&mut left_mask) {
                     *mask &= verdict.word(word);
                     if verdict.needs_predicate() {
                         let refused = bits(*mask, word).filter(|slot| !verdict.passes(*slot));
@@ -129,11 +125,7 @@ impl NoHostExplanation {
         let itself = ConsumerUuid::from_uuid(instance);
         let rules = Rules::bind_with_placed(state, request, itself, siblings.placed);
         let rules = rules.unwrap_or_default();
-        for (word, mask) in left_mask
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, mask)| **mask != 0)
-        {
+        for (word, mask) in nonempty_words(&mut left_mask) {
             *mask = rules.satisfying(state, word, *mask);
         }
         why.left = count(&left_mask);
@@ -170,6 +162,11 @@ impl NoHostExplanation {
         }
         text
     }
+}
+
+/// The words of a mask that have any host, with their indexes.
+fn nonempty_words(mask: &mut [u64]) -> impl Iterator<Item = (usize, &mut u64)> {
+    mask.iter_mut().enumerate().filter(|(_, word)| **word != 0)
 }
 
 fn count(words: &[u64]) -> usize {
