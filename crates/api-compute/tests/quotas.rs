@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use api::{Api, ApiResponse};
 use placewright_conductor::quota::{Limits, Resource};
-use placewright_control::UnifiedLimits;
+use placewright_control::{LimitSource, UnifiedLimits};
 use serde_json::{Value, json};
 
 /// The project of the administrator, to which the requests of these tests belong.
@@ -339,9 +339,8 @@ async fn with_unified_limits_keystone_decides() {
     let api = Api::start(1, 2).await;
     api.create_flavor("1", 2).await;
     let control = &api.site.conductor;
-    let is_unified = true;
     control
-        .configure_quotas(Limits::new(), is_unified)
+        .configure_quotas(Limits::new(), LimitSource::Keystone)
         .await
         .unwrap();
     // No limit was read from Keystone yet.

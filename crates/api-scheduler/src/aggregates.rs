@@ -67,7 +67,7 @@ struct LevelBody {
 }
 
 pub(crate) fn list_aggregates(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
-    request.api_state.scheduler.hosts(|hosts| {
+    request.api_state.scheduler.read_hosts(|hosts| {
         let aggregates = hosts.aggregates().iter();
         let aggregates = aggregates.map(|(uuid, aggregate)| AggregateEntry {
             uuid,

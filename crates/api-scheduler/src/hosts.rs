@@ -135,7 +135,7 @@ pub(crate) fn list(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
     request
         .api_state
         .scheduler
-        .hosts(|hosts| page(hosts, after, limit))
+        .read_hosts(|hosts| page(hosts, after, limit))
 }
 
 fn page(hosts: &HostTable, after: Option<Uuid>, limit: usize) -> HandlerResult<Reply> {

@@ -33,9 +33,9 @@ impl ApiState {
             .decide(|scheduler, control| compute(scheduler, &control.placement))
     }
 
-    /// Changes the host table; see [`SchedulerHandle::with_hosts`].
+    /// Changes the host table; see [`SchedulerHandle::change_hosts`].
     pub(crate) fn change_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
-        self.scheduler.with_hosts(change)
+        self.scheduler.change_hosts(change)
     }
 
     /// Submits a command of placement, and waits until its outcome is durable.

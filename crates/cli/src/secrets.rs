@@ -125,7 +125,7 @@ impl Found {
         } else {
             let engine = Engine::<ControlMachine>::open(journal, options, ())?;
             engine.read_now(|machine| {
-                let state = &machine.0.conductor;
+                let state = &machine.state.conductor;
                 state.specs().values().for_each(&mut count);
                 let rebuilds = state.rebuilds().values().map(|row| &row.spec);
                 rebuilds.for_each(&mut count);

@@ -40,8 +40,8 @@ pub use address::server_url;
 pub use error::{Code, Error, ErrorResponse};
 pub use request::{DestinationsRequest, Minimum};
 pub use response::{
-    Aggregate, Aggregates, AllocationRequest, Allocations, AskedHost, Capacity, Claimed,
-    Destinations, Distance, Exclusion, Explanation, Host, Hosts, InstanceResult, Level, Receipt,
+    Aggregate, Aggregates, AllocationRequest, Allocations, Capacity, Claimed, Destinations,
+    Distance, Exclusion, Explanation, Host, Hosts, InstanceResult, Level, Receipt, RequestedHost,
     ScoredHost, Selection, Topology, WeigherContribution,
 };
 

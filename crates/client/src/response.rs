@@ -10,7 +10,7 @@ use uuid::Uuid;
 pub struct Destinations {
     /// Whether the selected hosts are claimed.
     pub claimed: bool,
-    /// For how long the candidates can be claimed by their UUIDs, in milliseconds.
+    /// How long the server keeps the candidates, so that they can be claimed by their UUIDs, in milliseconds.
     pub kept_ms: u64,
     /// The result for each instance, in the order of the request.
     pub selections: Vec<InstanceResult>,
@@ -41,13 +41,13 @@ pub struct Explanation {
     pub ranking: Vec<ScoredHost>,
     /// The hosts of [`crate::DestinationsRequest::explain_hosts`], in their order.
     #[serde(default)]
-    pub hosts: Vec<AskedHost>,
+    pub hosts: Vec<RequestedHost>,
 }
 
 /// A host of [`crate::DestinationsRequest::explain_hosts`]: with its rank and its score, or what
 /// excluded it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct AskedHost {
+pub struct RequestedHost {
     /// The name or UUID in the request.
     pub asked: String,
     /// The UUID of the host's root provider; none if there is no such host.
@@ -89,7 +89,8 @@ pub struct ScoredHost {
     pub node: String,
     /// The host's score: the sum of the weighers' shares.
     pub score: f64,
-    /// Whether this is the selected host. The hosts before it were claimed by concurrent requests.
+    /// Whether this is the selected host. Those before it in the ranking were full at the claim, because
+    /// concurrent requests were faster.
     pub selected: bool,
     /// What each weigher contributes to the score; empty if only one host was feasible.
     pub weights: Vec<WeigherContribution>,
@@ -100,7 +101,7 @@ pub struct ScoredHost {
 pub struct WeigherContribution {
     /// The name of the weigher, as in the configuration.
     pub weigher: String,
-    /// The weigher's raw value of the host.
+    /// The weigher's raw value for the host.
     pub number: f64,
     /// The value scaled to the range of the compared hosts, from 0 to 1.
     pub normalised: f64,

@@ -26,16 +26,17 @@ const ROWS_AT_ONCE: usize = 2000;
 /// Suspicions by kind and UUID.
 pub(crate) type Suspicions = BTreeMap<(FindingKind, Uuid), Finding>;
 
-/// The age from which something counts as stuck, as of a moment.
+/// How long something may make no progress before it counts as stuck, and the time of the search.
 #[derive(Clone, Copy)]
-struct StuckAge {
-    at: Timestamp,
-    after_us: i64,
+struct StuckThreshold {
+    now: Timestamp,
+    threshold_us: i64,
 }
 
-impl StuckAge {
-    fn applies(self, since: Timestamp) -> bool {
-        self.at.0.saturating_sub(since.0) > self.after_us
+impl StuckThreshold {
+    /// Whether something that has made no progress since this time is stuck.
+    fn is_exceeded(self, since: Timestamp) -> bool {
+        self.now.0.saturating_sub(since.0) > self.threshold_us
     }
 }
 
@@ -43,23 +44,24 @@ impl StuckAge {
 pub(crate) fn search(control: &ControlHandle, scheduler: &SchedulerHandle) -> Suspicions {
     let mut search = AuditSearch {
         control,
-        stuck: StuckAge {
-            at: control.now(),
-            after_us: i64::try_from(control.options().stuck_after.as_micros()).unwrap_or(i64::MAX),
+        stuck: StuckThreshold {
+            now: control.now(),
+            threshold_us: i64::try_from(control.options().stuck_after.as_micros())
+                .unwrap_or(i64::MAX),
         },
         found: Suspicions::new(),
     };
-    search.mappings();
-    search.consumers();
-    search.cells();
-    search.guests(scheduler);
+    search.check_mappings();
+    search.check_consumers();
+    search.check_cells();
+    search.check_guests(scheduler);
     search.found
 }
 
 /// A search for inconsistencies, with the suspicions so far.
 struct AuditSearch<'a> {
     control: &'a ControlHandle,
-    stuck: StuckAge,
+    stuck: StuckThreshold,
     found: Suspicions,
 }
 
@@ -70,11 +72,12 @@ fn is_fully_listed(views: &Views, cell: CellId) -> bool {
 }
 
 impl AuditSearch<'_> {
+    /// Computes a value from control's state and the cells' reports as of one moment.
     fn read<T>(&self, compute: impl FnOnce(&ControlState, &Views) -> T) -> T {
         let shared = &self.control.shared;
         shared
             .engine
-            .read_now(|machine| compute(&machine.0, &shared.views.read()))
+            .read_now(|machine| compute(&machine.state, &shared.views.read()))
     }
 
     fn add(&mut self, finding: Finding) {
@@ -82,7 +85,7 @@ impl AuditSearch<'_> {
     }
 
     /// Checks every instance of control: whether it is where it should be, with its allocations.
-    fn mappings(&mut self) {
+    fn check_mappings(&mut self) {
         let mut after = Unbounded;
         loop {
             let (findings, last) = self.read(|control, views| {
@@ -104,15 +107,15 @@ impl AuditSearch<'_> {
     }
 
     /// Checks every consumer of the conductor: whether something exists that needs it.
-    fn consumers(&mut self) {
+    fn check_consumers(&mut self) {
         let mut from = 0;
         loop {
-            let slots = self.read(|control, _| control.placement.consumer_slots());
-            if from >= slots {
+            let slot_count = self.read(|control, _| control.placement.consumer_slots());
+            if from >= slot_count {
                 return;
             }
             let findings = self.read(|control, _| {
-                let ids = (from..(from + ROWS_AT_ONCE).min(slots))
+                let ids = (from..(from + ROWS_AT_ONCE).min(slot_count))
                     .filter_map(|slot| u32::try_from(slot).ok());
                 let consumers =
                     ids.filter_map(|slot| control.placement.consumer_by_id(ConsumerId(slot)));
@@ -125,7 +128,7 @@ impl AuditSearch<'_> {
     }
 
     /// Checks every instance of the cells: whether control has it.
-    fn cells(&mut self) {
+    fn check_cells(&mut self) {
         let cells: Vec<CellId> = self.read(|_, views| views.cells.keys().copied().collect());
         for cell in cells {
             let mut after = Unbounded;
@@ -153,8 +156,8 @@ impl AuditSearch<'_> {
     }
 
     /// Compares the guests that hosts report with the instances of their cells.
-    fn guests(&mut self, scheduler: &SchedulerHandle) {
-        let reported: Vec<(HostId, CellId, bool, BTreeSet<Uuid>)> = scheduler.with_hosts(|hosts| {
+    fn check_guests(&mut self, scheduler: &SchedulerHandle) {
+        let reported: Vec<(HostId, CellId, bool, BTreeSet<Uuid>)> = scheduler.read_hosts(|hosts| {
             let known = hosts.slots().iter();
             let hosts = known.filter_map(|slot| {
                 let host = hosts.get(slot)?;
@@ -170,22 +173,25 @@ impl AuditSearch<'_> {
         });
         let mut wanted = self.wanted_guests();
         for (host, cell, is_up, guests) in &reported {
-            let of_host = wanted.remove(host).unwrap_or_default();
+            let wanted_of_host = wanted.remove(host).unwrap_or_default();
             if !is_up || !self.read(|_, views| is_fully_listed(views, *cell)) {
                 continue;
             }
-            for (instance, must_exist) in &of_host {
+            for (instance, must_exist) in &wanted_of_host {
                 if *must_exist && !guests.contains(instance) {
                     let what = "The instance is active, and its host does not have it.";
                     // Reports of hosts are delayed, and an agent that reconnects may not have
-                    // reported the guest yet: a new session of the agent shows which it is.
+                    // reported the guest yet: a new session of the agent shows whether the guest exists.
                     let repair_kind = Some(Repair::ReconcileGuest);
                     let finding =
                         Finding::new(FindingKind::MissingGuest, *instance, what, repair_kind);
                     self.add(finding.at(Some(*cell), Some(*host)));
                 }
             }
-            for instance in guests.iter().filter(|guest| !of_host.contains_key(guest)) {
+            for instance in guests
+                .iter()
+                .filter(|guest| !wanted_of_host.contains_key(guest))
+            {
                 let what = "The host has a guest of an instance that is not there.";
                 let repair_kind = Some(Repair::DestroyGuest);
                 let finding = Finding::new(FindingKind::UnknownGuest, *instance, what, repair_kind);
@@ -224,12 +230,13 @@ impl AuditSearch<'_> {
     }
 }
 
+/// What is wrong with an instance of control, if anything is.
 fn of_mapping(
     control: &ControlState,
     views: &Views,
     instance: InstanceId,
     mapping: &Mapping,
-    stuck: StuckAge,
+    stuck: StuckThreshold,
 ) -> Option<Finding> {
     let state = &control.conductor;
     let finding = |kind, what: &str, repair_kind| {
@@ -244,7 +251,7 @@ fn of_mapping(
         None => {
             let what = "The instance waits for a host, and control neither selects one nor fails the \
                         request.";
-            let is_stuck = stuck.applies(mapping.created_at);
+            let is_stuck = stuck.is_exceeded(mapping.created_at);
             return is_stuck.then(|| finding(FindingKind::Stuck, what, Repair::Bury));
         }
         Some(CellId::CELL0) => {
@@ -259,12 +266,12 @@ fn of_mapping(
     }
     if let Some(deletion) = state.deletions().get(&instance) {
         let what = "The instance is to be deleted, and its cell does not do it.";
-        let is_stuck = stuck.applies(deletion.at);
+        let is_stuck = stuck.is_exceeded(deletion.at);
         return is_stuck.then(|| finding(FindingKind::Stuck, what, Repair::Resend));
     }
     if build.is_some() {
         let what = "The instance has a host, and its cell does not accept it.";
-        let is_stuck = stuck.applies(mapping.created_at);
+        let is_stuck = stuck.is_exceeded(mapping.created_at);
         return is_stuck.then(|| finding(FindingKind::Stuck, what, Repair::Resend));
     }
     let Some(view) = views.instance(cell, instance) else {
@@ -275,7 +282,7 @@ fn of_mapping(
     let latest = mapping.migrations.last();
     if let Some((migration, row)) = latest.and_then(|id| Some((*id, state.moves().get(id)?))) {
         let record = state.migrations().get(&migration);
-        let is_late = record.is_some_and(|record| stuck.applies(record.updated_at));
+        let is_late = record.is_some_and(|record| stuck.is_exceeded(record.updated_at));
         let what = "A move of the instance makes no progress.";
         let repair_kind = match row.stage {
             MoveStage::InCell => return None,
@@ -291,11 +298,12 @@ fn of_mapping(
         return None;
     }
     let what = "The instance is on a host without allocations there.";
-    let missing = finding(FindingKind::MissingAllocation, what, Repair::Reclaim);
-    Some(missing.at(mapping.cell, Some(guest.host)))
+    let finding = finding(FindingKind::MissingAllocation, what, Repair::Reclaim);
+    Some(finding.at(mapping.cell, Some(guest.host)))
 }
 
-/// Only consumers of the conductor's own types; others belong to other services.
+/// What is wrong with a consumer, if it holds resources for an instance or a move that does not exist. A
+/// consumer of another type belongs to another service, and nothing is wrong with it.
 fn orphan(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
     let state = &control.conductor;
     let kind = control
@@ -307,7 +315,7 @@ fn orphan(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
         MIGRATION => state.moves().contains_key(&MigrationId(uuid)),
         _ => true,
     };
-    // The deletion is still under way: the cell releases the allocation.
+    // The instance of the migration is being deleted, and its cell releases the allocations then.
     let is_ending = state
         .migrations()
         .get(&MigrationId(uuid))
@@ -328,12 +336,13 @@ fn orphan(control: &ControlState, consumer: &Consumer) -> Option<Finding> {
     })
 }
 
+/// What is wrong with an instance of a cell, if anything is. `mapping` is what control has of it.
 fn of_view(
     cell: CellId,
     instance: InstanceId,
     view: &InstanceView,
     (control, mapping): (&ControlState, Option<&Mapping>),
-    stuck: StuckAge,
+    stuck: StuckThreshold,
 ) -> Option<Finding> {
     let host = view.guest.map(|guest| guest.host);
     let finding = |kind, what: &str, repair_kind| {
@@ -351,7 +360,7 @@ fn of_view(
         ));
     }
     let job = view.job.as_ref()?;
-    if job.stage == Stage::Verify || !stuck.applies(view.updated_at) {
+    if job.stage == Stage::Verify || !stuck.is_exceeded(view.updated_at) {
         return None;
     }
     let repair_kind = match (job.stage, job.migration) {

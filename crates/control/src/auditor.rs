@@ -79,7 +79,7 @@ impl Auditor {
         Self { context, metrics }
     }
 
-    /// Searches twice, and returns the inconsistencies that both searches found.
+    /// Searches twice, and returns the inconsistencies that both searches found. Updates the metrics.
     pub(crate) async fn check(&self) -> Vec<Finding> {
         let first = self.search().await;
         let mut findings = Vec::new();
@@ -104,12 +104,12 @@ impl Auditor {
     /// Audits periodically, as long as the task lives.
     pub(crate) async fn run(self: Arc<Self>) {
         self.metrics.set(&[]);
-        let mut before = 0;
+        let mut last_count = 0;
         loop {
             tokio::time::sleep(self.context.control.options().audit_every).await;
             let findings = self.check().await;
-            if findings.len() != before {
-                before = findings.len();
+            if findings.len() != last_count {
+                last_count = findings.len();
                 if let Some(finding) = findings.first() {
                     tracing::warn!(
                         findings = findings.len(),

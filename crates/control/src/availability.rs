@@ -31,7 +31,8 @@ struct HostAvailability {
 }
 
 impl HostAvailability {
-    fn disabled(&self) -> Option<String> {
+    /// Why the host is disabled, if it is; the operator's reason comes first.
+    fn disabled_reason(&self) -> Option<String> {
         let by_operator = self.disabled_by_operator.clone();
         by_operator.or_else(|| self.disabled_by_agent.clone())
     }
@@ -42,7 +43,8 @@ impl HostAvailability {
 }
 
 impl AvailabilityReports {
-    /// Applies the next update of a host's agent; false if an earlier one is missing.
+    /// Applies the next update of a host's agent. Returns false if an earlier update is missing, so that this
+    /// one was not applied.
     pub(crate) fn apply_update(
         &mut self,
         hosts: &mut HostTable,
@@ -51,27 +53,29 @@ impl AvailabilityReports {
         update: &NumberedUpdate,
     ) -> bool {
         let mut host_availability = self.hosts.get(&host).cloned().unwrap_or_default();
-        let in_cell = |facts: &HostFacts| {
+        let with_cell = |facts: &HostFacts| {
             let mut facts = facts.clone();
             facts.names.cell = cell.0;
             facts
         };
-        let changed = match &update.update {
+        // The agent knows neither its cell nor what operators and the cell report of the host: the update
+        // that is applied has these, too.
+        let completed = match &update.update {
             HostUpdate::Full(report) => {
                 host_availability
                     .disabled_by_agent
                     .clone_from(&report.disabled);
                 host_availability.forced_down_by_agent = report.is_forced_down;
                 let mut report = report.clone();
-                report.facts = in_cell(&report.facts);
-                report.disabled = host_availability.disabled();
+                report.facts = with_cell(&report.facts);
+                report.disabled = host_availability.disabled_reason();
                 report.is_forced_down = host_availability.is_down();
                 Some(HostUpdate::Full(report))
             }
-            HostUpdate::Facts(facts) => Some(HostUpdate::Facts(Box::new(in_cell(facts)))),
+            HostUpdate::Facts(facts) => Some(HostUpdate::Facts(Box::new(with_cell(facts)))),
             HostUpdate::Disabled(reason) => {
                 host_availability.disabled_by_agent.clone_from(reason);
-                Some(HostUpdate::Disabled(host_availability.disabled()))
+                Some(HostUpdate::Disabled(host_availability.disabled_reason()))
             }
             HostUpdate::ForcedDown(is_down) => {
                 host_availability.forced_down_by_agent = *is_down;
@@ -79,10 +83,10 @@ impl AvailabilityReports {
             }
             _ => None,
         };
-        let receipt = match changed {
-            Some(changed) => {
+        let receipt = match completed {
+            Some(completed) => {
                 let update = NumberedUpdate {
-                    update: changed,
+                    update: completed,
                     ..*update
                 };
                 hosts.apply_numbered(host.0, at, &update)
@@ -145,10 +149,10 @@ impl AvailabilityReports {
         let host_availability = self.hosts.entry(host).or_default();
         let before = host_availability.clone();
         change(host_availability);
-        // The report does not come from the agent, so the time of its last contact stays.
+        // The change does not come from the agent, so the time of its last report stays.
         let heard_at = hosts.state(host.0).map_or(at, |state| state.reported_at);
-        if before.disabled() != host_availability.disabled() {
-            let update = HostUpdate::Disabled(host_availability.disabled());
+        if before.disabled_reason() != host_availability.disabled_reason() {
+            let update = HostUpdate::Disabled(host_availability.disabled_reason());
             hosts.apply(host.0, heard_at, &update);
         }
         if before.is_down() != host_availability.is_down() {

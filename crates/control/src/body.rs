@@ -16,6 +16,7 @@ const CACHED_BYTES_MAX: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedBody {
     pub(crate) request: Arc<RequestSpec>,
+    /// How many instances of the reservation must find a host; all of them if it says nothing.
     pub(crate) min_count: Option<usize>,
 }
 

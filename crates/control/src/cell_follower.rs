@@ -39,8 +39,9 @@ pub(crate) struct CellFollower {
     mapped: BTreeMap<HostId, String>,
     /// Hosts whose mapping was refused, so that each is logged once.
     refused: BTreeMap<HostId, String>,
-    /// Whether this follower marked the cell down or up in the state; none if it did neither yet.
-    is_down: Option<bool>,
+    /// Whether this follower last marked the cell as down in the state, or as up; `None` if it did neither
+    /// yet.
+    marked_down: Option<bool>,
     last_event: Instant,
 }
 
@@ -59,7 +60,7 @@ impl CellFollower {
             context,
             mapped: BTreeMap::new(),
             refused: BTreeMap::new(),
-            is_down: None,
+            marked_down: None,
             last_event: Instant::now(),
         }
     }
@@ -89,11 +90,11 @@ impl CellFollower {
     pub(crate) async fn run(mut self) {
         let mut retry = RETRY_MIN;
         loop {
-            let before = self.last_event;
+            let last_event_before = self.last_event;
             match self.reconnect().await {
                 Ok(events) => {
                     let ended = self.process_events(events).await;
-                    if self.last_event > before {
+                    if self.last_event > last_event_before {
                         retry = RETRY_MIN;
                     }
                     if matches!(ended, FollowEnd::Gap) {
@@ -123,6 +124,7 @@ impl CellFollower {
         events.map_err(|error| error.to_string())
     }
 
+    /// Handles the events of a stream until it ends.
     async fn process_events(&mut self, mut events: mpsc::Receiver<CellEvent>) -> FollowEnd {
         let down_after = self.control().options().cell_down_after;
         let mut listed = Listing::default();
@@ -186,7 +188,7 @@ impl CellFollower {
         }
     }
 
-    /// Passes soft state to the scheduler; false if an update of a host is missing.
+    /// Passes soft state to the scheduler. Returns whether no update of a host is missing.
     fn report_to_scheduler(&self, batch: &[CellEvent]) -> bool {
         let at = now();
         let mut is_gapless = true;
@@ -200,7 +202,7 @@ impl CellFollower {
             return true;
         }
         let mut availability_reports = self.context.availability_reports.lock();
-        self.context.scheduler.with_hosts(|hosts| {
+        self.context.scheduler.change_hosts(|hosts| {
             for event in batch {
                 match event {
                     CellEvent::Host { host, view: None } => {
@@ -248,7 +250,7 @@ impl CellFollower {
         open.flatten().is_some_and(|open| has_digest(&open, digest))
     }
 
-    /// Records the new specifications of instances whose rebuild is complete.
+    /// Records the new specifications of instances whose rebuild is complete, which ends their rebuilds.
     async fn end_rebuilds(&self, batch: &[CellEvent]) {
         let views = batch.iter().filter_map(|event| match event {
             CellEvent::Instance {
@@ -258,8 +260,8 @@ impl CellFollower {
             _ => None,
         });
         let done: Vec<(InstanceId, u64)> = self.control().engine().read_now(|machine| {
-            let rebuilds = machine.0.conductor.rebuilds();
-            let mappings = machine.0.conductor.mappings();
+            let rebuilds = machine.state.conductor.rebuilds();
+            let mappings = machine.state.conductor.mappings();
             let is_own = |mapping: &Mapping| mapping.cell == Some(self.cell);
             let own = views.filter(|(instance, _)| mappings.get(instance).is_some_and(is_own));
             let done = own.filter_map(|(instance, view)| {
@@ -280,7 +282,8 @@ impl CellFollower {
                 instance,
                 event: event.clone(),
             };
-            // The cell reports it only once, so this repeats until the store accepts it.
+            // The cell reports the end of a rebuild only once, so the command is repeated until the store
+            // accepts it.
             while let Err(error) = self.control().submit(command()).await {
                 if matches!(error, placewright_engine::SubmitError::ShuttingDown) {
                     return;
@@ -321,8 +324,9 @@ impl CellFollower {
         }
     }
 
+    /// Maps these hosts to the cell, except for those that the state refuses.
     async fn map_batch(&mut self, hosts: &[(HostId, String)]) {
-        match self.submit_hosts(hosts).await {
+        match self.submit_mappings(hosts).await {
             Some(Ok(())) => self.mapped.extend(hosts.iter().cloned()),
             // One of the hosts cannot be mapped; each is tried alone.
             Some(Err(_)) if hosts.len() > 1 => {
@@ -340,8 +344,9 @@ impl CellFollower {
         }
     }
 
-    /// Repeats a command until the store accepts it; none if control is shutting down.
-    async fn submit_hosts(&self, hosts: &[(HostId, String)]) -> Option<Result<(), Refusal>> {
+    /// Submits the command that maps hosts to the cell until the store accepts it; `None` if control is
+    /// shutting down.
+    async fn submit_mappings(&self, hosts: &[(HostId, String)]) -> Option<Result<(), Refusal>> {
         loop {
             let command = Command::MapHosts {
                 cell: self.cell,
@@ -355,6 +360,7 @@ impl CellFollower {
         }
     }
 
+    /// Records in the views and in the state whether the cell is down.
     async fn set_down(&mut self, is_down: bool) {
         {
             let mut views = self.control().shared.views.write();
@@ -362,7 +368,7 @@ impl CellFollower {
             view.is_up = !is_down;
             view.is_complete &= !is_down;
         }
-        if self.is_down == Some(is_down) {
+        if self.marked_down == Some(is_down) {
             return;
         }
         let command = Command::SetCellDown {
@@ -376,7 +382,7 @@ impl CellFollower {
                 } else {
                     tracing::info!(cell = %self.cell, "the cell is up");
                 }
-                self.is_down = Some(is_down);
+                self.marked_down = Some(is_down);
             }
             Ok(Err(refusal)) => {
                 tracing::error!(cell = %self.cell, %refusal, "the cell is not known");

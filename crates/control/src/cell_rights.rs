@@ -12,27 +12,27 @@ use crate::machine::ControlMachine;
 /// A sentence for the cell about the first request that concerns anything else.
 pub(crate) fn authorize(
     control: &ControlMachine,
-    cell: &str,
+    cell_name: &str,
     requests: &[ClaimRequest],
 ) -> Result<(), String> {
-    let mut cells = control.0.conductor.cells().iter();
-    let own = cells.find(|(_, row)| row.name == cell);
-    let own = own.map(|(id, _)| *id);
-    let own = own.ok_or_else(|| format!("control has no cell {cell:?}"))?;
+    let mut cells = control.state.conductor.cells().iter();
+    let named = cells.find(|(_, row)| row.name == cell_name);
+    let own_cell = named.map(|(id, _)| *id);
+    let own_cell = own_cell.ok_or_else(|| format!("control has no cell {cell_name:?}"))?;
     requests
         .iter()
-        .try_for_each(|request| authorize_request(control, own, request))
+        .try_for_each(|request| authorize_request(control, own_cell, request))
 }
 
 fn authorize_request(
     control: &ControlMachine,
-    own: CellId,
+    own_cell: CellId,
     request: &ClaimRequest,
 ) -> Result<(), String> {
-    let conductor = &control.0.conductor;
+    let conductor = &control.state.conductor;
     // A request for an instance that control does not know is answered with `Gone` to every cell.
     if let Some(mapping) = conductor.mappings().get(&request.instance)
-        && mapping.cell != Some(own)
+        && mapping.cell != Some(own_cell)
     {
         return Err(format!(
             "the instance {} is not of this cell",
@@ -42,7 +42,7 @@ fn authorize_request(
     match &request.change {
         ClaimChange::Release { .. } => Ok(()),
         ClaimChange::Settle { migration, .. } => match conductor.migrations().get(migration) {
-            Some(row) if row.cell != own || row.instance != request.instance => Err(format!(
+            Some(row) if row.cell != own_cell || row.instance != request.instance => Err(format!(
                 "the move {migration} is not of the instance {}",
                 request.instance
             )),
@@ -50,32 +50,36 @@ fn authorize_request(
         },
         ClaimChange::Swap { candidates } => candidates
             .iter()
-            .try_for_each(|candidate| authorize_candidate(control, own, candidate)),
+            .try_for_each(|candidate| authorize_candidate(control, own_cell, candidate)),
     }
 }
 
 fn authorize_candidate(
     control: &ControlMachine,
-    own: CellId,
+    own_cell: CellId,
     candidate: &Candidate,
 ) -> Result<(), String> {
-    authorize_provider(control, own, candidate.host.0)?;
+    authorize_provider(control, own_cell, candidate.host.0)?;
     let amounts = candidate.amounts.iter();
     amounts
         .map(|Amounts { provider, .. }| *provider)
-        .try_for_each(|provider| authorize_provider(control, own, provider))
+        .try_for_each(|provider| authorize_provider(control, own_cell, provider))
 }
 
 /// Checks that a resource provider is not in the tree of another cell's host. Sharing providers
 /// belong to no cell and are allowed. An unknown provider is allowed too: no claim on it succeeds.
-fn authorize_provider(control: &ControlMachine, own: CellId, provider: Uuid) -> Result<(), String> {
+fn authorize_provider(
+    control: &ControlMachine,
+    own_cell: CellId,
+    provider: Uuid,
+) -> Result<(), String> {
     let placement = control.placement();
     let found = placement.provider_id(provider);
     let root = found.and_then(|id| placement.provider(placement.provider(id)?.root));
     let Some(root) = root else { return Ok(()) };
     let host = placewright_conductor::HostId(root.uuid);
-    match control.0.conductor.hosts().get(&host) {
-        Some(row) if row.cell != own => Err(format!(
+    match control.state.conductor.hosts().get(&host) {
+        Some(row) if row.cell != own_cell => Err(format!(
             "the resource provider {provider} is of a host of another cell"
         )),
         _ => Ok(()),

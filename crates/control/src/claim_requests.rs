@@ -18,7 +18,7 @@ impl PlacementLink for ControlHandle {
     }
 
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
-        // All are submitted at once, so that they share one write to the journal.
+        // All are submitted before any answer is awaited, so that they share one write to the journal.
         let answers: Vec<_> = requests
             .into_iter()
             .map(|request| self.submit(Command::RequestClaim(request)))

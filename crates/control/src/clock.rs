@@ -34,8 +34,8 @@ impl Clock {
     /// The present time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        let ahead_us = self.ahead_us.as_ref();
-        let ahead_us = ahead_us.map_or(0, |ahead| ahead.load(Ordering::Relaxed));
+        let shared = self.ahead_us.as_ref();
+        let ahead_us = shared.map_or(0, |ahead_us| ahead_us.load(Ordering::Relaxed));
         Timestamp(now().0.saturating_add(ahead_us))
     }
 

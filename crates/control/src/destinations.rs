@@ -118,8 +118,10 @@ impl DestinationsHandle {
         consumer: Uuid,
         offered: &OfferedCandidate,
     ) -> Result<(), DestinationsError> {
-        let holder = self.shared.holder(consumer).await?;
-        self.shared.claim_offered(holder, consumer, offered).await
+        let consumer_to_claim = self.shared.consumer_with_allocations(consumer).await?;
+        self.shared
+            .claim_offered(consumer_to_claim, consumer, offered)
+            .await
     }
 
     /// Releases what a consumer holds.

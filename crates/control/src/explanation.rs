@@ -36,7 +36,7 @@ struct ShownEffect<'a> {
     removed_alone: usize,
 }
 
-/// Root providers that lack little.
+/// A near miss: root providers that lack the same things, and little.
 #[derive(Serialize)]
 struct ShownMiss<'a> {
     roots: usize,
@@ -51,7 +51,7 @@ struct ShownProvider<'a> {
     name: &'a str,
 }
 
-/// What they lack of a constraint.
+/// What the root providers of a near miss lack of a constraint.
 #[derive(Serialize)]
 struct ShownLack {
     constraint: Option<String>,
@@ -147,7 +147,7 @@ fn group(constraint: &Constraint) -> Option<&str> {
     }
 }
 
-/// Writes JSON as the Placement API does: a space behind commas and colons, and only ASCII.
+/// Writes JSON as the Placement API does: a space after commas and colons, and only ASCII.
 struct Spaced;
 
 impl Formatter for Spaced {

@@ -17,11 +17,11 @@ pub struct Finding {
     pub host: Option<HostId>,
     /// The inconsistency in a sentence.
     pub what: String,
-    /// What the repair does; `None` if an operator has to decide.
+    /// A description of the repair, for operators; `None` if an operator has to decide.
     pub repair: Option<&'static str>,
     /// The result of the repair, if it was tried: `done`, or why it failed.
     pub outcome: Option<String>,
-    /// The repair; `None` if an operator has to decide.
+    /// The repair that [`Self::repair`] describes.
     #[serde(skip)]
     pub(crate) repair_kind: Option<Repair>,
 }

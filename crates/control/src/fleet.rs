@@ -6,8 +6,9 @@ use placewright_scheduler::aggregate::Aggregate;
 use crate::handle::now;
 use crate::runtime_context::RuntimeContext;
 
-/// The whole configuration as changes, so that the state is not locked while they are passed on.
-fn all(state: &State) -> Vec<Change> {
+/// All aggregates and services as changes. They are copies, so that the state is not locked while they
+/// are passed on.
+fn all_as_changes(state: &State) -> Vec<Change> {
     let aggregates = state.aggregates().iter();
     let aggregates =
         aggregates.map(|(uuid, row)| Change::Aggregate(*uuid, Some(Box::new(row.clone()))));
@@ -16,8 +17,8 @@ fn all(state: &State) -> Vec<Change> {
     aggregates.chain(services).collect()
 }
 
-/// Whether the scheduler needs a change.
-pub(crate) fn concerns(change: &Change) -> bool {
+/// Whether the scheduler needs to know a change.
+pub(crate) fn concerns_scheduler(change: &Change) -> bool {
     matches!(change, Change::Aggregate(..) | Change::Service(..))
 }
 
@@ -28,7 +29,7 @@ pub(crate) fn apply_to_scheduler<'a>(
 ) {
     let at = now();
     let mut availability_reports = context.availability_reports.lock();
-    context.scheduler.with_hosts(|hosts| {
+    context.scheduler.change_hosts(|hosts| {
         for change in changes {
             match change {
                 Change::Aggregate(uuid, Some(row)) => {
@@ -50,9 +51,10 @@ pub(crate) fn apply_to_scheduler<'a>(
 
 /// Passes all aggregates and services to the scheduler.
 ///
-/// Lock order: the scheduler before the state, never the other way round.
+/// The lock of the scheduler is taken before that of the state, never the other way round. So the state is
+/// read, and unlocked, before anything is passed on.
 pub(crate) fn apply_all_to_scheduler(context: &RuntimeContext) {
     let engine = context.control.engine();
-    let changes = engine.read_now(|machine| all(&machine.0.conductor));
+    let changes = engine.read_now(|machine| all_as_changes(&machine.state.conductor));
     apply_to_scheduler(&changes, context);
 }

@@ -21,13 +21,13 @@ pub(crate) fn drop_foreign_events(
     if !events.iter().any(names_hosts) {
         return;
     }
-    let mut first = None;
+    let mut first_foreign = None;
     control.engine().read_now(|machine| {
-        let hosts = machine.0.conductor.hosts();
+        let hosts = machine.state.conductor.hosts();
         let mut is_own = |host: &HostId| {
             let is_foreign = hosts.get(host).is_some_and(|row| row.cell != own);
             if is_foreign {
-                first.get_or_insert(*host);
+                first_foreign.get_or_insert(*host);
             }
             !is_foreign
         };
@@ -40,7 +40,7 @@ pub(crate) fn drop_foreign_events(
             CellEvent::Instance { .. } | CellEvent::Complete | CellEvent::Heartbeat => true,
         });
     });
-    if let Some(host) = first {
+    if let Some(host) = first_foreign {
         tracing::warn!(cell = %own, %host, "what a cell says of another cell's host is ignored");
     }
 }

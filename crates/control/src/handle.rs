@@ -48,7 +48,7 @@ impl fmt::Debug for ControlHandle {
 }
 
 impl ControlHandle {
-    /// Creates the handle, with a key for secrets that ends with the process. It reaches no cell
+    /// Creates the handle, with a key for secrets that is lost when the process ends. It reaches no cell
     /// before [`Runtime::add_cell`](crate::Runtime::add_cell).
     #[must_use]
     pub fn new(engine: Engine<ControlMachine>, options: Options) -> Self {
@@ -117,9 +117,9 @@ impl ControlHandle {
         let at = self.now();
         let note = placewright_audit_log::current_note();
         let command = control::Command::Conductor { command, at };
-        let answered = self.shared.engine.submit_with_sequence(command);
+        let submitted = self.shared.engine.submit_with_sequence(command);
         async move {
-            let (answer, sequence) = answered.await;
+            let (answer, sequence) = submitted.await;
             if let (Some(note), Some(sequence)) = (note, sequence) {
                 note.add_entry(sequence, []);
             }
@@ -147,7 +147,7 @@ impl ControlHandle {
             let views = &shared.views;
             let read = shared
                 .engine
-                .read(move |machine: &ControlMachine| compute(&machine.0, &views.read()));
+                .read(move |machine: &ControlMachine| compute(&machine.state, &views.read()));
             read.await
         }
     }
@@ -159,7 +159,7 @@ impl ControlHandle {
         compute: impl FnOnce(&ControlState, &Views) -> T,
     ) -> T {
         let Shared { engine, views, .. } = &*self.shared;
-        engine.read_part(reading, |machine| compute(&machine.0, &views.read()))
+        engine.read_part(reading, |machine| compute(&machine.state, &views.read()))
     }
 
     /// Waits until all that the parts of a reading saw is durable; see [`Engine::wait_durable`].

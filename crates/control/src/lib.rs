@@ -57,7 +57,7 @@ pub use handle::{CommandAnswer, ControlHandle};
 pub use machine::ControlMachine;
 pub use options::{Options, RepairOptions};
 pub use placement::{ClaimMetrics, CommitError, Placement, submit_placement};
-pub use quotas::{UnifiedLimits, usage_of};
+pub use quotas::{LimitSource, UnifiedLimits, usage_of};
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use scheduler::{
     Explanation, ExplanationTime, NoHostExplanation, QueryExplanation, RefusalReason,

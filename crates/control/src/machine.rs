@@ -10,13 +10,16 @@ use placewright_records::{ReadError, control as form};
 /// The state of control: placement and the super conductor, with one order of commands. A store
 /// that was written by placement alone is read as one with an empty conductor.
 #[derive(Debug, Default)]
-pub struct ControlMachine(pub ControlState);
+pub struct ControlMachine {
+    /// The state that commands are decided on and changes applied to.
+    pub state: ControlState,
+}
 
 impl ControlMachine {
     /// The state of placement: resource providers, inventories, allocations.
     #[must_use]
     pub fn placement(&self) -> &placement::State {
-        &self.0.placement
+        &self.state.placement
     }
 }
 
@@ -32,15 +35,15 @@ impl Machine for ControlMachine {
     }
 
     fn decide(&self, command: &Command, changes: &mut Vec<Change>) -> Result<Outcome, Refusal> {
-        self.0.decide(command, changes)
+        self.state.decide(command, changes)
     }
 
     fn apply(&mut self, change: &Change) -> Undo {
-        self.0.apply(change)
+        self.state.apply(change)
     }
 
     fn undo(&mut self, undo: Undo) {
-        self.0.undo(undo);
+        self.state.undo(undo);
     }
 
     fn encode(changes: &[Change], out: &mut Vec<u8>) {
@@ -60,11 +63,12 @@ impl Machine for ControlMachine {
     }
 
     fn save(&self, out: &mut dyn io::Write) -> io::Result<()> {
-        form::save(&self.0, out)
+        form::save(&self.state, out)
     }
 
     fn load(input: &mut dyn io::Read) -> Result<Self, LoadError> {
-        form::load(input).map(Self).map_err(|error| match error {
+        let loaded = form::load(input).map(|state| Self { state });
+        loaded.map_err(|error| match error {
             ReadError::Io(error) => LoadError::Io(error),
             ReadError::NewerVersion { found, supported } => LoadError::Newer {
                 found: found.into(),
@@ -75,6 +79,6 @@ impl Machine for ControlMachine {
     }
 
     fn digest(&self) -> u128 {
-        form::digest(&self.0)
+        form::digest(&self.state)
     }
 }

@@ -29,20 +29,22 @@ pub(crate) struct Outbox {
     wake: Notify,
 }
 
-/// The queue of keys, and the times of messages that were delivered.
+/// The queue of keys, and the times at which delivered messages are repeated.
 #[derive(Default)]
 struct MessageQueue {
+    /// The keys of the messages to send, in their order.
     order: VecDeque<MessageKey>,
+    /// The same keys, so that each is queued once.
     queued: HashSet<MessageKey>,
     /// When delivered messages are due again, if they are still needed then.
-    sent: HashMap<MessageKey, Sent>,
+    repetitions: HashMap<MessageKey, Repetition>,
 }
 
-/// When a delivered message is due again, and the interval after that.
+/// When a delivered message is due again, and how long after its delivery that is.
 #[derive(Clone, Copy)]
-struct Sent {
-    due: Instant,
-    wait: Duration,
+struct Repetition {
+    due_at: Instant,
+    interval: Duration,
 }
 
 impl Outbox {
@@ -57,7 +59,7 @@ impl Outbox {
     /// Queues the message of something that has changed.
     pub(crate) fn queue_changed(&self, key: MessageKey) {
         let mut queue = self.queue.lock();
-        queue.sent.remove(&key);
+        queue.repetitions.remove(&key);
         if queue.queued.insert(key) {
             queue.order.push_back(key);
             self.wake.notify_one();
@@ -67,7 +69,8 @@ impl Outbox {
     /// Queues the message of something that is still needed, if its repetition is due.
     pub(crate) fn queue_if_due(&self, key: MessageKey, at: Instant) {
         let mut queue = self.queue.lock();
-        let is_due = queue.sent.get(&key).is_none_or(|sent| sent.due <= at);
+        let repetition = queue.repetitions.get(&key);
+        let is_due = repetition.is_none_or(|repetition| repetition.due_at <= at);
         if is_due && queue.queued.insert(key) {
             queue.order.push_back(key);
             self.wake.notify_one();
@@ -75,15 +78,17 @@ impl Outbox {
     }
 
     /// Makes all messages due again, because the cell is back.
-    pub(crate) fn forget_sent(&self) {
-        self.queue.lock().sent.clear();
+    pub(crate) fn make_all_due(&self) {
+        self.queue.lock().repetitions.clear();
     }
 
     /// Drops the times of messages that are no longer needed: they were due long ago, and nothing
     /// queued them again.
     pub(crate) fn drop_obsolete(&self, at: Instant, resend_max: Duration) {
         let mut queue = self.queue.lock();
-        queue.sent.retain(|_, sent| sent.due + resend_max > at);
+        queue
+            .repetitions
+            .retain(|_, repetition| repetition.due_at + resend_max > at);
     }
 
     fn take(&self, count: usize) -> Vec<MessageKey> {
@@ -96,17 +101,22 @@ impl Outbox {
         keys
     }
 
-    fn record_sent(&self, keys: &[MessageKey], first: Duration, longest: Duration) {
+    /// Records that messages were delivered. Their first repetition is after the interval `first`, which then
+    /// doubles up to `longest`.
+    fn record_delivered(&self, keys: &[MessageKey], first: Duration, longest: Duration) {
         let at = Instant::now();
         let mut queue = self.queue.lock();
         for key in keys {
-            let before = queue.sent.get(key).map(|sent| sent.wait * 2);
-            let wait = before.unwrap_or(first).min(longest);
-            let due = at + wait;
-            queue.sent.insert(*key, Sent { due, wait });
+            let last = queue.repetitions.get(key);
+            let doubled = last.map(|repetition| repetition.interval * 2);
+            let interval = doubled.unwrap_or(first).min(longest);
+            let due_at = at + interval;
+            let repetition = Repetition { due_at, interval };
+            queue.repetitions.insert(*key, repetition);
         }
     }
 
+    /// Queues messages again that were not delivered, before all others.
     fn put_back(&self, keys: &[MessageKey]) {
         let mut queue = self.queue.lock();
         for key in keys.iter().rev() {
@@ -136,8 +146,8 @@ pub(crate) async fn run(control: ControlHandle, outbox: Arc<Outbox>) {
         }
         let mut rest = messages.as_slice();
         while !rest.is_empty() {
-            let (call, later) = rest.split_at(count_for_one_call(rest));
-            if let Err(error) = deliver(&control, outbox.cell, call).await {
+            let (batch, later) = rest.split_at(count_for_one_call(rest));
+            if let Err(error) = deliver(&control, outbox.cell, batch).await {
                 tracing::debug!(cell = %outbox.cell, %error, "messages were not delivered");
                 outbox.put_back(&keys_of(rest));
                 tokio::time::sleep(retry).await;
@@ -145,7 +155,7 @@ pub(crate) async fn run(control: ControlHandle, outbox: Arc<Outbox>) {
                 break;
             }
             retry = RETRY_MIN;
-            outbox.record_sent(&keys_of(call), options.resend_min, options.resend_max);
+            outbox.record_delivered(&keys_of(batch), options.resend_min, options.resend_max);
             rest = later;
         }
     }
@@ -155,8 +165,8 @@ fn keys_of(messages: &[(MessageKey, Message)]) -> Vec<MessageKey> {
     messages.iter().map(|(key, _)| *key).collect()
 }
 
-/// How many messages fit into one call. Specifications make up most of their size, and each message
-/// has one. The result is at least one.
+/// How many messages fit into one call, at least one. Only specifications are counted: they make up most of
+/// the size, and a message has at most one.
 fn count_for_one_call(messages: &[(MessageKey, Message)]) -> usize {
     let mut bytes = 0;
     let fits = messages.iter().take_while(|(_, message)| {
@@ -174,6 +184,8 @@ fn spec_bytes(spec: &Spec) -> usize {
     spec.body.len() + spec.build_secrets.len() + spec.secrets.len()
 }
 
+/// Delivers messages in one call, and submits the commands that follow from the replies. A message whose
+/// secrets cannot be opened is left out, and repeated later as if it had been delivered.
 async fn deliver(
     control: &ControlHandle,
     cell: CellId,
@@ -184,12 +196,12 @@ async fn deliver(
     let mut delivered = Vec::with_capacity(messages.len());
     let mut envelopes = Vec::with_capacity(messages.len());
     for (_, message) in messages {
-        let mut sent = message.clone();
-        if secrets::open_for_cell(control.sealer(), &mut sent) {
+        let mut opened = message.clone();
+        if secrets::open_for_cell(control.sealer(), &mut opened) {
             delivered.push(message);
             envelopes.push(Envelope {
                 sent_at,
-                message: sent,
+                message: opened,
             });
         }
     }

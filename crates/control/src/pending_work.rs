@@ -1,5 +1,5 @@
-//! What the state calls for, computed from it as keys, so that nothing obsolete is ever carried
-//! out.
+//! The work that the state calls for. It is kept as keys, and read from the state again when it is carried
+//! out, so that nothing obsolete is.
 
 use placewright_conductor::control::{Change, ControlState};
 use placewright_conductor::super_conductor::{self, BuildStage, Effect, MoveStage};
@@ -19,7 +19,11 @@ pub(crate) enum MessageKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingWork {
     /// Select a host for a waiting instance, together with the others of its reservation.
-    Schedule(Uuid, InstanceId),
+    Schedule {
+        /// The reservation, which all instances of one request have in common.
+        reservation: Uuid,
+        instance: InstanceId,
+    },
     /// Select a target host for a move.
     ScheduleMove(MigrationId),
     /// Send the message with this key to a cell.
@@ -31,11 +35,17 @@ pub(crate) fn of_changes<'a>(
     control: &'a ControlState,
     changes: &'a [Change],
 ) -> impl Iterator<Item = PendingWork> + 'a {
-    use super_conductor::Change as Of;
+    use super_conductor::Change as ConductorChange;
     changes.iter().filter_map(|change| match change {
-        Change::Conductor(Of::Build(instance, Some(_))) => of_build(control, *instance),
-        Change::Conductor(Of::Deletion(instance, Some(_))) => of_deletion(control, *instance),
-        Change::Conductor(Of::Move(migration, Some(_))) => of_move(control, *migration),
+        Change::Conductor(ConductorChange::Build(instance, Some(_))) => {
+            of_build(control, *instance)
+        }
+        Change::Conductor(ConductorChange::Deletion(instance, Some(_))) => {
+            of_deletion(control, *instance)
+        }
+        Change::Conductor(ConductorChange::Move(migration, Some(_))) => {
+            of_move(control, *migration)
+        }
         Change::Conductor(_) | Change::Placement(_) => None,
     })
 }
@@ -55,7 +65,10 @@ pub(crate) fn all(control: &ControlState) -> impl Iterator<Item = PendingWork> +
 fn of_build(control: &ControlState, instance: InstanceId) -> Option<PendingWork> {
     let build = control.conductor.builds().get(&instance)?;
     match build.stage {
-        BuildStage::Waiting => Some(PendingWork::Schedule(build.reservation, instance)),
+        BuildStage::Waiting => Some(PendingWork::Schedule {
+            reservation: build.reservation,
+            instance,
+        }),
         BuildStage::Placed { .. } => {
             message_to_cell(control, instance, MessageKey::Instance(instance))
         }
@@ -90,22 +103,25 @@ fn message_to_cell(
 
 /// The present messages for these keys; some may have none (any more).
 pub(crate) fn messages(control: &ControlState, keys: &[MessageKey]) -> Vec<(MessageKey, Message)> {
-    use super_conductor::Change as Of;
+    use super_conductor::Change as ConductorChange;
     let state = &control.conductor;
     let mut messages = Vec::with_capacity(keys.len());
     for key in keys {
         let row = match key {
             MessageKey::Instance(instance) => {
                 let build = state.builds().get(instance);
-                let build = build.map(|row| Of::Build(*instance, Some(Box::new(row.clone()))));
+                let build =
+                    build.map(|row| ConductorChange::Build(*instance, Some(Box::new(row.clone()))));
                 let deletion = state.deletions().get(instance);
                 build.or_else(|| {
-                    deletion.map(|row| Of::Deletion(*instance, Some(Box::new(row.clone()))))
+                    deletion.map(|row| {
+                        ConductorChange::Deletion(*instance, Some(Box::new(row.clone())))
+                    })
                 })
             }
             MessageKey::Move(migration) => {
                 let row = state.moves().get(migration);
-                row.map(|row| Of::Move(*migration, Some(Box::new(row.clone()))))
+                row.map(|row| ConductorChange::Move(*migration, Some(Box::new(row.clone()))))
             }
         };
         for effect in state.effects_of(row.iter()) {

@@ -18,7 +18,7 @@ use crate::requested_allocations::RequestedAllocations;
 
 /// How long the store counts as failing after a failed append. Afterwards changes are tried again,
 /// because only a change can show whether the store works.
-const STORE_FAILED: Duration = Duration::from_secs(15);
+const STORE_FAILING_FOR: Duration = Duration::from_secs(15);
 
 /// A handle on placement, for APIs and for the scheduler. Clones refer to the same placement.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl Placement {
     #[must_use]
     pub fn is_store_failing(&self) -> bool {
         let ago = self.engine.store_failed_ago();
-        ago.is_some_and(|ago| ago < STORE_FAILED)
+        ago.is_some_and(|ago| ago < STORE_FAILING_FOR)
     }
 
     /// Computes a value from the state, which is durable when this returns.
@@ -68,7 +68,7 @@ impl Placement {
         step: impl Fn(&State, &mut S) -> Option<T> + Send,
     ) -> T {
         let step =
-            move |machine: &ControlMachine, slices: &mut S| step(machine.placement(), slices);
+            move |machine: &ControlMachine, progress: &mut S| step(machine.placement(), progress);
         self.engine.read_in_slices(begin, step).await
     }
 
@@ -83,7 +83,7 @@ impl Placement {
         let requested = note.is_some().then(|| RequestedAllocations::of(&command));
         let (result, sequence) = submit_with_sequence(&self.engine, command).await;
         let result = result.map_err(|error| CommitError::of(&error))?;
-        // Without an entry nothing has changed.
+        // A command without an entry has changed nothing, and the audit log does not need it.
         if let (Some(note), Some(requested), Ok(outcome), Some(sequence)) =
             (note, requested, &result, sequence)
         {
@@ -99,21 +99,25 @@ pub fn submit_placement(
     engine: &Engine<ControlMachine>,
     command: Command,
 ) -> impl Future<Output = Result<Result<Outcome, Refusal>, SubmitError>> + Send + use<> {
-    let answered = submit_with_sequence(engine, command);
-    async move { answered.await.0 }
+    let submitted = submit_with_sequence(engine, command);
+    async move {
+        let (answer, _) = submitted.await;
+        answer
+    }
 }
 
 /// The outcome or refusal of a command, or why the engine has neither.
 type Answer = Result<Result<Outcome, Refusal>, SubmitError>;
 
-/// The same, with the sequence of the entry that the command made in the journal.
+/// Submits a command that concerns placement only. Returns also the sequence of the entry that the command
+/// made in the journal, if it made one.
 fn submit_with_sequence(
     engine: &Engine<ControlMachine>,
     command: Command,
 ) -> impl Future<Output = (Answer, Option<u64>)> + Send + use<> {
-    let answered = engine.submit_with_sequence(control::Command::Placement(command));
+    let submitted = engine.submit_with_sequence(control::Command::Placement(command));
     async move {
-        let (answer, sequence) = answered.await;
+        let (answer, sequence) = submitted.await;
         let answer = answer.and_then(|answer| match answer {
             Ok(control::Outcome::Placement(outcome)) => Ok(Ok(outcome)),
             Err(control::Refusal::Placement(refusal)) => Ok(Err(refusal)),

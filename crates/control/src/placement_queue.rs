@@ -20,14 +20,14 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::handle::ControlHandle;
-use crate::plan::{Attempt, PlanContext, Planner, PlanningWork};
+use crate::plan::{OngoingPlacement, PlanContext, Planner, PlanningWork};
 
 mod submit;
 
 pub(crate) use submit::Submitted;
 
 /// The most commands that wait for their answers.
-const UNDER_WAY_MAX: usize = 128;
+const COMMANDS_UNDER_WAY_MAX: usize = 128;
 /// The most claims that wait for their answers, unless a single command has more: such commands are
 /// decided one at a time, with others in between.
 const CLAIMS_UNDER_WAY_MAX: usize = 512;
@@ -57,7 +57,8 @@ struct Queue {
     work: VecDeque<PlanningWork>,
     /// The instances and moves that are queued or being placed.
     busy: HashSet<Uuid>,
-    under_way: usize,
+    /// The number of commands that wait for their answers.
+    commands_under_way: usize,
     /// The number of claims in those commands.
     claims_under_way: usize,
     is_stopping: bool,
@@ -76,9 +77,9 @@ impl PlacementQueue {
             queue: Mutex::default(),
             wake: Condvar::new(),
         });
-        let (submitted, outcomes) = mpsc::unbounded_channel();
-        let of_thread = Arc::clone(&shared);
-        let run = move || of_thread.run(&submitted);
+        let (sender, submitted) = mpsc::unbounded_channel();
+        let shared_by_thread = Arc::clone(&shared);
+        let run = move || shared_by_thread.run(&sender);
         let thread = placewright_tasks::spawn_thread(Task::ControlPlaces, run);
         if let Err(error) = &thread {
             tracing::error!(%error, "the system gives no thread: nothing is scheduled");
@@ -87,7 +88,7 @@ impl PlacementQueue {
             shared,
             thread: Arc::new(Mutex::new(thread.ok())),
         };
-        (placement_queue, outcomes)
+        (placement_queue, submitted)
     }
 
     /// Queues an instance that waits for a host. Ranking begins with the next
@@ -134,7 +135,7 @@ impl PlacementQueue {
 
 impl Drop for PlacementQueue {
     fn drop(&mut self) {
-        // The thread holds only what is shared, not this handle.
+        // The last handle is dropped. The thread holds no handle, only what is shared with it.
         if Arc::strong_count(&self.thread) == 1 {
             self.shared.queue.lock().is_stopping = true;
             self.shared.wake.notify_one();
@@ -145,7 +146,7 @@ impl Drop for PlacementQueue {
 impl Shared {
     fn run(&self, submitted: &mpsc::UnboundedSender<Submitted>) {
         let mut planner = Planner::new(self.control.options().clone());
-        while let Some(mut queued) = self.take() {
+        while let Some(mut queued) = self.take_work() {
             placewright_tasks::injection_point(Task::ControlPlaces);
             planner.silent_cells = self.control.shared.views.read().silent_cells();
             while !queued.is_empty() && !self.queue.lock().is_stopping {
@@ -173,10 +174,10 @@ impl Shared {
                 });
                 let planned_at = self.scheduler.moment();
                 for plan in plans {
-                    self.wait_for_room(plan.claims());
+                    self.wait_for_room(plan.claim_count());
                     if let Some(command) = self.submit(plan, planned_at) {
                         let mut queue = self.queue.lock();
-                        queue.under_way += 1;
+                        queue.commands_under_way += 1;
                         queue.claims_under_way += command.claims;
                         drop(queue);
                         // The receiver is gone because control is shutting down.
@@ -187,7 +188,8 @@ impl Shared {
         }
     }
 
-    /// Waits until this many claims may be submitted, or until control stops.
+    /// Waits until a command with this many claims may be submitted, or until control stops. A command with
+    /// one claim never waits.
     fn wait_for_room(&self, claims: usize) {
         let mut queue = self.queue.lock();
         while claims > 1
@@ -199,14 +201,14 @@ impl Shared {
         }
     }
 
-    /// Waits for work; `None` when control stops.
-    fn take(&self) -> Option<VecDeque<PlanningWork>> {
+    /// Waits for work, and takes some of it out of the queue; `None` when control stops.
+    fn take_work(&self) -> Option<VecDeque<PlanningWork>> {
         let mut queue = self.queue.lock();
         loop {
             if queue.is_stopping {
                 return None;
             }
-            if !queue.work.is_empty() && queue.under_way < UNDER_WAY_MAX {
+            if !queue.work.is_empty() && queue.commands_under_way < COMMANDS_UNDER_WAY_MAX {
                 let count = queue.work.len().min(WORK_AT_ONCE);
                 return Some(queue.work.drain(..count).collect());
             }
@@ -214,19 +216,20 @@ impl Shared {
         }
     }
 
-    /// Marks instances as no longer busy. Those that still wait are found by the next sweep.
-    fn end(&self, ids: &[Uuid]) {
+    /// Marks instances and moves as no longer busy. The next sweep queues those that still wait.
+    fn mark_not_busy(&self, ids: &[Uuid]) {
         let mut queue = self.queue.lock();
         for id in ids {
             queue.busy.remove(id);
         }
     }
 
-    fn requeue(&self, attempt: Box<Attempt>) {
+    /// Queues a placement that needs another search.
+    fn requeue(&self, ongoing: Box<OngoingPlacement>) {
         self.queue
             .lock()
             .work
-            .push_back(PlanningWork::Attempt(attempt));
+            .push_back(PlanningWork::Ongoing(ongoing));
         self.wake.notify_one();
     }
 }
@@ -239,23 +242,23 @@ pub(crate) async fn handle_answers(
     let shared = &placement_queue.shared;
     let mut under_way = FuturesUnordered::new();
     let answered =
-        |command: Submitted| async move { (command.answer.await, command.then, command.claims) };
+        |command: Submitted| async move { (command.answer.await, command.handler, command.claims) };
     loop {
         tokio::select! {
-            more = submitted.recv() => match more {
-                Some(more) => under_way.push(answered(more)),
+            command = submitted.recv() => match command {
+                Some(command) => under_way.push(answered(command)),
                 None => return,
             },
-            Some((answer, then, claims)) = under_way.next(), if !under_way.is_empty() => {
-                let more = shared.handle_answer(answer, then);
+            Some((answer, handler, claims)) = under_way.next(), if !under_way.is_empty() => {
+                let follow_up = shared.handle_answer(answer, handler);
                 let mut queue = shared.queue.lock();
                 queue.claims_under_way = queue.claims_under_way.saturating_sub(claims);
-                match more {
-                    Some(more) => {
-                        queue.claims_under_way += more.claims;
-                        under_way.push(answered(more));
+                match follow_up {
+                    Some(command) => {
+                        queue.claims_under_way += command.claims;
+                        under_way.push(answered(command));
                     }
-                    None => queue.under_way -= 1,
+                    None => queue.commands_under_way -= 1,
                 }
                 shared.wake.notify_one();
             }

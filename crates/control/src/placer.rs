@@ -34,7 +34,8 @@ mod time_slice;
 pub use contention::Contention;
 pub use demand::Demand;
 pub use explained::{
-    EXPLAINED_MAX, Exclusion, HostNames, HostStanding, RequestedHost, ScoreExplanation, ScoredHost,
+    EXPLAINED_MAX, Exclusion, HostIdentity, HostStanding, RequestedHost, ScoreExplanation,
+    ScoredHost,
 };
 pub use pending_instances::{
     Correction, ExpectedPlacement, apply_corrections, remove_pending, set_pending_host,

@@ -33,15 +33,15 @@ pub(crate) enum PlanningWork {
     Builds(Vec<InstanceId>),
     /// A move that waits for a target host.
     Move(MigrationId),
-    /// An attempt that earlier time slices or rounds began.
-    Attempt(Box<Attempt>),
+    /// A placement that earlier time slices or rounds began.
+    Ongoing(Box<OngoingPlacement>),
 }
 
 /// The placement of instances, or of a move, while it is under way.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct OngoingPlacement {
     pub(crate) placing: Placing,
-    /// The move that needs the host; none for builds.
+    /// The move that needs the host; `None` for builds.
     pub(crate) migration: Option<MigrationId>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Attempt {
 #[derive(Debug)]
 pub(crate) enum PlacementPlan {
     /// Claim the hosts that were found.
-    Claim(Box<Attempt>),
+    Claim(Box<OngoingPlacement>),
     /// Fail builds for which there is no host.
     Bury {
         instances: Vec<InstanceId>,
@@ -60,22 +60,23 @@ pub(crate) enum PlacementPlan {
         migration: MigrationId,
         fault: PlanFault,
     },
-    /// Submit nothing; these instances and moves are no longer busy.
+    /// Submit nothing. These instances and moves are no longer being placed, and those that still wait may
+    /// be queued again.
     Nothing { ids: Vec<Uuid> },
 }
 
 impl PlacementPlan {
-    /// The number of claims in the command.
-    pub(crate) fn claims(&self) -> usize {
+    /// The number of claims in the command; a command that claims nothing counts as one.
+    pub(crate) fn claim_count(&self) -> usize {
         match self {
-            Self::Claim(attempt) => attempt.placing.waiting().len(),
+            Self::Claim(ongoing) => ongoing.placing.waiting().len(),
             _ => 1,
         }
     }
 }
 
-impl Attempt {
-    /// The ids by which instances are busy: their own, or that of their move.
+impl OngoingPlacement {
+    /// The ids by which the queue knows these instances: their own, or that of their move.
     pub(crate) fn ids_of(&self, instances: Vec<Uuid>) -> Vec<Uuid> {
         match self.migration {
             Some(migration) => vec![migration.0],
@@ -116,42 +117,44 @@ impl Planner {
 
     /// Continues work until it is complete or the time slice is over.
     pub(crate) fn plan(&mut self, context: &mut PlanContext<'_>, work: PlanningWork) {
-        let attempt = match work {
-            PlanningWork::Attempt(attempt) => Some(attempt),
-            PlanningWork::Builds(instances) => self.begin(context, &instances),
+        let ongoing = match work {
+            PlanningWork::Ongoing(ongoing) => Some(ongoing),
+            PlanningWork::Builds(instances) => self.begin_builds(context, &instances),
             PlanningWork::Move(migration) => match self.begin_move(context, migration) {
-                Ok(attempt) => Some(attempt),
+                Ok(ongoing) => Some(ongoing),
                 Err(plan) => {
                     context.plans.push(plan);
                     None
                 }
             },
         };
-        if let Some(attempt) = attempt {
-            self.find_hosts(context, attempt);
+        if let Some(ongoing) = ongoing {
+            self.find_hosts(context, ongoing);
         }
     }
 
-    /// Begins with the instances of a reservation that still wait for a host.
-    fn begin(
+    /// Begins the placement of those instances of a reservation that still wait for a host.
+    fn begin_builds(
         &mut self,
         context: &mut PlanContext<'_>,
         instances: &[InstanceId],
-    ) -> Option<Box<Attempt>> {
+    ) -> Option<Box<OngoingPlacement>> {
         let mut waiting = Vec::with_capacity(instances.len());
-        let mut done = Vec::new();
+        let mut not_waiting = Vec::new();
         for instance in instances {
             match waiting_spec(context.control, *instance) {
                 Some(spec) => waiting.push((*instance, spec)),
-                None => done.push(instance.0),
+                None => not_waiting.push(instance.0),
             }
         }
-        if !done.is_empty() {
-            context.plans.push(PlacementPlan::Nothing { ids: done });
+        if !not_waiting.is_empty() {
+            context
+                .plans
+                .push(PlacementPlan::Nothing { ids: not_waiting });
         }
         let (_, first) = waiting.first().copied()?;
-        let read = match self.bodies.read(&first.body) {
-            Ok(read) => read,
+        let body = match self.bodies.read(&first.body) {
+            Ok(body) => body,
             Err(error) => {
                 let instances = waiting.iter().map(|(instance, _)| *instance).collect();
                 let fault = PlanFault::unreadable(&error);
@@ -162,7 +165,7 @@ impl Planner {
         // Instances of one request need the same kind of host; the others are placed separately.
         let (same, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, spec)| {
             spec.group == first.group
-                && (spec.body.shares_prefix(&first.body) || self.has_request(&read.request, spec))
+                && (spec.body.shares_prefix(&first.body) || self.has_request(&body.request, spec))
         });
         if !others.is_empty() {
             let others = others.into_iter().map(|(instance, _)| instance);
@@ -171,13 +174,13 @@ impl Planner {
                 .push_back(PlanningWork::Builds(others.collect()));
         }
         let instances: Vec<Uuid> = same.iter().map(|(instance, _)| instance.0).collect();
-        let all = instances.len();
-        Some(Box::new(Attempt {
+        let count = instances.len();
+        Some(Box::new(OngoingPlacement {
             placing: Placing::new(Demand {
-                least: read.min_count.unwrap_or(all).clamp(1, all),
+                least: body.min_count.unwrap_or(count).clamp(1, count),
                 group: first.group,
                 alternates: self.options.alternates,
-                ..Demand::new(read.request, instances)
+                ..Demand::new(body.request, instances)
             }),
             migration: None,
         }))
@@ -189,24 +192,24 @@ impl Planner {
         request: &Arc<placewright_scheduler::request::RequestSpec>,
         spec: &Spec,
     ) -> bool {
-        let read = self.bodies.read(&spec.body);
-        read.is_ok_and(|read| Arc::ptr_eq(&read.request, request) || read.request == *request)
+        let body = self.bodies.read(&spec.body);
+        body.is_ok_and(|body| Arc::ptr_eq(&body.request, request) || body.request == *request)
     }
 
     /// Searches for hosts until all are found or the time slice is over.
-    fn find_hosts(&self, context: &mut PlanContext<'_>, mut attempt: Box<Attempt>) {
+    fn find_hosts(&self, context: &mut PlanContext<'_>, mut ongoing: Box<OngoingPlacement>) {
         let control = context.control;
         let state = &control.placement;
-        let migration = attempt.migration;
+        let migration = ongoing.migration;
         let still_waits = |instance| match migration {
             Some(migration) => moves::waits(control, migration),
             None => waiting_spec(control, InstanceId(instance)).is_some(),
         };
-        let gone = attempt
+        let gone = ongoing
             .placing
-            .retain(context.scheduler, state, still_waits);
+            .remove_not_waiting(context.scheduler, state, still_waits);
         if !gone.is_empty() {
-            let ids = attempt.ids_of(gone);
+            let ids = ongoing.ids_of(gone);
             context.plans.push(PlacementPlan::Nothing { ids });
         }
         let (mut closed, mut avoided) = (Vec::new(), Vec::new());
@@ -223,31 +226,31 @@ impl Planner {
             excluded_cells: &closed,
             avoided_cells: &avoided,
         };
-        match attempt.placing.find_hosts(&mut search, context.slice) {
-            Ok(SearchResults::Unfinished) => context.rest.push_back(PlanningWork::Attempt(attempt)),
+        match ongoing.placing.find_hosts(&mut search, context.slice) {
+            Ok(SearchResults::Unfinished) => context.rest.push_back(PlanningWork::Ongoing(ongoing)),
             Ok(results @ (SearchResults::Ready | SearchResults::NothingToClaim)) => {
-                let without_host = attempt.placing.remove_without_host();
+                let without_host = ongoing.placing.remove_without_host();
                 if !without_host.is_empty() {
-                    let plan = self.no_host_plan(context, &attempt, without_host);
+                    let plan = self.no_host_plan(context, &ongoing, without_host);
                     context.plans.push(plan);
                 }
                 if results == SearchResults::Ready {
-                    context.plans.push(PlacementPlan::Claim(attempt));
+                    context.plans.push(PlacementPlan::Claim(ongoing));
                 }
             }
-            Ok(SearchResults::NoHost(_)) => {
-                attempt.placing.discard_found(context.scheduler, state);
-                let plan = self.no_host_plan(context, &attempt, attempt.placing.unplaced());
+            Ok(SearchResults::NoHost { .. }) => {
+                ongoing.placing.discard_found(context.scheduler, state);
+                let plan = self.no_host_plan(context, &ongoing, ongoing.placing.unclaimed());
                 context.plans.push(plan);
             }
             Err(SearchRefusal::Prepare(refusal)) => {
                 let fault = PlanFault::Known(unprepared_fault(&refusal));
-                let plan = failed(&attempt, attempt.placing.unplaced(), fault);
+                let plan = failure_plan(&ongoing, ongoing.placing.unclaimed(), fault);
                 context.plans.push(plan);
             }
-            // The explanation has the reason.
+            // Its fault is explained like that of a request without a feasible host.
             Err(SearchRefusal::Select(_)) => {
-                let plan = self.no_host_plan(context, &attempt, attempt.placing.unplaced());
+                let plan = self.no_host_plan(context, &ongoing, ongoing.placing.unclaimed());
                 context.plans.push(plan);
             }
         }
@@ -257,14 +260,14 @@ impl Planner {
     fn no_host_plan(
         &self,
         context: &PlanContext<'_>,
-        attempt: &Attempt,
+        ongoing: &OngoingPlacement,
         instances: Vec<Uuid>,
     ) -> PlacementPlan {
-        let fault = PlanFault::no_host(&attempt.placing, &instances);
+        let fault = PlanFault::no_host(&ongoing.placing, &instances);
         match fault.filter(|_| !self.may_hosts_still_connect(context.scheduler, context.control)) {
-            Some(fault) => failed(attempt, instances, fault),
+            Some(fault) => failure_plan(ongoing, instances, fault),
             None => PlacementPlan::Nothing {
-                ids: attempt.ids_of(instances),
+                ids: ongoing.ids_of(instances),
             },
         }
     }
@@ -275,9 +278,13 @@ impl Planner {
     }
 }
 
-/// The plan for instances that cannot be placed.
-pub(crate) fn failed(attempt: &Attempt, instances: Vec<Uuid>, fault: PlanFault) -> PlacementPlan {
-    match attempt.migration {
+/// The plan that fails instances, or a move, which cannot be placed.
+pub(crate) fn failure_plan(
+    ongoing: &OngoingPlacement,
+    instances: Vec<Uuid>,
+    fault: PlanFault,
+) -> PlacementPlan {
+    match ongoing.migration {
         Some(migration) => PlacementPlan::FailMove { migration, fault },
         None => PlacementPlan::Bury {
             instances: instances.into_iter().map(InstanceId).collect(),

@@ -28,6 +28,15 @@ pub struct UnifiedLimits {
     pub projects: BTreeMap<String, Limits>,
 }
 
+/// Where the limits in force come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitSource {
+    /// The configuration.
+    Configuration,
+    /// Keystone, whose limits replace the configured ones.
+    Keystone,
+}
+
 /// What an instance of a request counts for: the processors and the memory of its flavor, and all
 /// that it requests of placement.
 #[must_use]
@@ -46,7 +55,7 @@ pub fn usage_of(flavor: &Flavor, translation: &Translation) -> Usage {
 
 impl ControlHandle {
     /// Puts the configured quotas in force: the default limits, and whether Keystone's limits
-    /// replace them. Before Keystone's were read for the first time there can be no new servers.
+    /// replace them. Until Keystone's have been read for the first time there can be no new servers.
     ///
     /// # Errors
     ///
@@ -54,10 +63,11 @@ impl ControlHandle {
     pub async fn configure_quotas(
         &self,
         defaults: Limits,
-        is_unified: bool,
+        source: LimitSource,
     ) -> Result<(), SubmitError> {
-        let sets =
-            self.read(move |control, _| configured(&control.conductor, &defaults, is_unified));
+        let sets = self.read(move |control, _| {
+            changes_for_configuration(&control.conductor, &defaults, source)
+        });
         let sets = sets.await;
         self.replace_quotas(sets).await
     }
@@ -68,7 +78,8 @@ impl ControlHandle {
     ///
     /// The store does not accept them.
     pub async fn set_unified_limits(&self, limits: UnifiedLimits) -> Result<(), SubmitError> {
-        let sets = self.read(move |control, _| unified(&control.conductor, &limits));
+        let sets =
+            self.read(move |control, _| changes_for_unified_limits(&control.conductor, &limits));
         let sets = sets.await;
         self.replace_quotas(sets).await
     }
@@ -86,8 +97,8 @@ impl ControlHandle {
     }
 
     /// Counts the instances, and the moves under way, that a release without quotas accepted.
-    /// Returns how many instances these were. One whose specification cannot be read counts as an
-    /// instance, and for nothing else.
+    /// Returns how many instances these were. An instance whose specification cannot be read is left out: it
+    /// counts towards the number of instances only.
     ///
     /// # Errors
     ///
@@ -108,11 +119,12 @@ impl ControlHandle {
         let moves: Vec<(MigrationId, Usage)> = moves.collect();
         let (mut after, mut count) = (None, 0);
         loop {
-            let found = self.read(move |control, _| uncounted(&control.conductor, after));
-            let (found, last) = found.await;
-            let known = found.into_iter();
-            let known = known.filter_map(|(id, spec)| Some((id, usage(&spec)?)));
-            let instances: Vec<(InstanceId, Usage)> = known.collect();
+            let reading =
+                self.read(move |control, _| uncounted_instances(&control.conductor, after));
+            let (uncounted, last) = reading.await;
+            let uncounted = uncounted.into_iter();
+            let counted = uncounted.filter_map(|(id, spec)| Some((id, usage(&spec)?)));
+            let instances: Vec<(InstanceId, Usage)> = counted.collect();
             count += instances.len();
             if !instances.is_empty() {
                 let moves = Vec::new();
@@ -141,9 +153,9 @@ fn uncounted_moves(state: &State) -> Vec<(MigrationId, Spec)> {
     unknown.map(|(id, spec)| (id, spec.clone())).collect()
 }
 
-/// Instances after another of which it is not known what they count for, and the position to
-/// continue from.
-fn uncounted(
+/// Some of the instances of which it is not known what they count for, from those after `after`; and the
+/// instance after which the search continues, or none when it has seen all.
+fn uncounted_instances(
     state: &State,
     after: Option<InstanceId>,
 ) -> (Vec<(InstanceId, Spec)>, Option<InstanceId>) {
@@ -161,12 +173,13 @@ fn uncounted(
     (found, None)
 }
 
-/// The scopes that have to change for a configuration.
-fn configured(
+/// The scopes that have to change for a configuration, with their new limits; `None` to remove them.
+fn changes_for_configuration(
     state: &State,
     defaults: &Limits,
-    is_unified: bool,
+    source: LimitSource,
 ) -> Vec<(QuotaScope, Option<Limits>)> {
+    let is_unified = source == LimitSource::Keystone;
     let mut sets = Vec::new();
     let defaults = (!defaults.is_empty()).then(|| defaults.clone());
     let known = state.quotas().get(&QuotaScope::Configured);
@@ -174,8 +187,8 @@ fn configured(
         sets.push((QuotaScope::Configured, defaults));
     }
     if is_unified && !state.has_unified_limits() {
-        let none_yet = Limits::from([(Resource::Instances, 0)]);
-        sets.push((QuotaScope::Registered, Some(none_yet)));
+        let no_instances = Limits::from([(Resource::Instances, 0)]);
+        sets.push((QuotaScope::Registered, Some(no_instances)));
     }
     if !is_unified {
         sets.extend(unified_scopes(state).map(|scope| (scope, None)));
@@ -183,8 +196,11 @@ fn configured(
     sets
 }
 
-/// The scopes that have to change for Keystone's limits.
-fn unified(state: &State, limits: &UnifiedLimits) -> Vec<(QuotaScope, Option<Limits>)> {
+/// The scopes that have to change for Keystone's limits, with their new limits; `None` to remove them.
+fn changes_for_unified_limits(
+    state: &State,
+    limits: &UnifiedLimits,
+) -> Vec<(QuotaScope, Option<Limits>)> {
     let mut registered = limits.registered.clone();
     // As in Nova, servers need a registered limit; a resource without one is not limited.
     registered.entry(Resource::Instances).or_insert(0);

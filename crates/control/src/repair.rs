@@ -30,10 +30,11 @@ pub(crate) async fn repair_all(
     findings: &mut [Finding],
     options: RepairOptions,
 ) -> usize {
-    let unknown = findings
+    let unknown_guests = findings
         .iter()
-        .filter(|one| one.kind == FindingKind::UnknownGuest);
-    let hosts_with_unknown_guests: BTreeSet<HostId> = unknown.filter_map(|one| one.host).collect();
+        .filter(|finding| finding.kind == FindingKind::UnknownGuest);
+    let hosts_with_unknown_guests: BTreeSet<HostId> =
+        unknown_guests.filter_map(|finding| finding.host).collect();
     let mut repaired = 0;
     for finding in findings {
         let Some(repair_kind) = finding.repair_kind.clone() else {
@@ -43,7 +44,7 @@ pub(crate) async fn repair_all(
             continue;
         }
         // A new session makes the host destroy every guest that its cell does not know.
-        let would_destroy = match &repair_kind {
+        let would_destroy_guests = match &repair_kind {
             Repair::Reconcile(hosts) => hosts
                 .iter()
                 .any(|host| hosts_with_unknown_guests.contains(host)),
@@ -52,7 +53,7 @@ pub(crate) async fn repair_all(
                 .is_some_and(|host| hosts_with_unknown_guests.contains(&host)),
             _ => false,
         };
-        let outcome = if would_destroy && !options.destroy_unknown_guests {
+        let outcome = if would_destroy_guests && !options.destroy_unknown_guests {
             Err("its host has a guest that nobody knows: see --destroy-unknown-guests".to_owned())
         } else {
             carry_out(context, finding, &repair_kind).await
@@ -196,11 +197,11 @@ async fn reclaim(context: &RuntimeContext, finding: &Finding) -> Result<(), Stri
     let instance = InstanceId(finding.id);
     let host = finding.host.ok_or("its host is not known")?;
     let scheduler = context.scheduler.clone();
-    // Ranking blocks on the scheduler's lock.
-    let ranked = tokio::task::spawn_blocking(move || {
+    // The search blocks on the scheduler's lock.
+    let searched = tokio::task::spawn_blocking(move || {
         scheduler.decide(|scheduler, control| candidates(scheduler, control, instance, host))
     });
-    let candidates = ranked.await.map_err(|error| error.to_string())??;
+    let candidates = searched.await.map_err(|error| error.to_string())??;
     let command = Command::Reclaim {
         instance,
         host,
@@ -218,9 +219,9 @@ fn candidates(
 ) -> Result<Vec<Candidate>, String> {
     let spec = control.conductor.specs().get(&instance);
     let spec = spec.ok_or("there is no record of what it needs")?;
-    let read = BodyCache::default().read(&spec.body);
-    let read = read.map_err(|error| format!("what it needs cannot be read: {error}"))?;
-    let mut request = (*read.request).clone();
+    let body = BodyCache::default().read(&spec.body);
+    let body = body.map_err(|error| format!("what it needs cannot be read: {error}"))?;
+    let mut request = (*body.request).clone();
     // The instance stays on its present host, whichever host was requested at its creation.
     request.force_hosts.clear();
     request.force_nodes.clear();
@@ -237,6 +238,8 @@ fn candidates(
         return Err("its host has no room for what it needs".to_owned());
     }
     let zone = scheduler.hosts().aggregates().zone(slot);
-    let found = found.iter();
-    Ok(found.map(|one| claim::candidate(zone, one)).collect())
+    let converted = found
+        .iter()
+        .map(|candidate| claim::candidate(zone, candidate));
+    Ok(converted.collect())
 }

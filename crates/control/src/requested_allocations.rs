@@ -60,11 +60,11 @@ fn held(
     owner: Option<(&str, &str)>,
     allocations: &[AllocationRequest],
 ) -> HeldAllocations {
-    // Who holds nothing is no consumer any more, and has no owner.
+    // Without allocations there is no consumer any more, and so no owner.
     let owner = owner.filter(|_| !allocations.is_empty());
     HeldAllocations {
         consumer: consumer.to_string(),
-        // The sequence is known once the command was carried out.
+        // The audit log fills it in once the command was carried out.
         sequence: 0,
         project_id: owner.map(|(project, _)| project.to_owned()),
         user_id: owner.map(|(_, user)| user.to_owned()),

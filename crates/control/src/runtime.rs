@@ -26,7 +26,7 @@ use crate::secrets;
 
 /// The interval at which the state is searched for work that was missed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// The number of sweeps between two removals of the times of messages that are no longer needed.
+/// After this many sweeps each, the outboxes forget the times of messages that are no longer needed.
 const SWEEPS_PER_CLEANUP: u32 = 60;
 
 /// The configuration of a cell.
@@ -75,7 +75,8 @@ impl Runtime {
     ) -> Result<Arc<Self>, FollowError> {
         let engine = control.engine();
         let follower = engine.follow(engine.durable_sequence())?;
-        let (placement_queue, outcomes) = PlacementQueue::start(control.clone(), scheduler.clone());
+        let (placement_queue, submitted) =
+            PlacementQueue::start(control.clone(), scheduler.clone());
         let context = Arc::new(RuntimeContext {
             control,
             scheduler,
@@ -86,7 +87,7 @@ impl Runtime {
         fleet::apply_all_to_scheduler(&context);
         let tasks = Tasks::default();
         let handle_answers =
-            placement_queue::handle_answers(context.placement_queue.clone(), outcomes);
+            placement_queue::handle_answers(context.placement_queue.clone(), submitted);
         tasks.spawn(Task::ControlOutcomes, handle_answers);
         let follow = follow(Arc::clone(&context), follower);
         tasks.spawn(Task::ControlFollow, follow);
@@ -99,7 +100,8 @@ impl Runtime {
     /// Seals the secrets that an earlier release left in the clear in the store. To be called before
     /// anything is served. Returns how many specifications had any.
     pub async fn seal_open_secrets(&self) -> usize {
-        secrets::seal_again(&self.context.control, true).await
+        let with_bodies = true;
+        secrets::seal_again(&self.context.control, with_bodies).await
     }
 
     /// Starts periodic audits, and returns the handle that runs one on request.
@@ -143,11 +145,11 @@ impl Runtime {
     pub async fn add_cell(&self, config: CellConfig) -> Result<(), AddCellError> {
         let CellConfig { cell, name, link } = config;
         let control = &self.context.control;
-        let is_disabled = control.read(move |control, _| {
+        let reading = control.read(move |control, _| {
             let known = control.conductor.cells().get(&cell);
             known.is_some_and(|known| known.disabled)
         });
-        let disabled = is_disabled.await;
+        let disabled = reading.await;
         let command = Command::SetCell {
             cell,
             name,
@@ -178,7 +180,7 @@ impl Runtime {
     pub async fn shutdown(&self) {
         self.tasks.shutdown().await;
         let placement_queue = self.context.placement_queue.clone();
-        // It does not panic, and after a panic there would be nothing left to do.
+        // An error would mean that `stop` panicked, and then nothing would be left to do.
         let _ = tokio::task::spawn_blocking(move || placement_queue.stop()).await;
     }
 }
@@ -190,8 +192,8 @@ async fn follow(context: Arc<RuntimeContext>, mut follower: Follower<ControlMach
             None => return,
             Some(Ok(entries)) => process_entries(&context, &entries),
             Some(Err(error)) => {
-                // Missed changes are found by the sweep; aggregates and
-                // services are passed to the scheduler again.
+                // The sweep finds the work of the missed changes. It does not pass aggregates and
+                // services to the scheduler, so all of them are passed again here.
                 tracing::warn!(%error, "durable changes were missed");
                 let engine = context.control.engine();
                 match engine.follow(engine.durable_sequence()) {
@@ -226,37 +228,37 @@ fn process_entries(context: &RuntimeContext, entries: &Entries) {
     let pending: Vec<PendingWork> = context
         .control
         .engine()
-        .read_now(|machine| pending_work::of_changes(&machine.0, &changes).collect());
+        .read_now(|machine| pending_work::of_changes(&machine.state, &changes).collect());
     for work in pending {
-        context.start_work(work);
+        context.queue_changed_work(work);
     }
     context.placement_queue.start_ranking();
     let of_conductor = changes.iter().filter_map(|change| match change {
         Change::Conductor(change) => Some(change),
         Change::Placement(_) => None,
     });
-    let of_fleet: Vec<&super_conductor::Change> = of_conductor
-        .filter(|change| fleet::concerns(change))
+    let for_scheduler: Vec<&super_conductor::Change> = of_conductor
+        .filter(|change| fleet::concerns_scheduler(change))
         .collect();
-    if !of_fleet.is_empty() {
-        fleet::apply_to_scheduler(of_fleet, context);
+    if !for_scheduler.is_empty() {
+        fleet::apply_to_scheduler(for_scheduler, context);
     }
 }
 
 /// Searches the state periodically for work that is still to be done.
 async fn find_missed_work(context: Arc<RuntimeContext>) {
-    let mut round = 0u32;
+    let mut sweeps = 0u32;
     loop {
         context
             .control
             .engine()
-            .read_now(|machine| context.queue_pending_work(&machine.0, None));
-        round = round.wrapping_add(1);
-        if round.is_multiple_of(SWEEPS_PER_CLEANUP) {
+            .read_now(|machine| context.queue_pending_work(&machine.state, None));
+        sweeps = sweeps.wrapping_add(1);
+        if sweeps.is_multiple_of(SWEEPS_PER_CLEANUP) {
             let at = Instant::now();
-            let most = context.control.options().resend_max;
+            let resend_max = context.control.options().resend_max;
             for outbox in context.outboxes.read().values() {
-                outbox.drop_obsolete(at, most);
+                outbox.drop_obsolete(at, resend_max);
             }
         }
         tokio::time::sleep(SWEEP_INTERVAL).await;

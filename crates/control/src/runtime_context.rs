@@ -28,17 +28,21 @@ impl RuntimeContext {
     /// Queues all messages to a cell that has come up, also those that were sent to it before.
     pub(crate) fn resend_messages(&self, cell: CellId) {
         if let Some(outbox) = self.outboxes.read().get(&cell) {
-            outbox.forget_sent();
+            outbox.make_all_due();
         }
         self.control.engine().read_now(|machine| {
-            self.queue_pending_work(&machine.0, Some(cell));
+            self.queue_pending_work(&machine.state, Some(cell));
         });
     }
 
-    /// Queues one piece of work that a change calls for.
-    pub(crate) fn start_work(&self, work: PendingWork) {
+    /// Queues one piece of work that a change calls for. A message is due at once, also if it was sent
+    /// before the change.
+    pub(crate) fn queue_changed_work(&self, work: PendingWork) {
         match work {
-            PendingWork::Schedule(reservation, instance) => {
+            PendingWork::Schedule {
+                reservation,
+                instance,
+            } => {
                 self.placement_queue.schedule(reservation, instance);
             }
             PendingWork::ScheduleMove(migration) => self.placement_queue.schedule_move(migration),
@@ -50,20 +54,23 @@ impl RuntimeContext {
         }
     }
 
-    /// Queues the work that the state calls for: selecting hosts, and the messages to one cell or
-    /// to all that are due.
-    pub(crate) fn queue_pending_work(&self, control: &ControlState, only: Option<CellId>) {
+    /// Queues the work that the state calls for: the selection of hosts, and those messages to one cell,
+    /// or to all, that are due.
+    pub(crate) fn queue_pending_work(&self, control: &ControlState, only_cell: Option<CellId>) {
         let at = Instant::now();
         let outboxes = self.outboxes.read();
         for work in pending_work::all(control) {
             match work {
-                PendingWork::Send(cell, key) if only.is_none_or(|only| only == cell) => {
+                PendingWork::Send(cell, key) if only_cell.is_none_or(|only| only == cell) => {
                     if let Some(outbox) = outboxes.get(&cell) {
                         outbox.queue_if_due(key, at);
                     }
                 }
                 PendingWork::Send(..) => {}
-                PendingWork::Schedule(reservation, instance) => {
+                PendingWork::Schedule {
+                    reservation,
+                    instance,
+                } => {
                     self.placement_queue.schedule(reservation, instance);
                 }
                 PendingWork::ScheduleMove(migration) => {

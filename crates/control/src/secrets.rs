@@ -41,17 +41,17 @@ pub(crate) fn open_for_cell(sealer: &Sealer, message: &mut Message) -> bool {
     }
 }
 
-/// Seals what an earlier release left in the clear, and what is sealed with an older key. Returns
-/// how many specifications were replaced.
+/// Seals what is in the clear, and what is sealed with an older key. With `with_bodies`, also secrets that
+/// an earlier release left in the bodies of specifications. Returns how many specifications were replaced.
 pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> usize {
     let sealer = control.sealer();
     let mut held = SecretCounts::default();
     let mut after = None;
     let mut replaced = 0;
     loop {
-        let (specs, next) = control
+        let (specs, last) = control
             .engine()
-            .read_now(|machine| slice(&machine.0.conductor, after, with_bodies));
+            .read_now(|machine| specs_to_check(&machine.state.conductor, after, with_bodies));
         for (instance, spec) in specs {
             match sealer.resealed(instance, &spec, with_bodies) {
                 Ok(Some(new)) => {
@@ -69,8 +69,8 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
                 Ok(None) | Err(_) => sealer.count(&spec, &mut held),
             }
         }
-        match next {
-            Some(next) => after = Some(next),
+        match last {
+            Some(last) => after = Some(last),
             None => break,
         }
         tokio::task::yield_now().await;
@@ -79,8 +79,9 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
     replaced
 }
 
-/// Specifications that have secrets, or may have, of some instances; and the last of these.
-fn slice(
+/// The specifications that have secrets, or all of them with `with_bodies`, of the instances that are read
+/// next; and the last of these, or none when all instances were read.
+fn specs_to_check(
     state: &State,
     after: Option<InstanceId>,
     with_bodies: bool,

@@ -15,8 +15,8 @@ use placewright_control::Views;
 use placewright_testing::site::{Fleet, Site, Stores, cell, host, instance};
 use placewright_testing::world::migration;
 
-/// How many of the first instances are active.
-fn active(control: &ControlState, views: &Views, count: usize) -> usize {
+/// How many of the first `count` instances are active.
+fn active_count(control: &ControlState, views: &Views, count: usize) -> usize {
     let is_active = |number: &usize| {
         let mapping = control.conductor.mappings().get(&instance(*number));
         let cell = mapping.and_then(|mapping| mapping.cell);
@@ -26,16 +26,16 @@ fn active(control: &ControlState, views: &Views, count: usize) -> usize {
     (0..count).filter(is_active).count()
 }
 
-async fn small() -> Site {
+async fn small_site() -> Site {
     Site::start(Stores::Memory, 3, 4, std::sync::Arc::default()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_become_active_and_are_deleted_completely() {
-    let mut site = small().await;
+    let mut site = small_site().await;
     site.create(0..20, 1).await;
     site.until("20 active", |control, views| {
-        active(control, views, 20) == 20
+        active_count(control, views, 20) == 20
     })
     .await;
     let world = site.rest().await;
@@ -67,14 +67,14 @@ async fn instances_become_active_and_are_deleted_completely() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn builds_that_fail_go_to_alternates_of_the_same_cell() {
-    let mut site = small().await;
+    let mut site = small_site().await;
     {
         let mut fleet = site.fleet.lock();
         fleet.failing = (0..3).map(|number| host(number, 0)).collect();
     }
     site.create(0..30, 1).await;
     site.until("30 active", |control, views| {
-        active(control, views, 30) == 30
+        active_count(control, views, 30) == 30
     })
     .await;
     let world = site.rest().await;
@@ -89,7 +89,7 @@ async fn builds_that_fail_go_to_alternates_of_the_same_cell() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_without_a_host_is_buried_with_the_explanation() {
-    let mut site = small().await;
+    let mut site = small_site().await;
     site.create(0..1, 17).await;
     // 12 hosts of 16 CPUs: there is room for 12 of these, not for 13, and then none is built.
     site.create(1..14, 9).await;
@@ -141,7 +141,7 @@ async fn a_cell_that_is_down_keeps_its_instances_and_gets_no_new_ones() {
     let mut site = Site::start(stores, 3, 4, std::sync::Arc::default()).await;
     site.create(0..12, 1).await;
     site.until("12 active", |control, views| {
-        active(control, views, 12) == 12
+        active_count(control, views, 12) == 12
     })
     .await;
     let before = site
@@ -156,15 +156,15 @@ async fn a_cell_that_is_down_keeps_its_instances_and_gets_no_new_ones() {
     })
     .await;
     // A deletion waits for the cell; new instances go to the others.
-    let victim = site
+    let deleted = site
         .conductor
         .read(|_, views| *views.cells[&cell(1)].instances.keys().next().unwrap());
-    let victim = victim.await;
-    let command = Command::Delete { instance: victim };
+    let deleted = deleted.await;
+    let command = Command::Delete { instance: deleted };
     site.conductor.submit(command).await.unwrap().unwrap();
     site.create(12..24, 1).await;
     site.until("12 more active", |control, views| {
-        active(control, views, 24) == 24 && views.cells[&cell(1)].instances.len() == before
+        active_count(control, views, 24) == 24 && views.cells[&cell(1)].instances.len() == before
     })
     .await;
     let in_cell = site.conductor.read(|control, _| {
@@ -179,7 +179,7 @@ async fn a_cell_that_is_down_keeps_its_instances_and_gets_no_new_ones() {
     site.until("cell 1 is back without the deleted", |control, views| {
         control.conductor.cells()[&cell(1)].down_since.is_none()
             && views.is_up(cell(1))
-            && !control.conductor.mappings().contains_key(&victim)
+            && !control.conductor.mappings().contains_key(&deleted)
     })
     .await;
     site.rest().await;
@@ -220,10 +220,12 @@ async fn work_under_way_continues_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn moves_find_a_host_in_the_cell_of_their_instance() {
-    let mut site = small().await;
+    let mut site = small_site().await;
     site.create(0..6, 1).await;
-    site.until("6 active", |control, views| active(control, views, 6) == 6)
-        .await;
+    site.until("6 active", |control, views| {
+        active_count(control, views, 6) == 6
+    })
+    .await;
     let kinds = [
         MoveKind::ColdMigrate,
         MoveKind::LiveMigrate,
@@ -242,10 +244,10 @@ async fn moves_find_a_host_in_the_cell_of_their_instance() {
         let moves = control.conductor.moves();
         moves.len() == 2
             && views
-                .instance_of(control, 0)
+                .vm_state_of(control, 0)
                 .is_some_and(|state| state == VmState::Resized)
             && views
-                .instance_of(control, 2)
+                .vm_state_of(control, 2)
                 .is_some_and(|state| state == VmState::Resized)
     })
     .await;
@@ -260,7 +262,7 @@ async fn moves_find_a_host_in_the_cell_of_their_instance() {
         site.conductor.submit(command).await.unwrap().unwrap();
     }
     site.until("all moves are over", |control, views| {
-        control.conductor.moves().is_empty() && active(control, views, 6) == 6
+        control.conductor.moves().is_empty() && active_count(control, views, 6) == 6
     })
     .await;
     site.rest().await;
@@ -274,13 +276,13 @@ async fn moves_find_a_host_in_the_cell_of_their_instance() {
     site.shutdown().await;
 }
 
-/// Reads the state of an instance by its number.
-trait InstanceOf {
-    fn instance_of(&self, control: &ControlState, number: usize) -> Option<VmState>;
+/// Reads the VM states that the cells report.
+trait VmStates {
+    fn vm_state_of(&self, control: &ControlState, number: usize) -> Option<VmState>;
 }
 
-impl InstanceOf for Views {
-    fn instance_of(&self, control: &ControlState, number: usize) -> Option<VmState> {
+impl VmStates for Views {
+    fn vm_state_of(&self, control: &ControlState, number: usize) -> Option<VmState> {
         let mapping = control.conductor.mappings().get(&instance(number))?;
         Some(self.instance(mapping.cell?, instance(number))?.vm_state)
     }

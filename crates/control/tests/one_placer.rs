@@ -94,7 +94,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a line of code names a command, and not one whose name goes on.
+/// Whether a line of code names a command, and not only one with a longer name.
 fn names(line: &str, command: &str) -> bool {
     let ends = line
         .match_indices(command)
@@ -106,7 +106,7 @@ fn names(line: &str, command: &str) -> bool {
 }
 
 /// The commands that a source names outside of comments.
-fn named(text: &str) -> Vec<&'static str> {
+fn commands_named_in(text: &str) -> Vec<&'static str> {
     let lines = text.lines().map(str::trim_start);
     let code: Vec<&str> = lines.filter(|line| !line.starts_with("//")).collect();
     let mut found = CLAIMS.to_vec();
@@ -125,7 +125,7 @@ fn no_module_but_the_placer_claims_hosts() {
         }
     }
     let mut used = vec![false; EXCEPTIONS.len()];
-    let mut places_in_placer = 0;
+    let mut found_in_placer = 0;
     let mut wrong = Vec::new();
     for file in &files {
         let path = file
@@ -133,9 +133,9 @@ fn no_module_but_the_placer_claims_hosts() {
             .unwrap()
             .to_string_lossy()
             .replace('\\', "/");
-        let found = named(&fs::read_to_string(file).unwrap());
+        let found = commands_named_in(&fs::read_to_string(file).unwrap());
         if path.starts_with("control/src/placer/") {
-            places_in_placer += found.len();
+            found_in_placer += found.len();
             continue;
         }
         for command in found {
@@ -153,7 +153,7 @@ fn no_module_but_the_placer_claims_hosts() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(places_in_placer > 0, "the placer is not where it was");
+    assert!(found_in_placer > 0, "the placer is not where it was");
     for (is_used, (end, _, why)) in used.iter().zip(EXCEPTIONS) {
         assert!(
             is_used,

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use placewright_conductor::quota::{Limits, Resource, UNLIMITED};
-use placewright_control::UnifiedLimits;
+use placewright_control::{LimitSource, UnifiedLimits};
 use placewright_testing::site::{Site, Stores};
 
 fn limits(all: &[(Resource, i64)]) -> Limits {
     all.iter().cloned().collect()
 }
 
-async fn quota(site: &Site, project: &'static str) -> i64 {
+async fn instance_limit(site: &Site, project: &'static str) -> i64 {
     let read = |control: &placewright_conductor::ControlState, _: &_| {
         control
             .conductor
@@ -26,16 +26,25 @@ async fn quota(site: &Site, project: &'static str) -> i64 {
 async fn limits_come_from_the_configuration_or_from_keystone() {
     let site = Site::start(Stores::Memory, 1, 2, Arc::default()).await;
     let control = &site.conductor;
-    assert_eq!(quota(&site, "p").await, UNLIMITED);
+    assert_eq!(instance_limit(&site, "p").await, UNLIMITED);
     let ten = limits(&[(Resource::Instances, 10)]);
-    control.configure_quotas(ten.clone(), false).await.unwrap();
-    assert_eq!(quota(&site, "p").await, 10);
+    control
+        .configure_quotas(ten.clone(), LimitSource::Configuration)
+        .await
+        .unwrap();
+    assert_eq!(instance_limit(&site, "p").await, 10);
     let sequence = control.engine().durable_sequence();
-    control.configure_quotas(ten.clone(), false).await.unwrap();
+    control
+        .configure_quotas(ten.clone(), LimitSource::Configuration)
+        .await
+        .unwrap();
     assert_eq!(control.engine().durable_sequence(), sequence);
     // Until Keystone's limits are known there can be no servers; then these hold.
-    control.configure_quotas(ten.clone(), true).await.unwrap();
-    assert_eq!(quota(&site, "p").await, 0);
+    control
+        .configure_quotas(ten.clone(), LimitSource::Keystone)
+        .await
+        .unwrap();
+    assert_eq!(instance_limit(&site, "p").await, 0);
     let of_projects = |all: &[(&str, i64)]| UnifiedLimits {
         registered: limits(&[(Resource::Instances, 5)]),
         projects: BTreeMap::from_iter(all.iter().map(|(project, limit)| {
@@ -45,27 +54,30 @@ async fn limits_come_from_the_configuration_or_from_keystone() {
     };
     let unified = of_projects(&[("p", 7), ("q", UNLIMITED)]);
     control.set_unified_limits(unified.clone()).await.unwrap();
-    assert_eq!(quota(&site, "p").await, 7);
-    assert_eq!(quota(&site, "q").await, UNLIMITED);
-    assert_eq!(quota(&site, "r").await, 5);
+    assert_eq!(instance_limit(&site, "p").await, 7);
+    assert_eq!(instance_limit(&site, "q").await, UNLIMITED);
+    assert_eq!(instance_limit(&site, "r").await, 5);
     let sequence = control.engine().durable_sequence();
     control.set_unified_limits(unified).await.unwrap();
     // A start with the same configuration keeps what was known last.
-    control.configure_quotas(ten.clone(), true).await.unwrap();
+    control
+        .configure_quotas(ten.clone(), LimitSource::Keystone)
+        .await
+        .unwrap();
     assert_eq!(control.engine().durable_sequence(), sequence);
-    assert_eq!(quota(&site, "p").await, 7);
+    assert_eq!(instance_limit(&site, "p").await, 7);
     control.set_unified_limits(of_projects(&[])).await.unwrap();
-    assert_eq!(quota(&site, "p").await, 5);
+    assert_eq!(instance_limit(&site, "p").await, 5);
     control
         .set_unified_limits(UnifiedLimits::default())
         .await
         .unwrap();
-    assert_eq!(quota(&site, "p").await, 0);
+    assert_eq!(instance_limit(&site, "p").await, 0);
     control
-        .configure_quotas(Limits::new(), false)
+        .configure_quotas(Limits::new(), LimitSource::Configuration)
         .await
         .unwrap();
-    assert_eq!(quota(&site, "p").await, UNLIMITED);
+    assert_eq!(instance_limit(&site, "p").await, UNLIMITED);
 }
 
 #[tokio::test]
@@ -77,14 +89,14 @@ async fn instances_that_were_never_counted_are_counted_once() {
         .runtime
         .scheduler()
         .decide(|scheduler, _| scheduler.translate_options());
-    let held = |control: &placewright_conductor::ControlState, _: &_| {
+    let usage = |control: &placewright_conductor::ControlState, _: &_| {
         control.conductor.listing().usage("p").cloned().unwrap()
     };
-    let before = control.read(held).await;
+    let before = control.read(usage).await;
     assert_eq!((before.instances, before.cores), (450, 0));
     let counted = control.count_uncounted_instances(&options).await.unwrap();
     assert_eq!(counted, 450);
-    let after = control.read(held).await;
+    let after = control.read(usage).await;
     assert_eq!(
         (after.instances, after.cores, after.ram_mb),
         (450, 450, 450 * 512)

@@ -20,13 +20,13 @@ use placewright_scheduler::host_state::{HostUpdate, Load};
 use placewright_testing::site::{STUCK_AFTER, Site, Stores, cell, guest, host, instance};
 use uuid::Uuid;
 
-async fn start(hosts: u32) -> Site {
+async fn start_site(hosts: u32) -> Site {
     Site::start(Stores::Memory, 1, hosts, Arc::default()).await
 }
 
 /// Creates active instances and waits until nothing is under way. Their guests are reported to the
 /// scheduler here, because the agents of these tests do not do that.
-async fn active(site: &Site, count: usize, vcpus: u32) {
+async fn create_active(site: &Site, count: usize, vcpus: u32) {
     site.create(0..count, vcpus).await;
     for number in 0..count {
         until(site, number, |view| view.vm_state == VmState::Active).await;
@@ -43,7 +43,7 @@ fn report_guest(site: &Site, host: Uuid, uuid: Uuid) {
     let update = HostUpdate::InstanceCame(came, Load::default());
     site.runtime
         .scheduler()
-        .with_hosts(|hosts| hosts.apply(host, now(), &update));
+        .change_hosts(|hosts| hosts.apply(host, now(), &update));
 }
 
 async fn view(site: &Site, number: usize) -> Option<InstanceView> {
@@ -73,7 +73,7 @@ async fn repair_only_finding(site: &Site, options: RepairOptions) -> Finding {
     finding
 }
 
-async fn check_clean(site: &Site) {
+async fn check_no_findings(site: &Site) {
     let found = site.runtime.audit(None).await.findings;
     assert_eq!(found, []);
 }
@@ -82,7 +82,7 @@ fn default_repairs() -> RepairOptions {
     RepairOptions::default()
 }
 
-async fn release(site: &Site, number: usize) {
+async fn release_allocations(site: &Site, number: usize) {
     let consumer = instance(number).consumer();
     let release = placement::Command::Release { consumer };
     let engine = site.conductor.engine();
@@ -91,18 +91,18 @@ async fn release(site: &Site, number: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_allocations_are_claimed_again() {
-    let mut site = start(1).await;
-    active(&site, 2, 2).await;
-    check_clean(&site).await;
+    let mut site = start_site(1).await;
+    create_active(&site, 2, 2).await;
+    check_no_findings(&site).await;
     let before = site.rest().await;
-    release(&site, 1).await;
+    release_allocations(&site, 1).await;
     let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
         (finding.kind, finding.id),
         (FindingKind::MissingAllocation, instance(1).0)
     );
     assert_eq!(finding.outcome.as_deref(), Some("done"));
-    check_clean(&site).await;
+    check_no_findings(&site).await;
     let held = |control: &placewright_conductor::ControlState| {
         placewright_conductor::claims::held_allocations(&control.placement, instance(1))
     };
@@ -123,9 +123,9 @@ async fn missing_allocations_are_claimed_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_claim_that_does_not_fit_any_more_is_not_repaired() {
-    let mut site = start(1).await;
-    active(&site, 1, 10).await;
-    release(&site, 0).await;
+    let mut site = start_site(1).await;
+    create_active(&site, 1, 10).await;
+    release_allocations(&site, 0).await;
     // A concurrent claim came first.
     let claim = ConsumerClaim {
         consumer: ConsumerUuid::from_uuid(Uuid::from_u128(0xbeef)),
@@ -150,17 +150,17 @@ async fn a_missing_claim_that_does_not_fit_any_more_is_not_repaired() {
         finding.outcome.as_deref(),
         Some("its host has no room for what it needs")
     );
-    let nothing = site
+    let holds_nothing = site
         .conductor
         .read(|control, _| control.placement.consumer(instance(0).consumer()).is_none());
-    assert!(nothing.await);
+    assert!(holds_nothing.await);
     site.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_whose_guest_is_gone_is_in_error() {
-    let mut site = start(1).await;
-    active(&site, 2, 1).await;
+    let mut site = start_site(1).await;
+    create_active(&site, 2, 1).await;
     lose_guest(&site, 0).await;
     let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
@@ -172,7 +172,7 @@ async fn an_instance_whose_guest_is_gone_is_in_error() {
     assert!(fault.message.contains("does not have"), "{fault:?}");
     let other = view(&site, 1).await.unwrap();
     assert_eq!(other.vm_state, VmState::Active);
-    check_clean(&site).await;
+    check_no_findings(&site).await;
     site.shutdown().await;
 }
 
@@ -201,13 +201,13 @@ fn remove_report(site: &Site, host: HostId, number: usize) {
     let gone = HostUpdate::InstanceWent(instance(number).0, Load::default());
     site.runtime
         .scheduler()
-        .with_hosts(|hosts| hosts.apply(host.0, now(), &gone));
+        .change_hosts(|hosts| hosts.apply(host.0, now(), &gone));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_its_host_has_not_reported_yet_is_left_alone() {
-    let mut site = start(1).await;
-    active(&site, 2, 1).await;
+    let mut site = start_site(1).await;
+    create_active(&site, 2, 1).await;
     let guest = view(&site, 0).await.unwrap().guest.unwrap();
     // Its agent ended before it could report, and has not begun again.
     site.stop_agents(0).await;
@@ -225,7 +225,7 @@ async fn an_instance_that_its_host_has_not_reported_yet_is_left_alone() {
             break;
         }
     }
-    check_clean(&site).await;
+    check_no_findings(&site).await;
     // The guest exists but is not reported.
     remove_report(&site, guest.host, 0);
     let finding = repair_only_finding(&site, default_repairs()).await;
@@ -235,35 +235,35 @@ async fn an_instance_that_its_host_has_not_reported_yet_is_left_alone() {
             break;
         }
     }
-    check_clean(&site).await;
+    check_no_findings(&site).await;
     assert!(is_active(&site, 0).await);
     site.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unknown_guest_is_destroyed_only_when_that_is_allowed() {
-    let mut site = start(1).await;
-    active(&site, 1, 1).await;
+    let mut site = start_site(1).await;
+    create_active(&site, 1, 1).await;
     let unknown = InstanceId(Uuid::from_u128(0x5742));
-    let on = host(0, 0);
-    let has = |site: &Site| {
+    let on_host = host(0, 0);
+    let is_there = |site: &Site| {
         let fleet = site.fleet.lock();
-        fleet.agents[&on].guests.contains_key(&(unknown, 1))
+        fleet.agents[&on_host].guests.contains_key(&(unknown, 1))
     };
     site.fleet
         .lock()
         .agents
-        .get_mut(&on)
+        .get_mut(&on_host)
         .unwrap()
         .guests
         .insert((unknown, 1), true);
-    report_guest(&site, on.0, unknown.0);
+    report_guest(&site, on_host.0, unknown.0);
     let finding = repair_only_finding(&site, default_repairs()).await;
     assert_eq!(
         (finding.kind, finding.id, finding.outcome),
         (FindingKind::UnknownGuest, unknown.0, None)
     );
-    assert!(has(&site));
+    assert!(is_there(&site));
 
     let with_destroy = RepairOptions {
         destroy_unknown_guests: true,
@@ -271,22 +271,22 @@ async fn an_unknown_guest_is_destroyed_only_when_that_is_allowed() {
     let finding = repair_only_finding(&site, with_destroy).await;
     assert_eq!(finding.outcome.as_deref(), Some("done"));
     for _ in 0..1000 {
-        if !has(&site) {
+        if !is_there(&site) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(!has(&site));
+    assert!(!is_there(&site));
     let world = site.rest().await;
     let known = |key: &(InstanceId, u32)| key.0 == instance(0);
-    assert!(world.agents[&on].guests.keys().all(known));
+    assert!(world.agents[&on_host].guests.keys().all(known));
     site.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
-    let mut site = start(2).await;
-    active(&site, 1, 1).await;
+    let mut site = start_site(2).await;
+    create_active(&site, 1, 1).await;
     let reserve = Envelope {
         sent_at: now(),
         message: Message::Reserve {
@@ -311,7 +311,7 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
         view.job.is_none() && view.vm_state == VmState::Active
     })
     .await;
-    check_clean(&site).await;
+    check_no_findings(&site).await;
     // The next move begins as usual.
     let migration = MigrationId(Uuid::from_u128(0x1058));
     let begin = Command::StartMove {
@@ -327,8 +327,8 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_whose_order_was_lost_is_requested_again() {
-    let mut site = start(1).await;
-    active(&site, 1, 1).await;
+    let mut site = start_site(1).await;
+    create_active(&site, 1, 1).await;
     // The agent ignores orders until its next session.
     site.fleet.lock().deaf.push(host(0, 0));
     site.create(1..2, 1).await;

@@ -7,7 +7,8 @@ pub trait CertificateLink: Send + Sync + 'static {
     /// Renews a certificate. The new one has the names and rights of the present one and no others.
     fn renew(&self, renewal: Renewal) -> LinkFuture<'_, Certified>;
 
-    /// Issues the certificate of an invitation to a new holder.
+    /// Issues a certificate to a new holder that shows an invitation. The certificate has the names and rights
+    /// of the invitation.
     fn enrol(&self, enrolment: Enrolment) -> LinkFuture<'_, Certified>;
 }
 
@@ -15,7 +16,7 @@ pub trait CertificateLink: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
     /// The present certificate (DER), as the holder showed it in a handshake.
-    pub present: Vec<u8>,
+    pub present_certificate: Vec<u8>,
     /// The request for a certificate (PKCS #10, DER), signed with the new key.
     pub request: Vec<u8>,
 }
@@ -46,5 +47,5 @@ pub struct Certified {
     /// The authorities that the holder is to trust (DER).
     pub authorities: Vec<Vec<u8>>,
     /// The revocation list, if there is one.
-    pub list: Option<Vec<u8>>,
+    pub revocation_list: Option<Vec<u8>>,
 }

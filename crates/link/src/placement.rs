@@ -9,7 +9,7 @@ pub trait PlacementLink: Send + Sync + 'static {
     /// Sends requests and waits until their answers are durable. There is one answer for each
     /// request, in the same order.
     ///
-    /// The caller must have checked with [`PlacementLink::check`] that the requests concern only the
+    /// The caller must have checked with [`PlacementLink::authorize`] that the requests concern only the
     /// cell that sends them.
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>>;
 

@@ -83,7 +83,7 @@ impl CertificateLink for CertificatesClient {
                 request: renewal.request,
                 // The certificate of the caller itself is known from the handshake.
                 holder: if self.relays {
-                    renewal.present
+                    renewal.present_certificate
                 } else {
                     Vec::new()
                 },
@@ -114,7 +114,7 @@ fn certified(response: proto::Certified) -> Certified {
     Certified {
         chain: response.chain,
         authorities: response.authorities,
-        list: (!response.list.is_empty()).then_some(response.list),
+        revocation_list: (!response.list.is_empty()).then_some(response.list),
     }
 }
 
@@ -167,7 +167,7 @@ pub fn issued(certified: Certified) -> Issued {
     Issued {
         chain: certificates(certified.chain),
         authorities: certificates(certified.authorities),
-        list: certified.list,
+        list: certified.revocation_list,
     }
 }
 
@@ -212,10 +212,13 @@ impl Certificates for CertificatesService {
         &self,
         request: Request<proto::RenewRequest>,
     ) -> Result<Response<proto::Certified>, Status> {
-        let present = self.certificate_to_renew(&request)?;
+        let present_certificate = self.certificate_to_renew(&request)?;
         let request = limited(request.into_inner().request)?;
-        let renewed = self.authority.renew(Renewal { present, request }).await;
-        response_of(renewed)
+        let renewal = Renewal {
+            present_certificate,
+            request,
+        };
+        response_of(self.authority.renew(renewal).await)
     }
 
     async fn enrol(
@@ -269,6 +272,6 @@ fn response_of(
     Ok(Response::new(proto::Certified {
         chain: certified.chain,
         authorities: certified.authorities,
-        list: certified.list.unwrap_or_default(),
+        list: certified.revocation_list.unwrap_or_default(),
     }))
 }

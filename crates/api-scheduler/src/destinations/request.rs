@@ -100,7 +100,7 @@ pub(super) fn validate(body: DestinationsBody) -> HandlerResult<DestinationsRequ
         request_spec: Arc::new(request),
         instances: body.instances,
         alternates: body.alternates,
-        claim: body.claim,
+        with_claim: body.claim,
         least: minimum,
         explain: body.explain,
         explain_hosts: body.explain_hosts,

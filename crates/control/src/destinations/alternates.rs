@@ -19,8 +19,8 @@ pub(super) fn alternates(
     if wanted == 0 {
         return selected.iter().map(|_| Vec::new()).collect();
     }
-    let slots = selected.iter().flatten().map(|one| one.host.slot);
-    let mut taken: HashSet<u32> = slots.collect();
+    let slots = selected.iter().flatten().map(|own| own.host.slot);
+    let mut taken_slots: HashSet<u32> = slots.collect();
     let mut all = Vec::with_capacity(selected.len());
     for (index, own) in selected.iter_mut().enumerate() {
         let Some(own) = own else {
@@ -30,15 +30,15 @@ pub(super) fn alternates(
         let cell = own.host.cell();
         let others = std::mem::take(&mut own.others).into_iter();
         let others = others.filter(|host| host.cell() == cell);
-        let (mut found, shared_hosts): (Vec<FeasibleHost>, Vec<FeasibleHost>) =
-            others.partition(|host| !taken.contains(&host.slot));
+        let (mut found, taken_hosts): (Vec<FeasibleHost>, Vec<FeasibleHost>) =
+            others.partition(|host| !taken_slots.contains(&host.slot));
         if found.len() < wanted && own.has_all_of_cell {
-            found.extend(shared_hosts);
+            found.extend(taken_hosts);
         } else if found.len() < wanted {
-            found = search_alternates(shared, request, index, own, &taken);
+            found = search_alternates(shared, request, index, own, &taken_slots);
         }
         found.truncate(wanted);
-        taken.extend(found.iter().map(|host| host.slot));
+        taken_slots.extend(found.iter().map(|host| host.slot));
         all.push(found);
     }
     all
@@ -50,7 +50,7 @@ fn search_alternates(
     request: &DestinationsRequest,
     index: usize,
     selected: &SelectedHost,
-    taken: &HashSet<u32>,
+    taken_slots: &HashSet<u32>,
 ) -> Vec<FeasibleHost> {
     let instance = request.instances[index];
     let find = |count, excluded_slots: &[u32]| {
@@ -60,7 +60,7 @@ fn search_alternates(
         found.map_or_else(|_| Vec::new(), |found| found.hosts)
     };
     let wanted = request.alternates;
-    let mut excluded_slots: Vec<u32> = taken.iter().copied().collect();
+    let mut excluded_slots: Vec<u32> = taken_slots.iter().copied().collect();
     excluded_slots.sort_unstable();
     let mut found = find(wanted, &excluded_slots);
     if found.len() < wanted {

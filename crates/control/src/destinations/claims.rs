@@ -31,13 +31,13 @@ impl Shared {
         instance: Uuid,
         offered: &OfferedCandidate,
     ) -> Result<(), DestinationsError> {
-        self.ensure_group(&offered.owner).await?;
+        self.ensure_group(&offered.claim_data).await?;
         let own_uuid = consumer.consumer;
         let mut rules = Rules::clone(&offered.rules);
         for rule in &mut rules {
             rule.others.retain(|other| *other != own_uuid);
         }
-        let group = offered.owner.group.as_ref().map(|(group, _)| *group);
+        let group = offered.claim_data.group.as_ref().map(|(group, _)| *group);
         let intent = consumer.intent(group, rules, vec![offered.candidate.clone()]);
         let command = claim::claim_first(vec![intent], 1, now());
         match self.submit(command).await? {
@@ -45,11 +45,16 @@ impl Shared {
                 let report = InstanceReport {
                     uuid: instance,
                     group,
-                    image_properties: offered.owner.image_properties.iter().cloned().collect(),
+                    image_properties: offered
+                        .claim_data
+                        .image_properties
+                        .iter()
+                        .cloned()
+                        .collect(),
                 };
                 let host = offered.candidate.host;
                 self.scheduler
-                    .with_hosts(|hosts| placer::set_pending_host(hosts, host, &report));
+                    .change_hosts(|hosts| placer::set_pending_host(hosts, host, &report));
                 Ok(())
             }
             Ok(_) => Err(DestinationsError::unexpected_outcome()),
@@ -58,8 +63,11 @@ impl Shared {
         }
     }
 
-    /// A consumer that has allocations, in the form that a further claim needs.
-    pub(super) async fn holder(&self, consumer: Uuid) -> Result<ClaimConsumer, DestinationsError> {
+    /// A consumer that has allocations, as a claim in their place needs it.
+    pub(super) async fn consumer_with_allocations(
+        &self,
+        consumer: Uuid,
+    ) -> Result<ClaimConsumer, DestinationsError> {
         let uuid = ConsumerUuid::from_uuid(consumer);
         let found = self.placement.read(move |state| {
             let found = state.consumer(uuid)?;

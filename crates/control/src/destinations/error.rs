@@ -24,10 +24,10 @@ pub enum DestinationsError {
     /// Too few instances find a host.
     #[error("{0}")]
     NoHost(Box<NoHost>),
-    /// An instance that is to be claimed for holds something.
+    /// A consumer that a host is to be claimed for holds allocations already.
     #[error("consumer {0} holds something already")]
     Holds(Uuid),
-    /// A consumer that is to swap or to release holds nothing.
+    /// A consumer whose allocations are to be swapped or released has none.
     #[error("consumer {0} holds nothing")]
     HoldsNothing(Uuid),
     /// A candidate was never offered, or has expired.
@@ -56,9 +56,9 @@ pub struct NoHost {
     /// The instance without a host.
     pub instance: Uuid,
     /// How many instances found one.
-    pub placed: usize,
+    pub placed_count: usize,
     /// How many instances the request has.
-    pub instances: usize,
+    pub instance_count: usize,
     /// How many of them had to find one.
     pub least: usize,
     /// Why no host is feasible for it.
@@ -69,11 +69,11 @@ impl fmt::Display for NoHost {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = self.why.sentence();
         write!(formatter, "No host for instance {}: {why}.", self.instance)?;
-        if self.instances > 1 {
+        if self.instance_count > 1 {
             write!(
                 formatter,
                 " {} of {} instances found one, at least {} had to; none keeps it.",
-                self.placed, self.instances, self.least
+                self.placed_count, self.instance_count, self.least
             )?;
         }
         Ok(())

@@ -27,9 +27,9 @@ impl Default for KeepOptions {
     }
 }
 
-/// The data that all candidates of one request share.
+/// What all claims for the instances of one request have in common.
 #[derive(Debug)]
-pub(super) struct ClaimOwner {
+pub(super) struct CommonClaimData {
     /// The project of the instances; may be empty if nothing was claimed.
     pub(super) project: String,
     /// The user of the instances; may be empty if nothing was claimed.
@@ -40,13 +40,13 @@ pub(super) struct ClaimOwner {
     pub(super) image_properties: Vec<(String, String)>,
 }
 
-/// Hard rules about other consumers.
+/// The hard topology rules of one instance, about the places of other consumers.
 pub(super) type Rules = Vec<IntentRule>;
 
 /// A candidate with everything that a claim of it needs.
 #[derive(Clone, Debug)]
 pub struct OfferedCandidate {
-    pub(super) owner: Arc<ClaimOwner>,
+    pub(super) claim_data: Arc<CommonClaimData>,
     pub(super) rules: Arc<Rules>,
     pub(super) candidate: IntentCandidate,
     pub(super) mappings: Mappings,
@@ -56,13 +56,13 @@ impl OfferedCandidate {
     /// The project of the request that it was offered for; may be empty.
     #[must_use]
     pub fn project(&self) -> &str {
-        &self.owner.project
+        &self.claim_data.project
     }
 
     /// The user of the request that it was offered for; may be empty.
     #[must_use]
     pub fn user(&self) -> &str {
-        &self.owner.user
+        &self.claim_data.user
     }
 
     /// The root provider of its host.
@@ -93,8 +93,8 @@ impl OfferedCandidate {
 pub(super) struct CandidateStore {
     options: KeepOptions,
     candidates: VecDeque<StoredCandidate>,
-    /// The number of the first candidate in the queue.
-    first: u64,
+    /// The number of the first candidate in the queue, which is the oldest.
+    first_number: u64,
 }
 
 /// A candidate in the store.
@@ -113,7 +113,7 @@ impl CandidateStore {
         Self {
             options,
             candidates: VecDeque::new(),
-            first: 0,
+            first_number: 0,
         }
     }
 
@@ -124,7 +124,7 @@ impl CandidateStore {
         while self.candidates.len() >= self.options.candidates_max.max(1) {
             self.drop_oldest();
         }
-        let number = u128::from(self.first) + self.candidates.len() as u128;
+        let number = u128::from(self.first_number) + self.candidates.len() as u128;
         let random = Uuid::new_v4().as_u128();
         let uuid = Uuid::from_u128((random & !NUMBER_BITS) | (number & NUMBER_BITS));
         self.candidates.push_back(StoredCandidate {
@@ -139,7 +139,7 @@ impl CandidateStore {
     pub(super) fn get(&mut self, now: Instant, uuid: Uuid) -> Option<&OfferedCandidate> {
         self.expire(now);
         let number = uuid.as_u128() & NUMBER_BITS;
-        let index = number.wrapping_sub(u128::from(self.first)) & NUMBER_BITS;
+        let index = number.wrapping_sub(u128::from(self.first_number)) & NUMBER_BITS;
         let stored = self.candidates.get(usize::try_from(index).ok()?)?;
         (stored.uuid == uuid).then_some(&stored.offered)
     }
@@ -152,7 +152,7 @@ impl CandidateStore {
 
     fn drop_oldest(&mut self) {
         if self.candidates.pop_front().is_some() {
-            self.first += 1;
+            self.first_number += 1;
         }
     }
 }
@@ -161,9 +161,9 @@ impl CandidateStore {
 mod tests {
     use super::*;
 
-    fn some() -> OfferedCandidate {
+    fn any_candidate() -> OfferedCandidate {
         OfferedCandidate {
-            owner: Arc::new(ClaimOwner {
+            claim_data: Arc::new(CommonClaimData {
                 project: String::new(),
                 user: String::new(),
                 group: None,
@@ -185,14 +185,14 @@ mod tests {
             candidates_max: 2,
             time: Duration::from_secs(10),
         });
-        let first = offered_candidates.keep(start, some());
-        let second = offered_candidates.keep(start + Duration::from_secs(5), some());
+        let first = offered_candidates.keep(start, any_candidate());
+        let second = offered_candidates.keep(start + Duration::from_secs(5), any_candidate());
         assert!(
             offered_candidates
                 .get(start + Duration::from_secs(9), first)
                 .is_some()
         );
-        let third = offered_candidates.keep(start + Duration::from_secs(9), some());
+        let third = offered_candidates.keep(start + Duration::from_secs(9), any_candidate());
         assert!(
             offered_candidates
                 .get(start + Duration::from_secs(9), first)
@@ -221,7 +221,7 @@ mod tests {
         let now = Instant::now();
         let mut offered_candidates = CandidateStore::new(KeepOptions::default());
         let uuids: Vec<Uuid> = (0..3)
-            .map(|_| offered_candidates.keep(now, some()))
+            .map(|_| offered_candidates.keep(now, any_candidate()))
             .collect();
         for uuid in &uuids {
             assert!(offered_candidates.get(now, *uuid).is_some());

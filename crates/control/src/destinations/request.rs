@@ -6,7 +6,7 @@ use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::rules::hard_group_rules;
 use uuid::Uuid;
 
-use super::offered::ClaimOwner;
+use super::offered::CommonClaimData;
 use crate::placer::Demand;
 
 /// A request for hosts. Its caller has validated it.
@@ -19,7 +19,7 @@ pub struct DestinationsRequest {
     /// How many alternates each instance is to have.
     pub alternates: usize,
     /// Whether the selected hosts are claimed.
-    pub claim: bool,
+    pub with_claim: bool,
     /// How many instances must find a host, from 1 to all.
     pub least: usize,
     /// Whether the response includes the scores of the best hosts.
@@ -39,13 +39,13 @@ impl DestinationsRequest {
         demand
     }
 
-    /// The owner of the claims, which are made now or later.
-    pub(super) fn owner(&self) -> ClaimOwner {
+    /// What the claims of its instances have in common, whether they are made now or later.
+    pub(super) fn claim_data(&self) -> CommonClaimData {
         let request = &self.request_spec;
         let group = request.instance_group.as_ref();
         let image = request.image.as_ref();
         let properties = image.into_iter().flat_map(|image| image.properties.iter());
-        ClaimOwner {
+        CommonClaimData {
             project: request.project_id.clone(),
             user: request.user_id.clone(),
             group: group.map(|group| (group.uuid, hard_group_rules(group))),

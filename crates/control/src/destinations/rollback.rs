@@ -9,17 +9,18 @@ use super::shared::Shared;
 use crate::clock::now;
 use crate::placer::claim;
 
-/// How many times a command is submitted while the store fails; the wait doubles each time.
-const ATTEMPTS_MAX: u32 = 16;
+/// How many times a command is submitted while the store fails.
+const SUBMISSIONS_MAX: u32 = 16;
+/// The first wait between two of these; it doubles each time.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
 impl Shared {
     /// Submits a claim again that got no answer because the store failed, until it is answered: then
-    /// the state shows whether the claim took effect. A release alone would not suffice: one that is
-    /// refused appends nothing, so it does not show what the store holds.
+    /// the state shows whether the claim took effect. A release alone would not suffice: if it is refused
+    /// because the state has no claim, nothing is appended, and the store may have the claim all the same.
     pub(super) async fn resolve_unknown_claim(&self, claim: Command) {
         let mut wait = RETRY_MIN;
-        for _ in 0..ATTEMPTS_MAX {
+        for _ in 0..SUBMISSIONS_MAX {
             if self.submit(claim.clone()).await.is_ok() {
                 return;
             }
@@ -34,7 +35,7 @@ impl Shared {
     pub(super) async fn roll_back(&self, consumer: Uuid, at: Timestamp) {
         let uuid = ConsumerUuid::from_uuid(consumer);
         let mut wait = RETRY_MIN;
-        for _ in 0..ATTEMPTS_MAX {
+        for _ in 0..SUBMISSIONS_MAX {
             let seen = self.placement.engine().read_now(|machine| {
                 let found = machine.placement().consumer(uuid)?;
                 Some((found.generation, found.allocated_at))

@@ -12,7 +12,7 @@ use crate::scheduler::{NoHostExplanation, SiblingPlacements};
 
 /// The best host for an instance, without regard to the other instances of its request, with
 /// alternates; and warnings for people about the parts of the request that have no effect.
-pub(super) fn alone(
+pub(super) fn without_siblings(
     shared: &Shared,
     demand: &Demand,
     instance: Uuid,
@@ -20,7 +20,7 @@ pub(super) fn alone(
     shared.decide(|scheduler, state| {
         let prepared = scheduler.prepare_cached(state, &demand.request)?;
         let search = Search {
-            hosts: 1,
+            host_count: 1,
             alternates: demand.alternates,
             explain: demand.explain,
             explain_hosts: &demand.explain_hosts,
@@ -32,18 +32,18 @@ pub(super) fn alone(
     })
 }
 
-/// The best hosts of a cell for an instance, except for some slots.
+/// The best hosts of a cell for an instance, but for excluded ones.
 pub(super) fn in_cell(
     shared: &Shared,
     request: &RequestSpec,
     instance: Uuid,
-    hosts: usize,
+    host_count: usize,
     (cell, excluded_slots): (Uuid, &[u32]),
 ) -> Result<CandidatesFound, DestinationsError> {
     shared.decide(|scheduler, state| {
         let prepared = scheduler.prepare_cached(state, request)?;
         let search = Search {
-            hosts,
+            host_count,
             cell: Some(cell),
             excluded_slots,
             ..Search::new(request, &prepared, instance)
@@ -66,7 +66,7 @@ pub(super) async fn explain(
         .explain_query(prepared.query.clone(), since)
         .await;
     let siblings = SiblingPlacements {
-        placed: placing.map_or(&[], Placing::placed),
+        placed: placing.map_or(&[], Placing::found_hosts),
         taken_slots: placing.map_or(&[], Placing::taken_slots),
     };
     let find = |scheduler: &mut Scheduler, state: &State| {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::alternates::alternates;
 use super::error::{DestinationsError, NoHost};
-use super::offered::{ClaimOwner, Rules};
+use super::offered::{CommonClaimData, Rules};
 use super::request::DestinationsRequest;
 use super::search;
 use super::selected::{Destinations, SelectedHost};
@@ -31,31 +31,31 @@ const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct SelectionRequest {
     shared: Arc<Shared>,
     request: DestinationsRequest,
-    owner: Arc<ClaimOwner>,
+    claim_data: Arc<CommonClaimData>,
     warnings: Vec<String>,
-    /// The time of its claims, by which they are identified.
-    at: Timestamp,
+    /// The time of its claims. A rollback recognizes them by it.
+    claimed_at: Timestamp,
 }
 
 impl SelectionRequest {
     pub(super) fn new(shared: Arc<Shared>, request: DestinationsRequest) -> Self {
         Self {
             shared,
-            owner: Arc::new(request.owner()),
+            claim_data: Arc::new(request.claim_data()),
             request,
             warnings: Vec::new(),
-            at: now(),
+            claimed_at: now(),
         }
     }
 
     /// Selects a host for each instance, with alternates, and keeps their candidates.
     pub(super) async fn run(mut self) -> Result<Destinations, DestinationsError> {
         let demand = self.request.demand();
-        let mut selected_hosts = if self.request.claim {
+        let mut selected_hosts = if self.request.with_claim {
             self.shared.check_hold_nothing(&self.request.instances)?;
             let placing = self.claim_all(Placing::new(demand)).await?;
-            let rules = self.request.instances.iter();
-            let rules: Vec<Rules> = rules
+            let instances = self.request.instances.iter();
+            let rules: Vec<Rules> = instances
                 .map(|instance| placing.demand().rules_of(*instance))
                 .collect();
             let selected = placing.into_selected().zip(rules);
@@ -73,7 +73,7 @@ impl SelectionRequest {
         Ok(Destinations {
             selections: self
                 .shared
-                .offer(&self.owner, instances, selected_hosts, alternates),
+                .offer(&self.claim_data, instances, selected_hosts, alternates),
             warnings: self.warnings,
             expires_after: self.shared.keep_options.time,
         })
@@ -84,15 +84,15 @@ impl SelectionRequest {
         loop {
             match self.find_hosts(&mut placing).await? {
                 SearchResults::Ready => {}
-                SearchResults::NoHost(index) => {
+                SearchResults::NoHost { index } => {
                     let refused = self.no_host(index, &placing).await;
                     self.discard_found(&mut placing);
                     return Err(refused);
                 }
                 SearchResults::NothingToClaim | SearchResults::Unfinished => return Ok(placing),
             }
-            let fitting = match self.claim(&mut placing).await {
-                Ok(fitting) => fitting,
+            let claimed_count = match self.claim(&mut placing).await {
+                Ok(claimed_count) => claimed_count,
                 Err(refused) => {
                     self.roll_back(&mut placing, refused.is_outcome_unknown())
                         .await;
@@ -102,13 +102,13 @@ impl SelectionRequest {
             };
             match placing.end_round() {
                 RoundEnd::SearchAgain => {}
-                RoundEnd::RoundsExhausted if fitting < self.request.least => {
-                    let unplaced = placing.waiting().first().copied();
+                RoundEnd::RoundsExhausted if claimed_count < self.request.least => {
+                    let unclaimed = placing.waiting().first().copied();
                     let index = self
                         .request
                         .instances
                         .iter()
-                        .position(|instance| Some(*instance) == unplaced);
+                        .position(|instance| Some(*instance) == unclaimed);
                     return Err(self.no_host(index.unwrap_or(0), &placing).await);
                 }
                 RoundEnd::Done | RoundEnd::RoundsExhausted => return Ok(placing),
@@ -147,8 +147,12 @@ impl SelectionRequest {
 
     /// Claims the hosts that were found. Returns how many instances have a host now.
     async fn claim(&self, placing: &mut Placing) -> Result<usize, DestinationsError> {
-        self.shared.ensure_group(&self.owner).await?;
-        let command = placing.claim(&self.owner.project, &self.owner.user, self.at);
+        self.shared.ensure_group(&self.claim_data).await?;
+        let command = placing.claim(
+            &self.claim_data.project,
+            &self.claim_data.user,
+            self.claimed_at,
+        );
         let response = self.shared.submit(command).await?;
         let scheduler = &self.shared.scheduler;
         let corrections = match response {
@@ -161,7 +165,7 @@ impl SelectionRequest {
             Err(refusal) => return Err(DestinationsError::Claim(Box::new(refusal))),
         };
         self.correct(&corrections);
-        Ok(placing.placed_count())
+        Ok(placing.selected_count())
     }
 
     fn correct(&self, corrections: &[Correction]) {
@@ -176,12 +180,12 @@ impl SelectionRequest {
             .decide(|scheduler, state| placing.discard_found(scheduler, state));
     }
 
-    /// The refusal when an instance found no host, with the reasons.
+    /// The refusal when the instance with this index found no host, with the reasons.
     async fn no_host(&self, index: usize, placing: &Placing) -> DestinationsError {
         let instance = self.request.instances[index];
         let request = &self.request.request_spec;
         match search::explain(&self.shared, request, instance, Some(placing)).await {
-            Ok(why) => self.no_host_error(instance, placing.placed_count(), why),
+            Ok(why) => self.no_host_error(instance, placing.selected_count(), why),
             Err(refused) => refused,
         }
     }
@@ -189,17 +193,17 @@ impl SelectionRequest {
     fn no_host_error(
         &self,
         instance: Uuid,
-        placed: usize,
+        placed_count: usize,
         why: NoHostExplanation,
     ) -> DestinationsError {
         let no_host = NoHost {
             instance,
-            placed,
-            instances: self.request.instances.len(),
+            placed_count,
+            instance_count: self.request.instances.len(),
             least: self.request.least,
             why,
         };
-        tracing::info!(%instance, placed, "{no_host}");
+        tracing::info!(%instance, placed = placed_count, "{no_host}");
         DestinationsError::NoHost(Box::new(no_host))
     }
 
@@ -210,31 +214,35 @@ impl SelectionRequest {
     ) -> Result<Vec<Option<SelectedHost>>, DestinationsError> {
         let mut selected_hosts: Vec<Option<SelectedHost>> =
             Vec::with_capacity(self.request.instances.len());
-        let mut placed = 0;
+        let mut placed_count = 0;
         for (index, instance) in demand.instances.iter().enumerate() {
-            let (found, warnings) = search::alone(&self.shared, demand, *instance)?;
+            let (found, warnings) = search::without_siblings(&self.shared, demand, *instance)?;
             self.warnings = warnings;
             let selected = SelectedHost::of(found, 0, demand.rules_of(*instance));
-            placed += usize::from(selected.is_some());
+            placed_count += usize::from(selected.is_some());
             selected_hosts.push(selected);
-            if placed + (demand.instances.len() - index - 1) < demand.least {
+            if placed_count + (demand.instances.len() - index - 1) < demand.least {
                 let why = search::explain(&self.shared, &demand.request, *instance, None).await?;
-                return Err(self.no_host_error(*instance, placed, why));
+                return Err(self.no_host_error(*instance, placed_count, why));
             }
         }
         Ok(selected_hosts)
     }
 
-    /// Releases the claims of the request. If the store failed, the claim under way may be durable
-    /// nevertheless, so it is released too.
+    /// Releases the claims of the request. If the outcome of the claim under way is unknown because the store
+    /// failed, that claim may be durable nevertheless, so it is released too.
     async fn roll_back(&self, placing: &mut Placing, is_outcome_unknown: bool) {
         let mut consumers: Vec<Uuid> = placing.claimed().collect();
         let mut unknown_claim = None;
         if is_outcome_unknown && placing.claiming().next().is_some() {
             consumers.extend(placing.claiming());
-            unknown_claim = Some(placing.claim(&self.owner.project, &self.owner.user, self.at));
+            unknown_claim = Some(placing.claim(
+                &self.claim_data.project,
+                &self.claim_data.user,
+                self.claimed_at,
+            ));
         }
-        let (shared, at) = (Arc::clone(&self.shared), self.at);
+        let (shared, at) = (Arc::clone(&self.shared), self.claimed_at);
         let note = placewright_audit_log::current_note();
         let rolling_back = tokio::spawn(placewright_audit_log::scope(note, async move {
             if let Some(claim) = unknown_claim {

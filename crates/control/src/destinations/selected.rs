@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::offered::{ClaimOwner, OfferedCandidate, Rules};
+use super::offered::{CommonClaimData, OfferedCandidate, Rules};
 use super::shared::Shared;
 use crate::placer::{CandidatesFound, FeasibleHost, ScoreExplanation};
 
@@ -60,7 +60,7 @@ pub(super) struct SelectedHost {
 }
 
 impl SelectedHost {
-    /// The host of a candidate, whose index counts over all hosts.
+    /// The host of a candidate. The index of the candidate counts through the candidates of all hosts.
     pub(super) fn of(found: CandidatesFound, candidate: usize, rules: Rules) -> Option<Self> {
         let (index, chosen) = found.position(candidate)?;
         let mut hosts = found.hosts;
@@ -79,7 +79,7 @@ impl Shared {
     /// Offers the candidates of all instances for later claims.
     pub(super) fn offer(
         &self,
-        owner: &Arc<ClaimOwner>,
+        claim_data: &Arc<CommonClaimData>,
         instances: &[Uuid],
         selected: Vec<Option<SelectedHost>>,
         alternates: Vec<Vec<FeasibleHost>>,
@@ -88,7 +88,7 @@ impl Shared {
         let now = Instant::now();
         let mut offer = |host: FeasibleHost, chosen: usize, rules: &Arc<Rules>| {
             let candidate = OfferedCandidate {
-                owner: Arc::clone(owner),
+                claim_data: Arc::clone(claim_data),
                 rules: Arc::clone(rules),
                 candidate: host.candidates.get(chosen)?.clone(),
                 mappings: host.mappings.get(chosen)?.clone(),

@@ -6,7 +6,7 @@ use placewright_scheduler::select::Scheduler;
 use uuid::Uuid;
 
 use super::error::DestinationsError;
-use super::offered::{CandidateStore, ClaimOwner, KeepOptions};
+use super::offered::{CandidateStore, CommonClaimData, KeepOptions};
 use crate::machine::ControlMachine;
 use crate::placement::{CommitError, Placement};
 use crate::placer;
@@ -38,8 +38,11 @@ impl Shared {
     }
 
     /// Creates a request's server group in placement, which enforces its rules from then on.
-    pub(super) async fn ensure_group(&self, owner: &ClaimOwner) -> Result<(), DestinationsError> {
-        let Some((group, rules)) = &owner.group else {
+    pub(super) async fn ensure_group(
+        &self,
+        claim_data: &CommonClaimData,
+    ) -> Result<(), DestinationsError> {
+        let Some((group, rules)) = &claim_data.group else {
             return Ok(());
         };
         let is_known = |machine: &ControlMachine| machine.placement().group(*group).is_some();
@@ -50,12 +53,13 @@ impl Shared {
             group: *group,
             rules: rules.clone(),
         };
-        let set = self.submit(command).await?;
-        set.map(drop)
+        let created = self.submit(command).await?;
+        created
+            .map(drop)
             .map_err(|refusal| DestinationsError::Group(Box::new(refusal)))
     }
 
-    /// Refuses consumers that have allocations.
+    /// Refuses a request if one of these consumers has allocations.
     pub(super) fn check_hold_nothing(&self, consumers: &[Uuid]) -> Result<(), DestinationsError> {
         let holding = self.placement.engine().read_now(|machine| {
             let mut consumers = consumers.iter().copied();
@@ -70,6 +74,6 @@ impl Shared {
     /// Removes an instance that its host has not reported yet from the counts of all hosts.
     pub(super) fn remove_pending(&self, consumer: Uuid) {
         self.scheduler
-            .with_hosts(|hosts| placer::remove_pending(hosts, consumer));
+            .change_hosts(|hosts| placer::remove_pending(hosts, consumer));
     }
 }

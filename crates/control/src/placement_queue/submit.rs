@@ -11,42 +11,43 @@ use uuid::Uuid;
 
 use super::Shared;
 use crate::handle::CommandAnswer;
-use crate::plan::{Attempt, PlacementPlan, lost_to_other_claims};
+use crate::plan::{OngoingPlacement, PlacementPlan, lost_to_other_claims};
 
 /// A command that was submitted, with the future of its answer.
 pub(crate) struct Submitted {
     pub(super) answer: Pin<Box<dyn Future<Output = CommandAnswer> + Send>>,
-    pub(super) then: AnswerHandler,
+    pub(super) handler: AnswerHandler,
+    /// The number of claims in the command; a command that claims nothing counts as one.
     pub(super) claims: usize,
 }
 
 /// How the answer to a command is handled.
 pub(super) enum AnswerHandler {
-    /// It decides a claim.
-    Claim(Box<Attempt>),
-    /// These instances and moves are no longer busy.
-    End(Vec<Uuid>),
+    /// It says which hosts this placement got.
+    Claim(Box<OngoingPlacement>),
+    /// These instances and moves are no longer busy, whatever the answer is.
+    MarkNotBusy(Vec<Uuid>),
 }
 
 impl Shared {
-    /// Carries out a plan that was made at `planned_at`.
+    /// Submits the command of a plan that was made at `planned_at`, if it has one.
     pub(super) fn submit(
         &self,
         plan: PlacementPlan,
         planned_at: ExplanationTime,
     ) -> Option<Submitted> {
-        let claims = plan.claims();
+        let claims = plan.claim_count();
         match plan {
             PlacementPlan::Nothing { ids } => {
-                self.end(&ids);
+                self.mark_not_busy(&ids);
                 None
             }
-            PlacementPlan::Claim(mut attempt) => {
-                let command = match attempt.migration {
-                    Some(migration) => attempt.placing.place_move(migration),
-                    None => attempt.placing.place_builds(),
+            PlacementPlan::Claim(mut ongoing) => {
+                let command = match ongoing.migration {
+                    Some(migration) => ongoing.placing.place_move(migration),
+                    None => ongoing.placing.place_builds(),
                 };
-                Some(self.submitted(command, AnswerHandler::Claim(attempt), claims))
+                Some(self.submit_command(command, AnswerHandler::Claim(ongoing), claims))
             }
             PlacementPlan::Bury { instances, fault } => {
                 let fault = fault.explained(&self.scheduler, planned_at);
@@ -54,21 +55,22 @@ impl Shared {
             }
             PlacementPlan::FailMove { migration, fault } => {
                 let fault = fault.explained(&self.scheduler, planned_at);
-                let then = AnswerHandler::End(vec![migration.0]);
-                Some(self.submitted(Command::FailMove { migration, fault }, then, 1))
+                let handler = AnswerHandler::MarkNotBusy(vec![migration.0]);
+                Some(self.submit_command(Command::FailMove { migration, fault }, handler, 1))
             }
         }
     }
 
     fn bury(&self, instances: Vec<InstanceId>, fault: Fault) -> Submitted {
-        let then = AnswerHandler::End(instances.iter().map(|instance| instance.0).collect());
-        self.submitted(Command::Bury { instances, fault }, then, 1)
+        let handler =
+            AnswerHandler::MarkNotBusy(instances.iter().map(|instance| instance.0).collect());
+        self.submit_command(Command::Bury { instances, fault }, handler, 1)
     }
 
-    fn submitted(&self, command: Command, then: AnswerHandler, claims: usize) -> Submitted {
+    fn submit_command(&self, command: Command, handler: AnswerHandler, claims: usize) -> Submitted {
         Submitted {
             answer: Box::pin(self.control.submit(command)),
-            then,
+            handler,
             claims,
         }
     }
@@ -77,23 +79,23 @@ impl Shared {
     pub(super) fn handle_answer(
         &self,
         answer: CommandAnswer,
-        then: AnswerHandler,
+        handler: AnswerHandler,
     ) -> Option<Submitted> {
-        match then {
-            AnswerHandler::End(ids) => {
-                self.end(&ids);
+        match handler {
+            AnswerHandler::MarkNotBusy(ids) => {
+                self.mark_not_busy(&ids);
                 None
             }
-            AnswerHandler::Claim(attempt) => self.handle_claim_answer(answer, attempt),
+            AnswerHandler::Claim(ongoing) => self.handle_claim_answer(answer, ongoing),
         }
     }
 
     fn handle_claim_answer(
         &self,
         answer: CommandAnswer,
-        mut attempt: Box<Attempt>,
+        mut ongoing: Box<OngoingPlacement>,
     ) -> Option<Submitted> {
-        let placing = &mut attempt.placing;
+        let placing = &mut ongoing.placing;
         let corrections = match answer {
             Ok(Ok(Outcome::Placed(chosen))) => self
                 .scheduler
@@ -102,41 +104,41 @@ impl Shared {
                 .scheduler
                 .update_contention(|contention| placing.apply_refused(Some(refusal), contention)),
             // One of the instances was deleted meanwhile; hosts are searched again for the others.
-            Ok(Err(_)) if attempt.migration.is_none() => {
-                self.correct(&attempt.placing.reopen_claiming());
-                self.requeue(attempt);
+            Ok(Err(_)) if ongoing.migration.is_none() => {
+                self.correct(&ongoing.placing.reopen_claiming());
+                self.requeue(ongoing);
                 return None;
             }
             Ok(_) | Err(_) => {
-                self.correct(&attempt.placing.reopen_claiming());
-                self.end(&attempt.ids_of(attempt.placing.unplaced()));
+                self.correct(&ongoing.placing.reopen_claiming());
+                self.mark_not_busy(&ongoing.ids_of(ongoing.placing.unclaimed()));
                 return None;
             }
         };
         self.correct(&corrections);
-        let claimed: Vec<Uuid> = attempt.placing.claimed().collect();
+        let claimed: Vec<Uuid> = ongoing.placing.claimed().collect();
         if !claimed.is_empty() {
-            self.end(&attempt.ids_of(claimed));
+            self.mark_not_busy(&ongoing.ids_of(claimed));
         }
-        match attempt.placing.end_round() {
+        match ongoing.placing.end_round() {
             RoundEnd::Done => None,
             RoundEnd::SearchAgain => {
-                self.requeue(attempt);
+                self.requeue(ongoing);
                 None
             }
-            RoundEnd::RoundsExhausted => Some(self.fail_unplaced(&attempt)),
+            RoundEnd::RoundsExhausted => Some(self.fail_unclaimed(&ongoing)),
         }
     }
 
-    /// Fails the instances that have no host after the last round.
-    fn fail_unplaced(&self, attempt: &Attempt) -> Submitted {
-        let fault = lost_to_other_claims(attempt.placing.cause());
-        if let Some(migration) = attempt.migration {
-            let then = AnswerHandler::End(vec![migration.0]);
-            return self.submitted(Command::FailMove { migration, fault }, then, 1);
+    /// Fails the instances that have no claimed host after the last round.
+    fn fail_unclaimed(&self, ongoing: &OngoingPlacement) -> Submitted {
+        let fault = lost_to_other_claims(ongoing.placing.last_refusal());
+        if let Some(migration) = ongoing.migration {
+            let handler = AnswerHandler::MarkNotBusy(vec![migration.0]);
+            return self.submit_command(Command::FailMove { migration, fault }, handler, 1);
         }
-        let left = attempt.placing.unplaced();
-        self.bury(left.into_iter().map(InstanceId).collect(), fault)
+        let unclaimed = ongoing.placing.unclaimed();
+        self.bury(unclaimed.into_iter().map(InstanceId).collect(), fault)
     }
 
     fn correct(&self, corrections: &[Correction]) {

@@ -12,7 +12,7 @@ use placewright_scheduler::rank::Ranked;
 #[derive(Clone, Copy, Debug)]
 pub struct Contention {
     /// The number of hosts times [`SCALE`], so that it can decrease slowly.
-    scaled: usize,
+    scaled_hosts: usize,
     /// The number of consecutive claims that got the first host they named.
     streak: usize,
 }
@@ -31,7 +31,7 @@ const STREAK: usize = 16;
 impl Default for Contention {
     fn default() -> Self {
         Self {
-            scaled: HOSTS_MAX * SCALE,
+            scaled_hosts: HOSTS_MAX * SCALE,
             streak: 0,
         }
     }
@@ -41,18 +41,18 @@ impl Contention {
     /// The number of hosts that a first claim should name.
     #[must_use]
     pub fn hosts(&self) -> usize {
-        self.scaled / SCALE
+        self.scaled_hosts / SCALE
     }
 
     /// Records a claim that found `missed` hosts full before it got one.
     pub fn record(&mut self, missed: usize) {
-        let wanted = HOSTS_PER_MISS.saturating_mul(missed).min(HOSTS_MAX) * SCALE;
-        let least = wanted.max(HOSTS_MIN * SCALE);
+        let wanted = HOSTS_PER_MISS.saturating_mul(missed).min(HOSTS_MAX);
+        let scaled_min = wanted.max(HOSTS_MIN) * SCALE;
         if missed > 0 {
             self.streak = 0;
         }
-        let fall = 1 + self.streak / STREAK;
-        self.scaled = self.scaled.saturating_sub(fall).max(least);
+        let decrease = 1 + self.streak / STREAK;
+        self.scaled_hosts = self.scaled_hosts.saturating_sub(decrease).max(scaled_min);
         self.streak += usize::from(missed == 0);
     }
 
@@ -63,20 +63,20 @@ impl Contention {
 }
 
 /// Selects `count` hosts of a ranking for a claim, in its order: the first half from the top, the
-/// rest from further down, different ones for each scheduler.
+/// rest from further down, different ones for each scheduler number.
 ///
 /// Every scheduler tries the best hosts first. When those fill up before the schedulers have caught up
 /// with the state, they fall back on different hosts, and their claims need no second decision.
 #[must_use]
-pub(super) fn spread(ranked: &[Ranked], count: usize, scheduler: usize) -> Vec<Ranked> {
+pub(super) fn spread(ranked: &[Ranked], count: usize, scheduler_number: usize) -> Vec<Ranked> {
     if ranked.len() <= count {
         return ranked.to_vec();
     }
     let (head, tail) = ranked.split_at(count.div_ceil(2));
     let wanted = count - head.len();
     let step = (tail.len() / wanted.max(1)).max(1);
-    let own = tail.iter().skip(scheduler % step).step_by(step);
-    head.iter().chain(own.take(wanted)).copied().collect()
+    let own_share = tail.iter().skip(scheduler_number % step).step_by(step);
+    head.iter().chain(own_share.take(wanted)).copied().collect()
 }
 
 #[cfg(test)]

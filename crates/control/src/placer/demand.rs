@@ -19,13 +19,13 @@ pub struct Demand {
     pub least: usize,
     /// The server group that they are members of.
     pub group: Option<Uuid>,
-    /// How many alternates each instance gets: other hosts in the cell of its own.
+    /// How many alternates each instance gets: further hosts in the cell of its host.
     pub alternates: usize,
     /// If set, only hosts of this cell are considered.
     pub cell: Option<Uuid>,
     /// The slots of hosts that are excluded.
     pub excluded_slots: Vec<u32>,
-    /// Whether the instances exist and stay on their hosts while they move.
+    /// Whether the instances are to move: they exist, and stay on their hosts meanwhile.
     pub is_move: bool,
     /// Whether the scores of the hosts are wanted.
     pub explain: bool,

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 /// How many hosts of a ranking are explained.
 pub const EXPLAINED_MAX: usize = 10;
-/// How many nodes are explained of a host that the caller names; most have one.
+/// How many nodes are explained of a compute service that the caller names; most have one.
 const NODES_MAX: usize = 10;
 
 /// The scores of a ranking.
@@ -31,17 +31,17 @@ pub struct ScoreExplanation {
 /// A host with its score.
 #[derive(Debug)]
 pub struct ScoredHost {
-    /// The names of the host.
-    pub host: HostNames,
+    /// Which host it is.
+    pub host: HostIdentity,
     /// Its score.
     pub score: f64,
     /// The part that each weigher has in the score.
     pub weights: Vec<Weight>,
 }
 
-/// The slot, the UUID and the names of a host.
+/// What identifies a host: its slot, its UUID and its names.
 #[derive(Debug)]
-pub struct HostNames {
+pub struct HostIdentity {
     /// The slot of the host.
     pub slot: u32,
     /// Its root provider.
@@ -58,7 +58,7 @@ pub struct RequestedHost {
     /// The name or UUID that the caller gave.
     pub name: String,
     /// The host; none if the scheduler does not know one by that name.
-    pub host: Option<HostNames>,
+    pub host: Option<HostIdentity>,
     /// The result of the search for it.
     pub standing: HostStanding,
 }
@@ -79,7 +79,7 @@ pub enum HostStanding {
     Excluded(Exclusion),
 }
 
-/// What excluded a host first, in the order in which a search without a host is explained.
+/// What excluded a host first: placement is tested first, then the filters, the hard rules and the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exclusion {
     /// No agent has reported a host of this name to the scheduler.
@@ -120,15 +120,15 @@ impl ExplainedSearch<'_> {
         let result = scheduler.rank_with_weights(state, request, prepared, &scope, slots)?;
         let (mut ranked, weights) = result;
         let hosts = scheduler.hosts();
-        let both = ranked.iter().zip(weights.of_best);
-        let weighed = both.filter_map(|(host, weights)| {
+        let with_weights = ranked.iter().zip(weights.of_best);
+        let scored = with_weights.filter_map(|(host, weights)| {
             Some(ScoredHost {
-                host: HostNames::of(hosts, host.slot)?,
+                host: HostIdentity::of(hosts, host.slot)?,
                 score: host.score,
                 weights,
             })
         });
-        let weighed = weighed.collect();
+        let scored = scored.collect();
         let standing = |slot: Option<u32>| -> Result<HostStanding, SelectRefusal> {
             let Some(slot) = slot else {
                 return Ok(HostStanding::Excluded(Exclusion::Unknown));
@@ -147,20 +147,21 @@ impl ExplainedSearch<'_> {
         let requested = requested.into_iter().map(|(name, slot)| {
             Ok(RequestedHost {
                 name: name.to_owned(),
-                host: slot.and_then(|slot| HostNames::of(hosts, slot)),
+                host: slot.and_then(|slot| HostIdentity::of(hosts, slot)),
                 standing: standing(slot)?,
             })
         });
         let explanation = ScoreExplanation {
             compared: weights.compared,
-            hosts: weighed,
+            hosts: scored,
             requested: requested.collect::<Result<_, SelectRefusal>>()?,
         };
         ranked.truncate(self.scope.count);
         Ok((ranked, explanation))
     }
 
-    /// The slots of the hosts that the caller names, several for a host with several nodes.
+    /// The slots of the hosts that the caller names, each with its name there: several for a compute service
+    /// with several nodes, `None` for an unknown name.
     fn requested_slots(&self, hosts: &HostTable) -> Vec<(&str, Option<u32>)> {
         let mut slots = Vec::with_capacity(self.requested_names.len());
         for name in self.requested_names {
@@ -204,7 +205,7 @@ impl ExplainedSearch<'_> {
     }
 }
 
-impl HostNames {
+impl HostIdentity {
     fn of(hosts: &HostTable, slot: u32) -> Option<Self> {
         let host = hosts.get(slot)?;
         Some(Self {

@@ -34,21 +34,21 @@ pub struct Placing {
     open: VecDeque<usize>,
     /// The number of rounds before this one.
     round: u32,
-    /// How many hosts a claim names for an instance in this round; `None` before the first search.
-    hosts: Option<usize>,
+    /// How many hosts a claim names for each instance in this round; `None` before the first search.
+    host_count: Option<usize>,
     /// The slots of hosts that the request's own instances will fill.
     full_slots: Vec<u32>,
     /// The hosts of the instances that are found but not claimed, if rules between them may apply.
-    placed: Vec<(ConsumerUuid, ProviderId)>,
+    found_hosts: Vec<(ConsumerUuid, ProviderId)>,
     /// The slots of hosts that were feasible for the last instance but for the room that other
     /// instances of the request take.
     taken_slots: Vec<u32>,
-    /// The indexes of the instances in the command that is under way, in its order.
+    /// The indexes of the instances in the claim that is under way, in the order of its command.
     claiming: Vec<usize>,
     /// The slots of hosts that were full when a claim tried them, so that it took another.
     missed_slots: Vec<u32>,
-    /// Why the last claim was refused.
-    cause: Option<Refusal>,
+    /// Why the last claim was refused, if it was.
+    last_refusal: Option<Refusal>,
 }
 
 /// An instance of a request, and how far its placement has come.
@@ -78,11 +78,12 @@ enum Stage {
 pub struct Selected {
     /// The hosts of the search, best first.
     pub found: CandidatesFound,
-    /// The index of the candidate that is expected, or claimed, over all hosts.
+    /// The index of the candidate that a claim is expected to get, and later of the one that it got. It
+    /// counts through the candidates of all hosts in `found`.
     pub chosen: usize,
-    /// The index of the first candidate that a claim names: those before it have no room together with
-    /// the request's other instances.
-    first: usize,
+    /// The index of the first candidate that a claim names, counted in the same way: those before it have
+    /// no room together with the request's other instances.
+    first_named: usize,
     expected: ExpectedPlacement,
 }
 
@@ -99,21 +100,21 @@ pub enum RoundEnd {
 
 impl Selected {
     /// The candidates that a claim names, each with its host.
-    fn candidates(&self) -> impl Iterator<Item = (&FeasibleHost, &IntentCandidate)> {
+    fn named_candidates(&self) -> impl Iterator<Item = (&FeasibleHost, &IntentCandidate)> {
         let hosts = self.found.hosts.iter();
         let all = hosts.flat_map(|host| {
             host.candidates
                 .iter()
                 .map(move |candidate| (host, candidate))
         });
-        all.skip(self.first)
+        all.skip(self.first_named)
     }
 
-    /// The slots of the hosts before that of a candidate.
-    fn slots_before(&self, candidate: usize) -> Vec<u32> {
-        let here = self.found.position(candidate).map_or(0, |(host, _)| host);
-        let first = self.found.position(self.first).map_or(0, |(host, _)| host);
-        let hosts = self.found.hosts.get(first..here).unwrap_or_default();
+    /// The slots of the hosts that a claim tries before it comes to the host of a candidate.
+    fn slots_tried_before(&self, candidate: usize) -> Vec<u32> {
+        let host_index = |candidate| self.found.position(candidate).map_or(0, |(host, _)| host);
+        let (first, end) = (host_index(self.first_named), host_index(candidate));
+        let hosts = self.found.hosts.get(first..end).unwrap_or_default();
         hosts.iter().map(|host| host.slot).collect()
     }
 }
@@ -131,13 +132,13 @@ impl Placing {
             open: (0..demand.instances.len()).collect(),
             prepared: None,
             round: 0,
-            hosts: None,
+            host_count: None,
             full_slots: Vec::new(),
-            placed: Vec::new(),
+            found_hosts: Vec::new(),
             taken_slots: Vec::new(),
             claiming: Vec::new(),
             missed_slots: Vec::new(),
-            cause: None,
+            last_refusal: None,
             demand,
         }
     }
@@ -156,14 +157,14 @@ impl Placing {
 
     /// Why the last claim was refused, if one was.
     #[must_use]
-    pub fn cause(&self) -> Option<&Refusal> {
-        self.cause.as_ref()
+    pub fn last_refusal(&self) -> Option<&Refusal> {
+        self.last_refusal.as_ref()
     }
 
     /// The hosts of the instances that are found but not claimed, if rules between them may apply.
     #[must_use]
-    pub fn placed(&self) -> &[(ConsumerUuid, ProviderId)] {
-        &self.placed
+    pub fn found_hosts(&self) -> &[(ConsumerUuid, ProviderId)] {
+        &self.found_hosts
     }
 
     /// The slots of hosts that were feasible for the last instance but for the room that other
@@ -182,7 +183,7 @@ impl Placing {
 
     /// How many instances have a host, claimed or not.
     #[must_use]
-    pub fn placed_count(&self) -> usize {
+    pub fn selected_count(&self) -> usize {
         self.count(|stage| matches!(stage, Stage::Found(_) | Stage::Claimed(_)))
     }
 
@@ -193,9 +194,9 @@ impl Placing {
         claimed.map(|progress| progress.instance)
     }
 
-    /// How many hosts the next claim names.
+    /// How many hosts the next claim names, for all instances together.
     #[must_use]
-    pub fn named_hosts(&self) -> usize {
+    pub fn named_host_count(&self) -> usize {
         let instances = self.instances.iter();
         let found = instances.filter_map(|progress| match &progress.stage {
             Stage::Found(selected) => Some(selected.found.hosts.len()),
@@ -220,16 +221,17 @@ impl Placing {
         waiting.map(|progress| progress.instance).collect()
     }
 
-    /// The instances that are not placed and not gone.
+    /// The instances that have no claimed host, also those for which none is feasible. Instances that
+    /// were removed from the request are left out.
     #[must_use]
-    pub fn unplaced(&self) -> Vec<Uuid> {
+    pub fn unclaimed(&self) -> Vec<Uuid> {
         let instances = self.instances.iter();
-        let unplaced =
+        let unclaimed =
             instances.filter(|progress| !matches!(progress.stage, Stage::Claimed(_) | Stage::Gone));
-        unplaced.map(|progress| progress.instance).collect()
+        unclaimed.map(|progress| progress.instance).collect()
     }
 
-    /// Takes the instances for which no host is feasible out of the request.
+    /// Removes the instances for which no host is feasible from the request, and returns them.
     pub fn remove_without_host(&mut self) -> Vec<Uuid> {
         let instances = self.instances.iter_mut();
         let without_host = instances.filter(|progress| matches!(progress.stage, Stage::NoHost));
@@ -241,17 +243,18 @@ impl Placing {
             .collect()
     }
 
-    /// Takes the instances that wait no longer out of the request, and returns them.
-    pub fn retain(
+    /// Removes the instances that have no claimed host and do not wait for one any more, and returns
+    /// them.
+    pub fn remove_not_waiting(
         &mut self,
         scheduler: &mut Scheduler,
         state: &State,
-        waits: impl Fn(Uuid) -> bool,
+        still_waits: impl Fn(Uuid) -> bool,
     ) -> Vec<Uuid> {
         let mut gone = Vec::new();
         for progress in &mut self.instances {
             let is_unclaimed = !matches!(progress.stage, Stage::Claimed(_) | Stage::Gone);
-            if is_unclaimed && !waits(progress.instance) {
+            if is_unclaimed && !still_waits(progress.instance) {
                 let before = std::mem::replace(&mut progress.stage, Stage::Gone);
                 if let Stage::Found(selected) = before {
                     selected.expected.remove(scheduler, state);
@@ -265,7 +268,7 @@ impl Placing {
         gone
     }
 
-    /// The selected host of each instance whose host is claimed, in the order of the instances.
+    /// The claimed host of each instance, in the order of the instances; `None` for those without one.
     pub fn into_selected(self) -> impl Iterator<Item = Option<Selected>> {
         self.instances
             .into_iter()
@@ -282,7 +285,7 @@ impl Placing {
             .count()
     }
 
-    /// How many more instances have to be claimed.
+    /// How many more instances need a claimed host, so that the request has the least number of them.
     fn needed(&self) -> usize {
         let gone = self.count(|stage| matches!(stage, Stage::Gone));
         let rest = self.instances.len() - gone;
@@ -290,17 +293,17 @@ impl Placing {
         self.demand.least.min(rest).saturating_sub(claimed)
     }
 
-    /// Begins the claim of all hosts that are found.
+    /// Begins the claim of all hosts that are found. Returns how many of the instances must get one.
     fn begin_claim(&mut self) -> usize {
         let instances = self.instances.iter().enumerate();
         let found = instances.filter(|(_, progress)| matches!(progress.stage, Stage::Found(_)));
         self.claiming = found.map(|(index, _)| index).collect();
-        self.placed.clear();
+        self.found_hosts.clear();
         self.needed().max(1)
     }
 
-    /// The found hosts of the command under way, with their instances.
-    fn named(&self) -> impl Iterator<Item = (Uuid, &Selected)> {
+    /// The instances of the claim under way, with their found hosts.
+    fn claiming_selected(&self) -> impl Iterator<Item = (Uuid, &Selected)> {
         let instances = self.claiming.iter().map(|index| &self.instances[*index]);
         instances.filter_map(|progress| match &progress.stage {
             Stage::Found(selected) => Some((progress.instance, &**selected)),
@@ -311,9 +314,9 @@ impl Placing {
     /// The command that claims the found hosts for consumers that hold nothing, all at once.
     pub fn claim(&mut self, project: &str, user: &str, at: Timestamp) -> Command {
         let least = self.begin_claim();
-        let intents = self.named().map(|(instance, selected)| {
+        let intents = self.claiming_selected().map(|(instance, selected)| {
             let candidates = selected
-                .candidates()
+                .named_candidates()
                 .map(|(_, candidate)| candidate.clone());
             let rules = self.demand.rules_of(instance);
             let consumer = ClaimConsumer::new(instance, project, user);
@@ -326,7 +329,7 @@ impl Placing {
     /// The command that claims the found hosts for builds, all at once.
     pub fn place_builds(&mut self) -> ConductorCommand {
         let least = self.begin_claim();
-        let ranked_candidates = self.named().map(|(instance, selected)| {
+        let ranked_candidates = self.claiming_selected().map(|(instance, selected)| {
             let candidates = conductor_candidates(selected);
             claim::ranked_candidates(instance, candidates, self.demand.alternates)
         });
@@ -336,13 +339,14 @@ impl Placing {
     /// The command that claims the found host for a move.
     pub fn place_move(&mut self, migration: MigrationId) -> ConductorCommand {
         self.begin_claim();
-        let named = self.named().map(|(_, selected)| selected);
-        let candidates = named.flat_map(conductor_candidates).collect();
+        let selected = self.claiming_selected().map(|(_, selected)| selected);
+        let candidates = selected.flat_map(conductor_candidates).collect();
         claim::place_move(migration, candidates, self.demand.alternates)
     }
 
-    /// Applies the response to a claim that was accepted: the candidate that each instance of the
-    /// command got. Pass what it returns to [`apply_corrections`] before [`Self::end_round`].
+    /// Applies the response to a claim that was accepted: for each instance of the command, the index of
+    /// the candidate that it got, among those that the command named for it. Pass what it returns to
+    /// [`apply_corrections`] before [`Self::end_round`].
     #[must_use]
     pub fn apply_claimed(
         &mut self,
@@ -351,16 +355,16 @@ impl Placing {
     ) -> Vec<Correction> {
         let mut corrections = Vec::new();
         let claiming = std::mem::take(&mut self.claiming);
-        for (number, index) in claiming.into_iter().enumerate() {
+        for (intent_index, index) in claiming.into_iter().enumerate() {
             let progress = &mut self.instances[index];
             let Stage::Found(mut selected) = std::mem::replace(&mut progress.stage, Stage::Open)
             else {
                 continue;
             };
-            let chosen = chosen.get(number).copied().flatten();
-            let chosen = chosen.map(|chosen| selected.first + chosen as usize);
-            let position = chosen.and_then(|chosen| selected.found.position(chosen));
-            let (Some(chosen), Some((host, _))) = (chosen, position) else {
+            let among_named = chosen.get(intent_index).copied().flatten();
+            let candidate = among_named.map(|chosen| selected.first_named + chosen as usize);
+            let position = candidate.and_then(|candidate| selected.found.position(candidate));
+            let (Some(candidate), Some((host_index, _))) = (candidate, position) else {
                 self.open.push_back(index);
                 corrections.push(Correction {
                     expected: selected.expected,
@@ -368,17 +372,17 @@ impl Placing {
                 });
                 continue;
             };
-            let host = selected.found.hosts[host].provider;
+            let host = selected.found.hosts[host_index].provider;
             if host != selected.expected.host {
                 corrections.push(Correction {
                     expected: selected.expected.clone(),
                     host: Some(host),
                 });
             }
-            let missed = selected.slots_before(chosen);
+            let missed = selected.slots_tried_before(candidate);
             contention.record(missed.len());
             self.missed_slots.extend(missed);
-            selected.chosen = chosen;
+            selected.chosen = candidate;
             progress.stage = Stage::Claimed(selected);
         }
         if !self.open.is_empty() {
@@ -392,10 +396,10 @@ impl Placing {
     #[must_use]
     pub fn apply_refused(
         &mut self,
-        cause: Option<Refusal>,
+        refusal: Option<Refusal>,
         contention: &mut Contention,
     ) -> Vec<Correction> {
-        self.cause = cause;
+        self.last_refusal = refusal;
         // A single instance was refused by the hosts themselves. Of several, some took the hosts
         // from the others, so these hosts stay eligible.
         if let [index] = self.claiming[..]
@@ -434,7 +438,7 @@ impl Placing {
         let instances = self.instances.iter().enumerate();
         let found = instances.filter(|(_, progress)| matches!(progress.stage, Stage::Found(_)));
         self.claiming = found.map(|(index, _)| index).collect();
-        self.placed.clear();
+        self.found_hosts.clear();
         let corrections = self.reopen_claiming();
         apply_corrections(scheduler, state, &corrections);
     }
@@ -449,8 +453,10 @@ impl Placing {
             return RoundEnd::RoundsExhausted;
         }
         self.round += 1;
-        let hosts = self.hosts.map(|hosts| hosts.saturating_mul(HOSTS_FACTOR));
-        self.hosts = hosts.map(|hosts| hosts.min(HOSTS_OF_CLAIM_MAX));
+        let more = self
+            .host_count
+            .map(|count| count.saturating_mul(HOSTS_FACTOR));
+        self.host_count = more.map(|count| count.min(HOSTS_OF_CLAIM_MAX));
         self.clear_round();
         RoundEnd::SearchAgain
     }
@@ -463,7 +469,7 @@ impl Placing {
 }
 
 fn conductor_candidates(selected: &Selected) -> Vec<placewright_conductor::Candidate> {
-    let candidates = selected.candidates();
+    let candidates = selected.named_candidates();
     let converted =
         candidates.map(|(host, candidate)| claim::candidate(host.zone.as_deref(), candidate));
     converted.collect()

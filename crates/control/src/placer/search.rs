@@ -24,11 +24,11 @@ pub struct Search<'a> {
     /// The instance that is placed.
     pub instance: Uuid,
     /// How many hosts are wanted.
-    pub hosts: usize,
+    pub host_count: usize,
     /// How many more hosts of the best one's cell are wanted, for alternates.
     pub alternates: usize,
     /// The most candidates of each host.
-    pub candidates: usize,
+    pub candidates_of_host_max: usize,
     /// If set, only hosts of this cell are considered.
     pub cell: Option<Uuid>,
     /// Hosts of these cells are excluded.
@@ -107,9 +107,9 @@ impl<'a> Search<'a> {
             request,
             prepared,
             instance,
-            hosts: 1,
+            host_count: 1,
             alternates: 0,
-            candidates: 1,
+            candidates_of_host_max: 1,
             cell: None,
             excluded_cells: &[],
             excluded_slots: &[],
@@ -134,13 +134,14 @@ impl Search<'_> {
     ) -> Result<CandidatesFound, SelectRefusal> {
         // As long as a claim names the minimum of hosts, there is no contention, and the best hosts
         // are named.
-        let is_spread = self.hosts > HOSTS_MIN;
-        let alternates = self.alternates * RANKED_PER_ALTERNATE;
-        let with_alternates = self.hosts + alternates.min(RANKED_FOR_ALTERNATES_MAX);
+        let is_spread = self.host_count > HOSTS_MIN;
+        let for_alternates =
+            (self.alternates * RANKED_PER_ALTERNATE).min(RANKED_FOR_ALTERNATES_MAX);
+        let with_alternates = self.host_count + for_alternates;
         let scope = Scope {
             instance: self.instance,
             count: if is_spread {
-                with_alternates.max(self.hosts * RANKED_PER_NAMED)
+                with_alternates.max(self.host_count * RANKED_PER_NAMED)
             } else {
                 with_alternates
             },
@@ -163,7 +164,7 @@ impl Search<'_> {
             (ranked, None)
         };
         let named = if is_spread {
-            Some(spread(&ranked, self.hosts, self.scheduler_number))
+            Some(spread(&ranked, self.host_count, self.scheduler_number))
         } else {
             None
         };
@@ -180,7 +181,8 @@ impl Search<'_> {
     }
 
     /// The hosts of a ranking that the claim names, and alternates in the cell of the first; and
-    /// whether alternates were left out.
+    /// whether possible alternates were left out. With `named` as `None`, the claim names the first ones
+    /// of the ranking.
     fn feasible_hosts(
         &self,
         scheduler: &Scheduler,
@@ -190,20 +192,20 @@ impl Search<'_> {
     ) -> Result<(Vec<FeasibleHost>, bool), SelectRefusal> {
         let mut named = named.map(|named| named.into_iter().peekable());
         let mut hosts: Vec<FeasibleHost> =
-            Vec::with_capacity((self.hosts + self.alternates).min(ranked.len()));
-        let (mut in_first_cell, mut is_cut) = (0, false);
+            Vec::with_capacity((self.host_count + self.alternates).min(ranked.len()));
+        let (mut alternate_count, mut is_cut) = (0, false);
         for ranked_host in ranked {
             let is_named = match &mut named {
                 Some(named) => named
-                    .next_if(|next| next.slot == ranked_host.slot)
+                    .next_if(|named_host| named_host.slot == ranked_host.slot)
                     .is_some(),
-                None => hosts.len() < self.hosts,
+                None => hosts.len() < self.host_count,
             };
-            let first = hosts.first().map(FeasibleHost::cell);
+            let first_cell = hosts.first().map(FeasibleHost::cell);
             let host = scheduler.hosts().get(ranked_host.slot);
-            let is_in_first_cell = host.map(|host| host.names.cell) == first;
+            let is_in_first_cell = host.map(|host| host.names.cell) == first_cell;
             if !is_named {
-                if in_first_cell >= self.alternates {
+                if alternate_count >= self.alternates {
                     is_cut = true;
                     if named.is_none() {
                         break;
@@ -215,7 +217,7 @@ impl Search<'_> {
                 }
             }
             let feasible = self.feasible_host(scheduler, state, *ranked_host)?;
-            in_first_cell += usize::from(is_in_first_cell && feasible.is_some());
+            alternate_count += usize::from(is_in_first_cell && feasible.is_some());
             hosts.extend(feasible);
         }
         Ok((hosts, is_cut))
@@ -262,7 +264,7 @@ impl Search<'_> {
             state,
             self.prepared,
             ranked.slot,
-            self.candidates,
+            self.candidates_of_host_max,
         )?;
         let hosts = scheduler.hosts();
         let Some(host) = hosts.get(ranked.slot).filter(|_| !found.is_empty()) else {

@@ -8,24 +8,30 @@ const LENGTH: Duration = Duration::from_millis(2);
 /// The time slice for which the scheduler and the state may be locked: a request may be for a
 /// thousand hosts, and other requests are to be decided in between.
 #[derive(Debug)]
-pub struct TimeSlice(Option<Instant>);
+pub struct TimeSlice {
+    /// When it began; `None` if it never ends.
+    begun_at: Option<Instant>,
+}
 
 impl TimeSlice {
     /// A slice that begins now.
     #[must_use]
     pub fn begin() -> Self {
-        Self(Some(Instant::now()))
+        Self {
+            begun_at: Some(Instant::now()),
+        }
     }
 
     /// A slice that never ends, for a scheduler that is not shared.
     #[must_use]
     pub fn endless() -> Self {
-        Self(None)
+        Self { begun_at: None }
     }
 
     /// Whether the slice is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.0.is_some_and(|begun| begun.elapsed() >= LENGTH)
+        self.begun_at
+            .is_some_and(|begun_at| begun_at.elapsed() >= LENGTH)
     }
 }

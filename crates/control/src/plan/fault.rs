@@ -14,9 +14,10 @@ use uuid::Uuid;
 
 use crate::handle::now;
 
-/// Why there is no host.
+/// Why there is no host, as a fault that may still have to be explained.
 #[derive(Debug)]
 pub(crate) enum PlanFault {
+    /// The fault is complete.
     Known(Fault),
     /// No host is feasible. The explanation is made later, when the scheduler is not locked any
     /// more.

@@ -1,4 +1,4 @@
-//! Where the instance of a move may go.
+//! Begins the placement of moves.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use placewright_conductor::control::ControlState;
 use placewright_conductor::super_conductor::MoveStage;
 use placewright_conductor::{MigrationId, MoveKind};
 
-use super::{Attempt, PlacementPlan, PlanContext, PlanFault, Planner};
+use super::{OngoingPlacement, PlacementPlan, PlanContext, PlanFault, Planner};
 
 /// Whether a move still waits for a target host.
 pub(super) fn waits(control: &ControlState, migration: MigrationId) -> bool {
@@ -16,12 +16,13 @@ pub(super) fn waits(control: &ControlState, migration: MigrationId) -> bool {
 }
 
 impl Planner {
-    /// Begins the placement of a move, or returns the plan that replaces it.
+    /// Begins the placement of a move; or returns the plan to carry out instead, if it no longer waits or
+    /// its request cannot be read.
     pub(super) fn begin_move(
         &mut self,
         context: &PlanContext<'_>,
         migration: MigrationId,
-    ) -> Result<Box<Attempt>, PlacementPlan> {
+    ) -> Result<Box<OngoingPlacement>, PlacementPlan> {
         let state = &context.control.conductor;
         let nothing = || PlacementPlan::Nothing {
             ids: vec![migration.0],
@@ -34,15 +35,16 @@ impl Planner {
         let (Some(spec), Some(cell)) = (spec, mapping.and_then(|mapping| mapping.cell)) else {
             return Err(nothing());
         };
-        let read = self.bodies.read(&spec.body);
-        let mut request = read
+        let body = self.bodies.read(&spec.body);
+        let mut request = body
             .map_err(|error| PlacementPlan::FailMove {
                 migration,
                 fault: PlanFault::unreadable(&error),
             })?
             .request;
         if row.spec.is_none() {
-            // A host that was requested at creation is not one where the instance has to stay.
+            // The request is that of the instance's creation. The host that it may name was meant for the
+            // build, and not for moves.
             let request = Arc::make_mut(&mut request);
             request.force_hosts.clear();
             request.force_nodes.clear();
@@ -53,16 +55,17 @@ impl Planner {
             MoveKind::Resize => self.options.resize_to_same_host,
             MoveKind::ColdMigrate | MoveKind::LiveMigrate | MoveKind::Evacuate => false,
         };
-        let source = state.migrations().get(&migration);
-        let source = source.and_then(|record| record.source);
-        let source = source.filter(|_| !may_stay);
-        let source = source.and_then(|source| context.scheduler.hosts().by_uuid(source.0));
-        Ok(Box::new(Attempt {
+        let record = state.migrations().get(&migration);
+        let source = record.and_then(|record| record.source);
+        let excluded_host = source.filter(|_| !may_stay);
+        let hosts = context.scheduler.hosts();
+        let excluded = excluded_host.and_then(|host| hosts.by_uuid(host.0));
+        Ok(Box::new(OngoingPlacement {
             placing: Placing::new(Demand {
                 group: spec.group,
                 alternates: self.options.alternates,
                 cell: Some(cell.0),
-                excluded_slots: source.map(|(slot, _)| slot).into_iter().collect(),
+                excluded_slots: excluded.map(|(slot, _)| slot).into_iter().collect(),
                 is_move: true,
                 ..Demand::new(request, vec![row.instance.0])
             }),

@@ -23,9 +23,9 @@ pub struct NoHostExplanation {
     with_room: usize,
     /// The smallest set of parts of the request that together leave no root provider.
     impossible: Vec<String>,
-    /// How many of those each filter removed, in order.
-    filters: Vec<Removed>,
-    /// How many of the rest the rules of groups and topology removed.
+    /// How many of the hosts with room each filter removed, in the order of the filters.
+    filters: Vec<FilterEffect>,
+    /// How many hosts the rules of groups and topology removed of those that the filters left.
     removed_by_rules: usize,
     /// How many are left. That is not zero when all claims lost to concurrent ones.
     left: usize,
@@ -46,7 +46,7 @@ fn json_of<S: Serializer>(
 
 /// The effect of one filter.
 #[derive(Debug, Serialize)]
-struct Removed {
+struct FilterEffect {
     filter: String,
     removed: usize,
     left: usize,
@@ -83,53 +83,53 @@ impl NoHostExplanation {
             left: 0,
             placement: None,
         };
-        // The mask of remaining hosts, 64 to a word: a single host is tested only where no mask has
-        // the answer.
         let hosts = scheduler.hosts();
-        let mut left = Vec::new();
+        // The hosts that are left, 64 to a word: a single host is tested only where no mask has the
+        // answer.
+        let mut left_mask = Vec::new();
         if let Some(reason) = &reason {
             why.impossible.clone_from(&reason.impossible);
-            left.clone_from(&reason.serving);
+            left_mask.clone_from(&reason.serving);
         }
         why.placement = reason;
-        for (word, mask) in left.iter_mut().enumerate() {
+        for (word, mask) in left_mask.iter_mut().enumerate() {
             *mask &= hosts.slots().word(word);
         }
         for slot in siblings.taken_slots {
-            if let Some(mask) = left.get_mut(*slot as usize / 64) {
+            if let Some(mask) = left_mask.get_mut(*slot as usize / 64) {
                 *mask &= !(1 << (slot % 64));
             }
         }
-        why.with_room = count(&left);
-        let mut before = why.with_room;
+        why.with_room = count(&left_mask);
+        let mut count_before = why.with_room;
         if let Ok(compiled) = scheduler.policy().compile(request, hosts, instance) {
             for filter in compiled.filters.filters() {
                 let verdict = &filter.verdict;
-                for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
+                for (word, mask) in nonempty_words(&mut left_mask) {
                     *mask &= verdict.word(word);
                     if verdict.needs_predicate() {
                         let refused = bits(*mask, word).filter(|slot| !verdict.passes(*slot));
                         *mask = refused.fold(*mask, |mask, slot| mask & !(1 << (slot % 64)));
                     }
                 }
-                let after = count(&left);
-                why.filters.push(Removed {
+                let count_after = count(&left_mask);
+                why.filters.push(FilterEffect {
                     filter: filter.name.to_owned(),
-                    removed: before - after,
-                    left: after,
+                    removed: count_before - count_after,
+                    left: count_after,
                 });
-                before = after;
+                count_before = count_after;
             }
         }
-        // A search that failed because of the rules themselves does not get here.
+        // A request with invalid rules is explained without them.
         let itself = ConsumerUuid::from_uuid(instance);
         let rules = Rules::bind_with_placed(state, request, itself, siblings.placed);
         let rules = rules.unwrap_or_default();
-        for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
+        for (word, mask) in nonempty_words(&mut left_mask) {
             *mask = rules.satisfying(state, word, *mask);
         }
-        why.left = count(&left);
-        why.removed_by_rules = before - why.left;
+        why.left = count(&left_mask);
+        why.removed_by_rules = count_before - why.left;
         why
     }
 
@@ -162,6 +162,11 @@ impl NoHostExplanation {
         }
         text
     }
+}
+
+/// The words of a mask that have any host, with their indexes.
+fn nonempty_words(mask: &mut [u64]) -> impl Iterator<Item = (usize, &mut u64)> {
+    mask.iter_mut().enumerate().filter(|(_, word)| **word != 0)
 }
 
 fn count(words: &[u64]) -> usize {

@@ -55,7 +55,8 @@ fn impossible(found: &Explanation) -> Vec<String> {
         .collect()
 }
 
-/// Adds the trees that an explanation left undecided.
+/// The mask of all roots that serve a query: those that its explanation found, and those of the trees that
+/// the explanation left undecided.
 fn all_serving(state: &State, query: &CandidateQuery, mut serving: Serving) -> Vec<u64> {
     if serving.unknown.iter().all(|word| *word == 0) {
         return serving.roots;
@@ -70,14 +71,18 @@ fn all_serving(state: &State, query: &CandidateQuery, mut serving: Serving) -> V
     serving.roots
 }
 
-/// A logical time that counts the computations of explanations.
+/// A logical time: how many computations of explanations had begun.
 #[derive(Clone, Copy, Debug)]
-pub struct ExplanationTime(u64);
+pub struct ExplanationTime {
+    begun: u64,
+}
 
 /// The version of the state that an explanation is based on; equal ones have equal explanations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StateVersion {
+    /// The position in the tree change log.
     position: u64,
+    /// The version of the structure.
     structure: u64,
 }
 
@@ -95,6 +100,7 @@ impl StateVersion {
 struct CachedExplanation {
     query: CandidateQuery,
     basis: StateVersion,
+    /// Which computation it was, counted from 1.
     number: u64,
     reason: Option<Arc<QueryExplanation>>,
 }
@@ -110,11 +116,16 @@ pub(super) struct ExplanationCache {
 }
 
 impl ExplanationCache {
-    /// The present moment: explanations that begin later are valid for a refusal before it.
+    /// The present moment. An explanation whose computation begins after it is valid for every refusal before
+    /// it.
     pub(super) fn moment(&self) -> ExplanationTime {
-        ExplanationTime(self.begun.load(Ordering::SeqCst))
+        ExplanationTime {
+            begun: self.begun.load(Ordering::SeqCst),
+        }
     }
 
+    /// The latest cached explanation that is valid. The inner option is `None` for a query that names what
+    /// does not exist.
     fn cached(
         &self,
         is_valid: impl Fn(&CachedExplanation) -> bool,
@@ -127,22 +138,23 @@ impl ExplanationCache {
         found.map(|explanation| explanation.reason.clone())
     }
 
-    /// Waits until this request over HTTP may compute an explanation; one does at a time.
+    /// Waits until the caller, a request over HTTP, may compute an explanation; one does at a time.
     pub(super) async fn lock_computation(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.computation.lock().await
     }
 
-    /// An explanation that was begun after `since`, if there is one.
+    /// An explanation that was begun after `since`, if there is one. The inner option is `None` for a query
+    /// that names what does not exist.
     pub(super) fn computed_since(
         &self,
         query: &CandidateQuery,
         since: ExplanationTime,
     ) -> Option<Option<Arc<QueryExplanation>>> {
-        self.cached(|explanation| explanation.number > since.0 && explanation.query == *query)
+        self.cached(|explanation| explanation.number > since.begun && explanation.query == *query)
     }
 
-    /// Explains a query that was refused before `since`. It blocks writers of the engine, but not
-    /// the scheduler.
+    /// Explains a query that was refused before `since`; `None` if it names what does not exist. It blocks
+    /// writers of the engine, but not the scheduler.
     pub(super) fn find(
         &self,
         engine: &Engine<ControlMachine>,

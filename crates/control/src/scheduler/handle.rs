@@ -22,11 +22,11 @@ use crate::placer::Contention;
 /// The scheduler behind its lock, and what its handles share.
 struct Shared {
     engine: Engine<ControlMachine>,
-    /// The host table, the rankings and their caches. This lock is taken before that of the state,
-    /// and never together with another.
+    /// The host table, the rankings and their caches. This lock is taken after that of the availability
+    /// reports and before that of the state, and never together with another.
     scheduler: Mutex<Scheduler>,
     contention: Mutex<Contention>,
-    reasons: ExplanationCache,
+    explanations: ExplanationCache,
 }
 
 /// A handle on control's scheduler. Clones refer to the same scheduler.
@@ -61,7 +61,7 @@ impl SchedulerHandle {
             engine,
             scheduler: Mutex::new(scheduler),
             contention: Mutex::default(),
-            reasons: ExplanationCache::default(),
+            explanations: ExplanationCache::default(),
         };
         let handle = Self {
             shared: Arc::new(shared),
@@ -86,12 +86,12 @@ impl SchedulerHandle {
         let mut scheduler = self.shared.scheduler.lock();
         self.engine().read_now(|machine| {
             scheduler.observe(machine.placement(), now());
-            compute(&mut scheduler, &machine.0)
+            compute(&mut scheduler, &machine.state)
         })
     }
 
     /// Computes a value from the scheduler's host table as it is, without reading the state.
-    pub fn hosts<T>(&self, compute: impl FnOnce(&HostTable) -> T) -> T {
+    pub fn read_hosts<T>(&self, compute: impl FnOnce(&HostTable) -> T) -> T {
         compute(self.shared.scheduler.lock().hosts())
     }
 
@@ -110,7 +110,7 @@ impl SchedulerHandle {
     /// The present moment, as [`Self::explain`] needs it.
     #[must_use]
     pub fn moment(&self) -> ExplanationTime {
-        self.shared.reasons.moment()
+        self.shared.explanations.moment()
     }
 
     /// Explains why a request finds no host on the present state. `since` is a moment after the
@@ -124,8 +124,8 @@ impl SchedulerHandle {
         instance: Uuid,
         since: ExplanationTime,
     ) -> Explanation {
-        let reasons = &self.shared.reasons;
-        let reason = reasons.find(self.engine(), &prepared.query, since);
+        let explanations = &self.shared.explanations;
+        let reason = explanations.find(self.engine(), &prepared.query, since);
         let why = self.decide(|scheduler, control| {
             let siblings = SiblingPlacements::default();
             let state = &control.placement;
@@ -145,19 +145,20 @@ impl SchedulerHandle {
         since: ExplanationTime,
     ) -> Option<Arc<QueryExplanation>> {
         let shared = Arc::clone(&self.shared);
-        let _computation = shared.reasons.lock_computation().await;
-        if let Some(found) = shared.reasons.computed_since(&query, since) {
+        let _computation = shared.explanations.lock_computation().await;
+        if let Some(found) = shared.explanations.computed_since(&query, since) {
             return found;
         }
         let shared = Arc::clone(&self.shared);
-        let computing =
-            tokio::task::spawn_blocking(move || shared.reasons.find(&shared.engine, &query, since));
+        let computing = tokio::task::spawn_blocking(move || {
+            shared.explanations.find(&shared.engine, &query, since)
+        });
         computing.await.ok().flatten()
     }
 
     /// Changes the scheduler's host table. New hosts are added to the rankings at once, so that no
     /// later decision has to do that for many of them.
-    pub fn with_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
+    pub fn change_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
         let mut scheduler = self.shared.scheduler.lock();
         let changed = change(scheduler.hosts_mut());
         if scheduler.hosts().has_newly_unbound() {
@@ -169,7 +170,7 @@ impl SchedulerHandle {
     }
 }
 
-/// Why a request cannot be searched for, as JSON for a fault; empty if its sentence is complete.
+/// Why no hosts can be searched for a request, as JSON for a fault; empty if the refusal's text says it all.
 #[must_use]
 pub fn prepare_refusal_json(refusal: &PrepareRefusal) -> String {
     let cause = match refusal {

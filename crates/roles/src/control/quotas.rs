@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use placewright_auth::{LimitsReader, NamedLimits, ServiceLimits};
 use placewright_conductor::quota::{Limits, Resource};
-use placewright_control::{ControlHandle, Runtime, UnifiedLimits};
+use placewright_control::{ControlHandle, LimitSource, Runtime, UnifiedLimits};
 use placewright_errors::chain;
 use placewright_tasks::Task;
 
@@ -49,7 +49,11 @@ pub(super) async fn start(options: &Options, runtime: &Arc<Runtime>) -> anyhow::
     let reader = reader(options)?;
     let control = runtime.control().clone();
     let defaults = compute.quota_defaults.0.clone();
-    let configured = control.configure_quotas(defaults, reader.is_some());
+    let source = match reader {
+        Some(_) => LimitSource::Keystone,
+        None => LimitSource::Configuration,
+    };
+    let configured = control.configure_quotas(defaults, source);
     let configured = configured.await;
     configured.context("the quotas cannot be put in force")?;
     let seconds = u64::try_from(compute.quota_refresh_s.get()).unwrap_or(1);

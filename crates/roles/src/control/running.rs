@@ -273,7 +273,7 @@ impl RunningControl {
             (
                 placement.provider_count(),
                 placement.consumer_count(),
-                control.0.conductor.cells().len(),
+                control.state.conductor.cells().len(),
             )
         };
         let (providers, consumers, cells) = self.engine.read(counts).await;

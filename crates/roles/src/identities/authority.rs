@@ -54,7 +54,7 @@ impl CertificateLink for LocalAuthority {
     fn renew(&self, renewal: Renewal) -> LinkFuture<'_, Certified> {
         let renewals = Arc::clone(&self.renewals);
         Box::pin(self.run(move |authority| {
-            let present = CertificateDer::from(renewal.present);
+            let present = CertificateDer::from(renewal.present_certificate);
             renew(authority, &renewals, &present, &renewal.request)
         }))
     }
@@ -115,7 +115,7 @@ fn certified(issued: Issued) -> Certified {
     Certified {
         chain: to_bytes(issued.chain),
         authorities: to_bytes(issued.authorities),
-        list: issued.list,
+        revocation_list: issued.list,
     }
 }
 

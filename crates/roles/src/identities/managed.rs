@@ -145,7 +145,7 @@ async fn renew(
 ) -> Result<(), RenewError> {
     let request = KeyRequest::new()?;
     let renewal = Renewal {
-        present: current.certificate.to_vec(),
+        present_certificate: current.certificate.to_vec(),
         request: request.request.clone(),
     };
     let issued =

@@ -94,7 +94,9 @@ impl RacingScheduler {
         copy_age_max: u32,
     ) -> anyhow::Result<Self> {
         let applied_sequence = engine.durable_sequence();
-        let copy = engine.read_now(|machine| ControlMachine(machine.0.clone()));
+        let copy = engine.read_now(|machine| ControlMachine {
+            state: machine.state.clone(),
+        });
         let state = copy.placement();
         let mut scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default())
             .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
@@ -174,7 +176,7 @@ impl RacingScheduler {
         loop {
             match self.rank(&mut placing)? {
                 SearchResults::Ready => {
-                    let named = placing.named_hosts();
+                    let named = placing.named_host_count();
                     self.results.named += named as u64;
                     if self.claim(&mut placing)? {
                         return Ok(self.record_claim(&placing, named));

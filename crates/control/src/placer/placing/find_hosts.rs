@@ -24,7 +24,8 @@ pub struct SearchContext<'a> {
     pub state: &'a State,
     /// How often other claims took the selected hosts first, lately.
     pub contention: Contention,
-    /// The number of this scheduler among those that compete for the same hosts.
+    /// The number of this scheduler among those that compete for the same hosts, from 0. It decides which
+    /// hosts besides the best ones this scheduler's claims name.
     pub scheduler_number: usize,
     /// The cells whose hosts are excluded.
     pub excluded_cells: &'a [Uuid],
@@ -39,9 +40,11 @@ pub enum SearchResults {
     Unfinished,
     /// Hosts are found, and are to be claimed.
     Ready,
-    /// Fewer instances than the request needs can get a host. This is the index of the first
-    /// instance after which that is certain.
-    NoHost(usize),
+    /// Fewer instances than the request needs can get a host.
+    NoHost {
+        /// The index of the instance without a host after which that was certain.
+        index: usize,
+    },
     /// There is nothing to claim.
     NothingToClaim,
 }
@@ -91,7 +94,7 @@ impl Placing {
                     self.instances[index].stage = Stage::NoHost;
                     let found = self.count(|stage| matches!(stage, Stage::Found(_)));
                     if found + self.open.len() < self.needed() {
-                        return Ok(SearchResults::NoHost(index));
+                        return Ok(SearchResults::NoHost { index });
                     }
                 }
             }
@@ -99,9 +102,7 @@ impl Placing {
                 return Ok(SearchResults::Unfinished);
             }
         }
-        let has_found = self.instances.iter();
-        let mut has_found = has_found.map(|instance| matches!(instance.stage, Stage::Found(_)));
-        if has_found.any(|is_found| is_found) {
+        if self.count(|stage| matches!(stage, Stage::Found(_))) > 0 {
             Ok(SearchResults::Ready)
         } else {
             Ok(SearchResults::NothingToClaim)
@@ -115,28 +116,33 @@ impl Placing {
         let request = &self.demand.request;
         let mut prepared = context.scheduler.prepare_cached(context.state, request)?;
         if self.open.len() > 1 && prepared.class.is_some_and(|class| !class.is_repeated) {
-            // Rankings are cached for requests that come more than once, as this one will.
+            // Rankings are cached only for requests that come more than once. This one counts as such,
+            // because each of its instances is searched with it.
             prepared = context.scheduler.prepare_cached(context.state, request)?;
         }
         self.prepared = Some(prepared);
-        let claims = self.instances.len();
-        self.hosts.get_or_insert_with(|| {
-            // The instances of one claim do not compete with each other, and of many that lose to
-            // others only the losers are searched again.
-            context.contention.hosts().div_ceil(claims).max(HOSTS_MIN)
+        let instances = self.instances.len();
+        self.host_count.get_or_insert_with(|| {
+            // The instances of one claim do not compete with each other, and only those whose hosts
+            // other claims take are searched again.
+            context
+                .contention
+                .hosts()
+                .div_ceil(instances)
+                .max(HOSTS_MIN)
         });
         Ok(())
     }
 
-    /// Rehearses the claims for the hosts that earlier time slices found. An instance whose host has
-    /// no room any more is searched again. A single instance needs no rehearsal.
+    /// Rehearses the claims for the hosts that earlier time slices found. For an instance whose host has
+    /// no room any more, another one is searched. A single instance needs no rehearsal.
     fn rehearse<'a>(&mut self, context: &mut SearchContext<'a>) -> Option<Rehearsal<'a>> {
         if self.instances.len() < 2 {
             return None;
         }
         let state: &'a State = context.state;
         let mut rehearsal = Rehearsal::new(state);
-        self.placed.clear();
+        self.found_hosts.clear();
         for index in 0..self.instances.len() {
             let progress = &self.instances[index];
             let Stage::Found(selected) = &progress.stage else {
@@ -153,7 +159,7 @@ impl Placing {
                 if self.demand.has_rules() {
                     let host = ProviderId(selected.expected.slot);
                     let consumer = ConsumerUuid::from_uuid(progress.instance);
-                    self.placed.push((consumer, host));
+                    self.found_hosts.push((consumer, host));
                 }
                 continue;
             }
@@ -197,13 +203,13 @@ impl Placing {
         mut rehearsal: Option<&mut Rehearsal<'_>>,
     ) -> Result<Option<Selected>, SelectRefusal> {
         let instance = self.instances[index].instance;
-        let mut hosts = self.hosts.unwrap_or(HOSTS_MIN);
+        let mut host_count = self.host_count.unwrap_or(HOSTS_MIN);
         let mut excluded_slots = self.demand.excluded_slots.clone();
         excluded_slots.extend(&self.full_slots);
         self.taken_slots.clone_from(&self.full_slots);
         // Each search excludes the hosts of those before it, so this ends.
         loop {
-            let found = self.search(context, instance, hosts, &excluded_slots)?;
+            let found = self.search(context, instance, host_count, &excluded_slots)?;
             if found.hosts.is_empty() {
                 return Ok(None);
             }
@@ -213,18 +219,20 @@ impl Placing {
             let intent = self.intent(context.state, instance, &found, 0, usize::MAX);
             let chosen = rehearsal.add(&intent).map(|chosen| chosen as usize);
             let position = chosen.and_then(|chosen| found.position(chosen));
-            let refused = position.map_or(found.hosts.len(), |(host, _)| host);
-            let refused = found.hosts[..refused].iter().map(|host| host.slot);
-            excluded_slots.extend(refused.clone());
-            self.taken_slots.extend(refused.clone());
+            let refused_hosts = position.map_or(found.hosts.len(), |(host_index, _)| host_index);
+            let refused_slots = found.hosts[..refused_hosts].iter().map(|host| host.slot);
+            excluded_slots.extend(refused_slots.clone());
+            self.taken_slots.extend(refused_slots.clone());
             if !self.demand.has_rules() {
                 // A rule may refuse a host now that it allows later.
-                self.full_slots.extend(refused);
+                self.full_slots.extend(refused_slots);
             }
             if let Some(chosen) = chosen {
                 return Ok(self.select(context, instance, found, chosen));
             }
-            hosts = hosts.saturating_mul(HOSTS_FACTOR).min(HOSTS_OF_CLAIM_MAX);
+            host_count = host_count
+                .saturating_mul(HOSTS_FACTOR)
+                .min(HOSTS_OF_CLAIM_MAX);
         }
     }
 
@@ -233,7 +241,7 @@ impl Placing {
         &self,
         context: &mut SearchContext<'_>,
         instance: Uuid,
-        hosts: usize,
+        host_count: usize,
         excluded_slots: &[u32],
     ) -> Result<CandidatesFound, SelectRefusal> {
         let Some(prepared) = &self.prepared else {
@@ -245,13 +253,13 @@ impl Placing {
             request: &self.demand.request,
             prepared,
             instance,
-            hosts,
+            host_count,
             alternates: self.demand.alternates,
-            candidates: CANDIDATES_OF_HOST,
+            candidates_of_host_max: CANDIDATES_OF_HOST,
             cell: self.demand.cell,
             excluded_cells: &excluded_cells,
             excluded_slots,
-            placed: &self.placed,
+            placed: &self.found_hosts,
             scheduler_number: context.scheduler_number,
             explain: self.demand.explain,
             explain_hosts: &self.demand.explain_hosts,
@@ -267,7 +275,8 @@ impl Placing {
         everywhere.run(context.scheduler, context.state)
     }
 
-    /// Selects a candidate for an instance, and counts it there.
+    /// Selects the candidate with this index over all hosts for an instance, and counts the instance on its
+    /// host.
     fn select(
         &mut self,
         context: &mut SearchContext<'_>,
@@ -275,23 +284,24 @@ impl Placing {
         found: CandidatesFound,
         chosen: usize,
     ) -> Option<Selected> {
-        let (host, candidate) = found.position(chosen)?;
-        let feasible = &found.hosts[host];
+        let (host_index, candidate_index) = found.position(chosen)?;
+        let feasible = &found.hosts[host_index];
+        let candidate = &feasible.candidates[candidate_index];
         let report = self.demand.report(instance);
         let hosts = context.scheduler.hosts_mut();
         if !self.demand.is_move {
             remove_pending_except(hosts, instance, Some(feasible.provider));
         }
-        let expected =
-            ExpectedPlacement::count(hosts, feasible, &feasible.candidates[candidate], report);
+        let expected = ExpectedPlacement::count(hosts, feasible, candidate, report);
         if self.demand.has_rules() {
             let host = ProviderId(expected.slot);
-            self.placed.push((ConsumerUuid::from_uuid(instance), host));
+            self.found_hosts
+                .push((ConsumerUuid::from_uuid(instance), host));
         }
         Some(Selected {
             found,
             chosen,
-            first: chosen,
+            first_named: chosen,
             expected,
         })
     }
