@@ -116,18 +116,20 @@ pub struct CommandDriver {
     hosts: Mutex<BTreeMap<String, HostId>>,
 }
 
+/// The JSON object that `inspect` writes to standard output.
 #[derive(Deserialize)]
-struct Hosts {
+struct InspectOutput {
     hosts: Vec<HostDescription>,
 }
 
+/// The JSON object that `list` writes to standard output.
 #[derive(Deserialize)]
-struct Guests {
-    guests: Vec<GuestRow>,
+struct ListOutput {
+    guests: Vec<GuestOutput>,
 }
 
 #[derive(Deserialize)]
-struct GuestRow {
+struct GuestOutput {
     host: String,
     instance: InstanceId,
     number: u32,
@@ -206,7 +208,7 @@ impl CommandDriver {
                 return Err(BadCommands::Missing(path));
             }
         }
-        crate::private::create_directory(&options.state).map_err(|source| {
+        crate::private_files::create_directory(&options.state).map_err(|source| {
             BadCommands::NoState {
                 directory: options.state.clone(),
                 source,
@@ -235,14 +237,14 @@ impl CommandDriver {
             ),
         ];
         environment.extend(self.environment(&input));
-        let spec = ProcessSpec {
+        let process = ProcessSpec {
             inherited: self.inherited(),
             program: self.options.directory.join(name),
             environment,
             input,
             timeout,
         };
-        process::run(spec).await
+        process::run(process).await
     }
 
     /// The variables of the agent's environment that executables receive.
@@ -295,7 +297,7 @@ impl CommandDriver {
         if result.code != Some(0) {
             return Err(failure(name, &result));
         }
-        serde_json::from_slice(&result.output).map_err(|error| {
+        serde_json::from_slice(&result.stdout).map_err(|error| {
             DriverError::retriable(format!("{name} wrote what cannot be read: {error}"))
         })
     }
@@ -308,7 +310,7 @@ impl CommandDriver {
 impl Driver for CommandDriver {
     fn inspect(&self) -> DriverFuture<'_, Vec<HostDescription>> {
         Box::pin(async {
-            let Hosts { hosts } = self.query("inspect").await?;
+            let InspectOutput { hosts } = self.query("inspect").await?;
             let names = hosts.iter().map(|host| (host.name.clone(), host.id()));
             *self.hosts_by_name() = names.collect();
             Ok(hosts)
@@ -317,7 +319,7 @@ impl Driver for CommandDriver {
 
     fn list(&self) -> DriverFuture<'_, Option<Vec<ListedGuest>>> {
         Box::pin(async {
-            let Guests { guests } = self.query("list").await?;
+            let ListOutput { guests } = self.query("list").await?;
             let hosts = self.hosts_by_name();
             let mut listed = Vec::new();
             for guest in guests {
@@ -412,9 +414,9 @@ fn resource_input(amounts: &placewright_conductor::Amounts) -> ResourceInput<'_>
 
 /// The error of an executable that failed.
 fn failure(name: &str, result: &ProcessResult) -> DriverError {
-    let why = match result.errors.trim() {
+    let why = match result.stderr_tail.trim() {
         "" => "it gave no reason",
-        errors => errors,
+        stderr_tail => stderr_tail,
     };
     let how = match result.code {
         Some(code) => format!("exit code {code}"),

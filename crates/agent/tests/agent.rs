@@ -22,12 +22,12 @@ use tokio::sync::mpsc;
 fn driver(
     count: u32,
     times: &[(Operation, DurationDistribution)],
-    failures: &[(Operation, f64)],
+    failure_rates: &[(Operation, f64)],
 ) -> Arc<SimulatedDriver> {
     Arc::new(SimulatedDriver::new(simulated::Options {
         hosts: hosts(count),
         times: times.iter().copied().collect(),
-        failures: failures.iter().copied().collect(),
+        failure_rates: failure_rates.iter().copied().collect(),
         seed: 1,
     }))
 }
@@ -119,8 +119,8 @@ async fn a_build_ends_and_the_host_reports_its_instances() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_build_is_undone_and_counted() {
-    let failures = [(Operation::Spawn, 1.0)];
-    let (_agent, mut connections) = start(options(), driver(1, &[], &failures)).await;
+    let failure_rates = [(Operation::Spawn, 1.0)];
+    let (_agent, mut connections) = start(options(), driver(1, &[], &failure_rates)).await;
     let mut connection = connections.recv().await.unwrap();
     let (host, session, _) = started(&mut connection).await;
     connection
@@ -309,8 +309,8 @@ async fn a_restarted_agent_knows_its_guests_and_removes_half_built_ones() {
 
 #[tokio::test(start_paused = true)]
 async fn simulated_failures_have_the_configured_rate() {
-    let failures = [(Operation::Spawn, 0.1)];
-    let (_agent, mut connections) = start(options(), driver(1, &[], &failures)).await;
+    let failure_rates = [(Operation::Spawn, 0.1)];
+    let (_agent, mut connections) = start(options(), driver(1, &[], &failure_rates)).await;
     let mut connection = connections.recv().await.unwrap();
     let (host, session, _) = started(&mut connection).await;
     let mut failed = 0;

@@ -60,7 +60,7 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
     count_panics();
     let folder = tempfile::tempdir().unwrap();
     let hosts = IdenticalHosts {
-        hosts: 3,
+        count: 3,
         prefix: "host".into(),
         vcpus: 16,
         cpu_ratio: 4.0,
@@ -74,7 +74,7 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
     let driver = SimulatedDriver::new(simulated::Options {
         hosts,
         times: BTreeMap::new(),
-        failures: BTreeMap::new(),
+        failure_rates: BTreeMap::new(),
         seed: 1,
     });
     let (address, mut hostile_cell) = HostileCell::start().await;

@@ -163,6 +163,7 @@ impl Runner {
                     None => has_inspector = false,
                 },
                 stop = stopped.changed(), if drain_deadline.is_none() => {
+                    // An error means that the `Agent` was dropped, which stops its runner too.
                     drop(stop);
                     drain_deadline = Some(Instant::now() + self.options.drain);
                 }
@@ -171,8 +172,8 @@ impl Runner {
         }
     }
 
-    /// Writes the guest log, then sends messages while the connection has capacity. Returns whether
-    /// more messages are waiting.
+    /// Writes the guest log, then sends messages while the connection has capacity. Returns whether the
+    /// connection is full, so that messages are left in the outbox.
     fn send(&mut self, to_cell: Option<&mpsc::Sender<ToCell>>) -> bool {
         if let Err(error) = self.guest_log.write() {
             // Nothing is sent before it is in the guest log. The write is retried with the next event.

@@ -24,7 +24,7 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
             let simulated = simulated::Options {
                 hosts: simulated_hosts(options)?,
                 times: parse_by_operation::<DurationDistribution>("times_ms", &options.times_ms)?,
-                failures: parse_by_operation::<Rate>("failures", &options.failures)?
+                failure_rates: parse_by_operation::<Rate>("failures", &options.failures)?
                     .into_iter()
                     .map(|(operation, rate)| (operation, rate.0))
                     .collect(),
@@ -59,7 +59,7 @@ fn simulated_hosts(options: &AgentOptions) -> Result<Vec<HostDescription>, Confi
             simulated::hosts_of_trace(&nodes.map_err(|error| config_error("nodes_file", &error))?)
         }
         None => IdenticalHosts {
-            hosts: u32_or_max(options.hosts),
+            count: u32_or_max(options.hosts),
             prefix: options.prefix.clone(),
             vcpus: u32_or_max(options.vcpus),
             cpu_ratio: options.cpu_allocation_ratio.0,
