@@ -132,7 +132,7 @@ impl CertificateHolder {
     pub(crate) fn check(&self, call: &Call<'_>) -> Result<(), Status> {
         let current = self.own_credentials.current();
         let installation = current.identity().installation();
-        let allowed = self.peer.facts.identity.may(installation, call);
+        let allowed = self.peer.facts.identity.check_call(installation, call);
         let name = &self.peer.facts.identity;
         allowed.map_err(|refusal| refusals::call_of(self.peer.remote, name, &refusal))
     }
