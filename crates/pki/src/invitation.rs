@@ -18,7 +18,7 @@ use crate::authority::{Authority, Grant, Issued};
 use crate::clock::{later, now};
 use crate::error::PkiError;
 use crate::files;
-use crate::register::Entry;
+use crate::register::RegisterEntry;
 
 /// The prefix of every word.
 const PREFIX: &str = "pw1";
@@ -131,7 +131,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// The identity is of another installation, too many wait, or nothing can be written.
+    /// The identity is of another installation, too many invitations are open, or nothing can be written.
     pub fn invite(&self, grant: &Grant, ends_in: Duration) -> Result<Word, PkiError> {
         if grant.identity.installation() != self.installation() {
             return Err(PkiError::Refused(format!(
@@ -206,15 +206,15 @@ impl Authority {
         self.certify(&grant, &key, "enrol", &lock)
     }
 
-    /// Withdraws the invitations that `selects` accepts, while the folder is locked. Returns the register
-    /// entries that their certificates would have had, without serial numbers.
+    /// Withdraws the invitations that `selects` accepts. Returns the register entries that their certificates
+    /// would have had, without serial numbers. `_locked` proves that the caller has locked the folder.
     pub(crate) fn withdraw(
         &self,
-        selects: impl Fn(&Entry) -> bool,
+        selects: impl Fn(&RegisterEntry) -> bool,
         _locked: &File,
-    ) -> Result<Vec<Entry>, PkiError> {
+    ) -> Result<Vec<RegisterEntry>, PkiError> {
         let at = now();
-        let future_entry = |invitation: &Invitation| Entry {
+        let future_entry = |invitation: &Invitation| RegisterEntry {
             serial: String::new(),
             names: invitation.names.clone(),
             not_before: at,

@@ -177,7 +177,7 @@ pub fn issued(certified: Certified) -> Issued {
     Issued {
         chain: certificates(certified.chain),
         authorities: certificates(certified.authorities),
-        list: certified.list,
+        revocation_list: certified.list,
     }
 }
 
@@ -252,7 +252,7 @@ impl Certificates for CertificatesService {
         self.authorizer
             .check(&request, |_| Call::RenewCertificate)?;
         let current = self.credentials.current();
-        let list = current.list.as_deref().unwrap_or_default();
+        let list = current.revocation_list.as_deref().unwrap_or_default();
         let is_known = digest(&SHA256, list).as_ref() == request.get_ref().known.as_slice();
         let list = if is_known { Vec::new() } else { list.to_vec() };
         Ok(Response::new(proto::RevocationList { list }))

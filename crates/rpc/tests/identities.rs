@@ -53,7 +53,7 @@ fn issue_and_load(authority: &Authority, folder: &Path, role: Role) -> Arc<Crede
     let request = KeyRequest::new().unwrap();
     let issued = authority.issue(&Grant::new(identity), &request.request, "issue");
     holder::write(folder, &request, &issued.unwrap()).unwrap();
-    Credentials::load(folder, Some(&authority.list_path())).unwrap()
+    Credentials::load(folder, Some(&authority.revocation_list_path())).unwrap()
 }
 
 impl Site {
