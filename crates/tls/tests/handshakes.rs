@@ -109,7 +109,7 @@ fn clients_are_accepted_by_their_certificates() {
     let names = PeerNames::of(&session.peer_certificates().unwrap()[0]).unwrap();
     assert_eq!(names.dns, ["agent.example"]);
     assert_eq!(names.uris, ["placewright://agent/1"]);
-    assert_eq!(names.shown(), Some("placewright://agent/1"));
+    assert_eq!(names.display_name(), Some("placewright://agent/1"));
     let handshake_error = |client_pem: Option<&Pem>, server| match shake_hands(
         &client(&ca, client_pem),
         server,
