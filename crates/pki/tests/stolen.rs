@@ -48,8 +48,8 @@ fn a_revocation_includes_certificates_that_are_renewed_meanwhile() {
     let renewed = AtomicU32::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
-            while let Ok(next) = authority.renew(&newest.chain[0], &request) {
-                newest = next;
+            while let Ok(issued) = authority.renew(&newest.chain[0], &request) {
+                newest = issued;
                 renewed.fetch_add(1, Ordering::Relaxed);
             }
         });

@@ -137,7 +137,7 @@ fn clients_are_accepted_by_their_certificates() {
 #[test]
 fn revoked_certificates_are_refused_and_others_of_their_authority_are_not() {
     let ca = Ca::new("ca");
-    let bundle = format!("{}{}", ca.pem(), ca.revoke(13));
+    let bundle = format!("{}{}", ca.pem(), ca.revocation_list(13));
     let bundle = Authorities::from_pem(bundle.as_bytes()).unwrap();
     assert_eq!(bundle.revocations().len(), 1);
     assert_ne!(bundle, authorities(&ca));

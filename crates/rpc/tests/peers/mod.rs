@@ -131,11 +131,11 @@ impl CellLink for FakeCell {
                         to.closed().await;
                         return;
                     }
-                    let events = CellEvent::Instance {
+                    let event = CellEvent::Instance {
                         instance: instance(number),
                         view: None,
                     };
-                    if to.send(events).await.is_err() {
+                    if to.send(event).await.is_err() {
                         return;
                     }
                 }
