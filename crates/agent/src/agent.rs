@@ -203,7 +203,7 @@ fn check_hosts(
         host.check()?;
         let name = host.name.clone();
         if checked.insert(host.id(), Arc::new(host)).is_some() {
-            return Err(BadDescription::Twice(name));
+            return Err(BadDescription::DuplicateName(name));
         }
     }
     Ok(checked)

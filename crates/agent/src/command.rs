@@ -47,7 +47,7 @@ pub struct Options {
     pub directory: PathBuf,
     /// The directory where executables may keep state; they find its path in
     /// `PLACEWRIGHT_STATE_DIR`.
-    pub state: PathBuf,
+    pub state_directory: PathBuf,
     /// Time-out of `inspect` and `list`.
     pub query_timeout: Duration,
     /// Time-out of operations without an entry in [`Self::timeouts`].
@@ -56,7 +56,7 @@ pub struct Options {
     pub timeouts: BTreeMap<Operation, Duration>,
     /// Names of environment variables that executables receive besides [`PASSED_VARIABLES`] and
     /// those that the driver sets.
-    pub environment: Vec<String>,
+    pub further_variables: Vec<String>,
 }
 
 /// The variables of the agent's environment that executables receive: only those that every program
@@ -80,14 +80,14 @@ pub const PASSED_VARIABLES: [&str; 13] = [
 impl Options {
     /// The default options, for a directory of executables and a directory of state.
     #[must_use]
-    pub fn new(directory: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Self {
+    pub fn new(directory: impl Into<PathBuf>, state_directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
-            state: state.into(),
+            state_directory: state_directory.into(),
             query_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(600),
             timeouts: BTreeMap::new(),
-            environment: Vec::new(),
+            further_variables: Vec::new(),
         }
     }
 }
@@ -208,9 +208,9 @@ impl CommandDriver {
                 return Err(BadCommands::Missing(path));
             }
         }
-        crate::private_files::create_directory(&options.state).map_err(|source| {
+        crate::private_files::create_directory(&options.state_directory).map_err(|source| {
             BadCommands::NoState {
-                directory: options.state.clone(),
+                directory: options.state_directory.clone(),
                 source,
             }
         })?;
@@ -233,7 +233,7 @@ impl CommandDriver {
             ("PLACEWRIGHT_VERB", name.to_owned()),
             (
                 "PLACEWRIGHT_STATE_DIR",
-                self.options.state.display().to_string(),
+                self.options.state_directory.display().to_string(),
             ),
         ];
         environment.extend(self.environment(&input));
@@ -255,7 +255,11 @@ impl CommandDriver {
             };
             PASSED_VARIABLES.contains(&name)
                 || name.starts_with("LC_")
-                || self.options.environment.iter().any(|passed| passed == name)
+                || self
+                    .options
+                    .further_variables
+                    .iter()
+                    .any(|passed| passed == name)
         };
         std::env::vars_os()
             .filter(|(name, _)| is_passed(name))

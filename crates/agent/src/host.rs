@@ -203,8 +203,8 @@ impl Host {
         if self.work.is_under_way(key) {
             // Nothing is cancelled if the work is for the same attempt (ordered in an earlier session),
             // destroys the guest, or is cancelled already.
-            if let Some(number) = self.work.queue_step(key, order) {
-                actions.push(Action::Cancel(number));
+            if let Some(work_number) = self.work.queue_step(key, order) {
+                actions.push(Action::Cancel(work_number));
             }
             return;
         }
@@ -224,8 +224,8 @@ impl Host {
         }
         self.destroy_orders.insert(key);
         if self.work.is_under_way(key) {
-            if let Some(number) = self.work.queue_destroy(key) {
-                actions.push(Action::Cancel(number));
+            if let Some(work_number) = self.work.queue_destroy(key) {
+                actions.push(Action::Cancel(work_number));
             }
         } else {
             self.start_destroy(key, now_ms, actions);

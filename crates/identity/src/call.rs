@@ -29,7 +29,7 @@ pub enum Call<'a> {
         /// The UUID of the host.
         uuid: Uuid,
     },
-    /// An agent tells its cell the service host of one of its hosts.
+    /// An agent reports the service host of one of its hosts.
     NameService {
         /// The called cell.
         cell: &'a str,

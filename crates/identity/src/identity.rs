@@ -176,7 +176,7 @@ fn strip_scheme(uri: &str) -> Option<&str> {
 }
 
 fn parse_uri(uri: &str, path: &str) -> Result<Identity, NameError> {
-    let unknown_form = || NameError::NotAName(uri.to_owned());
+    let unknown_form = || NameError::UnknownForm(uri.to_owned());
     let mut segments = path.split('/');
     let installation = segments.next().unwrap_or_default();
     let segments: Vec<&str> = segments.collect();

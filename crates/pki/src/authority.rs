@@ -338,9 +338,9 @@ impl Authority {
         let revoked = register::revocations(&self.directory)?;
         let certificates = revoked.values().filter_map(|revocation| {
             let serial = unhex(&revocation.serial)?;
-            Some(date(revocation.at).map(|at| RevokedCertParams {
+            Some(date(revocation.at).map(|revoked_at| RevokedCertParams {
                 serial_number: SerialNumber::from_slice(&serial),
-                revocation_time: at,
+                revocation_time: revoked_at,
                 reason_code: None,
                 invalidity_date: None,
             }))

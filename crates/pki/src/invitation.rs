@@ -24,7 +24,7 @@ use crate::register::RegisterEntry;
 const PREFIX: &str = "pw1";
 const FILE: &str = "invitations.json";
 /// The number of wrong secrets after which an invitation is void.
-const WRONG_MAX: u32 = 5;
+const WRONG_SECRETS_MAX: u32 = 5;
 /// The most open invitations. Those that have ended or are void do not count.
 const OPEN_MAX: usize = 10_000;
 
@@ -101,19 +101,21 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
 struct Invitation {
     id: String,
     /// SHA-256 of the secret. A secret of 128 random bits needs no slower hash.
-    hash: String,
+    #[serde(rename = "hash")]
+    secret_hash: String,
     names: Vec<String>,
     dns: Vec<String>,
     addresses: Vec<std::net::IpAddr>,
     life_s: u64,
     ends_at: i64,
     /// How many wrong secrets were tried.
-    wrong: u32,
+    #[serde(rename = "wrong")]
+    wrong_secrets: u32,
 }
 
 impl Invitation {
     fn is_open(&self, at: i64) -> bool {
-        self.ends_at > at && self.wrong < WRONG_MAX
+        self.ends_at > at && self.wrong_secrets < WRONG_SECRETS_MAX
     }
 }
 
@@ -155,13 +157,13 @@ impl Authority {
         }
         invitations.push(Invitation {
             id: URL_SAFE_NO_PAD.encode(word.id),
-            hash: URL_SAFE_NO_PAD.encode(sha256(&word.secret)),
+            secret_hash: URL_SAFE_NO_PAD.encode(sha256(&word.secret)),
             names: grant.identity.uris(),
             dns: grant.dns.clone(),
             addresses: grant.addresses.clone(),
             life_s: grant.life.as_secs(),
             ends_at: later(now(), ends_in),
-            wrong: 0,
+            wrong_secrets: 0,
         });
         write(self.directory(), &invitations)?;
         Ok(word)
@@ -190,8 +192,8 @@ impl Authority {
             .iter()
             .position(|invitation| invitation.id == id)
             .ok_or_else(refused)?;
-        if invitations[index].hash != URL_SAFE_NO_PAD.encode(sha256(secret)) {
-            invitations[index].wrong += 1;
+        if invitations[index].secret_hash != URL_SAFE_NO_PAD.encode(sha256(secret)) {
+            invitations[index].wrong_secrets += 1;
             write(self.directory(), &invitations)?;
             return Err(refused());
         }

@@ -19,7 +19,7 @@ use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChanne
 use crate::error::{link_error, status};
 use crate::limits::Validate;
 use crate::payload::{
-    pack, pack_for, pack_parts, refused, unpack, unpack_from, unpack_valid_items,
+    pack, pack_for, pack_parts, undecodable_response, unpack, unpack_from, unpack_valid_items,
 };
 use crate::proto::cell::cell_client::CellClient as Client;
 use crate::proto::cell::cell_server::Cell;
@@ -218,7 +218,7 @@ async fn receive_events(
             match unpack_valid_items(peer.options.versions, "news", &payload) {
                 Ok(batch) => batch,
                 Err(status) => {
-                    let error = refused(&peer.name, &status);
+                    let error = undecodable_response(&peer.name, &status);
                     tracing::error!(%error, "a stream of news cannot be read");
                     return;
                 }

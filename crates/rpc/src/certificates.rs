@@ -163,7 +163,7 @@ pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result
         request: request.request.clone(),
     };
     let certified = client.enrol(enrolment).await?;
-    let issued = issued(certified);
+    let issued = to_issued(certified);
     let facts = check_enrolment(word, &issued)?;
     holder::write(folder, &request, &issued)?;
     tracing::info!(identity = %facts.identity, folder = %folder.display(), "enrolled");
@@ -172,7 +172,7 @@ pub async fn enrol(word: &Word, options: ClientOptions, folder: &Path) -> Result
 
 /// Converts an issued certificate to the type that `placewright_pki` writes.
 #[must_use]
-pub fn issued(certified: Certified) -> Issued {
+pub fn to_issued(certified: Certified) -> Issued {
     let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(CertificateDer::from).collect();
     Issued {
         chain: certificates(certified.chain),

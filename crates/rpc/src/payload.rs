@@ -112,18 +112,18 @@ fn unreadable(what: &'static str, error: placewright_records::FormError) -> Stat
     Status::invalid_argument(format!("{what}: cannot be read: {error}"))
 }
 
-/// Decodes a server's answer; `peer` names the server in the error.
+/// Decodes a server's response; `peer` names the server in the error.
 pub(crate) fn unpack_from<T: Form + Validate>(
     versions: Versions,
     peer: &str,
     what: &'static str,
     payload: &Payload,
 ) -> Result<T, LinkError> {
-    unpack(versions, what, payload).map_err(|status| refused(peer, &status))
+    unpack(versions, what, payload).map_err(|status| undecodable_response(peer, &status))
 }
 
-/// The error for an answer of a server that cannot be decoded.
-pub(crate) fn refused(peer: &str, status: &Status) -> LinkError {
+/// The error for a response of a server that cannot be decoded.
+pub(crate) fn undecodable_response(peer: &str, status: &Status) -> LinkError {
     LinkError::Refused {
         peer: peer.to_owned(),
         why: status.message().to_owned(),

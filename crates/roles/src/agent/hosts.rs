@@ -38,7 +38,9 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
                 return Err(config_error("commands", &missing));
             };
             let mut command = command::Options::new(directory, options.directory());
-            command.environment.clone_from(&options.command_environment);
+            command
+                .further_variables
+                .clone_from(&options.command_environment);
             command.timeout = super::seconds(options.command_timeout_s);
             command.timeouts =
                 parse_by_operation::<Seconds>("command_timeouts_s", &options.command_timeouts_s)?

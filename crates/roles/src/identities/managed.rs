@@ -149,7 +149,7 @@ async fn renew(
         request: request.request.clone(),
     };
     let issued =
-        current.checked_renewal(placewright_rpc::issued(authority.renew(renewal).await?))?;
+        current.checked_renewal(placewright_rpc::to_issued(authority.renew(renewal).await?))?;
     let folder = credentials.directory().to_owned();
     let written = tokio::task::spawn_blocking(move || holder::write(&folder, &request, &issued));
     written.await.map_err(|_| RenewError::Interrupted)??;
