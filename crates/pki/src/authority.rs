@@ -36,7 +36,7 @@ const KEY: &str = "ca-key.pem";
 const REVOCATION_LIST: &str = "crl.pem";
 const INSTALLATION: &str = "installation";
 
-/// What a certificate that is to be issued will certify: the names and the life.
+/// The names and the life that a certificate is to get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The role, cell and hosts.

@@ -407,7 +407,7 @@ impl Runner {
         }
     }
 
-    /// Takes over the driver's new descriptions of its hosts.
+    /// Applies the driver's new descriptions of its hosts. Hosts that it does not describe any more are kept.
     fn update_descriptions(&mut self, hosts: Vec<HostDescription>, is_connected: bool) {
         let hosts = match check_hosts(hosts) {
             Ok(hosts) => hosts,

@@ -66,8 +66,7 @@ pub(super) async fn write(client: &Client, host: &HostDescription) -> Result<(),
         .map(|provider| (provider.uuid, provider))
         .collect();
     for provider in host.providers() {
-        let known = existing.get(&provider.uuid);
-        let writer = match known {
+        let writer = match existing.get(&provider.uuid) {
             Some(known) => {
                 ensure_name_and_parent(client, known, &provider).await?;
                 ProviderWriter {
@@ -127,7 +126,8 @@ async fn create<'a>(
     })
 }
 
-/// Writes one provider's inventories, traits and aggregates.
+/// Writes one provider's inventories, traits and aggregates. In its methods, `known` is what placement has, and
+/// `wanted` what is described.
 struct ProviderWriter<'a> {
     client: &'a Client,
     uuid: Uuid,
